@@ -5,10 +5,10 @@ from __future__ import annotations
 import sys
 
 from app import api
-from app import visitors as address
 from app.layout import build, launch_options
 from app.machine import leave_a_core
 from app.model_choice import get_on_a_space
+from app.visitors import listen_options
 from d2sd import InputError
 
 leave_a_core()
@@ -17,6 +17,6 @@ demo = build()
 
 if __name__ == "__main__":
     try:
-        demo.launch(**launch_options(), **address.wanted(), **api.mcp())
+        demo.launch(**launch_options(), **listen_options(), **api.mcp())
     except InputError as error:
         sys.exit(f"error: {error}")

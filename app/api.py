@@ -11,13 +11,12 @@ from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
 from importlib.util import find_spec
-from itertools import chain
 from typing import Any
 
 import gradio as gr
 
 from app import presets, settings
-from app.explore.run import Asked
+from app.explore.run import RunRequest
 from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, Update, failure_sentence
 from app.models import Chosen
@@ -36,13 +35,12 @@ NEEDS_MCP = (
     "MCP=1 needs the package mcp: install it with pip install 'gradio[mcp]'; without MCP=1 the page works as it is"
 )
 
+RUNS = History(MAX_RUNS)  # the latest runs of all callers
 
-KEPT = History(MAX_RUNS)  # the latest runs of all callers
 
-
-def kept(key: object) -> Trace:
+def recorded(key: object) -> Trace:
     """Returns the run with this key. Raises ``InputError`` if it is not among the latest runs."""
-    found = KEPT.find(key)
+    found = RUNS.find(key)
     if found is None:
         raise InputError(
             f"there is no run {str(key)[:40]!r}; use the name that generate returned (only the latest runs are kept)"
@@ -90,7 +88,7 @@ def generate(
         run (its name for step and calibrate), text, steps (the text that each one committed), stop_reason, and totals:
         mean_acceptance_length (α), tokens_per_second and others
     """
-    texts(prompt=prompt, model=model, method=method)
+    check_texts(prompt=prompt, model=model, method=method)
     values = {
         "max_new_tokens": max_new_tokens,
         "num_branches": num_branches,
@@ -98,23 +96,20 @@ def generate(
         "seed": seed,
         "chat": chat,
     }
-    asked = Asked(prompt, Chosen(model), method, False, values)
-    config = asked.config()
-    prepared = prepare(asked.models, prompt, config)
-    recorder = Recorder(prepared, never)
-    steps = paced(chain(warm_up(prepared, never), recorder))
+    request = RunRequest(prompt, Chosen(model), method, False, values)
+    recorder = Recorder(prepare(request.models, prompt, request.config()), never, warm_up)
     try:
-        for _ in TURNS.taken(recorder, (Update[None]() for _ in steps)):
+        for _ in TURNS.taken(recorder, (Update[None]() for _ in paced(recorder))):
             pass
     except Exception as error:
         raise InputError(failure_sentence(error).rstrip(".")) from None
     trace = recorder.trace()
     committed = [trace.prefill.committed if trace.prefill else (), *(s.committed for s in trace.steps)]
-    said = ["".join(c.text for c in done) for done in committed]
+    step_texts = ["".join(c.text for c in tokens) for tokens in committed]
     return {
-        "run": KEPT.keep(RecordedRun.of(trace.records()), "API").key,
-        "text": "".join(said),
-        "steps": said[1:],
+        "run": RUNS.keep(RecordedRun.of(trace.records()), "API").key,
+        "text": "".join(step_texts),
+        "steps": step_texts[1:],
         "totals": asdict(trace.totals),
         "stop_reason": trace.finished.stop_reason if trace.finished else None,
     }
@@ -131,7 +126,7 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
     Returns:
         words (lines of text that draw the step) and step (all its fields, as in a trace)
     """
-    steps = kept(run).steps
+    steps = recorded(run).steps
     wanted = settings.whole(number, "number")
     if not wanted or not -len(steps) <= wanted <= len(steps):
         raise InputError(f"there is no step {wanted}; the run has {len(steps)}")
@@ -151,11 +146,11 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
     """
     if not isinstance(runs, list) or not runs:
         raise InputError("runs must be a list of run names that generate returned")
-    report = Gathering(kept(run) for run in dict.fromkeys(map(str, runs))).report()
+    report = Gathering(recorded(run) for run in dict.fromkeys(map(str, runs))).report()
     return {"sentences": [s.text for s in read_report(report)], "figures": report.to_dict()}
 
 
-def texts(**arguments: Any) -> None:
+def check_texts(**arguments: Any) -> None:
     """Raise ``InputError`` if an argument is not a string; the message names it."""
     for name, value in arguments.items():
         if not isinstance(value, str):

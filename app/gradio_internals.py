@@ -1,4 +1,4 @@
-"""The undocumented parts of Gradio that the page depends on; see also ``guarded_blocks``.
+"""The undocumented parts of Gradio that the page depends on; see also ``guard.GuardedBlocks``.
 
 Review both after every new version of Gradio. In Gradio a "session hash" identifies a window, ``Blocks._queue`` is its queue of
 calls, and ``state_holder`` stores the states and last values of windows.
@@ -13,6 +13,8 @@ import gradio as gr
 from gradio.components.api_component import Api
 from gradio.context import LocalContext
 
+Message = MutableMapping[str, Any]
+HEAD = b"<head>"
 ARGUMENT = Api  # what stands for a control where a program gives a value
 READ_IN = "6.31.0"
 PREFIX = "/gradio_api/"
@@ -23,7 +25,7 @@ CLOSED = ("file=", "file/", "proxy=", "stream/", "deep_link", "monitoring", "run
 SECONDS_BETWEEN_LOOKS = 0.02  # at who waits; Gradio's 0.001 takes 5% of a core, all the time
 
 
-def told(event: gr.EventData) -> dict[str, Any]:
+def event_fields(event: gr.EventData) -> dict[str, Any]:
     """Returns the data of an event from a custom component."""
     return event._data if isinstance(event._data, dict) else {}
 
@@ -58,15 +60,11 @@ def hidden_when(condition: str) -> str:
     return f"() => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
 
 
-# Scripts that must run before Gradio's own; those of ``launch(head=…)`` run only after the page has loaded.
-
-
-Message = MutableMapping[str, Any]
-HEAD = b"<head>"
-
-
 class EarlyScript:
-    """ASGI middleware that inserts a script first into the head of every HTML page, in a scope of its own."""
+    """ASGI middleware that inserts a script first into the head of every HTML page, in a scope of its own.
+
+    It runs before Gradio's own scripts; that of ``launch(head=…)`` runs only after the page has loaded.
+    """
 
     def __init__(self, app: Callable[..., Awaitable[None]], script: str):
         self.app, self.tag = app, f"<script>{{{script}}}</script>".encode()

@@ -1,4 +1,4 @@
-"""Limits for callers of the page: request size, allowed addresses, lifetime of a window's data.
+"""Limits for callers of the page: request size, allowed addresses, lifetime of a window's data, values of controls.
 
 ``docs/security.md`` lists the numbers.
 """
@@ -25,6 +25,16 @@ MAX_CALL_BYTES = 1 << 20
 MAX_UPLOAD_BYTES = 256 << 20  # of one request
 SECONDS_KEPT = 120  # after a window is gone: it may be a network that comes back
 MAX_WINDOWS = 500
+MAX_CHARACTERS = 200_000
+MAX_CHOICES = 64
+MAX_FILES = 200
+MAX_PATH = 4096
+MAX_NUMBER = 2**63
+MAX_EVENT_ITEMS = 1000
+MAX_EVENT_DEPTH = 4
+_FILE = {"_type": "gradio.FileData"}
+UNEXPECTED = "Something went wrong; the error is in the server's log."
+MISFIT = "A value is not valid for its control, or its file no longer exists; reload the page."
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -63,19 +73,19 @@ class Guard:
         """
         began = gone = False
 
-        async def asked() -> Message:
+        async def receive_part() -> Message:
             nonlocal gone
             message = await receive()
             gone = gone or message["type"] == "http.disconnect"
             return message
 
-        async def answered(message: Message) -> None:
+        async def send_part(message: Message) -> None:
             nonlocal began
             began = True
             await send(message)
 
         try:
-            await self.app(scope, asked, answered)
+            await self.app(scope, receive_part, send_part)
         except Exception as error:
             if gone:
                 log.info("an answer broke off after its caller had left: %s", type(error).__name__)
@@ -141,22 +151,11 @@ async def _refuse(send: Send, status: int, sentence: str) -> None:
     await send({"type": "http.response.body", "body": body})
 
 
-# Validation of the values that callers send for controls. The page sends valid ones, but any caller can send anything. Each
-# value is converted to the type of its control, or refused with an ``InputError``.
-
-
-MAX_CHARACTERS = 200_000
-MAX_CHOICES = 64
-MAX_FILES = 200
-MAX_PATH = 4096
-MAX_NUMBER = 2**63
-MAX_EVENT_ITEMS = 1000
-MAX_EVENT_DEPTH = 4
-_FILE = {"_type": "gradio.FileData"}
-
-
 def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
-    """Returns one value for each control; server-side state is never taken from the request."""
+    """Returns one value for each control, converted to its type; the page sends valid ones, but any caller can send anything.
+
+    Raises ``InputError``. Server-side state is never taken from the request.
+    """
     if not isinstance(values, list) or len(values) != len(controls):
         raise InputError(f"{len(controls)} values are needed, one for each control")
     return [None if c.stateful else control_value(c, v) for c, v in zip(controls, values, strict=True)]
@@ -272,15 +271,11 @@ _READ: dict[Any, Callable[[Any], Any]] = {
 }
 
 
-# The page as Gradio ``Blocks`` with two undocumented methods overridden.
-
-
-UNEXPECTED = "Something went wrong; the error is in the server's log."
-MISFIT = "A value is not valid for its control, or its file no longer exists; reload the page."
-
-
 class GuardedBlocks(gr.Blocks):
-    """Blocks that validate calls before any component or function sees them; errors are one sentence."""
+    """Blocks that validate calls before any component or function sees them; errors are one sentence.
+
+    Both methods are undocumented ones of Gradio.
+    """
 
     async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
         """Returns the validated values of a call."""

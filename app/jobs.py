@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import gradio as gr
 import torch
 
-from app.gradio_internals import hidden_when, told, waiting
+from app.gradio_internals import event_fields, hidden_when, waiting
 from app.settings import readable
 from app.visitors import without_paths
 from d2sd import InputError
@@ -179,14 +179,14 @@ class Turns:
 
         waiting: number of requests in the queue ahead of this one.
         """
-        said = NEXT
+        news = NEXT
         if waiting:
-            said = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
+            news = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
         if not self._lasted:
-            return said
+            return news
         one = statistics.median(self._lasted)
         gone = 0.0 if self._whose is None else min(one, time.monotonic() - self._began)
-        return f"{said} Judging by the latest requests, the wait is {_about(one * (waiting + 1) - gone)}."
+        return f"{news} Judging by the latest requests, the wait is {_about(one * (waiting + 1) - gone)}."
 
 
 def _about(seconds: float) -> str:
@@ -319,18 +319,18 @@ def wire(
             return gr.skip()
         place = ahead(request)
         news = TURNS.news(current, place) if in_turn else ""
-        current.replace(Job(work, told(event), in_turn, place if news else None))
+        current.replace(Job(work, event_fields(event), in_turn, place if news else None))
         # The timer always starts, since other requests may be queued before this one.
         return gr.skip() if in_view and not news else sentence(news=news), gr.Timer(active=in_turn)
 
     def run(*values: Any) -> Iterator[list[Any]]:
-        *given, current = values
+        *arguments, current = values
         nothing = [gr.skip() for _ in outputs]
         if (job := current.start(work, even_stopped=in_view)) is None:
             yield [*nothing, gr.skip()]
             return
         speak = Speaker(current, job, quiet=in_view)
-        updates = updates_of(job, work(job, *given))
+        updates = updates_of(job, work(job, *arguments))
         for update in TURNS.taken(current, updates) if in_turn else updates:
             shown = nothing if update.value is None else update.value if len(outputs) > 1 else [update.value]
             yield [*shown, speak(update)]
@@ -342,8 +342,8 @@ def wire(
 
     if stop is not None:
         stop.click(cancel, ticket, notice, **AT_ONCE)
-    given = [ticket] if control is None else [control, ticket]
-    requested = _counted(event, request, given, [notice, _place_timer(notice, ticket)], **AT_ONCE)
+    requested_with = [ticket] if control is None else [control, ticket]
+    requested = _counted(event, request, requested_with, [notice, _place_timer(notice, ticket)], **AT_ONCE)
     return requested.then(run, [*inputs, ticket], [*outputs, notice], **(IN_TURN if in_turn else BESIDE))
 
 
@@ -423,11 +423,11 @@ def answer(
     Returns the event, for ``then``.
     """
 
-    def answered(event: gr.EventData, *values: Any) -> Sequence[Any]:
-        *given, current, number = values
-        return answer_to(Call(current, number, told(event)), work, given, len(outputs))
+    def respond(event: gr.EventData, *values: Any) -> Sequence[Any]:
+        *arguments, current, number = values
+        return answer_to(Call(current, number, event_fields(event)), work, arguments, len(outputs))
 
-    return _counted(event, answered, [*inputs, ticket], [*outputs, notice], **options)
+    return _counted(event, respond, [*inputs, ticket], [*outputs, notice], **options)
 
 
 def answer_to(call: Call, work: Callable[..., Sequence[Any]], values: Sequence[Any], outputs: int) -> Sequence[Any]:

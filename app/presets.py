@@ -80,7 +80,7 @@ def second() -> RecordedRun:
     return _recorded(SECOND_TRACE)
 
 
-def second_said(run: RecordedRun) -> str:
+def second_label(run: RecordedRun) -> str:
     """Returns the text of the link to it."""
     model = run.header.get("models", {}).get("preset")
     return "The same with a chat model" if model == FIRST else "The same with a tiny model"

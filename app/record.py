@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import argparse
 import gzip
+import itertools
 import json
 import re
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,33 +19,34 @@ import msgspec
 import d2sd
 from app import models, presets
 from app.explore import run as explore
-from app.explore.run import Asked
+from app.explore.run import RunRequest
 from app.jobs import Job
-from app.learn import live_settings
 from app.learn.view import speeds
 from app.machine import leave_a_core
+from app.methods import DEFAULT_LANES, trace_lane
 from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
-from app.race.lanes import DEFAULT, RECORDED, Race, lane_name
-from app.race.whatif import drawn
+from app.race.run import RECORDED, Race
 from app.session import Session
 from app.settings import SETTINGS
-from d2sd import METHODS, DecodeConfig, InputError
-from d2sd.trace.metrics import instructiveness, verdict
+from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
+from d2sd.trace.metrics import Work, instructiveness, verdict
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif import recorded_config
+from d2sd.whatif import Outcome, Replay, recorded_config
 
 LESSON_TOKENS = 60  # a shorter text has too few steps to compare
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
 WORDS = 1 / 3  # least share of such tokens in the step that the page opens with
-ASKED = "d2sd"  # the lane whose what-if answers are recorded too
+REPLAYED = "d2sd"  # the lane whose what-if answers are recorded too
+BRANCHES = (0, 1, 2, 4, 6, 8)  # of the tour; 0: the first draft alone
+BLOCKS = (4, 6, 8, 12, 16)
 
 
 def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool = True) -> RecordedRun:
     """Returns a run of Explore's default method; ``compare``: whether it is timed against plain decoding."""
     session = Session()
-    for update in explore.run(session, Job(), Asked(prompt, model, DecodeConfig().method, compare, values)):
+    for update in explore.run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, compare, values)):
         if update.problem:
             raise SystemExit(update.problem)
     return session.shown
@@ -79,22 +81,80 @@ def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedR
 def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
     """Run the default race and its what-if questions and write them to ``path``; returns the file's bytes."""
     done = Race(prompt, ())
-    for update in race.run(Job(), prompt, model, DEFAULT, values):
+    for update in race.run(Job(), prompt, model, DEFAULT_LANES, values):
         done = update.value or done
         if not done.status and any(lane.problem for lane in done.lanes):
             raise SystemExit("a method broke off")
-    lane = next(lane for lane in done.lanes if lane_name(lane.trace) == ASKED)
+    lane = next(lane for lane in done.lanes if trace_lane(lane.trace) == REPLAYED)
     answers = None
-    source = f"Race: {ASKED}"
-    lanes = [m for m in DEFAULT[1:] if m in METHODS]
-    for asked in whatif.run(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
-        answers = asked.value or answers
+    source = f"Race: {REPLAYED}"
+    lanes = [m for m in DEFAULT_LANES[1:] if m in METHODS]
+    for answered in whatif.run(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
+        answers = answered.value or answers
     assert answers is not None
-    kept = {
+    content = {
         "traces": ["".join(lane.trace.lines()) for lane in done.lanes],
-        "whatif": msgspec.to_builtins(drawn(replace(answers, recorded=True))),
+        "whatif": msgspec.to_builtins(whatif.results(replace(answers, recorded=True))),
     }
-    return _write(path, json.dumps(kept))
+    return _write(path, json.dumps(content))
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsPoint:
+    """The outcome of one K and γ: tokens and work of every step."""
+
+    num_branches: int
+    block_size: int
+    committed: tuple[int, ...]
+    works: tuple[Work, ...]
+
+    @property
+    def alpha(self) -> float:
+        """Tokens per step."""
+        return sum(self.committed) / len(self.committed)
+
+
+def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
+    """Returns the points of a recorded greedy run: exactly the tokens and nodes of real runs."""
+    base = recorded_config(trace)
+    configs = {}
+    for k, gamma in itertools.product(BRANCHES, BLOCKS):
+        try:
+            method = base.method if k else "dflash"
+            own = replace(base, method=method, num_branches=max(1, k), block_size=gamma)
+            own = replace(own, second_block_size=None, node_budget=None, backend="auto", inspect=False)
+            configs[k, gamma] = engine.resolve(own)
+        except InputError:  # more re-drafts than the block has prefixes, or longer blocks than the drafter knows
+            continue
+    outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
+    return [
+        SettingsPoint(k, gamma, outcome.committed, outcome.works)
+        for (k, gamma), outcome in zip(configs, outcomes, strict=True)
+    ]
+
+
+def spread(points: Sequence[SettingsPoint]) -> float:
+    """Returns the share of steps that K and γ, each alone, can save on this text; the smaller of both.
+
+    Not their number: a text of which little is drafted has many steps.
+    """
+    longest = max(p.block_size for p in points)
+    by_k = [len(p.committed) for p in points if p.block_size == longest]
+    by_gamma = [len(p.committed) for p in points if p.num_branches == 2]
+    return min(1 - min(steps) / max(steps) for steps in (by_k, by_gamma))
+
+
+def live_data(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
+    """Returns what the tour draws of them: the tokens of the text, the settings and the method of the run, and the points: K, γ,
+    and tokens and work (rows of the first draft, of each re-drafting pass, nodes) of every step."""
+    config = recorded_config(trace)
+    return {
+        "prompt": trace.header.get("prompt"),
+        "tokens": [c.text for step in trace.steps for c in step.committed],
+        "own": [config.num_branches, config.block_size],
+        "method": config.method,
+        "points": [[p.num_branches, p.block_size, list(p.committed), msgspec.to_builtins(p.works)] for p in points],
+    }
 
 
 def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> int:
@@ -113,11 +173,11 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
         trace = run.trace()
         if len(known) and [known.header["prompt"], known.trace().token_ids] == [prompt, trace.token_ids]:
             run, trace = known, known.trace()
-        points = live_settings.replayed(engine, trace)
-        if len(trace.token_ids) >= LESSON_TOKENS and live_settings.spread(points) > most:
-            most = live_settings.spread(points)
+        points = replayed(engine, trace)
+        if len(trace.token_ids) >= LESSON_TOKENS and spread(points) > most:
+            most = spread(points)
             table = engine.costs(engine.resolve(recorded_config(trace))).to_dict()["milliseconds"]
-            best = {"lines": run.lines(), "live": live_settings.drawing(trace, points), "table": table}
+            best = {"lines": run.lines(), "live": live_data(trace, points), "table": table}
     if not best:
         raise SystemExit(f"no example has a text of {LESSON_TOKENS} tokens")
     return _write(path, json.dumps(best))

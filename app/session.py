@@ -1,4 +1,8 @@
-"""State of one page load between events; ``app.session`` keeps what must survive a reload."""
+"""State of the page: ``Session`` of one page load, and ``History`` of a browser window, which survives a reload.
+
+The page identifies its window by a random secret in the browser's session storage, so a reload finds its history again while
+the server runs. All storage is limited; the oldest entries are dropped first.
+"""
 
 from __future__ import annotations
 
@@ -11,29 +15,24 @@ from typing import Any
 
 from app.jobs import Ticket
 from app.links import Link
-from app.race.lanes import Race
+from app.race.run import Race
 from app.runs.recordings import Recording, RunSet, prompt_label, short
 from d2sd.trace.run import RecordedRun
 
-# The state of a browser window that survives a reload: its runs, its race and its measured sets of runs.
-#
-# The page identifies its window by a random secret in the browser's session storage, so a reload finds everything again while
-# the server runs. All storage is limited; the oldest entries are dropped first.
-
-
 MAX_RUNS = 24
-MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are kept: packed
+MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are stored: packed
 MAX_SETS = 4
 MAX_SET_BYTES = 64 * 2**20
 MAX_WINDOWS = 200
 MAX_BYTES = 2**30  # of all windows
+OWN = ("Explore", "Race")  # sources of runs that were made in the window
 NAME = re.compile(r"[0-9a-f]{32}")
 NUMBER = re.compile(r"[0-9]{1,3}")
 
 
-def _same_run(kept: RecordedRun, run: RecordedRun) -> bool:
-    """Returns whether a run equals a kept one, unless it was cut off and the kept one continues."""
-    return kept.holds(run) and (run.ended or run.lines() == kept.lines())
+def _same_run(known: RecordedRun, run: RecordedRun) -> bool:
+    """Returns whether a run equals a known one, unless it was cut off and the known one continues."""
+    return known.holds(run) and (run.ended or run.lines() == known.lines())
 
 
 def _free(title: str, others: list[RunSet]) -> str:
@@ -146,9 +145,6 @@ class Histories:
 
 
 HISTORIES = Histories()
-
-
-OWN = ("Explore", "Race")  # sources of runs that were made in the window
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The settings that a user of the page can change: those of ``d2sd.config.SETTINGS`` with a label."""
+"""The settings that a user of the page can change (those of ``d2sd.config.SETTINGS`` with a label) and their controls."""
 
 from __future__ import annotations
 
@@ -20,6 +20,19 @@ from d2sd.methods.base import TREE_SETTINGS
 # how long the text may be comes last
 SETTINGS = tuple(sorted((s for s in ALL.values() if s.label), key=lambda s: s.name == "max_new_tokens"))
 _NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
+# the browser stores what is typed into a field, and restores it after a reload
+KEEP = """(words) => {
+  try {
+    sessionStorage.setItem(%s, words);
+  } catch { /* storage is switched off or full: the field is not remembered */ }
+}"""
+# undefined leaves the field as it is
+RECALL = """() => {
+  try {
+    const words = sessionStorage.getItem(%s);
+    if (words !== null && [...words].length <= %d) return words;
+  } catch { /* storage is switched off */ }
+}"""
 
 
 def element(setting: Setting) -> str:
@@ -68,11 +81,12 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
     return DecodeConfig(method=method, **{s.name: read(s, values[s.name]) for s in SETTINGS if s.name in values})
 
 
-# The control of one setting of a run.
-
-
 def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
-    """A number field, a checkbox or a list; ``prefix`` of its id, ``options`` of what is no checkbox."""
+    """Returns the control of a setting: a number field, a checkbox or a list.
+
+    prefix: of its id.
+    options: further ones of a number field or a list.
+    """
     name = f"{prefix}{element(setting)}"
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
@@ -109,23 +123,6 @@ def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any
     for box in (box for name, box in boxes.items() if by_name[name].optional):
         gr.on(None, lambda: None, None, box, show_progress="hidden", queue=False)
     return boxes
-
-
-# Restores what was typed into a field after a reload; the browser stores it and does not send it anywhere.
-
-
-KEEP = """(words) => {
-  try {
-    sessionStorage.setItem(%s, words);
-  } catch { /* storage is switched off or full: the field is not remembered */ }
-}"""
-# undefined leaves the field as it is
-RECALL = """() => {
-  try {
-    const words = sessionStorage.getItem(%s);
-    if (words !== null && [...words].length <= %d) return words;
-  } catch { /* storage is switched off */ }
-}"""
 
 
 def remember(box: gr.Textbox, most: int) -> None:

@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 from app import models
 from app.machine import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
+from app.visitors import without_paths
 from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
 from d2sd.engine import Request
 
@@ -33,6 +34,10 @@ class Prepared:
     chosen: Chosen
     engine: Engine
     request: Request
+
+    def warnings(self) -> str:
+        """Returns what the page has to say of the run's drafters, as sentences."""
+        return without_paths(" ".join(f"{note[:1].upper()}{note[1:]}." for note in self.engine.models.notes()))
 
 
 def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
@@ -128,13 +133,21 @@ class Recorder:
     """Runs a request and records its events. Iterating over it runs it, and yields None per event.
 
     stop: the run ends before its next step if it returns True.
+    before: what is run first and not recorded, such as ``warm_up``.
     """
 
-    def __init__(self, run: Prepared, stop: Callable[[], bool]):
-        self._run, self._stop = run, stop
+    def __init__(
+        self,
+        run: Prepared,
+        stop: Callable[[], bool],
+        before: Callable[[Prepared, Callable[[], bool]], Iterable[None]] | None = None,
+    ):
+        self._run, self._stop, self._before = run, stop, before
         self._events: list[Event] = []
 
     def __iter__(self) -> Iterator[None]:
+        if self._before is not None:
+            yield from self._before(self._run, self._stop)
         with closing(stream(self._run, self._stop)) as events:
             for event in events:
                 self._events.append(event)

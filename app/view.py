@@ -1,4 +1,4 @@
-"""Code shared by all components with a script of their own."""
+"""Components of the page that are drawn by a script of their own, and the plotly.js that some of them load."""
 
 from __future__ import annotations
 
@@ -16,6 +16,11 @@ from starlette.routing import Route
 
 from d2sd.figures.modules import view_script
 from d2sd.figures.style import COLOURS, VIEWER
+
+APP = Path(__file__).resolve().parent
+STATIC = APP / "static"
+PLOTLY_PATH = "/gradio_api/plotly.js"  # where Gradio's own addresses are: a server in front of it passes those on
+FIGURES = {"colours": COLOURS, "plotly": f"{PLOTLY_PATH}?v={version('plotly')}"}  # what figures.js needs to know
 
 
 class View(gr.HTML):
@@ -58,29 +63,15 @@ def _quoted(script: str) -> frozenset[str]:
     return frozenset(re.findall(r"""['"`](\w+)(?=['"`])""", script))
 
 
-# plotly.js for the page, served from the installed plotly package; nothing is fetched from elsewhere.
-
-
-PATH = "/gradio_api/plotly.js"  # where Gradio's own addresses are: a server in front of it passes those on
-ADDRESS = f"{PATH}?v={version('plotly')}"
-
-
-def _answer(_: Request) -> Response:
+def _plotly(_: Request) -> Response:
+    """Serves plotly.js from the installed plotly package; nothing is fetched from elsewhere."""
     from plotly.offline import get_plotlyjs  # when a figure is first drawn, not when the page starts
 
-    kept = {"cache-control": "public, max-age=31536000, immutable"}
-    return Response(get_plotlyjs(), media_type="text/javascript", headers=kept)
+    cached = {"cache-control": "public, max-age=31536000, immutable"}
+    return Response(get_plotlyjs(), media_type="text/javascript", headers=cached)
 
 
-ROUTE = Route(PATH, _answer)
-
-
-# The base component of views that are drawn by their own JavaScript.
-
-
-APP = Path(__file__).resolve().parent
-STATIC = APP / "static"
-FIGURES = {"colours": COLOURS, "plotly": ADDRESS}  # what figures.js needs to know
+ROUTE = Route(PLOTLY_PATH, _plotly)
 
 
 class DrawnView(View):
@@ -119,11 +110,8 @@ def read(path: Path) -> str:
     return path.read_text(encoding="utf-8")
 
 
-# A button that collapses a part of the page.
-
-
 class FoldView(View):
-    """Toggles the class ``open`` of the element with the id ``folds``.
+    """A button that collapses a part of the page: it toggles the class ``open`` of the element with the id ``folds``.
 
     Unlike in a closed ``gr.Accordion``, the content is in the page from the start: the style sheet decides where it is folded.
     """

@@ -1,4 +1,4 @@
-"""Whether the page may have visitors other than its owner, and what is then hidden."""
+"""Where the page listens, whether it may have visitors other than its owner, and what is then hidden."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ from typing import Any
 
 from d2sd import InputError
 
-# Where the page listens.
-
-
 EXAMPLE = "PORT=8123 python app.py, or PORT=8123 make run"
+_PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\s/\\:'"]*)""")
 
 
 def host() -> str:
@@ -21,39 +19,35 @@ def host() -> str:
     return os.environ.get("GRADIO_SERVER_NAME") or os.environ.get("HOST") or "127.0.0.1"
 
 
-def wanted() -> dict[str, Any]:
-    """Host and, where one is named, port for ``launch``, from Gradio's own variables or from ``HOST`` and ``PORT``. Gradio alone
-    would quietly take another port if the named one is not free.
+def listen_options() -> dict[str, Any]:
+    """Returns host and, where one is named, port for ``launch``, from Gradio's own variables or from ``HOST`` and ``PORT``.
 
-    Raises ``InputError``.
+    Raises ``InputError`` where the page cannot listen; Gradio alone would quietly take another port.
     """
-    listens = host()
+    name = host()
     port = (os.environ.get("GRADIO_SERVER_PORT") or os.environ.get("PORT") or "").strip()
     if port and not (port.isascii() and port.isdigit() and 0 < int(port[:6]) < 2**16):
         raise InputError(f"the port must be a number from 1 to 65535, not {port[:40]!r}; for example {EXAMPLE}")
     try:
-        family, kind, _, _, place = socket.getaddrinfo(listens.strip("[]"), int(port or 0), type=socket.SOCK_STREAM)[0]
+        family, kind, _, _, place = socket.getaddrinfo(name.strip("[]"), int(port or 0), type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(place)
     except OSError as error:
-        at, other = (f"{listens}:{port}", f"port, such as {EXAMPLE}") if port else (listens, "HOST, such as 127.0.0.1")
+        at, other = (f"{name}:{port}", f"port, such as {EXAMPLE}") if port else (name, "HOST, such as 127.0.0.1")
         raise InputError(f"the page cannot listen on {at}: {error.strerror}; choose another {other}") from None
-    return {"server_name": listens, **({"server_port": int(port)} if port else {})}
-
-
-_PATH = re.compile(r"""(?<![\w/.:])(?:[A-Za-z]:)?[/\\](?:[^\s/\\:'"]+[/\\])+([^\s/\\:'"]*)""")
+    return {"server_name": name, **({"server_port": int(port)} if port else {})}
 
 
 def public() -> bool:
-    """Whether others than the owner of this machine may be visiting; they may not name folders of it, nor hub ids.
+    """Returns whether others than the owner of this machine may be visiting; they may not name folders of it, nor hub ids.
 
     True on a Hugging Face Space, behind a link that Gradio shares, and on any address but the loopback one. ``FOLDERS=allow``
     lets visitors name them all the same. ``FOLDERS=refuse`` does not, for a page on the loopback address behind a proxy.
     """
-    said = os.environ.get("FOLDERS", "").strip().lower()
-    if said in ("allow", "refuse"):
-        return said == "refuse"
+    folders = os.environ.get("FOLDERS", "").strip().lower()
+    if folders in ("allow", "refuse"):
+        return folders == "refuse"
     shared = "SPACE_ID" in os.environ or os.environ.get("GRADIO_SHARE", "").strip().lower() == "true"
     return shared or not _loopback(host())
 

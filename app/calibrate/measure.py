@@ -13,7 +13,6 @@ from typing import Any
 from app import models, settings
 from app.calibrate.measured import Measured
 from app.calibrate.view import Progress, drawing
-from app.explore.run import on_drafters
 from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
@@ -175,7 +174,7 @@ def prompts(
             # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
             if done or len(runs) >= 2 * drawn:
                 drawn = len(runs)
-                yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
+                yield Update(so_far(title, running=not done), note=one.warnings() if done else "")
     except Exception as error:  # what is finished is drawn
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
 

@@ -10,15 +10,15 @@ import gradio as gr
 import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
-from app.calibrate import measure as doctor
 from app.calibrate.view import CalibrationView
 from app.compare import compare
 from app.gradio_internals import hidden_when
 from app.guard import MAX_CHARACTERS
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
+from app.methods import grouped
 from app.model_choice import PickerView, build_models, follow_model
-from app.models import Chosen, grouped
+from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.runs.tab import Shown
 from app.session import Session
@@ -26,14 +26,21 @@ from app.settings import remember, setting_rows
 from d2sd import InputError
 from d2sd.bench import prompts
 
-# “Why is it rejected?”: a button of Calibrate, and the doctor's report on the chosen drafter.
-
-
-Asked = tuple[doctor.PromptSource, float | None, Chosen, str, dict[str, Any]]
+NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
+SOURCES = {
+    "The run in Explore": "shown",
+    "A prompt set": "prompts",
+    "Prompts of my own": "own",
+    "Trace files": "files",
+}
+RUN = ("prompts", "own")  # the sources that are run step by step
+NOTHING = "nothing"
+# source, number of prompts, models, method, settings by name
+PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
 
 def build_report() -> gr.Markdown:
-    """Returns the component for the report. Foreign text in it is escaped, and remaining HTML is sanitized."""
+    """Returns the component for the doctor's report on the chosen drafter. Foreign text in it is escaped, and remaining HTML is sanitized."""
     return gr.Markdown(
         visible=False,
         elem_id="doctor-report",
@@ -50,35 +57,24 @@ def wire_doctor(
     report: gr.Markdown,
     notice: gr.Textbox,
     ticket: gr.State,
-    given: Sequence[Any],
-    read: Callable[..., Asked],
+    inputs: Sequence[Any],
+    read: Callable[..., PromptRequest],
 ) -> None:
-    """Wire the button to the doctor, and remove the report when something is measured later.
+    """Wire “Why is it rejected?” to the doctor, and remove the report when something is measured later.
 
     ticket: of the measurements, whose Stop also stops the doctor.
-    given: the source and its controls.
+    inputs: the source and its controls.
     read: maps the values of these controls to the controller's arguments.
     """
 
     def run(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
         source, limit, chosen, _, settings = read(*values)
-        for update in doctor.report(job, source, limit, chosen, settings):
+        for update in calibrate.report(job, source, limit, chosen, settings):
             # stopped, it shows what was found by then; it never covers what was measured meanwhile
             yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
 
     measure.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
-    wire(go.click, run, ticket, given, [report], notice)
-
-
-NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
-SOURCES = {
-    "The run in Explore": "shown",
-    "A prompt set": "prompts",
-    "Prompts of my own": "own",
-    "Trace files": "files",
-}
-RUN = ("prompts", "own")  # the sources that are run step by step
-NOTHING = "nothing"
+    wire(go.click, run, ticket, inputs, [report], notice)
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -138,12 +134,12 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     def quick(event: Any, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
         return answer(event, function, ticket, inputs, [figures], notice, show_progress="hidden", concurrency_limit=4)
 
-    given = [source, recordings, explore, uploads, against]
-    quick(go.click, _measure, given)
-    # What costs nothing is shown without being asked for.
-    offered(quick(uploads.upload, _measure, given))
-    quick(source.change, _measure_shown, given)
-    offered(quick(tab.select, _measure_shown, given))
+    measured_with = [source, recordings, explore, uploads, against]
+    quick(go.click, _measure, measured_with)
+    # What costs nothing is shown at once.
+    offered(quick(uploads.upload, _measure, measured_with))
+    quick(source.change, _measure_shown, measured_with)
+    offered(quick(tab.select, _measure_shown, measured_with))
     quick(against.input, _compare_again, [recordings, explore, against])
     measured = wire(
         go.click,
@@ -156,7 +152,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         wanted=(source, lambda kind: kind in RUN),
     )
     offered(measured)
-    wire_doctor(why, go, report, notice, ticket, [source, *inputs], _asked)
+    wire_doctor(why, go, report, notice, ticket, [source, *inputs], _prompt_request)
     opened = answer(
         figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
     )
@@ -169,7 +165,7 @@ def _against(explore: Session, name: str | None) -> RunSet | None:
 
 
 def _measure(
-    call: Call, kind: str, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
+    call: Call, kind: str, recordings: Recordings, explore: Session, paths: list[str] | None, against: str | None
 ) -> tuple[Any, Any]:
     """Returns figures of the run in Explore or of trace files, and cancels a running measurement of prompts.
 
@@ -182,35 +178,37 @@ def _measure(
     call.ticket.replace(None)
     other = _against(explore, against)
     if kind == "shown":
-        drawn = calibrate.shown(found, explore.shown, other)
+        value = calibrate.shown(found, explore.shown, other)
     else:
-        drawn, bad = calibrate.files(found, paths, other)
+        value, bad = calibrate.files(found, paths, other)
         explore.history.keep_set(found.title, found.runs)
         give_back()
     call.check()
-    kept.runs, kept.title = found.runs, found.title
-    return drawn, sentence(problem=bad)
+    recordings.runs, recordings.title = found.runs, found.title
+    return value, sentence(problem=bad)
 
 
 def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any]:
     return _measure(call, kind, *values) if kind == "shown" else (gr.skip(), sentence())
 
 
-def _compare_again(call: Call, kept: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
+def _compare_again(call: Call, recordings: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
     """Returns the measured runs compared with another choice."""
-    runs, count = kept.runs, len(kept.runs)
+    runs, count = recordings.runs, len(recordings.runs)
     if not runs:
         return gr.skip(), sentence(note="Press Measure; the measured set is then compared.")
-    drawn = calibrate.again(kept, _against(explore, against))
+    value = calibrate.again(recordings, _against(explore, against))
     # of prompts that are run there may be more by now, and drawn
-    return (drawn, sentence()) if kept.runs is runs and len(runs) == count else (gr.skip(), gr.skip())
+    return (value, sentence()) if recordings.runs is runs and len(runs) == count else (gr.skip(), gr.skip())
 
 
 def _measure_prompts(
     job: Job, kind: str, recordings: Recordings, explore: Session, against: str | None, *values: Any
 ) -> Iterator[Update[str]]:
     title, runs = "", list[Recording]()
-    for update in calibrate.prompts(job, recordings, *_asked(kind, *values), against=_against(explore, against)):
+    for update in calibrate.prompts(
+        job, recordings, *_prompt_request(kind, *values), against=_against(explore, against)
+    ):
         if update.value is not None:
             title, runs = recordings.title, recordings.runs
         yield update
@@ -218,8 +216,8 @@ def _measure_prompts(
         explore.history.keep_set(title, runs)
 
 
-def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]:
-    """From the values of the controls to the arguments of ``calibrate.prompts``; raises ``InputError``."""
+def _prompt_request(kind: str, *values: Any) -> PromptRequest:
+    """Returns the values of the controls as arguments of ``calibrate.prompts``; raises ``InputError``."""
     (bundled, pasted, path, limit), values = values[:4], values[4:]
     source = calibrate.PromptSource.read(kind, bundled, pasted, path)
     chosen, (method, *settings) = Chosen.read(*values[:3]), values[3:]
@@ -239,7 +237,7 @@ def _open(call: Call, explore: Session, recordings: Recordings) -> tuple[Any, An
 
 
 def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
-    """The controls of prompts, in the order of ``_asked``'s arguments; their column, and in it those of a bundled set and
+    """The controls of prompts, in the order of ``_prompt_request``'s arguments; their column, and in it those of a bundled set and
     those of prompts of one's own."""
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
     with gr.Column(visible=False, elem_id="prompt-set") as group:

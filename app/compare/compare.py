@@ -1,4 +1,4 @@
-"""Controller of Compare: two runs or two sets of runs, by drafter, method, checkpoint or settings."""
+"""What Compare computes: two runs or two sets of runs against each other, and a set replayed with another drafter."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 from app import models
 from app.jobs import Job, Update
 from app.machine import on_gpu
-from app.models import Chosen, said
+from app.methods import run_title
+from app.models import Chosen
 from app.runs.recordings import RunSet
 from app.runs.view import about
 from app.session import History
@@ -32,15 +33,17 @@ def choices(history: History) -> list[tuple[str, str]]:
     """Returns what can be compared: the window's runs and measured sets, as labels and names."""
     sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
     # method and prompt first: a box shows the beginning
-    runs = [(f"{said(k.header)}: {k.label} ({about(k.header)}, {k.source})", f"run {k.run.key}") for k in history.runs]
+    runs = [
+        (f"{run_title(k.header)}: {k.label} ({about(k.header)}, {k.source})", f"run {k.run.key}") for k in history.runs
+    ]
     return sets + runs
 
 
 def pick(history: History, name: str | None) -> RunSet:
     """Returns the runs of a choice; raises ``InputError`` if they are gone."""
     kind, _, which = (name or "").partition(" ")
-    if kind == "run" and (kept := history.find(which)):
-        return RunSet(f"{kept.label} ({about(kept.header)})", (kept,), name or "")
+    if kind == "run" and (found := history.find(which)):
+        return RunSet(f"{found.label} ({about(found.header)})", (found,), name or "")
     chosen = next((s for s in history.sets if s.title == which), None)
     if kind == "set" and chosen:
         return replace(chosen, title=f"{chosen.title} ({about(chosen.runs[0].header)})", source=name or "")
@@ -114,11 +117,8 @@ def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-# Replays the recorded texts of a set with another drafter, without decoding them again.
-
-
-def run(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
-    """Replay the texts one by one, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
+def replay(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
+    """Replay the recorded texts of a set one by one with another drafter, without decoding them again, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
 
     A text that ended with prefill has no step, so it is left out. Raises ``InputError``.
     """

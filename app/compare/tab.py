@@ -11,8 +11,6 @@ import orjson
 
 from app.calibrate import measure as calibrate
 from app.compare import compare
-from app.compare import compare as replay
-from app.compare.compare import compared, side_by_side
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.model_choice import build_models
 from app.models import Chosen
@@ -22,9 +20,10 @@ from app.session import Session
 from app.view import FIGURES, DrawnView
 from d2sd import InputError
 
-# The section of Compare that replays A's texts with another drafter.
-
-
+EXPLANATION = (
+    "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "
+    "window are listed here; add trace files to compare sets."
+)
 REPLAY_EXPLANATION = (
     "At temperature 0 a text is the same with every drafter. A's texts are therefore enough to compute the acceptance of "
     "another drafter for the same target, without decoding again: in total, by prompt group and by position."
@@ -44,18 +43,15 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
             visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
         )
 
-    def run(job: Job, kept: Session, a: str | None, *models: Any) -> Iterator[Update[gr.Textbox]]:
-        for update in replay.run(job, compare.pick(kept.history, a), Chosen.read(*models)):
+    def run(job: Job, session: Session, a: str | None, *models: Any) -> Iterator[Update[gr.Textbox]]:
+        for update in compare.replay(job, compare.pick(session.history, a), Chosen.read(*models)):
             yield update.map(lambda table: gr.Textbox(table, visible=True))
 
     wire(go.click, run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)
 
 
-# The Compare view: what differs between two sides, their curves, and their texts place by place.
-
-
 class CompareView(DrawnView):
-    """Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
+    """What differs between two sides, their curves, and their texts place by place. Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
         super().__init__(
@@ -65,13 +61,7 @@ class CompareView(DrawnView):
 
 def drawing(a: RunSet, b: RunSet) -> str:
     """Returns the view's value for two sides."""
-    return orjson.dumps({**compared(a, b.title, b.gathering), "pairs": side_by_side(a, b)}).decode()
-
-
-EXPLANATION = (
-    "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "
-    "window are listed here; add trace files to compare sets."
-)
+    return orjson.dumps({**compare.compared(a, b.title, b.gathering), "pairs": compare.side_by_side(a, b)}).decode()
 
 
 def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -99,15 +89,15 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             view = CompareView()
             build_replay(session, sides[0])
 
-    given = [session, *sides]
+    inputs = [session, *sides]
     ticket = gr.State(Ticket())
-    tab.select(offer, given, sides, **AT_ONCE)
+    tab.select(offer, inputs, sides, **AT_ONCE)
     swapped = swap.click(lambda a, b: (b, a), sides, sides, **AT_ONCE)
     for event in (go.click, *(side.input for side in sides), swapped.then):
-        answer(event, show, ticket, given, [view], notice, show_progress="hidden", concurrency_limit=4)
+        answer(event, show, ticket, inputs, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
     called.submit(rename, [session, called, *sides], [called, *sides, notice], **AT_ONCE)
-    shown.after(answer(view.select, open_step, session, given, [shown.view, tabs], notice, show_progress="hidden"))
+    shown.after(answer(view.select, open_step, session, inputs, [shown.view, tabs], notice, show_progress="hidden"))
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:

@@ -1,4 +1,4 @@
-"""The controls of Explore: prompt, models, method and settings."""
+"""The controls of Explore (prompt, models, method and settings) and the view of its run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import model_choice as getting
 from app import models, presets
-from app.explore.run import Asked
+from app.explore.run import RunRequest
 from app.jobs import forgive, notice_box
 from app.links import Link
 from app.machine import threads_here
-from app.model_choice import PickerView, build_models, follow_model, model_picker
-from app.models import Chosen, grouped
+from app.methods import grouped
+from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
+from app.models import Chosen
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
 from app.view import FoldView, View
 from d2sd.figures.viewer import viewer_script
@@ -41,13 +41,13 @@ class Controls:
 
     @property
     def values(self) -> list[Any]:
-        """The inputs in the order in which ``asked`` takes their values."""
+        """The inputs in the order in which ``request`` takes their values."""
         return list(self.inputs.values())
 
-    def asked(self, *values: Any) -> Asked:
-        """Returns the request given by the values of the inputs."""
+    def request(self, *values: Any) -> RunRequest:
+        """Returns the run that the values of the inputs request."""
         by_name = dict(zip(self.inputs, values, strict=True))
-        return Asked(
+        return RunRequest(
             prompt=by_name["prompt"] or "",
             models=Chosen.read(by_name["model"], by_name["folder"], by_name["vp"]),
             method=by_name["method"] or "",
@@ -57,7 +57,7 @@ class Controls:
 
     def restored(self, link: Link) -> list[Any]:
         """Returns the inputs as set by a link; others are unchanged."""
-        values = sent(link)
+        values = filled_in(link)
         used = used_by(link.values["method"]) if "method" in link.values else None
 
         def restore(name: str) -> Any:
@@ -70,7 +70,7 @@ class Controls:
         return [restore(name) for name in self.inputs]
 
 
-def sent(link: Link) -> dict[str, Any]:
+def filled_in(link: Link) -> dict[str, Any]:
     """Returns the values that ``Controls.restored`` puts into the form, by name."""
     return dict.fromkeys(OPTIONAL) | link.values
 
@@ -93,7 +93,7 @@ def build_controls() -> Controls:
         FoldView("Settings", "more", elem_id="fold")
         FoldView("Runs", "runs", elem_id="fold-runs")
     wanted = models.to_get()
-    get = gr.Button(getting.button_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
+    get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
     notice = notice_box("notice")
     back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
@@ -107,7 +107,7 @@ def build_controls() -> Controls:
 
         inputs["model"].change(suit, inputs["model"], [able, *examples], show_progress="hidden", queue=False)
         inputs["method"] = method
-        _method(inputs, method)
+        _method_settings(inputs, method)
         follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
@@ -126,7 +126,7 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
     return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
 
 
-def _method(inputs: dict[str, Any], method: PickerView) -> None:
+def _method_settings(inputs: dict[str, Any], method: PickerView) -> None:
     info = gr.Markdown(explained(METHOD), elem_id="method-info")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]
@@ -160,11 +160,8 @@ def explained(method: str) -> str:
     return f"{chosen.sentence} ({chosen.source})"
 
 
-# The Explore view: a run, streamed step by step, as linked text, tree, confidence strip and timeline.
-
-
 class ExplorerView(View):
-    """Draws a run. The value is a segment of an ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
+    """Draws a run, step by step: linked text, tree, confidence strip and timeline. The value is a segment of an ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
 
     Events and what they carry:
 
@@ -172,7 +169,7 @@ class ExplorerView(View):
     * ``missed``: the page lacks lines (``key``, ``start``);
     * ``export``: a file is wanted that the server makes (``kind``, ``step``);
     * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
-      segment's note of this name, see ``app.explore.questions.run``.
+      segment's note of this name, see ``app.explore.run.answer``.
     * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
 
     linked: names of the settings in links; without them the view offers nothing that needs a server.

@@ -1,33 +1,45 @@
-"""Controller of Explore: starts a run and streams its trace lines."""
+"""What Explore computes: a run, streamed as trace lines, and answers to questions about a step of the shown run."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
+import d2sd
 from app import models, settings
+from app.guard import step_number
 from app.jobs import Job, Update, failure_sentence
-from app.links import MAX_PROMPT, Link
+from app.links import Link, check_length
+from app.machine import on_gpu
+from app.methods import PLAIN
 from app.models import Chosen
 from app.session import Session
 from app.streaming import Prepared, Recorder, paced, prepare, stream, warm_up
 from app.visitors import without_paths
-from d2sd import DecodeConfig, Event, Finished, InputError, StepDone
+from d2sd import DecodeConfig, Engine, Event, Finished, InputError, StepDone, Trace
+from d2sd.folders.store import REMOTE
 from d2sd.trace.metrics import Totals
 from d2sd.trace.run import RecordedRun
+from d2sd.whatif.questions import redraft, verify_typed
 
 SECONDS_BETWEEN_YIELDS = 1 / 6
-PLAIN = "autoregressive"
 # A short run is timed more than once against plain decoding: as often as fits into so many seconds.
 MAX_ROUNDS = 3
 SECONDS_OF_ROUNDS = 0.25
+STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
+MAX_NAME = 60  # characters of a model's name in a sentence
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """A request: the values of the controls."""
+class RunRequest:
+    """The values of the controls.
+
+    compare: whether the run is timed against plain decoding.
+    settings: by name.
+    """
 
     prompt: str
     models: Chosen
@@ -37,17 +49,16 @@ class Asked:
 
     def config(self) -> DecodeConfig:
         """Returns the configuration. Raises ``InputError``, also if the prompt is too long for the page."""
-        if len(self.prompt) > MAX_PROMPT:
-            raise InputError(f"the prompt has {len(self.prompt)} characters; the page reads at most {MAX_PROMPT}")
+        check_length(self.prompt)
         return settings.config(self.method, self.settings)
 
 
-def run(session: Session, job: Job, asked: Asked) -> Iterator[Update[str]]:
+def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
     """Run, record in the session and yield new segments. On invalid input the shown run stays. Raises ``InputError``."""
-    config = asked.config()
-    if not models.loaded(asked.models):
-        yield Update(news=f"Loading {asked.models.model} …")
-    prepared = prepare(asked.models, asked.prompt, config)
+    config = request.config()
+    if not models.loaded(request.models):
+        yield Update(news=f"Loading {request.models.model} …")
+    prepared = prepare(request.models, request.prompt, config)
     header = prepared.engine.header(prepared.request)
     if wait := prepared.engine.first_use(prepared.request.config.backend):
         yield Update(news=wait)
@@ -55,11 +66,11 @@ def run(session: Session, job: Job, asked: Asked) -> Iterator[Update[str]]:
     shown = session.shown = RecordedRun(live=True)
     shown.append([header])
     session.history.keep(shown, "Explore")
-    lines = _lines(prepared, asked.compare, job.cancelled)
+    lines = _lines(prepared, request.compare, job.cancelled)
     sent, last = 0, 0.0
-    note = on_drafters(prepared)
+    note = prepared.warnings()
     try:
-        yield Update(shown.segment(wanted=link.wanted), note=note)  # at once: the run before it must not pass for it
+        yield Update(shown.segment(wanted=link.selection), note=note)  # at once: the run before it must not pass for it
         sent = len(shown)
         for line in lines:
             shown.append([] if line is None else [line])
@@ -92,18 +103,18 @@ def _lines(
         yield event
     if not compare or finished is None or finished.stop_reason == "stopped" or run.request.config.method == PLAIN:
         return
-    seen: tuple[list[Totals], list[Totals]] = [], []
-    for _ in paced(_timed(run, max(1, len(finished.token_ids)), stop, seen)):
+    timed: tuple[list[Totals], list[Totals]] = [], []
+    for _ in paced(_timed(run, max(1, len(finished.token_ids)), stop, timed)):
         yield None
     if not stop():
-        again, plain = (sum(t.tokens for t in mine) / max(1e-9, sum(t.seconds for t in mine)) for mine in seen)
+        again, plain = (sum(t.tokens for t in rounds) / max(1e-9, sum(t.seconds for t in rounds)) for rounds in timed)
         yield {"event": "Baseline", "tokens_per_second": plain, "unwatched": again}
 
 
 def _timed(
-    run: Prepared, tokens: int, stop: Callable[[], bool], seen: tuple[list[Totals], list[Totals]]
+    run: Prepared, tokens: int, stop: Callable[[], bool], timed: tuple[list[Totals], list[Totals]]
 ) -> Iterator[None]:
-    """Time this run and plain decoding alternately, without drawing or inspection, and append the totals of each to ``seen``.
+    """Time this run and plain decoding alternately, without drawing or inspection, and append the totals of each to ``timed``.
 
     A run that is drawn shares the processor with the drawing code, and on a small machine with the browser.
     """
@@ -112,15 +123,106 @@ def _timed(
     pair = [replace(run, request=replace(run.request, config=c)) for c in (config, plain)]
     began = time.monotonic()
     for _ in range(MAX_ROUNDS):
-        for prepared, mine in zip(pair, seen, strict=True):
-            yield from warm_up(prepared, stop)
-            recorder = Recorder(prepared, stop)
+        for prepared, rounds in zip(pair, timed, strict=True):
+            recorder = Recorder(prepared, stop, warm_up)
             yield from recorder
-            mine.append(recorder.trace().totals)
+            rounds.append(recorder.trace().totals)
         if stop() or time.monotonic() - began > SECONDS_OF_ROUNDS:
             break
 
 
-def on_drafters(run: Prepared) -> str:
-    """Returns warnings about a run's drafters, as sentences."""
-    return without_paths(" ".join(f"{n[:1].upper()}{n[1:]}." for n in run.engine.models.notes()))
+Answer = dict[str, Any]
+Work = Callable[[Engine, Trace], Answer]
+
+
+@dataclass(frozen=True, slots=True)
+class StepQuestion:
+    """A kind of question about a step: a re-draft from another prefix, or a reader's own draft.
+
+    name: in sentences.
+    read: the data of the page's event as work for an engine, without its models; raises ``InputError``.
+    """
+
+    name: str
+    read: Callable[[dict[str, Any]], Work]
+
+
+def answer(question: StepQuestion, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
+    """Yield the answer for the page: the ``number`` of the question, and a ``problem`` or the fields of the result.
+
+    ``job.data`` comes from the page, and may be anything: ``key`` of the run, what the question needs, and its ``number``. An
+    answer that a newer question has overtaken is not yielded, nor one about a run that is not shown any more.
+    """
+    if job.cancelled():
+        yield Update(_answer(job, problem=STOPPED))
+        return
+    try:
+        if job.data.get("key") != shown.key or not len(shown):
+            raise InputError("this run is no longer shown; choose a step of the run that is")
+        work = question.read(job.data)
+        chosen = _models_of(shown.header)
+        if not models.loaded(chosen):
+            yield Update(news=f"Loading {chosen.model} …")
+            models.engine(chosen)
+        found = _answer(job, **_computed(chosen, work, shown.trace()))
+    except InputError as error:
+        found = _answer(job, problem=_sentence(f"{error}"))
+    except Exception as error:  # it is the answer
+        found = _answer(job, problem=_sentence(failure_sentence(error, f"{question.name} failed").rstrip(".")))
+    if not job.cancelled():
+        yield Update(found)
+
+
+@on_gpu
+def _computed(chosen: Chosen, work: Work, trace: Trace) -> Answer:
+    return work(models.engine(chosen), trace)
+
+
+def _read_redraft(data: dict[str, Any]) -> Work:
+    step, prefix = step_number(data.get("step")), step_number(data.get("prefix"))
+    if step is None or prefix is None:
+        raise InputError("a re-draft needs the number of a step and the length of a prefix")
+    return partial(_redraft, step=step, prefix=prefix)
+
+
+def _redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Answer:
+    found = redraft(engine, trace, step, prefix)
+    return {**asdict(found), "draft": None, "texts": found.draft.texts, "confidence": found.draft.confidence}
+
+
+def _read_typed(data: dict[str, Any]) -> Work:
+    step, words = step_number(data.get("step")), data.get("words")
+    if step is None or not isinstance(words, str):
+        raise InputError("a draft of one's own is given by the number of a step and its words")
+    return partial(_verify, step=step, words=words)
+
+
+def _verify(engine: Engine, trace: Trace, step: int, words: str) -> Answer:
+    return asdict(verify_typed(engine, trace, step, words))
+
+
+QUESTIONS = {"redraft": StepQuestion("the re-draft", _read_redraft), "typed": StepQuestion("the check", _read_typed)}
+
+
+def _models_of(header: dict[str, Any]) -> Chosen:
+    """Returns the models of a run: those that are loaded, or bundled ones, which load in a moment. Raises ``InputError``."""
+    if (found := models.loaded_for(header)) is not None:
+        return found
+    recorded = header.get("models")
+    names = recorded if isinstance(recorded, dict) else {}
+    preset = names.get("preset")
+    if preset in d2sd.presets() and preset not in REMOTE:
+        return Chosen(preset)
+    name = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
+    raise InputError(
+        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again, in that run "
+        "or in this one from the list of runs"
+    )
+
+
+def _answer(job: Job, **fields: Any) -> Answer:
+    return {"number": step_number(job.data.get("number")), **fields}
+
+
+def _sentence(words: str) -> str:
+    return without_paths(f"{words[:1].upper()}{words[1:]}.")

@@ -10,16 +10,15 @@ from typing import Any
 
 import gradio as gr
 
-from app import model_choice as getting
 from app import models, presets
-from app.explore import questions as step_questions
 from app.explore import run as explore
 from app.explore.controls import ExplorerView, build_controls
-from app.gradio_internals import told
+from app.gradio_internals import event_fields
 from app.jobs import AT_ONCE, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
 from app.machine import give_back
-from app.runs import recordings as uploads
+from app.model_choice import download
 from app.runs import share
+from app.runs.recordings import read_all
 from app.runs.tab import FILES, Shown
 from app.runs.view import RunsView
 from app.session import Session
@@ -28,12 +27,10 @@ from d2sd import InputError
 
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
-
-
 RUN = "Run"
 
 
-def doing(update: Update[str], session: Session) -> str:
+def run_button_text(update: Update[str], session: Session) -> str:
     """Returns the text of the Run button while a run is in progress."""
     if update.news:
         return "Waiting …" if session.waiting else "Loading …"
@@ -54,7 +51,7 @@ def build_explore(session: gr.State) -> Shown:
 
     shown = Shown(session, controls, view, runs, controls.back)
     _wire_runs(shown)
-    _wire_getting(shown)
+    _wire_download(shown)
     for name, event in ("redraft", view.redraft), ("typed", view.typed):
         _wire_question(shown, name, event)
     opened = answer(
@@ -77,13 +74,13 @@ def _wire_runs(shown: Shown) -> None:
 
     def run(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
         before = current.shown
-        updates: Iterator[Update[Any]] = explore.run(current, job, controls.asked(*values))
+        updates: Iterator[Update[Any]] = explore.run(current, job, controls.request(*values))
         for update in updates:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
             segment = gr.skip() if update.value is None else update.value
-            yield replace(update, value=[segment, *listed, gr.Button(doing(update, current))])
+            yield replace(update, value=[segment, *listed, gr.Button(run_button_text(update, current))])
         # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
         # once to one object, so a skip behind them would delete them.
 
@@ -110,15 +107,15 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
     """
 
     def run(job: Job, session: Session) -> Iterator[Update[str]]:
-        for update in step_questions.run(step_questions.QUESTIONS[name], job, session.shown):
-            yield update.map(lambda found: session.shown.note(**{name: found}))
+        for update in explore.answer(explore.QUESTIONS[name], job, session.shown):
+            yield update.map(lambda answer: session.shown.note(**{name: answer}))
 
     # what the notice says of a run stays, unless there is a place in the queue to report
     controls, ticket = shown.controls, gr.State(Ticket())
     wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
 
 
-def _wire_getting(shown: Shown) -> None:
+def _wire_download(shown: Shown) -> None:
     """Wire the button that downloads a target, which the form then selects."""
     controls, form = shown.controls, shown.controls.inputs
 
@@ -133,7 +130,7 @@ def _wire_getting(shown: Shown) -> None:
             own = prompt.strip() and prompt not in presets.EXAMPLES.values()
             return [name, True, gr.skip() if own else first, gone]
 
-        for update in getting.run(job, wanted):
+        for update in download(job, wanted):
             yield update.map(select)
 
     wire(
@@ -156,7 +153,7 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
     if not path:
         raise InputError("Choose a trace file first.")
     try:
-        runs, note = uploads.read_all(path)
+        runs, note = read_all(path)
     except InputError as error:
         raise InputError(f"This trace was not opened: {error}.") from None
     give_back()
@@ -166,14 +163,14 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
     if call.overtaken():
         session.history.keep(runs[0], "Opened", name)
         raise Overtaken
-    said = sentence(note=note or ("" if runs[0].ended else CUT_OFF))
-    return session.show(runs[0], "Opened", name, wanted=wanted), said
+    notice = sentence(note=note or ("" if runs[0].ended else CUT_OFF))
+    return session.show(runs[0], "Opened", name, wanted=wanted), notice
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:
     """Returns the lines that the page requests."""
-    asked = told(data)
-    start = asked.get("start")
-    if asked.get("key") != session.shown.key or not isinstance(start, int) or start < 0:
+    fields = event_fields(data)
+    start = fields.get("start")
+    if fields.get("key") != session.shown.key or not isinstance(start, int) or start < 0:
         start = 0
     return session.shown.segment(start) if len(session.shown) else gr.skip()

@@ -1,25 +1,62 @@
-"""Controller of Race: one prompt and seed through several methods, one after the other for fair timing."""
+"""A race: one prompt and seed through several methods, one after the other for fair timing; its lanes and its figures."""
 
 from __future__ import annotations
 
+import gzip
+import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from itertools import chain
+from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 from app import models, settings
-from app.explore.run import PLAIN, on_drafters
 from app.jobs import Job, Update, failure_sentence
-from app.links import MAX_PROMPT
-from app.models import Chosen, named
-from app.race.lanes import LANES, Lane, Race, lane_name, method_of, name_of
+from app.links import check_length
+from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
+from app.models import Chosen
+from app.presets import ASSETS
 from app.streaming import Recorder, first_tokens, paced, prepare
-from d2sd import DecodeConfig, InputError
+from d2sd import DecodeConfig, InputError, Trace
 from d2sd.nets.lean import NEAR_TIES, SIXTEEN_BITS
+from d2sd.trace.trace import parse_trace
+
+RECORDED = ASSETS / "traces" / "race.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Lane:
+    """The run of one method. ``problem``: why it failed, or an empty string."""
+
+    trace: Trace
+    problem: str = ""
+
+    @property
+    def complete(self) -> bool:
+        """Whether the run ended without being stopped."""
+        return self.trace.finished is not None and self.trace.finished.stop_reason != "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Race:
+    """One prompt through several methods.
+
+    methods: names of the lanes, in the order in which they run.
+    lanes: the runs so far.
+    status: progress as a sentence; empty at the end.
+    recorded: whether it is a stored race, possibly from another machine.
+    config: the requested settings, without the defaults that the engine fills in for each method.
+    """
+
+    prompt: str
+    methods: tuple[str, ...]
+    lanes: tuple[Lane, ...] = ()
+    status: str = ""
+    recorded: bool = False
+    config: DecodeConfig = field(default_factory=DecodeConfig)
+
+
+@dataclass(frozen=True, slots=True)
+class LaneFigures:
     """Figures of one lane. Its text is compared with the reference: plain decoding, or else the first complete lane.
 
     seconds: time of all steps, without prefill; ``stage_seconds``: the same by stage.
@@ -42,6 +79,21 @@ class Row:
     differs_at: int | None
 
 
+def stored() -> dict[str, Any]:
+    """Returns the bundled race: ``traces`` of its lanes, and ``whatif`` answers about one; empty if there is none."""
+    return json.loads(gzip.decompress(RECORDED.read_bytes())) if RECORDED.exists() else {}
+
+
+@cache
+def recorded_race() -> Race:
+    """Returns the bundled race; one without lanes if there is none."""
+    lanes = tuple(Lane(parse_trace(trace.encode())) for trace in stored().get("traces", ()))
+    if not lanes:
+        return Race("", ())
+    methods = tuple(trace_lane(lane.trace) for lane in lanes)
+    return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
+
+
 def run(
     job: Job, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
 ) -> Iterator[Update[Race]]:
@@ -53,10 +105,9 @@ def run(
     methods: names of lanes.
     values: settings by name.
     """
-    if len(prompt) > MAX_PROMPT:
-        raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
+    check_length(prompt)
     # without details for the drawing of trees: nothing but decoding is timed
-    configs = [_config(name, values) for name in LANES if name in methods]
+    configs = [_config(lane, values) for lane in LANES if lane in methods]
     if not configs:
         raise InputError("no method is ticked; tick at least one, better two")
     if not models.loaded(chosen):
@@ -67,35 +118,35 @@ def run(
         raise InputError(left_out[0])
     configs = [c for c in configs if not reasons[c.method]]
     runs = [prepare(chosen, prompt, config) for config in configs]
-    race = Race(prompt, tuple(name_of(c.method, c.cost_aware) for c in configs), asked=configs[0])
+    race = Race(prompt, tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
     for place, prepared in enumerate(runs, 1):
         if job.cancelled():
             break
-        title = f"{place} of {len(runs)}: {named(race.methods[place - 1])}"
+        title = f"{place} of {len(runs)}: {lane_title(race.methods[place - 1])}"
         yield Update(replace(race, status=f"{title}, warming up …"))
-        recorder = Recorder(prepared, job.cancelled)
+        recorder = Recorder(prepared, job.cancelled, first_tokens)
         problem = ""
         try:
-            for _ in paced(chain(first_tokens(prepared, job.cancelled), recorder)):
+            for _ in paced(recorder):
                 yield Update(replace(race, status=f"{title}, {recorder.trace().totals.tokens} tokens …"))
         except Exception as error:  # the other methods still run
             problem = failure_sentence(error)
         race = replace(race, lanes=(*race.lanes, Lane(recorder.trace(), problem)))
-    notes = [on_drafters(runs[0]), *(f"Left out: {reason}." for reason in left_out)]
+    notes = [runs[0].warnings(), *(f"Left out: {reason}." for reason in left_out)]
     notes += [NEAR_TIES] if rounded_apart(race) else []
     yield Update(race, note=" ".join(n for n in notes if n))
 
 
 def rounded_apart(race: Race) -> bool:
     """Returns whether texts differ at temperature 0 in a 16-bit dtype, where rounding decides near ties."""
-    kind = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
-    greedy = race.asked is not None and race.asked.temperature == 0
-    return greedy and kind in SIXTEEN_BITS and any(row.identical is False for row in rows(race))
+    dtype = race.lanes[0].trace.header["hardware"]["dtype"] if race.lanes else ""
+    differs = any(lane.identical is False for lane in lane_figures(race))
+    return race.config.temperature == 0 and dtype in SIXTEEN_BITS and differs
 
 
-def _config(name: str, values: dict[str, Any]) -> DecodeConfig:
-    method = method_of(name)
-    return replace(settings.config(method, values), inspect=False, cost_aware=name != method)
+def _config(lane: str, values: dict[str, Any]) -> DecodeConfig:
+    method = method_of(lane)
+    return replace(settings.config(method, values), inspect=False, cost_aware=lane != method)
 
 
 def reference(race: Race) -> Lane | None:
@@ -105,20 +156,20 @@ def reference(race: Race) -> Lane | None:
     return next(iter(plain or complete), None)
 
 
-def rows(race: Race) -> list[Row]:
-    """Returns the table of the race, one row per lane."""
+def lane_figures(race: Race) -> list[LaneFigures]:
+    """Returns the figures of every lane, in order."""
     base = reference(race)
     plain = base.trace.totals if base and base.trace.header["method"] == PLAIN else None
     order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete)
-    return [_row(lane, base, plain.tokens_per_second if plain else None, order) for lane in race.lanes]
+    return [_figures(lane, base, plain.tokens_per_second if plain else None, order) for lane in race.lanes]
 
 
-def _row(lane: Lane, base: Lane | None, plain_speed: float | None, order: list[float]) -> Row:
+def _figures(lane: Lane, base: Lane | None, plain_speed: float | None, order: list[float]) -> LaneFigures:
     totals = lane.trace.totals
     comparable = lane.complete and base is not None
     differs = _differs_at(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
-    return Row(
-        method=lane_name(lane.trace),
+    return LaneFigures(
+        method=trace_lane(lane.trace),
         tokens=totals.tokens,
         seconds=totals.seconds,
         mean_acceptance_length=totals.mean_acceptance_length,

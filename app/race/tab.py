@@ -4,27 +4,30 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import gradio as gr
+import msgspec
+import orjson
 
 from app import links, models, presets
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
+from app.methods import DEFAULT_LANES, LANES, PLAIN, grouped, method_of, trace_lane
 from app.model_choice import build_models, follow_model
-from app.models import Chosen, grouped
+from app.models import Chosen
 from app.race import run as race
-from app.race.lanes import DEFAULT, LANES, Race, recorded_race
-from app.race.view import RaceView, drawing
-from app.race.view import query as race_query
-from app.race.view import sentence as lane_sentence
-from app.race.whatif_tab import WhatIf, build_whatif
+from app.race.run import Lane, Race, lane_figures, recorded_race, reference
+from app.race.whatif import WhatIf, build_whatif
 from app.runs import view as runs_view
 from app.runs.tab import Shown
+from app.runs.view import MAX_LINK
 from app.session import History, Session
 from app.settings import remember, setting_rows
-from d2sd import InputError
+from app.view import DrawnView
+from d2sd import METHODS, InputError
+from d2sd.trace.metrics import Work
 from d2sd.trace.run import RecordedRun
 
 CHOSEN = ("model", "folder", "vp")
@@ -35,8 +38,98 @@ BRING = """(last, ...values) => {
   const taken = own.map((value, n) => value === brought[n] && explored[n] !== null && explored[n] !== "" ? explored[n] : value);
   return [JSON.stringify(taken.map((value, n) => own[n] === brought[n] ? value : brought[n])), ...taken];
 }"""
-METHODS = grouped(LANES)
+GROUPS = grouped(LANES)  # the boxes of methods
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
+FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
+
+
+class RaceView(DrawnView):
+    """Draws what ``drawing`` returns. ``select`` with the number of a ``lane`` asks for its run in Explore."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "race", **options: Any):
+        super().__init__(value, "race/main.js", sheets=("race/race.css",), elem_id=elem_id, **options)
+
+
+def drawing(race: Race) -> str:
+    """Returns the view's value: every planned lane with its state, and with steps and figures once it has run."""
+    base = reference(race)
+    lanes = [_lane(lane) for lane in race.lanes]
+    for lane, figures in zip(lanes, lane_figures(race), strict=True):
+        lane["row"] = asdict(figures)
+    running = bool(race.status)
+    for number, method in enumerate(race.methods[len(lanes) :]):
+        state = "running" if running and number == 0 else "waiting" if running else "not run"
+        lanes.append({"method": method, "sentence": lane_sentence(method), "state": state})
+    first = race.lanes[0].trace if race.lanes else None
+    data = {
+        "status": race.status,
+        "prompt": first.prompt if first else "",
+        "model": str((first.header.get("models") or {}).get("preset") or "") if first else "",
+        "recorded": race.recorded,
+        "machine": machine(first.header) if first else "",
+        "reference": base.trace.header["method"] if base else "",
+        "plain": bool(base and base.trace.header["method"] == PLAIN),
+        "lanes": lanes,
+        "query": race_query(race),
+    }
+    return orjson.dumps(data).decode()
+
+
+def race_query(race: Race) -> str:
+    """The query of a link that fills in the race: prompt, models, settings and methods; empty where it would be too long."""
+    if not race.lanes:
+        return ""
+    header = race.lanes[0].trace.header
+    requested = {name: getattr(race.config, name) for name in FILLED_IN}
+    fields = links.query_fields(
+        {**header, "method": None, "config": {**header["config"], **requested, "cost_aware": None}}
+    )
+    text = urlencode({**fields, "tab": "race", "methods": ",".join(race.methods)})
+    return text if len(text) <= MAX_LINK else ""
+
+
+def lane_sentence(lane: str) -> str:
+    """Returns a description of a lane."""
+    method = method_of(lane)
+    words = METHODS[method].sentence
+    return words if lane == method else f"{words[:-1]}, drafting and verifying only what is expected to save time."
+
+
+def machine(header: dict[str, Any]) -> str:
+    """Returns the hardware of a trace's header in a few words."""
+    hardware = header.get("hardware")
+    known = hardware if isinstance(hardware, dict) else {}
+    threads = known.get("threads")
+    counted = None if threads is None else f"{threads} thread{'' if threads == 1 else 's'}"
+    inner = [known.get("machine"), counted, known.get("dtype")]
+    words = ", ".join(str(w) for w in inner if w)
+    return f"{known.get('device', 'unknown machine')}{f' ({words})' if words else ''}"
+
+
+def _lane(lane: Lane) -> dict[str, Any]:
+    """Commits as [seconds since the prompt was read, [[text, proposer], …], work]; the first is that of prefill, which has none.
+
+    work: the rows of the step's passes: first draft, [re-drafts, …], verified nodes.
+    """
+    method, prefill = trace_lane(lane.trace), lane.trace.prefill
+    commits: list[tuple[float, Any, Work | None]] = (
+        [(0.0, prefill.committed, None)] if prefill and prefill.committed else []
+    )
+    commits += [(s.elapsed, s.committed, Work.of(s, lane.trace.header)) for s in lane.trace.steps]
+    return {
+        "method": method,
+        "sentence": lane_sentence(method),
+        "state": "broke off" if lane.problem else "done" if lane.complete else "stopped",
+        "problem": lane.problem,
+        "steps": [
+            [
+                round(elapsed, 6),
+                [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed],
+                work and msgspec.to_builtins(work),
+            ]
+            for elapsed, committed, work in commits
+        ],
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +150,7 @@ class RaceTab:
         values = dict(links.read(query).values) if "methods" in query else {}
         methods = _linked(query)
         if methods:
-            values |= {title: [m for m in group if m in methods] for title, group in METHODS.items()}
+            values |= {title: [m for m in group if m in methods] for title, group in GROUPS.items()}
         controls = [values.get(name, gr.skip()) for name in self.inputs]
         return [*controls, drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
 
@@ -67,10 +160,10 @@ class RaceTab:
         This needs a completely valid link whose models are loaded, and a race that the window does not have yet.
         """
         link, methods = links.read(query), _linked(query)
-        asked = {name: self.inputs[name].value for name in ("model", *NAMES)} | link.values
-        if link.ignored or not methods or not asked.get("prompt"):
+        values = {name: self.inputs[name].value for name in ("model", *NAMES)} | link.values
+        if link.ignored or not methods or not values.get("prompt"):
             return False
-        return not _ran(history.race, asked, methods) and models.loaded(Chosen(asked["model"] or ""))
+        return not _ran(history.race, values, methods) and models.loaded(Chosen(values["model"] or ""))
 
 
 def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
@@ -81,7 +174,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
             inputs, start, stop, notice = _settings()
         with gr.Column(scale=1, min_width=320):
             lanes = RaceView(drawing(opening) if opening.lanes else None)
-            asked = build_whatif(explore, [inputs[name] for name in CHOSEN])
+            whatif = build_whatif(explore, [inputs[name] for name in CHOSEN])
 
     def run(job: Job, explored: Session, *values: Any) -> Iterator[Update[list[Any]]]:
         def draw(raced: Race) -> list[Any]:
@@ -89,14 +182,14 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
             if done:
                 keep(explored.history, done)
             listed = runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip()
-            return [drawing(raced), *asked.about(done), listed]
+            return [drawing(raced), *whatif.about(done), listed]
 
-        for update in race.run(job, *_asked(*values)):
+        for update in race.run(job, *_arguments(*values)):
             yield update.map(draw)
 
     forgive(notice, [box.change for box in inputs.values()])
     # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
-    ticket, outputs = gr.State(Ticket()), [lanes, *asked.outputs, shown.runs]
+    ticket, outputs = gr.State(Ticket()), [lanes, *whatif.outputs, shown.runs]
     wire(start.click, run, ticket, [explore, *inputs.values()], outputs, notice, stop=stop)
     mine = [inputs[name] for name in BROUGHT]
     brought = gr.Textbox(
@@ -105,21 +198,21 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
     explored = [shown.controls.inputs[name] for name in BROUGHT]
     tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, **AT_ONCE)
     shown.after(answer(lanes.select, open_lane, explore, [explore], [shown.view, tabs], notice, **AT_ONCE))
-    return RaceTab(inputs, lanes, asked)
+    return RaceTab(inputs, lanes, whatif)
 
 
 def _linked(query: Mapping[str, str]) -> list[str]:
     """Returns the lanes named in a link."""
-    asked = query.get("methods", "").split(",")
-    return [lane for lane in LANES if lane in asked]
+    named = query.get("methods", "").split(",")
+    return [lane for lane in LANES if lane in named]
 
 
-def _ran(race: Race | None, asked: Mapping[str, Any], methods: list[str]) -> bool:
+def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bool:
     """Returns whether a race is the requested one, not counting requested methods that it had no drafter for."""
     if race is None or not set(race.methods) <= set(methods):
         return False
     own = links.read(dict(parse_qsl(race_query(race)))).values
-    return all(own.get(name) == asked[name] for name in ("prompt", "model", *NAMES))
+    return all(own.get(name) == values[name] for name in ("prompt", "model", *NAMES))
 
 
 def keep(history: History, raced: Race) -> None:
@@ -141,16 +234,16 @@ def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
 
 
-def _asked(
+def _arguments(
     prompt: str, model: str, folder: str, vp: str, *values: Any
 ) -> tuple[str, Chosen, list[str], dict[str, Any]]:
-    ticked, settings = values[: len(METHODS)], values[len(METHODS) :]
+    ticked, settings = values[: len(GROUPS)], values[len(GROUPS) :]
     methods = [lane for group in ticked for lane in group or []]
     return prompt or "", Chosen.read(model, folder, vp), methods, dict(zip(NAMES, settings, strict=True))
 
 
 def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
-    """The column of controls; ``inputs`` is in the order of ``_asked``'s arguments."""
+    """The column of controls; the inputs is in the order of ``_arguments``'s arguments."""
     inputs = dict[str, Any]()
     inputs["prompt"] = gr.Textbox(
         next(iter(presets.examples(presets.first_model()).values())),
@@ -167,10 +260,10 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     inputs |= build_models("race-")
     with gr.Column(elem_id="race-methods"):
         gr.Markdown("Methods, run one after the other", elem_id="race-methods-title")
-        for title, group in METHODS.items():
+        for title, group in GROUPS.items():
             inputs[title] = gr.CheckboxGroup(
                 [(f"{name}: {lane_sentence(lane)}", lane) for lane, name in group.items()],
-                value=[lane for lane in group if lane in DEFAULT],
+                value=[lane for lane in group if lane in DEFAULT_LANES],
                 label=title,
                 elem_id=f"race-{title.lower().replace('²', '2')}",
                 elem_classes="race-methods",

@@ -1,4 +1,4 @@
-"""Controller of the what-if panel: sweeps over one setting at a time, replayed from a recorded greedy run."""
+"""What if: sweeps over one setting at a time, replayed from a recorded greedy run; the panel below the race."""
 
 from __future__ import annotations
 
@@ -7,15 +7,19 @@ from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
+import gradio as gr
 import msgspec
 import orjson
+from gradio.components import Component
 
 import d2sd
 from app import models
-from app.jobs import Job, Update
+from app.jobs import Job, Ticket, Update, notice_box, sentence, wire
 from app.machine import on_gpu
+from app.methods import COST_AWARE, DEFAULT_LANES, grouped, lane_of, method_of, trace_lane
 from app.models import Chosen
-from app.race.lanes import COST_AWARE, method_of, name_of, recorded
+from app.race.run import Race, recorded_race, stored
+from app.session import Session
 from app.view import FIGURES, DrawnView
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.calibration.comparison import length_difference
@@ -23,6 +27,7 @@ from d2sd.costs.machines import MACHINES, STAGES
 from d2sd.figures.comparison import Line, Point, Recorded, Sweep
 from d2sd.figures.panels import sweep_panels
 from d2sd.folders.store import REMOTE
+from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Outcome, Replay, recorded_config
 
 Value = int | None
@@ -47,14 +52,24 @@ SWEEPS = {
         Varied("node_budget", "B", "node budget B", (8, 16, 32, 64, 128)),
     )
 }
-
-
 AWARE = ("dflash", "ddtree", "d2sd", "d2sd_tree")
 LANES = (*(m.id for m in METHODS.values() if m.settings), *(f"{method}{COST_AWARE}" for method in AWARE))
+EXPLORE = "The run in Explore"
+FAVOURITE = "d2sd"
+NOT_GREEDY = (
+    "The race was sampled at a temperature above 0, where every setting gives another text. What-if needs a run at "
+    "temperature 0."
+)
+EXPLANATION = (
+    "**What if?** Nothing is decoded again. At temperature 0 every method and setting commits the same text, the "
+    "target's own choices, so the recorded text already says what the target would accept. Only the drafters run over "
+    "it once more, with other settings. The answers are therefore exact: they equal those of real runs, step by step. "
+    "Cost-aware settings also depend on measured times, so a real run may differ at some steps."
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class SweepPoint:
     """One point: ``value`` of the sweep's setting (None: no node budget) for ``lane``, a method that may be cost-aware, as a
     resolved ``config``."""
 
@@ -66,13 +81,13 @@ class Question:
 
 @dataclass(frozen=True, slots=True)
 class Answers:
-    """Questions about a run and the outcomes so far, by resolved settings. ``base``: the run's own settings;
-    ``recorded``: it was asked earlier, when the page was made."""
+    """Points of sweeps about a run and the outcomes so far, by resolved settings. ``base``: the run's own settings;
+    ``recorded``: they were computed earlier, when the page was made."""
 
     source: str
     trace: Trace
     base: DecodeConfig
-    questions: tuple[Question, ...]
+    points: tuple[SweepPoint, ...]
     outcomes: dict[DecodeConfig, Outcome] = field(default_factory=dict)
     status: str = ""
     recorded: bool = False
@@ -85,7 +100,7 @@ def run(
 
     source: what the run is called on the page.
     chosen: its models where the trace does not name bundled ones.
-    lanes: methods, those to be asked cost-aware with the suffix that race lanes have.
+    lanes: methods, cost-aware ones with the suffix that race lanes have.
     """
     if trace is None:
         raise InputError("there is no run to replay; run something first")
@@ -100,12 +115,12 @@ def run(
     able = [lane for lane in lanes if lane not in missing]
     if lanes and not able:
         raise InputError(missing[lanes[0]])
-    asked = questions(engine, base, sweeps, able)
-    if not asked:
+    points = sweep_points(engine, base, sweeps, able)
+    if not points:
         raise InputError("nothing is selected; tick at least one setting and one method")
     yield Update(news="Reading the recorded text …")
-    answers = Answers(source, trace, base, asked)
-    configs = list(dict.fromkeys(q.config for q in asked))
+    answers = Answers(source, trace, base, points)
+    configs = list(dict.fromkeys(p.config for p in points))
     outcomes = _outcomes(which, trace, configs)
     for count, config in enumerate(configs, 1):
         if job.cancelled():
@@ -123,7 +138,7 @@ def _outcomes(chosen: Chosen, trace: Trace, configs: Sequence[DecodeConfig]) -> 
 
 @on_gpu
 def _costs(chosen: Chosen, configs: Sequence[DecodeConfig]) -> Iterator[str]:
-    """The times that cost-aware settings went by: those of a method that has all stages, if one was asked."""
+    """Yields a sentence about the times that cost-aware settings went by: those of a method with all stages, if there is one."""
     aware = sorted((c for c in configs if c.cost_aware), key=lambda c: METHODS[c.method].second_drafter == "none")
     if aware:
         stages = models.engine(chosen).costs(aware[0]).to_dict()["milliseconds"]
@@ -134,7 +149,9 @@ def _costs(chosen: Chosen, configs: Sequence[DecodeConfig]) -> Iterator[str]:
         yield f"Cost-aware settings decide by times measured on this machine ({'; '.join(shown)} rows)."
 
 
-def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: Sequence[str]) -> tuple[Question, ...]:
+def sweep_points(
+    engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: Sequence[str]
+) -> tuple[SweepPoint, ...]:
     """Returns all points of the sweeps that these models can run, including the run's own value.
 
     A method that does not use a setting has the same settings at all its values, so it is answered once. Raises
@@ -156,7 +173,7 @@ def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: 
         for sweep in (s for s in SWEEPS.values() if s.name in sweeps):
             for value in values(sweep, base):
                 if sweep.name not in METHODS[method].settings:
-                    out.append(Question(sweep.name, lane, value, plain))
+                    out.append(SweepPoint(sweep.name, lane, value, plain))
                     continue
                 if value is None and METHODS[method].default_budget:
                     continue
@@ -165,7 +182,7 @@ def questions(engine: Engine, base: DecodeConfig, sweeps: Sequence[str], lanes: 
                     config = engine.resolve(replace(own, **varied))
                 except InputError:  # it does not fit the other settings, such as K = 12 a block of 8
                     continue
-                out.append(Question(sweep.name, lane, value, config))
+                out.append(SweepPoint(sweep.name, lane, value, config))
     return tuple(out)
 
 
@@ -176,11 +193,8 @@ def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
     return [*known, None] if sweep.name == "node_budget" else [*known]
 
 
-# The what-if view: α and nodes per step against one setting at a time.
-
-
 class WhatIfView(DrawnView):
-    """Draws what ``Drawn.value`` returns."""
+    """α and nodes per step against one setting at a time. Draws what ``Results.value`` returns."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
         super().__init__(
@@ -188,8 +202,8 @@ class WhatIfView(DrawnView):
         )
 
 
-class Drawn(msgspec.Struct, frozen=True):
-    """The answers as the view draws them and as a recording stores them: the measured run, the number of ``tokens`` of its
+class Results(msgspec.Struct, frozen=True):
+    """The answers as the view takes them and as a recording stores them: the measured run, the number of ``tokens`` of its
     text, and a sweep for every setting that was varied."""
 
     source: str
@@ -207,27 +221,27 @@ class Drawn(msgspec.Struct, frozen=True):
         return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
 
 
-def drawn(answers: Answers) -> Drawn:
-    """Returns the drawn form of the answers so far."""
+def results(answers: Answers) -> Results:
+    """Returns the results so far."""
     totals, base = answers.trace.totals, answers.base
-    run = Recorded(name_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
-    asked = {q.sweep for q in answers.questions}
-    sweeps = tuple(_sweep(answers, varied) for varied in SWEEPS.values() if varied.name in asked)
-    return Drawn(answers.source, answers.status, answers.recorded, totals.tokens, run, sweeps)
+    run = Recorded(lane_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
+    swept = {p.sweep for p in answers.points}
+    sweeps = tuple(_sweep(answers, varied) for varied in SWEEPS.values() if varied.name in swept)
+    return Results(answers.source, answers.status, answers.recorded, totals.tokens, run, sweeps)
 
 
 def _sweep(answers: Answers, varied: Varied) -> Sweep:
     known = values(varied, answers.base)
     own = getattr(answers.base, varied.name)
     recorded = [len(step.committed) for step in answers.trace.steps]
-    points: dict[str, list[Point]] = {}
-    for question in answers.questions:
-        outcome = answers.outcomes.get(question.config)
-        if question.sweep == varied.name and outcome is not None:
+    lines: dict[str, list[Point]] = {}
+    for point in answers.points:
+        outcome = answers.outcomes.get(point.config)
+        if point.sweep == varied.name and outcome is not None:
             found = length_difference(recorded, outcome.committed)
-            points.setdefault(question.lane, []).append(
+            lines.setdefault(point.lane, []).append(
                 Point(
-                    known.index(question.value),
+                    known.index(point.value),
                     outcome.mean_acceptance_length,
                     outcome.nodes_per_step,
                     found.b.low,
@@ -242,12 +256,93 @@ def _sweep(answers: Answers, varied: Varied) -> Sweep:
         varied.label,
         tuple("all" if v is None else str(v) for v in known),
         known.index(own) if own in known and varied.name in METHODS[answers.base.method].settings else None,
-        tuple(Line(lane, varied.name not in METHODS[method_of(lane)].settings, tuple(p)) for lane, p in points.items()),
+        tuple(
+            Line(lane, varied.name not in METHODS[method_of(lane)].settings, tuple(dots))
+            for lane, dots in lines.items()
+        ),
     )
 
 
 @cache
 def recorded_answers() -> str | None:
     """Returns the panel's initial value, which was recorded with the race; None if there is none."""
-    answers = recorded().get("whatif")
-    return msgspec.convert(answers, Drawn).value() if answers else None
+    answers = stored().get("whatif")
+    return msgspec.convert(answers, Results).value() if answers else None
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The parts that a new race changes."""
+
+    source: gr.Dropdown
+    charts: WhatIfView
+    notice: gr.Textbox
+
+    @property
+    def outputs(self) -> list[Any]:
+        """What ``about`` changes."""
+        return [self.source, self.charts, self.notice]
+
+    def about(self, race: Race | None) -> list[Any]:
+        """Returns the updates for a new race, or for none: its runs as choices, and no answers."""
+        if race is None:
+            return [gr.skip(), gr.skip(), gr.skip()]
+        sampled = any(recorded_config(lane.trace).temperature for lane in race.lanes)
+        return [gr.Dropdown(**lane_choices(race)), None, sentence(note=NOT_GREEDY if sampled else "")]
+
+
+def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
+    """Lay out the panel and wire it.
+
+    ``explore``: the session of Explore, whose window keeps the race; ``chosen``: the choice of models, for runs that do
+    not name bundled ones.
+    """
+    gr.Markdown(EXPLANATION, elem_id="whatif-explained")
+    with gr.Row(elem_id="whatif-settings"):
+        source = gr.Dropdown(
+            **lane_choices(recorded_race()), label="Recorded run", elem_id="whatif-source", scale=1, min_width=150
+        )
+        sweeps = gr.CheckboxGroup(
+            [(s.label[:1].upper() + s.label[1:], s.name) for s in SWEEPS.values()],
+            value=list(SWEEPS),
+            label="Vary",
+            elem_id="whatif-sweeps",
+            scale=1,
+            min_width=150,
+        )
+        methods = gr.CheckboxGroup(
+            [(name, lane) for group in grouped(LANES).values() for lane, name in group.items()],
+            value=[m for m in DEFAULT_LANES[1:] if m in METHODS],
+            label="Methods",
+            elem_id="whatif-methods",
+            scale=4,
+            min_width=260,
+        )
+        with gr.Column(scale=0, min_width=110):
+            go = gr.Button("Ask", variant="primary", elem_id="ask", size="sm")
+            stop = gr.Button("Stop", elem_id="stop-asking", size="sm")
+    notice = notice_box("whatif-notice")
+    charts = WhatIfView(recorded_answers())
+
+    def ask(job: Job, wanted: str, explored: Session, *values: Any) -> Iterator[Update[str]]:
+        title, trace = _trace(explored.history.race or recorded_race(), wanted, explored.shown)
+        for update in run(job, title, trace, Chosen.read(*values[:3]), *values[3:]):
+            yield update.map(lambda answers: results(answers).value())
+
+    wire(go.click, ask, gr.State(Ticket()), [source, explore, *chosen, sweeps, methods], [charts], notice, stop=stop)
+    return WhatIf(source, charts, notice)
+
+
+def lane_choices(race: Race) -> dict[str, Any]:
+    """Returns the runs that can be replayed: that of Explore and the lanes of a race."""
+    lanes = [trace_lane(lane.trace) for lane in race.lanes]
+    first = FAVOURITE if FAVOURITE in lanes else lanes[0] if lanes else EXPLORE
+    return {"choices": [*((f"Race: {m}", m) for m in lanes), (EXPLORE, EXPLORE)], "value": first}
+
+
+def _trace(race: Race, chosen: str, shown: RecordedRun) -> tuple[str, Trace | None]:
+    """Returns the name of the chosen run, and the run; ``shown``: the run in Explore."""
+    if chosen == EXPLORE:
+        return EXPLORE, shown.trace() if len(shown) else None
+    lanes = {trace_lane(lane.trace): lane.trace for lane in race.lanes}
+    return f"Race: {chosen}", lanes.get(chosen)

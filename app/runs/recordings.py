@@ -1,8 +1,10 @@
-"""Runs with a name, as lists and sets of the page hold them."""
+"""Runs with a name, as lists and sets of the page hold them, and reading them from uploaded files.
+
+Logs of serving engines are converted to traces.
+"""
 
 from __future__ import annotations
 
-import os
 import re
 import time
 from collections.abc import Iterable, Sequence
@@ -19,99 +21,12 @@ from d2sd.trace.logs import Totals, import_log
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Reader, lines_of
 
-# Uploaded traces, and logs of serving engines, which are converted to traces.
-
-
 MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
 MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
 SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
 SECOND = re.compile(rb'\n\{"event":"Header"')
 MAX_HEAD = 65536
 MAX_OPENED = 24  # runs of one file in the list
-
-
-def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
-    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note if there are more.
-
-    Only checked fields reach the page. Raises ``InputError``.
-    """
-    raw = _unpacked(path)
-    if is_log(raw):
-        runs, more = _imported(path, MAX_OPENED)
-        note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
-        return [RecordedRun.of(run.records()) for run in runs], note
-    parts = _parts(raw)
-    read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
-    if not all(run.steps for run in read):
-        raise InputError("the trace has no steps, so there is nothing to show")
-    note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
-    return read, note
-
-
-def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]], int]:
-    """Returns the runs of a trace file or log, as stored and as parsed runs, and its unpacked size in bytes.
-
-    Raises ``InputError``, also if the size exceeds ``room``."""
-    raw = _unpacked(path)
-    if len(raw) > room:
-        raise InputError(
-            f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
-        )
-    if is_log(raw):
-        return [(RecordedRun.of(run.records()), run) for run in _imported(path, None)[0]], len(raw)
-    return [_read(part) for part in _parts(raw)], len(raw)
-
-
-def is_log(raw: bytes) -> bool:
-    """Returns whether a file is the log of an engine: JSON whose first record is not a line of a trace."""
-    head = raw.lstrip()[:MAX_HEAD]
-    return head[:1] in (b"{", b"[") and b'"event"' not in head.partition(b"\n")[0]
-
-
-def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
-    """The requests of a log that have steps, at most so many, and whether there are more. Where none has steps its totals are
-    what ``InputError`` says."""
-    runs: list[Trace] = []
-    rows: list[Totals] = []
-    for found in import_log(path, most=MAX_MEGABYTES * 10**6):
-        if isinstance(found, Totals):
-            rows.append(found)
-        elif most is not None and len(runs) == most:
-            return runs, True
-        else:
-            runs.append(found)
-    if not runs:
-        raise InputError(f"it holds totals alone, no steps ({rows[0].row()}); {rows[0].unknown}")
-    return runs, False
-
-
-def _parts(raw: bytes) -> list[bytes]:
-    """The runs of a file that holds several, one after another; mostly it is one."""
-    starts = [0, *(m.start() + 1 for m in SECOND.finditer(raw))]
-    return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
-
-
-def _read(raw: bytes) -> tuple[RecordedRun, Trace]:
-    reader = Reader()
-    return RecordedRun.of(reader.records(lines_of(raw))), reader.trace
-
-
-def _unpacked(path: str | Path) -> bytes:
-    """A file, at most ``MAX_MEGABYTES`` unpacked."""
-    limit = MAX_MEGABYTES * 10**6
-    try:
-        with opened(path) as file:
-            raw = file.read(limit + 1)
-    except FileNotFoundError:
-        raise InputError("this file is not kept any more; upload it again") from None
-    except UNREADABLE:
-        raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
-    if len(raw) > limit:
-        raise InputError(
-            f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "
-            "read it with d2sd.load_trace, or record fewer steps"
-        )
-    return raw
 
 
 def short(text: str, most: int = 60) -> str:
@@ -207,6 +122,92 @@ class Recordings:
     title: str = ""
 
 
+def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
+    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note if there are more.
+
+    Only checked fields reach the page. Raises ``InputError``.
+    """
+    raw = _unpacked(path)
+    if is_log(raw):
+        runs, more = _imported(path, MAX_OPENED)
+        note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
+        return [RecordedRun.of(run.records()) for run in runs], note
+    parts = _parts(raw)
+    read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
+    if not all(run.steps for run in read):
+        raise InputError("the trace has no steps, so there is nothing to show")
+    note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
+    return read, note
+
+
+def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]], int]:
+    """Returns the runs of a trace file or log, as stored and as parsed runs, and its unpacked size in bytes.
+
+    Raises ``InputError``, also if the size exceeds ``room``."""
+    raw = _unpacked(path)
+    if len(raw) > room:
+        raise InputError(
+            f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
+        )
+    if is_log(raw):
+        return [(RecordedRun.of(run.records()), run) for run in _imported(path, None)[0]], len(raw)
+    return [_read(part) for part in _parts(raw)], len(raw)
+
+
+def is_log(raw: bytes) -> bool:
+    """Returns whether a file is the log of an engine: JSON whose first record is not a line of a trace."""
+    head = raw.lstrip()[:MAX_HEAD]
+    return head[:1] in (b"{", b"[") and b'"event"' not in head.partition(b"\n")[0]
+
+
+def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
+    """Returns the requests of a log that have steps, at most ``most``, and whether there are more.
+
+    Raises ``InputError`` if none has steps; its totals are then in the message.
+    """
+    runs: list[Trace] = []
+    rows: list[Totals] = []
+    for found in import_log(path, most=MAX_MEGABYTES * 10**6):
+        if isinstance(found, Totals):
+            rows.append(found)
+        elif most is not None and len(runs) == most:
+            return runs, True
+        else:
+            runs.append(found)
+    if not runs:
+        raise InputError(f"it holds totals alone, no steps ({rows[0].row()}); {rows[0].unknown}")
+    return runs, False
+
+
+def _parts(raw: bytes) -> list[bytes]:
+    """Returns the runs of a file that holds several, one after another; mostly it is one."""
+    starts = [0, *(m.start() + 1 for m in SECOND.finditer(raw))]
+    return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
+
+
+def _read(raw: bytes) -> tuple[RecordedRun, Trace]:
+    reader = Reader()
+    return RecordedRun.of(reader.records(lines_of(raw))), reader.trace
+
+
+def _unpacked(path: str | Path) -> bytes:
+    """Returns the content of a file, at most ``MAX_MEGABYTES`` unpacked."""
+    limit = MAX_MEGABYTES * 10**6
+    try:
+        with opened(path) as file:
+            raw = file.read(limit + 1)
+    except FileNotFoundError:
+        raise InputError("this file is not kept any more; upload it again") from None
+    except UNREADABLE:
+        raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
+    if len(raw) > limit:
+        raise InputError(
+            f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "
+            "read it with d2sd.load_trace, or record fewer steps"
+        )
+    return raw
+
+
 def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
     """Returns the uploaded traces that can be read, and a sentence for each of the others."""
     good, bad = [], []
@@ -222,23 +223,3 @@ def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], 
             label = short(path.name) if len(found) == 1 else f"{number} of {short(path.name, 40)}"
             good.append((Recording(label, run, domain=trace.domain), trace))
     return good, bad
-
-
-# Hosts that a link may load a trace from (``?trace=URL``), besides the page's own.
-
-
-VARIABLE = "D2SD_TRACE_HOSTS"
-USUAL = (":80", ":443")  # a browser leaves them out of the addresses that are compared
-HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
-
-
-def listed() -> list[str]:
-    """Returns the owner's list: hosts separated by commas, each with its port if that is not the default.
-
-    The visitor's browser fetches, never this server. Raises ``InputError``.
-    """
-    hosts = [host.strip().lower() for host in os.environ.get(VARIABLE, "").split(",") if host.strip()]
-    for host in hosts:
-        if not HOST.fullmatch(host) or host.endswith(USUAL):
-            raise InputError(f"{VARIABLE} must list hosts such as traces.example.org, not {host[:60]!r}")
-    return hosts

@@ -1,4 +1,4 @@
-"""Exports of the shown run that are made on the server: GraphML of a step, and a standalone page.
+"""Files made on the server: of the shown run (GraphML of a step, a standalone page) and of all runs of a window.
 
 The other formats (JSON lines, SVG, PNG) are made in the browser from what it has.
 """
@@ -12,20 +12,17 @@ from typing import Any
 import gradio as gr
 import networkx
 
-from app.gradio_internals import told
+from app.gradio_internals import event_fields
 from app.guard import step_number
 from app.jobs import sentence
 from app.learn.view import speeds, tour_of, tours_page
-from app.models import said
+from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
 from d2sd import METHODS, InputError
 from d2sd.figures.viewer import PageRun
 from d2sd.trace.graph import step_graph
 from d2sd.trace.run import RecordedRun
-
-# One file with the runs of a window, to teach from offline or to open again later.
-
 
 TITLE = "D²SD Explorer"
 MAX_TITLE = 120  # characters
@@ -35,8 +32,8 @@ MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
 def window_file(runs: Sequence[Recording]) -> bytes:
     """Returns the traces of all runs, newest first, gzipped, as “Open a trace” reads them. Raises ``InputError``."""
-    _check([kept.run for kept in runs], MAX_MEGABYTES)
-    lines = (f"{line}\n" for kept in runs for line in kept.run.lines())
+    _check([recording.run for recording in runs], MAX_MEGABYTES)
+    lines = (f"{line}\n" for recording in runs for line in recording.run.lines())
     return gzip.compress("".join(lines).encode("utf-8", "replace"), 6)
 
 
@@ -60,19 +57,19 @@ def class_page(
     if len(title) > MAX_TITLE:
         raise InputError(f"the title has {len(title)} characters; at most {MAX_TITLE} fit")
     numbered = list(enumerate(reversed(runs), 1))
-    kept = [(n, k) for n, k in numbered if chosen is None or k.run.key in chosen]
-    if numbered and not kept:
+    listed = [(n, k) for n, k in numbered if chosen is None or k.run.key in chosen]
+    if numbered and not listed:
         raise InputError("no run is ticked; tick those that the class is to see")
-    _check([k.run for _, k in kept], MAX_PAGE_MEGABYTES)
+    _check([k.run for _, k in listed], MAX_PAGE_MEGABYTES)
     pages = [
-        PageRun(k.run, _label(k), step if k.run.key == shown else None, tour=_tour(k.run), number=n) for n, k in kept
+        PageRun(k.run, _label(k), step if k.run.key == shown else None, tour=_tour(k.run), number=n) for n, k in listed
     ]
     return tours_page(pages, title or TITLE)
 
 
-def _label(kept: Recording) -> str:
+def _label(recording: Recording) -> str:
     """Returns a run's label; runs of one prompt are distinguished by method."""
-    return f"{said(kept.run.header)}: {kept.label}"
+    return f"{run_title(recording.run.header)}: {recording.label}"
 
 
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
@@ -114,9 +111,9 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
 
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """Returns the requested file as a segment without lines, and a notice."""
-    asked = told(data)
+    fields = event_fields(data)
     try:
-        file = make_file(session.shown, asked.get("kind"), asked.get("step"), asked.get("node"))
+        file = make_file(session.shown, fields.get("kind"), fields.get("step"), fields.get("node"))
     except InputError as error:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
     return session.shown.note(file=file), sentence()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import json
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import gradio as gr
 
 from app import links, models
-from app.explore.controls import Controls, ExplorerView, sent
-from app.gradio_internals import told
+from app.explore.controls import Controls, ExplorerView, filled_in
+from app.gradio_internals import event_fields
 from app.guard import step_number
 from app.jobs import AT_ONCE, Call, answer, sentence
 from app.links import Link
@@ -19,7 +20,7 @@ from app.models import Chosen
 from app.runs import view as runs_view
 from app.runs.share import class_page, window_file
 from app.runs.view import RunsView
-from app.session import HISTORIES, OWN, History, Session
+from app.session import HISTORIES, History, Session
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
@@ -33,9 +34,9 @@ ELSEWHERE = (
 NOT_KEPT = "The run of this link is not stored here, or no longer. The link does not contain its settings."
 NOT_YET = "The run of this link has not been made yet."
 STAYS = "The run below is a different one. Press Run to use the settings that are filled in."
-PRESS = "Press Run: its models are loaded first."
+PRESS_RUN = "Press Run: its models are loaded first."
 # What a link runs by itself: the id of the button, which may be on a tab that is just being opened.
-GO = """async (id) => {
+PRESS_BUTTON = """async (id) => {
   for (let tries = 0; id && tries < 100; tries += 1) {
     const button = document.getElementById(id);
     if (button) return button.click();
@@ -43,16 +44,16 @@ GO = """async (id) => {
   }
 }"""
 # The name of the window and what was in its form, from the browser's storage of this tab.
-RECALL = """(...given) => {
+RECALL = """(...values) => {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   const fresh = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
-  const kept = { window: fresh, form: null };
+  const stored = { window: fresh, form: null };
   try {
-    kept.window = sessionStorage.getItem("d2sd-window") || fresh;
-    sessionStorage.setItem("d2sd-window", kept.window);
-    kept.form = sessionStorage.getItem("d2sd-form");
+    stored.window = sessionStorage.getItem("d2sd-window") || fresh;
+    sessionStorage.setItem("d2sd-window", stored.window);
+    stored.form = sessionStorage.getItem("d2sd-form");
   } catch { /* storage is switched off: this window keeps its runs until it is loaded again */ }
-  return [given[0], JSON.stringify(kept)];
+  return [values[0], JSON.stringify(stored)];
 }"""
 # To make a file may take seconds and hold hundreds of megabytes: one at a time.
 FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
@@ -84,18 +85,14 @@ class Shown:
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
         session.put_aside(dict(zip(self.controls.inputs, values, strict=True)))
         session.followed = session.shown.key
-        link = links.read(links.fields(session.shown.header))
-        session.filled = [*session.filled, sent(link)][-RECENT:]
-        said = (
-            f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
-            if link.ignored
-            else ""
-        )
+        link = links.read(links.query_fields(session.shown.header))
+        session.filled = [*session.filled, filled_in(link)][-RECENT:]
+        note = f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
         return [
             *self.controls.restored(link),
             gr.Button(visible=True),
             listed,
-            sentence(note=said) if said else gr.skip(),
+            sentence(note=note) if link.ignored else gr.skip(),
         ]
 
     def own(self, session: Session) -> list[Any]:
@@ -110,81 +107,103 @@ class Shown:
 
 
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
-    """Wire the list, the form and the load event of the page. ``race``: the view that draws a stored race."""
-    session, runs, view, notice = shown.session, shown.runs, shown.view, shown.controls.notice
+    """Wire the list, the form and the load event of the page. ``race``: the tab that draws a stored race."""
+    session, controls, runs, view = shown.session, shown.controls, shown.runs, shown.view
+    notice = controls.notice
     shown.after(answer(runs.show, show, session, [session], [view], notice, **AT_ONCE))
-    runs.rename(rename, session, runs, **AT_ONCE)
-    runs.move(move, session, runs, **AT_ONCE)
-    runs.remove(remove, session, runs, **AT_ONCE)
+    for event, change in ((runs.rename, rename), (runs.move, move), (runs.remove, remove)):
+        event(change, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, notice], **AT_ONCE)
     runs.together(together, session, [runs, notice], **FILES)
-    shown.back.click(shown.own, session, [*shown.controls.values, shown.back], **AT_ONCE)
+    shown.back.click(shown.own, session, [*controls.values, shown.back], **AT_ONCE)
 
-    recalled, begin = gr.Textbox(visible=False), gr.Textbox(visible=False)
-    outputs = [*shown.controls.values, shown.back, runs, notice, view, tabs, begin, *race.outputs]
+    stored, button = gr.Textbox(visible=False), gr.Textbox(visible=False)
 
-    def restore(current: Session, kept: str, request: gr.Request) -> list[Any]:
-        name, form = _kept(kept)
-        current.history = HISTORIES.of(name, History())
+    def restore(current: Session, text: str, request: gr.Request) -> dict[Any, Any]:
+        query = request.query_params
+        window, form = read_stored(text)
+        current.history = HISTORIES.of(window, History())
         if len(current.shown):
             current.shown = current.history.keep(current.shown, "Recorded")
-        query = request.query_params
         link = current.link = links.read(query)
-        current.fetched = link.wanted if "trace" in query else None
-        found = current.history.find(query.get("run")) or current.history.numbered(query.get("run", ""))
-        segment, said = gr.skip(), sentence(problem=link.sentence) if link.sentence else gr.skip()
-        races = "methods" in query
-        tab, at_once = query.get("tab", "race" if races else "learn" if "stop" in query else None), ""
-        if found:
-            current.shown = found.run
-            segment = found.run.segment(recorded=not found.run.live, own=found.source in OWN, wanted=link.wanted)
-            link = form or link
-        elif link.wanted and len(current.shown) and (link.fits(current.shown.header) or query.keys() <= PLACE):
-            segment = current.shown.note(wanted=link.wanted)
-            said = sentence(note=other) if (other := link.other_text(current.shown)) else said
-            link = link if link.values else form or link
-        elif link.sentence:
-            # nothing is run from a link that is not understood: the run that was there stays
-            said = sentence(problem=f"{link.sentence} {STAYS if link.values.get('prompt') else ''}".rstrip())
-            link = link if link.values else form or link
-        elif (
-            link.values.get("prompt") and tab in (None, "explore") and not races and not link.fits(current.shown.header)
-        ):
-            # another run in its place would pass for this one
-            current.shown = RecordedRun()
-            segment = current.shown.segment()
-            model = link.values.get("model") or shown.controls.inputs["model"].value or ""
-            at_once = "run" if models.loaded(Chosen(model)) else ""
-            note = f"{ELSEWHERE if 'run' in query else NOT_YET} {link.drawn}".rstrip()
-            said = sentence(note=note if at_once else f"{note} {PRESS}")
-        elif not link.values:
-            said = sentence(note=NOT_KEPT) if "run" in query else said
-            link = form or link
+        current.fetched = link.selection if "trace" in query else None
+        opened = open_link(current, link, query, controls.inputs["model"].value or "")
         current.followed = current.shown.key
-        return [
-            *shown.controls.restored(link),
-            gr.Button(visible=False),
-            runs_view.drawing(current.history, current.shown.key),
-            said,
-            segment,
-            gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
-            "start-race" if races and race.begins(current.history, query) else at_once,
-            *race.restored(current.history, query),
-        ]
+        starts = "run" if opened.starts else ""
+        if "methods" in query and race.begins(current.history, query):
+            starts = "start-race"
+        tab = tab_of(query)
+        settings = link if link.values and not opened.stored else form or link
+        return {
+            **dict(zip(controls.values, controls.restored(settings), strict=True)),
+            **dict(zip(race.outputs, race.restored(current.history, query), strict=True)),
+            shown.back: gr.Button(visible=False),
+            runs: runs_view.drawing(current.history, current.shown.key),
+            notice: opened.notice,
+            view: opened.segment,
+            tabs: gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
+            button: starts,
+        }
 
-    restored = page.load(restore, [session, recalled], outputs, js=RECALL, **AT_ONCE)
-    restored.then(None, begin, None, js=GO, **AT_ONCE)
+    outputs = [*controls.values, shown.back, runs, notice, view, tabs, button, *race.outputs]
+    restored = page.load(restore, [session, stored], outputs, js=RECALL, **AT_ONCE)
+    restored.then(None, button, None, js=PRESS_BUTTON, **AT_ONCE)
 
 
-def _kept(text: str) -> tuple[Any, Link | None]:
-    """Returns the window's name and its form, as stored by the browser."""
+def tab_of(query: Mapping[str, str]) -> str | None:
+    """Returns the tab that a link opens; None if it does not say."""
+    return query.get("tab", "race" if "methods" in query else "learn" if "stop" in query else None)
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a link does to Explore; by default nothing.
+
+    segment: for the view.
+    notice: for the notice box.
+    stored: whether its run was in the list; the form then stays that of the window.
+    starts: whether its run is made again at once.
+    """
+
+    segment: Any = field(default_factory=gr.skip)
+    notice: Any = field(default_factory=gr.skip)
+    stored: bool = False
+    starts: bool = False
+
+
+def open_link(session: Session, link: Link, query: Mapping[str, str], model: str) -> Opened:
+    """Show the run of a link, or make room for it if it has to be made again.
+
+    model: of the form, for a link that names none.
+    """
+    problem = sentence(problem=link.sentence) if link.sentence else gr.skip()
+    run = query.get("run", "")
+    if found := session.history.find(run) or session.history.numbered(run):
+        return Opened(session.show(found.run, found.source, wanted=link.selection), problem, stored=True)
+    fits = link.fits(session.shown.header)
+    if link.selection and len(session.shown) and (fits or query.keys() <= PLACE):
+        other = link.other_text(session.shown)
+        return Opened(session.shown.note(wanted=link.selection), sentence(note=other) if other else problem)
+    if link.sentence:  # nothing is run from a link that is not understood: the run that was there stays
+        stays = STAYS if link.values.get("prompt") else ""
+        return Opened(notice=sentence(problem=f"{link.sentence} {stays}".rstrip()))
+    if link.values.get("prompt") and tab_of(query) in (None, "explore") and "methods" not in query and not fits:
+        session.shown = RecordedRun()  # another run in its place would pass for this one
+        starts = models.loaded(Chosen(link.values.get("model") or model))
+        notes = [ELSEWHERE if run else NOT_YET, link.sampling_note, "" if starts else PRESS_RUN]
+        return Opened(session.shown.segment(), sentence(note=" ".join(filter(None, notes))), starts=starts)
+    return Opened(notice=sentence(note=NOT_KEPT) if run and not link.values else gr.skip())
+
+
+def read_stored(text: str) -> tuple[Any, Link | None]:
+    """Returns the window's name and its form, as the browser stored them."""
     try:
-        kept = json.loads(text)
-        form = json.loads(kept["form"] or "null")
+        stored = json.loads(text)
+        form = json.loads(stored["form"] or "null")
     except (TypeError, ValueError, KeyError):
         return None, None
     fields = {str(k): v for k, v in form.items() if isinstance(v, str)} if isinstance(form, dict) else {}
-    return kept.get("window"), links.remembered(fields) if fields else None
+    return stored.get("window"), links.read_form(fields) if fields else None
 
 
 def show(call: Call, session: Session) -> tuple[Any, Any]:
@@ -200,25 +219,27 @@ def show(call: Call, session: Session) -> tuple[Any, Any]:
 
 def rename(session: Session, data: gr.EventData) -> str:
     """Rename a run."""
-    session.history.rename(told(data).get("key"), told(data).get("label"))
+    fields = event_fields(data)
+    session.history.rename(fields.get("key"), fields.get("label"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def move(session: Session, data: gr.EventData) -> str:
     """Move a run to another place of the list."""
-    session.history.move(told(data).get("key"), told(data).get("by"))
+    fields = event_fields(data)
+    session.history.move(fields.get("key"), fields.get("by"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def remove(session: Session, data: gr.EventData) -> str:
     """Remove a run from the list. If it is the shown one, it remains visible until another one is shown."""
-    session.history.remove(told(data).get("key"))
+    session.history.remove(event_fields(data).get("key"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """Returns a run as a trace file."""
-    found = session.history.find(told(data).get("key"))
+    found = session.history.find(event_fields(data).get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
@@ -228,18 +249,18 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
 
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """Returns runs of the list as one file: the traces of all, or a page to teach with that opens with the step that is looked at."""
-    kept, asked = session.history.runs, told(data)
+    runs, fields = session.history.runs, event_fields(data)
     try:
-        if asked.get("kind") == "class":
-            keys = asked.get("keys")
+        if fields.get("kind") == "class":
+            keys = fields.get("keys")
             chosen = {key for key in keys if isinstance(key, str)} if isinstance(keys, list) else None
-            step, title = step_number(asked.get("step")), asked.get("title")
+            step, title = step_number(fields.get("step")), fields.get("title")
             content = class_page(
-                kept, session.shown.key, step, chosen, title if isinstance(title, str) else ""
+                runs, session.shown.key, step, chosen, title if isinstance(title, str) else ""
             ).encode()
             made = {"name": "d2sd-class.html", "type": "text/html"}
         else:
-            content, made = window_file(kept), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}
+            content, made = window_file(runs), {"name": "d2sd-runs.jsonl.gz", "type": "application/gzip"}
     except InputError as error:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
     made["base64"] = base64.b64encode(content).decode()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
@@ -9,12 +11,12 @@ from urllib.parse import urlencode
 import orjson
 
 from app import links
-from app.models import said
-from app.runs import recordings as trace_hosts
+from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import History
 from app.settings import SETTINGS, element
 from app.view import DrawnView
+from d2sd import InputError
 from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
 
@@ -22,6 +24,22 @@ MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
 NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
 FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: element(s) for s in SETTINGS}
 DEFAULTS = {s.name: s.default for s in SETTINGS}
+HOSTS_VARIABLE = "D2SD_TRACE_HOSTS"
+USUAL_PORTS = (":80", ":443")  # a browser leaves them out of the addresses that are compared
+HOST = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?(:[0-9]{1,5})?")
+
+
+def trace_hosts() -> list[str]:
+    """Returns the hosts that a link may load a trace from (``?trace=URL``), besides the page's own: the owner's list, separated by
+    commas, each with its port if that is not the default.
+
+    The visitor's browser fetches, never this server. Raises ``InputError``.
+    """
+    hosts = [host.strip().lower() for host in os.environ.get(HOSTS_VARIABLE, "").split(",") if host.strip()]
+    for host in hosts:
+        if not HOST.fullmatch(host) or host.endswith(USUAL_PORTS):
+            raise InputError(f"{HOSTS_VARIABLE} must list hosts such as traces.example.org, not {host[:60]!r}")
+    return hosts
 
 
 class RunsView(DrawnView):
@@ -37,26 +55,26 @@ class RunsView(DrawnView):
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        given = {"form": FORM, "hosts": trace_hosts.listed(), "megabytes": MAX_MEGABYTES}
+        given = {"form": FORM, "hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
         super().__init__(value, "runs/main.js", sheets=("runs/runs.css",), given=given, elem_id=elem_id, **options)
 
 
 def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
-    """Returns the view's value: the kept runs, the key of the shown one, and a file to save, if requested."""
-    data = {"shown": shown, "runs": [_row(kept) for kept in history.runs], "file": file}
+    """Returns the view's value: the runs, the key of the shown one, and a file to save, if requested."""
+    data = {"shown": shown, "runs": [_row(recording) for recording in history.runs], "file": file}
     return orjson.dumps(data).decode()
 
 
-def _row(kept: Recording) -> dict[str, Any]:
-    header = kept.run.header
-    fields = links.fields(header)
+def _row(recording: Recording) -> dict[str, Any]:
+    header = recording.run.header
+    fields = links.query_fields(header)
     query = urlencode(fields)
     return {
-        "key": kept.run.key,
+        "key": recording.run.key,
         "run": str(header.get("run", "")),
-        "label": kept.label,
-        "about": f"{kept.source}: {about(header)}",
-        "at": kept.at,
+        "label": recording.label,
+        "about": f"{recording.source}: {about(header)}",
+        "at": recording.at,
         "query": query if len(query) <= MAX_LINK else "",
     }
 
@@ -67,7 +85,7 @@ def about(header: Mapping[str, Any]) -> str:
     known = config if isinstance(config, Mapping) else {}
     name = of_models.get("preset") if isinstance(of_models, Mapping) else None
     model = REMOTE[name].title if isinstance(name, str) and name in REMOTE else str(name)[:40]
-    words = [f"{said(header)}{f' on {model}' if name else ''}"]
+    words = [f"{run_title(header)}{f' on {model}' if name else ''}"]
     words += [f"drafter {str(d)[:40]}" for d in _drafters(header) if not str(d).startswith(f"{name}/")]
     symbols = {"num_branches": "K", "block_size": "γ", "temperature": "T", "node_budget": "B"}
     words += [f"{symbol} {known[n]}"[:24] for n, symbol in symbols.items() if known.get(n) not in (None, DEFAULTS[n])]

@@ -7,7 +7,6 @@ import socket
 import pytest
 
 from app import visitors
-from app import visitors as address
 from d2sd import InputError
 
 NAMES = ("GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "HOST", "PORT", "FOLDERS", "SPACE_ID", "GRADIO_SHARE")
@@ -27,26 +26,26 @@ def test_another_port_can_be_named_with_and_without_a_checkout(monkeypatch, name
         for port in (str(taken.getsockname()[1]), "eighty"):
             monkeypatch.setenv(name, port)
             with pytest.raises(InputError, match=r"PORT=8123 python app.py, or PORT=8123 make run$"):
-                address.wanted()
+                visitors.listen_options()
 
 
 def test_the_page_listens_where_it_is_told_to(monkeypatch):
-    assert address.wanted() == {"server_name": "127.0.0.1"}
+    assert visitors.listen_options() == {"server_name": "127.0.0.1"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     monkeypatch.setenv("PORT", str(port))
     monkeypatch.setenv("HOST", "0.0.0.0")
-    assert address.wanted() == {"server_name": "0.0.0.0", "server_port": port}
+    assert visitors.listen_options() == {"server_name": "0.0.0.0", "server_port": port}
     assert visitors.public()  # whoever can reach it may name no folder
     monkeypatch.setenv("GRADIO_SERVER_NAME", "localhost")
     monkeypatch.setenv("GRADIO_SERVER_PORT", str(port))
     monkeypatch.setenv("PORT", "1")
-    assert address.wanted() == {"server_name": "localhost", "server_port": port}
+    assert visitors.listen_options() == {"server_name": "localhost", "server_port": port}
     assert not visitors.public()
 
 
 def test_a_host_that_this_machine_is_not_is_a_sentence(monkeypatch):
     monkeypatch.setenv("HOST", "192.0.2.1")  # for documentation alone, RFC 5737
     with pytest.raises(InputError, match=r"^the page cannot listen on 192.0.2.1: .*; choose another HOST, such as"):
-        address.wanted()
+        visitors.listen_options()

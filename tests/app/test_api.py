@@ -24,7 +24,7 @@ def page():
 @pytest.fixture
 def run():
     trace = next(iter(read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")))
-    return api.KEPT.keep(RecordedRun.of(trace.records()), "API").key
+    return api.RUNS.keep(RecordedRun.of(trace.records()), "API").key
 
 
 def test_only_the_endpoints_for_programs_are_listed_and_say_what_they_take(page):
@@ -92,11 +92,11 @@ def test_a_step_that_is_not_there_is_named(run):
 
 
 def test_only_the_latest_runs_are_kept(monkeypatch):
-    monkeypatch.setattr(api, "KEPT", History(most=2))
-    keys = [api.KEPT.keep(RecordedRun.of([{"event": "Header", "prompt": f"{n}"}]), "API").key for n in range(3)]
-    assert [bool(api.KEPT.find(key)) for key in keys] == [False, True, True]
+    monkeypatch.setattr(api, "RUNS", History(most=2))
+    keys = [api.RUNS.keep(RecordedRun.of([{"event": "Header", "prompt": f"{n}"}]), "API").key for n in range(3)]
+    assert [bool(api.RUNS.find(key)) for key in keys] == [False, True, True]
     with pytest.raises(InputError, match="there is no run"):
-        api.kept(keys[0])
+        api.recorded(keys[0])
 
 
 def test_tools_are_offered_when_asked_for_and_what_is_lacking_is_said(monkeypatch):

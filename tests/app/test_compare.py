@@ -12,7 +12,7 @@ from app import presets
 from app.compare import compare
 from app.compare.tab import add_files, drawing, offer, open_step, rename, show
 from app.jobs import Ticket
-from app.race.lanes import recorded_race
+from app.race.run import recorded_race
 from app.runs.recordings import Recording, RunSet
 from app.runs.view import about
 from app.session import Session

@@ -11,7 +11,7 @@ import pytest
 import d2sd
 from app import links, models, streaming
 from app.explore import run as explore
-from app.explore.run import Asked
+from app.explore.run import RunRequest
 from app.jobs import Job, Update, updates_of
 from app.links import Link
 from app.models import Chosen
@@ -25,8 +25,8 @@ from d2sd.trace.run import RecordedRun
 DEFAULTS = {s.name: s.default for s in SETTINGS}
 
 
-def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> Asked:
-    return Asked(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
+def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> RunRequest:
+    return RunRequest(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
 
 
 BEFORE = {"event": "Header", "prompt": "before"}

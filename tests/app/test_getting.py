@@ -27,7 +27,7 @@ def asked(monkeypatch):
 
         monkeypatch.setattr(getting, "get_target", get)
         job = Job()
-        return job, updates_of(job, getting.run(job, REMOTE["smollm2"]))
+        return job, updates_of(job, getting.download(job, REMOTE["smollm2"]))
 
     return begin
 

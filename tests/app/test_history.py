@@ -11,13 +11,12 @@ import pytest
 from app import links, models, presets
 from app import session as history
 from app.explore.controls import Controls
-from app.race.lanes import recorded_race
-from app.race.tab import METHODS as METHOD_GROUPS
-from app.race.tab import RaceTab, keep, open_lane
-from app.race.view import query as race_query
-from app.race.whatif_tab import WhatIf
+from app.race.run import recorded_race
+from app.race.tab import GROUPS as METHOD_GROUPS
+from app.race.tab import RaceTab, keep, open_lane, race_query
+from app.race.whatif import WhatIf
 from app.runs.recordings import Recording
-from app.runs.tab import GONE, Shown, _kept, file, remove, rename, show
+from app.runs.tab import GONE, Shown, file, read_stored, remove, rename, show
 from app.runs.view import FORM, about, drawing
 from app.session import Histories, History, Session
 from app.settings import SETTINGS
@@ -111,7 +110,7 @@ def test_runs_are_named_and_removed_and_saved():
 
 def test_the_fields_of_a_run_are_a_link_that_fits_it():
     header = presets.opening().header
-    link = links.read(links.fields(header))
+    link = links.read(links.query_fields(header))
     assert link.ignored == ()
     assert link.fits(header)
 
@@ -119,13 +118,13 @@ def test_the_fields_of_a_run_are_a_link_that_fits_it():
 @pytest.mark.parametrize("header", [{}, {"config": 3, "models": [], "prompt": 7}, {"config": {"block_size": "x" * 99}}])
 def test_headers_of_any_kind_are_described(header):
     assert isinstance(about(header), str)
-    links.read(links.fields(header))
+    links.read(links.query_fields(header))
 
 
 def test_what_the_browser_kept_may_be_anything():
-    assert _kept("nonsense") == (None, None)
-    assert _kept('{"window": 3}')[1] is None
-    name, link = _kept(json.dumps({"window": NAME, "form": json.dumps({"prompt": "a cat", "seed": "7", "x": 1})}))
+    assert read_stored("nonsense") == (None, None)
+    assert read_stored('{"window": 3}')[1] is None
+    name, link = read_stored(json.dumps({"window": NAME, "form": json.dumps({"prompt": "a cat", "seed": "7", "x": 1})}))
     assert name == NAME
     assert link.values == {"prompt": "a cat", "seed": 7}
 
@@ -134,10 +133,10 @@ def test_the_form_that_the_browser_kept_may_name_folders_and_no_link_may(monkeyp
     form = {"model": "folder", "folder": "/my/nets", "vp": "/my/vp", "compare": "false", "seed": "7"}
     kept = json.dumps({"window": NAME, "form": json.dumps(form)})
     assert set(form) <= set(FORM)
-    assert _kept(kept)[1].values == {**form, "compare": False, "seed": 7}
+    assert read_stored(kept)[1].values == {**form, "compare": False, "seed": 7}
     assert links.read(form).values == {"seed": 7}
     monkeypatch.setenv("SPACE_ID", "someone/space")
-    assert _kept(kept)[1].values == {"compare": False, "seed": 7}
+    assert read_stored(kept)[1].values == {"compare": False, "seed": 7}
 
 
 def test_lanes_of_a_race_are_kept_and_open():

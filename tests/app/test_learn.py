@@ -10,8 +10,7 @@ from dataclasses import replace
 import pytest
 from msgspec import structs
 
-from app import presets
-from app.learn import live_settings
+from app import presets, record
 from app.learn.stops import decimal, milliseconds, odds, quoted, visits
 from app.learn.tour import lessons, tokens_of
 from app.learn.view import lesson_run, tour
@@ -165,9 +164,9 @@ def test_what_can_be_drawn_are_the_targets_own_probabilities_where_the_draft_bro
 
 def test_live_settings_are_those_of_real_runs(engine):
     trace = engine.generate("the cat sat", DecodeConfig("d2sd", 16))
-    points = live_settings.replayed(engine, trace)
+    points = record.replayed(engine, trace)
     assert {(p.num_branches, p.block_size) for p in points} == {
-        (k, b) for k in live_settings.BRANCHES for b in live_settings.BLOCKS if k < b
+        (k, b) for k in record.BRANCHES for b in record.BLOCKS if k < b
     }
     for point in points[::5]:
         k = point.num_branches
@@ -175,7 +174,7 @@ def test_live_settings_are_those_of_real_runs(engine):
         run = engine.generate("the cat sat", config)
         assert point.committed == tuple(len(s.committed) for s in run.steps)
         assert point.works == tuple(works_of(run))
-    drawn = live_settings.drawing(trace, points)
+    drawn = record.live_data(trace, points)
     assert all(sum(committed) == len(drawn["tokens"]) for _, _, committed, _ in drawn["points"])
 
 
@@ -185,13 +184,11 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
     def points(by_k, by_gamma):
         settings = [(1, 16), (2, 16), (4, 16), (2, 8), (2, 4)]
         steps = [*by_k, *by_gamma]
-        return [live_settings.SettingsPoint(*s, (1,) * n, ()) for s, n in zip(settings, steps, strict=True)]
+        return [record.SettingsPoint(*s, (1,) * n, ()) for s, n in zip(settings, steps, strict=True)]
 
-    assert live_settings.spread(points((30, 26, 24), (29, 36))) == pytest.approx(6 / 30)
-    assert live_settings.spread(points((10, 9, 9), (17, 32))) == pytest.approx(1 / 10)
-    assert live_settings.spread(points((120, 110, 108), (130, 135))) < live_settings.spread(
-        points((20, 17, 17), (20, 25))
-    )
+    assert record.spread(points((30, 26, 24), (29, 36))) == pytest.approx(6 / 30)
+    assert record.spread(points((10, 9, 9), (17, 32))) == pytest.approx(1 / 10)
+    assert record.spread(points((120, 110, 108), (130, 135))) < record.spread(points((20, 17, 17), (20, 25)))
 
 
 @pytest.mark.parametrize("method", list(METHODS))

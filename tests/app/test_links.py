@@ -33,8 +33,8 @@ def test_a_link_knows_the_text_of_its_run_by_a_hash():
     assert "near ties" in links.read({"text": "00000000"}).other_text(run)
     cut_off = RecordedRun.of(replace(run.trace(), finished=None).records())
     assert links.read({"text": "00000000"}).other_text(cut_off) == ""
-    assert links.read({"temperature": "0.5"}).drawn.startswith("Its text is drawn at temperature 0.5")
-    assert links.read({"temperature": "0"}).drawn == ""
+    assert links.read({"temperature": "0.5"}).sampling_note.startswith("Its text is drawn at temperature 0.5")
+    assert links.read({"temperature": "0"}).sampling_note == ""
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_a_link_to_a_model_asks_for_its_chat_template_unless_it_says_otherwise()
 
 
 def test_a_node_needs_its_step():
-    assert links.read({"node": "3"}).wanted is None
+    assert links.read({"node": "3"}).selection is None
     assert "node" in links.read({"step": "2", "node": "-1"}).sentence
 
 

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import re
 
-from app.models import NAMES, grouped, named
-from app.race.lanes import LANES
+from app.methods import LANES, NAMES, grouped, lane_title
 from d2sd import METHODS
 from d2sd.figures.style import VIEWER
 
@@ -15,8 +14,8 @@ def test_every_method_has_a_name_of_its_own():
 
 
 def test_the_id_stands_beside_the_name_and_empty_groups_are_left_out():
-    assert named("dflash") == "DFlash (dflash)"
-    assert named("d2sd cost-aware") == "D²SD, cost-aware (d2sd cost-aware)"
+    assert lane_title("dflash") == "DFlash (dflash)"
+    assert lane_title("d2sd cost-aware") == "D²SD, cost-aware (d2sd cost-aware)"
     assert grouped(["d2sd", "autoregressive"]) == {
         "Plain": {"autoregressive": "Plain decoding (autoregressive)"},
         "D²SD": {"d2sd": "D²SD (d2sd)"},

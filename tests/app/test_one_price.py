@@ -7,9 +7,9 @@ import subprocess
 
 import pytest
 
-from app.learn import live_settings
-from app.race import view as race_view
-from app.race.lanes import Lane, Race
+from app import record
+from app.race import tab as race_tab
+from app.race.run import Lane, Race
 from d2sd import DecodeConfig
 from d2sd.bench.runner import entry
 from d2sd.bench.settings import BenchSetting
@@ -45,10 +45,10 @@ def test_one_run_has_one_price_on_every_machine_everywhere(engine, tmp_path, met
     trace = engine.generate("the cat sat", config)
     lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
     works = [line["work"] for line in lines if line["event"] == "Outcome"]
-    drawn = json.loads(race_view.drawing(Race("the cat sat", (method,), (Lane(trace),))))
+    drawn = json.loads(race_tab.drawing(Race("the cat sat", (method,), (Lane(trace),))))
     (outcome,) = Replay(engine, trace).run([config])
-    points = [live_settings.SettingsPoint(4, config.block_size, outcome.committed, outcome.works)]
-    point = live_settings.drawing(trace, points)["points"][0]
+    points = [record.SettingsPoint(4, config.block_size, outcome.committed, outcome.works)]
+    point = record.live_data(trace, points)["points"][0]
     script = tmp_path / "prices.mjs"
     script.write_text(PRICES, encoding="utf-8")
     given = json.dumps({"header": trace.header, "works": works, "lane": drawn["lanes"][0], "point": point})

@@ -44,4 +44,4 @@ def test_a_run_of_punctuation_or_without_a_missed_step_does_not_open_the_page():
 
 def test_the_second_example_is_of_another_model():
     assert presets.second().header["models"]["preset"] != presets.opening().header["models"]["preset"]
-    assert "chat model" in presets.second_said(presets.second())
+    assert "chat model" in presets.second_label(presets.second())

@@ -40,7 +40,7 @@ def public(request, monkeypatch):
 @pytest.mark.parametrize("chosen", WAYS, ids=lambda c: c.vp or c.model)
 def test_no_folder_or_hub_id_is_opened_for_a_visitor(public, monkeypatch, chosen):
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
-    job, asked = Job(), explore.Asked("One day", chosen, "d2sd", False, DEFAULTS)
+    job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", False, DEFAULTS)
     ways = (
         explore.run(Session(), job, asked),
         race.run(job, "One day", chosen, ["dflash"], DEFAULTS),

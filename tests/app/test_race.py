@@ -12,14 +12,13 @@ from msgspec import structs
 
 from app import models
 from app.jobs import Job, updates_of
+from app.methods import trace_lane
 from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
-from app.race.lanes import RECORDED, Lane, lane_name, recorded_race
-from app.race.view import FILLED_IN, drawing
-from app.race.view import query as query_of
-from app.race.whatif import Drawn, drawn, recorded_answers
-from app.race.whatif_tab import WhatIf
+from app.race.run import RECORDED, Lane, recorded_race
+from app.race.tab import FILLED_IN, drawing, race_query
+from app.race.whatif import Results, WhatIf, recorded_answers, results
 from app.streaming import prepare
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
@@ -59,7 +58,7 @@ def test_a_race_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
 
 
 def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done):
-    plain, branched = race.rows(done)
+    plain, branched = race.lane_figures(done)
     assert plain.speedup == 1
     assert plain.mean_acceptance_length == plain.nodes_per_step == 1
     assert branched.identical is True
@@ -74,26 +73,26 @@ def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done)
 )
 def test_a_link_holds_the_settings_that_were_asked_and_none_of_one_lane(asked, linked):
     lanes = run(("eagle3", "d2sd_tree"), node_budget=asked, block_size=8)[-1].value
-    query = dict(parse_qsl(query_of(lanes)))
+    query = dict(parse_qsl(race_query(lanes)))
     assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == linked
     assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
     first = replace(recorded_race(), lanes=recorded_race().lanes[1:])
-    assert lane_name(first.lanes[0].trace) == "eagle3"
-    assert "node_budget" not in query_of(first)
+    assert trace_lane(first.lanes[0].trace) == "eagle3"
+    assert "node_budget" not in race_query(first)
 
 
 def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
     race_of = run(("autoregressive", "d2sd", "d2sd cost-aware"))[-1].value
     assert race_of.methods == ("autoregressive", "d2sd", "d2sd cost-aware")
-    assert [row.method for row in race.rows(race_of)] == list(race_of.methods)
-    assert [row.identical for row in race.rows(race_of)] == [True, True, True]
+    assert [row.method for row in race.lane_figures(race_of)] == list(race_of.methods)
+    assert [row.identical for row in race.lane_figures(race_of)] == [True, True, True]
     assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
     assert "expected to save time" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
 
 
 def test_without_plain_decoding_there_is_no_speedup():
     only = run(["dflash"])[-1].value
-    (row,) = race.rows(only)
+    (row,) = race.lane_figures(only)
     assert row.speedup is None
     assert row.identical is True
     assert json.loads(drawing(only))["plain"] is False
@@ -105,7 +104,7 @@ def test_a_text_that_differs_is_named_with_its_place(done):
     other = structs.replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
     changed = structs.replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
     mixed = replace(done, lanes=(first, Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
-    row = race.rows(mixed)[1]
+    row = race.lane_figures(mixed)[1]
     assert row.identical is False
     assert row.differs_at == len(second.trace.prefill.committed) + sum(len(s.committed) for s in steps[:-1])
 
@@ -139,7 +138,7 @@ def test_stop_keeps_the_methods_that_are_through():
     assert [lane.complete for lane in last.value.lanes] == [True, False]
     lanes = json.loads(drawing(last.value))["lanes"]
     assert [lane["state"] for lane in lanes] == ["done", "stopped", "not run"]
-    assert race.rows(last.value)[1].place is None
+    assert race.lane_figures(last.value)[1].place is None
 
 
 def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
@@ -165,13 +164,13 @@ def ask(trace, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd"
 def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
     trace = done.lanes[1].trace
     answers = ask(trace)[-1].value
-    shown = drawn(answers)
+    shown = results(answers)
     for sweep in shown.sweeps:
         line = next(line for line in sweep.lines if line.method == "d2sd")
         (own,) = (p for p in line.points if p.at == sweep.own)
         assert (own.alpha, own.nodes) == (shown.run.alpha, shown.run.nodes)
         assert own.less in (0, None)  # its α less that of the run: itself
-    assert msgspec.json.decode(msgspec.json.encode(shown), type=Drawn) == shown
+    assert msgspec.json.decode(msgspec.json.encode(shown), type=Results) == shown
     panels = json.loads(shown.value())["panels"]
     assert [p["id"] for p in panels] == [sweep.symbol for sweep in shown.sweeps]
     assert "as recorded" in panels[0]["question"]
@@ -182,8 +181,8 @@ def test_answers_about_the_race_before_go_with_it(done):
     panel = WhatIf(None, None, None)
     source, charts, said = panel.about(done)
     assert (source.value, charts, said.visible) == ("d2sd", None, False)
-    drawn = replace(done, lanes=tuple(replace(lane, trace=warm(lane.trace)) for lane in done.lanes))
-    assert "temperature above 0" in panel.about(drawn)[2].value
+    sampled = replace(done, lanes=tuple(replace(lane, trace=warm(lane.trace)) for lane in done.lanes))
+    assert "temperature above 0" in panel.about(sampled)[2].value
 
 
 def warm(trace):
@@ -194,7 +193,7 @@ def warm(trace):
 def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
     answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].value
     assert len(answers.outcomes) == 1
-    (line,) = drawn(answers).sweeps[0].lines
+    (line,) = results(answers).sweeps[0].lines
     assert line.flat
     assert len({p.alpha for p in line.points}) == 1
 
@@ -202,7 +201,7 @@ def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
 def test_settings_that_do_not_fit_each_other_are_left_out():
     engine = models.engine(Chosen("tiny"))
     base = engine.resolve(DecodeConfig("d2sd", num_branches=6))
-    asked = whatif.questions(engine, base, ["block_size"], ["d2sd"])
+    asked = whatif.sweep_points(engine, base, ["block_size"], ["d2sd"])
     assert [q.value for q in asked] == [8, 10, 12, 16]
     assert all(q.config.second_block_size == q.value for q in asked)
 
@@ -210,7 +209,7 @@ def test_settings_that_do_not_fit_each_other_are_left_out():
 def test_every_method_of_the_registry_has_its_own_points():
     engine = models.engine(Chosen("tiny"))
     able = [m.id for m in METHODS.values() if m.settings and not engine.obstacle(m.id)]
-    asked = whatif.questions(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
+    asked = whatif.sweep_points(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
     assert {q.lane for q in asked} == set(able)
     for method in able:
         settings = {q.config for q in asked if q.lane == method and q.sweep == "block_size"}
@@ -219,7 +218,7 @@ def test_every_method_of_the_registry_has_its_own_points():
 
 def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
-    lines = {line.method: line.points for line in drawn(last.value).sweeps[0].lines}
+    lines = {line.method: line.points for line in results(last.value).sweeps[0].lines}
     assert set(lines) == {"d2sd", "d2sd cost-aware"}
     # what is spent follows the costs: never more nodes than with everything spent
     assert all(aware.nodes <= fixed.nodes for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
@@ -250,7 +249,7 @@ def test_the_recorded_race_is_small_and_whole():
     assert RECORDED.stat().st_size < 300_000
     assert recorded.recorded
     assert all(lane.complete for lane in recorded.lanes)
-    assert all(row.identical for row in race.rows(recorded))
+    assert all(row.identical for row in race.lane_figures(recorded))
     assert json.loads(recorded_answers() or "{}")["panels"]
     assert json.loads(drawing(recorded))["machine"]
 
@@ -260,7 +259,7 @@ def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
     lacking = replace(engine.models, second=None)
     monkeypatch.setattr(engine, "models", lacking)
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "dflash_twice"])[-1]
-    assert {q.lane for q in last.value.questions} == {"dflash_twice"}
+    assert {q.lane for q in last.value.points} == {"dflash_twice"}
     assert last.note.startswith("Left out: method 'd2sd' needs a VP-Drafter")
     (only,) = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd"])
     assert "needs a VP-Drafter" in only.problem

@@ -11,9 +11,9 @@ import pytest
 from msgspec import structs
 from playwright.sync_api import expect
 
-from app.models import named
-from app.race.lanes import Lane, Race, recorded_race
-from app.race.view import RaceView, drawing
+from app.methods import lane_title
+from app.race.run import Lane, Race, recorded_race
+from app.race.tab import RaceView, drawing
 from app.race.whatif import WhatIfView, recorded_answers
 from app.view import ROUTE
 from tests.app.test_explore_view import HOSTILE
@@ -116,7 +116,7 @@ def test_the_finish_order_is_that_of_the_measured_times(page: Any) -> None:
     seek(page, 1)
     race = recorded_race()
     ends = sorted(zip(race.methods, race.lanes, strict=True), key=lambda end: end[1].trace.totals.seconds)
-    order = "; ".join(named(lane).rpartition(" (")[0] for lane, _ in ends)
+    order = "; ".join(lane_title(lane).rpartition(" (")[0] for lane, _ in ends)
     assert page.locator("#race [aria-live=polite]").text_content() == f"Finish order: {order}."
     winner = page.locator(f"#race .track[data-method='{ends[0][0]}'] .result").text_content()
     assert winner.startswith("1st · ")

@@ -7,14 +7,14 @@ import json
 import pytest
 
 from app import models, presets
-from app.explore import questions as step_questions
+from app.explore import run as explore
 from app.jobs import Job
 from app.layout import build, launch_options
 from app.models import Chosen
 from tests.page_client import PageClient, Window
 
 RUN = presets.opening()
-REDRAFT, TYPED = (step_questions.QUESTIONS[name] for name in ("redraft", "typed"))
+REDRAFT, TYPED = (explore.QUESTIONS[name] for name in ("redraft", "typed"))
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,7 @@ def asked(**changes):
 def updates(question=REDRAFT, job=None, data=None, **changes):
     job = job or Job()
     job.data = asked(**changes) if data is None else data
-    return list(step_questions.run(question, job, RUN))
+    return list(explore.answer(question, job, RUN))
 
 
 def answer(*args, **changes):
@@ -93,7 +93,7 @@ def test_a_readers_own_draft_is_verified_or_refused_in_a_sentence(monkeypatch):
         assert said.keys() == {"number", "problem"}
         assert said["problem"].endswith(".")
         assert "failed" not in said["problem"]
-    monkeypatch.setattr(step_questions, "_done", lambda *_: 1 / 0)
+    monkeypatch.setattr(explore, "_computed", lambda *_: 1 / 0)
     assert typed(words="a")["problem"].startswith("The check failed: ")
 
 
@@ -142,23 +142,23 @@ def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeyp
 
 
 def test_an_answer_that_a_newer_question_overtook_is_not_given(monkeypatch):
-    job, real = Job(), step_questions._done
+    job, real = Job(), explore._computed
 
     def slowly(*args):
         job.replaced = True
         return real(*args)
 
-    monkeypatch.setattr(step_questions, "_done", slowly)
+    monkeypatch.setattr(explore, "_computed", slowly)
     assert [u.value for u in updates(job=job) if not u.news] == []
 
 
 def test_a_question_that_was_stopped_while_it_waited_is_answered_so():
-    assert answer(job=Job(stopped=True)) == {"number": 7, "problem": step_questions.STOPPED}
+    assert answer(job=Job(stopped=True)) == {"number": 7, "problem": explore.STOPPED}
 
 
 def test_what_nobody_expected_is_a_sentence(monkeypatch):
     def broken(*_):
         raise RuntimeError("no kernel\nat /srv/x.py")
 
-    monkeypatch.setattr(step_questions, "_done", broken)
+    monkeypatch.setattr(explore, "_computed", broken)
     assert answer()["problem"] == "The re-draft failed: no kernel."

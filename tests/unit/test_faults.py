@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import d2sd
-from app import visitors as address
+from app import visitors
 from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.engine import Engine
@@ -219,20 +219,20 @@ def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
         with pytest.raises(
             InputError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another"
         ):
-            address.wanted()
-    assert address.wanted() == {"server_name": "127.0.0.1", "server_port": port}
+            visitors.listen_options()
+    assert visitors.listen_options() == {"server_name": "127.0.0.1", "server_port": port}
     for wrong in ("http", "0", "70000", "-1", "٣"):
         monkeypatch.setenv("GRADIO_SERVER_PORT", wrong)
         with pytest.raises(InputError, match="the port must be a number from 1 to 65535"):
-            address.wanted()
+            visitors.listen_options()
     monkeypatch.setenv("GRADIO_SERVER_PORT", "8123")
     monkeypatch.setenv("GRADIO_SERVER_NAME", "203.0.113.5")
     with pytest.raises(InputError, match=r"cannot listen on 203\.0\.113\.5:8123"):
-        address.wanted()
+        visitors.listen_options()
     monkeypatch.setenv("GRADIO_SERVER_NAME", "127.0.0.1")
     monkeypatch.delenv("GRADIO_SERVER_PORT")
     monkeypatch.delenv("PORT", raising=False)
-    assert address.wanted() == {"server_name": "127.0.0.1"}
+    assert visitors.listen_options() == {"server_name": "127.0.0.1"}
 
 
 def test_the_writer_needs_no_torch():
