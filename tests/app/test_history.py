@@ -42,42 +42,26 @@ def test_a_window_keeps_the_newest_runs(monkeypatch):
     assert [k.label for k in kept.runs] == ["prompt 2"]
 
 
-def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
-    kept = History()
-    records = list(presets.opening().trace().records())
+def test_the_same_run_is_kept_once_and_one_that_was_cut_off_is_another():
+    kept, records = History(), list(presets.opening().trace().records())
     whole = kept.keep(presets.opening(), "Recorded")
-    assert kept.keep(RecordedRun.of(records), "Calibrate") is whole
-    assert kept.keep(whole, "Explore") is whole
-    assert len(kept.runs) == 1
-
-
-def test_a_run_that_was_cut_off_is_not_the_whole_one():
-    kept = History()
-    records = list(presets.opening().trace().records())
-    kept.keep(presets.opening(), "Recorded")
+    assert kept.keep(RecordedRun.of(records), "Calibrate") is kept.keep(whole, "Explore") is whole
     cut = RecordedRun.of(records[:9])
-    assert kept.keep(cut, "Opened") is cut
-    assert kept.keep(RecordedRun.of(records[:9]), "Opened") is cut
+    assert kept.keep(cut, "Opened") is kept.keep(RecordedRun.of(records[:9]), "Opened") is cut
+    assert len(kept.runs) == 2
 
 
-def test_a_page_finds_its_window_again_and_no_other():
-    histories = Histories()
-    mine = histories.of(NAME, History())
-    assert histories.of(NAME, History()) is mine
-    assert histories.of(NAME[::-1], History()) is not mine
-    for name in (None, "", "x" * 32, NAME + "0", 7):
-        assert histories.of(name, History()) is not mine
-    assert len(histories) == 2
-
-
-def test_windows_used_longest_ago_go_first(monkeypatch):
+def test_a_page_finds_its_window_again_and_those_used_longest_ago_go_first(monkeypatch):
     monkeypatch.setattr(history, "MAX_WINDOWS", 2)
     histories, names = Histories(), [f"{n:032x}" for n in range(3)]
-    kept = [histories.of(name, History()) for name in names[:2]]
-    histories.of(names[0], History())
+    first, second = (histories.of(name, History()) for name in names[:2])
+    assert histories.of(names[0], History()) is first
+    for name in (None, "", "x" * 32, names[0] + "0", 7):
+        assert all(histories.of(name, History()) is not known for known in (first, second))
+    assert len(histories) == 2
     histories.of(names[2], History())
-    assert histories.of(names[0], History()) is kept[0]
-    assert histories.of(names[1], History()) is not kept[1]
+    assert histories.of(names[0], History()) is first
+    assert histories.of(names[1], History()) is not second
 
 
 def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
@@ -108,35 +92,22 @@ def test_runs_are_named_and_removed_and_saved():
     assert json.loads(remove(session, Event(key=run.key)))["runs"] == []
 
 
-def test_the_fields_of_a_run_are_a_link_that_fits_it():
-    header = presets.opening().header
-    link = links.read(links.query_fields(header))
-    assert link.ignored == ()
-    assert link.fits(header)
-
-
 @pytest.mark.parametrize("header", [{}, {"config": 3, "models": [], "prompt": 7}, {"config": {"block_size": "x" * 99}}])
 def test_headers_of_any_kind_are_described(header):
     assert isinstance(about(header), str)
     links.read(links.query_fields(header))
 
 
-def test_what_the_browser_kept_may_be_anything():
-    assert read_stored("nonsense") == (None, None)
-    assert read_stored('{"window": 3}')[1] is None
-    name, link = read_stored(json.dumps({"window": NAME, "form": json.dumps({"prompt": "a cat", "seed": "7", "x": 1})}))
-    assert name == NAME
-    assert link.values == {"prompt": "a cat", "seed": 7}
-
-
-def test_the_form_that_the_browser_kept_may_name_folders_and_no_link_may(monkeypatch):
+def test_the_form_that_the_browser_stored_may_name_folders_and_no_link_may(monkeypatch):
     form = {"model": "folder", "folder": "/my/nets", "vp": "/my/vp", "compare": "false", "seed": "7"}
-    kept = json.dumps({"window": NAME, "form": json.dumps(form)})
+    stored = json.dumps({"window": NAME, "form": json.dumps({**form, "unknown": 1})})
     assert set(form) <= set(FORM)
-    assert read_stored(kept)[1].values == {**form, "compare": False, "seed": 7}
+    window, link = read_stored(stored)
+    assert (window, link.values) == (NAME, {**form, "compare": False, "seed": 7})
     assert links.read(form).values == {"seed": 7}
     monkeypatch.setenv("SPACE_ID", "someone/space")
-    assert read_stored(kept)[1].values == {"compare": False, "seed": 7}
+    assert read_stored(stored)[1].values == {"compare": False, "seed": 7}
+    assert [read_stored(text)[1] for text in ("nonsense", '{"window": 3}', "[]")] == [None] * 3
 
 
 def test_lanes_of_a_race_are_kept_and_open():
@@ -152,22 +123,14 @@ def test_lanes_of_a_race_are_kept_and_open():
         assert "no longer exists" in answered(open_lane, session, session, lane=lane, outputs=2)[2].value
 
 
-def test_sets_are_kept_by_title_within_bounds():
+def test_sets_are_kept_within_bounds_and_one_of_a_known_title_takes_no_others_place():
     kept = History()
     for number in range(history.MAX_SETS + 2):
         kept.keep_set(f"set {number}", [Recording("a", made(number))])
-    kept.keep_set("set 4", [Recording("b", made(9))])
-    kept.keep_set("set 4", [Recording("b", made(9))])
-    assert len(kept.sets) == history.MAX_SETS
-    assert [s.title for s in kept.sets][:3] == ["set 4 (2)", "set 5", "set 4"]
-
-
-def test_a_set_of_the_same_title_does_not_take_the_place_of_another_checkpoint():
-    kept = History()
-    for label in "aba":
-        kept.keep_set("6 prompts with dflash", [Recording(label, made(ord(label)))])
-    assert [s.title for s in kept.sets] == ["6 prompts with dflash", "6 prompts with dflash (2)"]
-    assert [s.runs[0].label for s in kept.sets] == ["a", "b"]
+    for label, number in (("b", 9), ("b", 9)):  # the second time it is the same set
+        kept.keep_set("set 4", [Recording(label, made(number))])
+    assert [s.title for s in kept.sets] == ["set 4 (2)", "set 5", "set 4", "set 3"]
+    assert [s.runs[0].label for s in kept.sets][:3] == ["b", "a", "a"]
 
 
 def test_a_run_names_its_drafter_where_it_is_not_the_models_own():

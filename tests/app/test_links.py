@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 
 import pytest
 
 from app import links, models, presets
+from app.runs.tab import ELSEWHERE, NOT_KEPT, NOT_YET, PRESS_RUN, STAYS, open_link, tab_of
+from app.runs.view import HOSTS_VARIABLE, trace_hosts
+from app.session import Session
 from app.settings import SETTINGS
+from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 
@@ -84,15 +89,73 @@ def test_a_node_needs_its_step():
     assert "node" in links.read({"step": "2", "node": "-1"}).sentence
 
 
-def test_a_link_fits_the_runs_that_it_describes():
+def test_the_fields_of_a_run_are_a_link_that_fits_it_and_no_other():
     header = presets.opening().header
-    config = {name: value for name, value in header["config"].items() if value is not None}
-    names = {s.name for s in SETTINGS}
-    query = {"prompt": header["prompt"], "model": header["models"]["preset"], "method": header["method"]}
-    query |= {name: str(value) for name, value in config.items() if name in names}
-    query = {name: value.lower() if value in ("True", "False") else value for name, value in query.items()}
+    query = links.query_fields(header)
+    assert links.read(query).ignored == ()
     assert links.read(query).fits(header)
-    assert not links.read(query | {"seed": "5"}).fits(header)
-    assert not links.read(query | {"prompt": "another"}).fits(header)
-    assert not links.read({}).fits(header)
+    for other in (query | {"seed": "5"}, query | {"prompt": "another"}, {}):
+        assert not links.read(other).fits(header)
     assert not links.read(query).fits({"config": 3, "models": None})
+
+
+OPENING = links.query_fields(presets.opening().header)
+
+
+@pytest.mark.parametrize(
+    ("query", "notice", "wanted", "starts"),
+    [
+        ({}, None, None, False),
+        ({"run": "KEY", "step": "2"}, None, 1, False),
+        ({"run": "1", "step": "2", "seed": "x"}, "Not everything in this link", 1, False),
+        ({"step": "3"}, None, 2, False),  # where to look, in whatever run is shown
+        (OPENING | {"step": "3"}, None, 2, False),
+        (OPENING | {"step": "3", "text": "00000000"}, "This text is not the one of the link's run", 2, False),
+        ({"prompt": "A cat", "seed": "x"}, STAYS, None, False),
+        ({"prompt": "A cat", "step": "3"}, NOT_YET, None, True),
+        ({"prompt": "A cat", "run": "gone"}, ELSEWHERE, None, True),
+        ({"prompt": "A cat", "model": "tiny with DSpark"}, PRESS_RUN, None, False),  # which is not loaded
+        ({"prompt": "A cat", "temperature": "0.5"}, "drawn at temperature 0.5", None, True),
+        ({"prompt": "A cat", "tab": "race"}, None, None, False),
+        ({"prompt": "A cat", "methods": "d2sd"}, None, None, False),
+        ({"run": "gone"}, NOT_KEPT, None, False),
+    ],
+)
+def test_a_link_shows_a_run_or_makes_it_again_or_says_why_not(monkeypatch, query, notice, wanted, starts):
+    monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == "tiny")
+    session = Session()
+    run = session.shown = session.history.keep(presets.opening(), "Recorded")
+    query = query | {"run": run.key} if query.get("run") == "KEY" else query
+    opened = open_link(session, links.read(query), query, "tiny")
+    notice_shown = getattr(opened.notice, "value", "")
+    assert notice_shown == "" if notice is None else notice in notice_shown
+    assert opened.starts == starts
+    assert opened.stored == (query.get("run") in (run.key, "1"))
+    assert len(session.shown) == (0 if starts or notice == PRESS_RUN else len(run))
+    head = json.loads(opened.segment.split("\n")[0]) if isinstance(opened.segment, str) else {}
+    assert (head.get("wanted") or {}).get("step") == wanted
+
+
+@pytest.mark.parametrize(
+    ("query", "tab"),
+    [
+        ({}, None),
+        ({"tab": "x"}, "x"),
+        ({"methods": "d2sd"}, "race"),
+        ({"stop": "2"}, "learn"),
+        ({"stop": "2", "tab": "race"}, "race"),
+    ],
+)
+def test_a_link_names_its_tab_or_what_is_on_it(query, tab):
+    assert tab_of(query) == tab
+
+
+def test_the_owner_lists_hosts_of_traces(monkeypatch):
+    monkeypatch.delenv(HOSTS_VARIABLE, raising=False)
+    assert trace_hosts() == []
+    monkeypatch.setenv(HOSTS_VARIABLE, " Traces.example.org ,localhost:8000,")
+    assert trace_hosts() == ["traces.example.org", "localhost:8000"]
+    for value in ("https://a.org", "a.org/x", "*", "a..org;</script>", "a.org:1234567", "a.org:443", "a.org:80"):
+        monkeypatch.setenv(HOSTS_VARIABLE, value)
+        with pytest.raises(InputError, match="must list hosts"):
+            trace_hosts()

@@ -14,6 +14,7 @@ from app.models import Chosen
 from tests.page_client import PageClient, Window
 
 RUN = presets.opening()
+RIGHT = "".join(c.text for c in RUN.trace().steps[1].committed[:3])
 REDRAFT, TYPED = (explore.QUESTIONS[name] for name in ("redraft", "typed"))
 
 
@@ -27,13 +28,13 @@ def client():
         page.close(verbose=False)
 
 
-def asked(**changes):
+def data(**changes):
     return {"key": RUN.key, "step": 1, "prefix": 4, "number": 7, **changes}
 
 
-def updates(question=REDRAFT, job=None, data=None, **changes):
+def updates(question=REDRAFT, job=None, **changes):
     job = job or Job()
-    job.data = asked(**changes) if data is None else data
+    job.data = data(**changes)
     return list(explore.answer(question, job, RUN))
 
 
@@ -41,89 +42,54 @@ def answer(*args, **changes):
     return updates(*args, **changes)[-1].value
 
 
-def test_the_page_answers_a_click_in_the_view(client):
-    window, first = Window(client), client.call("explorer", "redraft")
-    step = RUN.trace().steps[1]
+@pytest.mark.parametrize(
+    ("event", "fields", "expected"),
+    [
+        ("redraft", {"prefix": RUN.trace().steps[1].selected_prefixes[1]}, ('"same":true', '"number":7')),
+        ("redraft", {"prefix": 9}, ('"same":null', '"texts":[')),
+        ("typed", {"words": f"{RIGHT} zebra"}, ('"accepted":3', '"number":7')),
+    ],
+)
+def test_the_page_answers_what_the_view_asks(client, event, fields, expected):
+    window, first = Window(client), client.call("explorer", event)
     (value,) = [c["props"]["value"] for c in client.components.values() if c["props"].get("elem_id") == "explorer"]
-    key, said = json.loads(value.split("\n")[0])["key"], []
-    for prefix, number in ((step.selected_prefixes[1], 1), (9, 2)):
-        window.at_once(first, client.values(first), asked(key=key, prefix=prefix, number=number))
-        work = client.then(first)
-        messages = list(window.queued(work, client.values(work)))
-        done = [m for m in messages if m["msg"] == "process_completed"][-1]
-        assert done["success"]
-        said.append(json.dumps([m.get("output") for m in messages]))
-    head, late = (text.replace("\\", "") for text in said)
-    assert '"same":true' in head
-    assert '"number":1' in head
-    assert '"same":null' in late
-    assert '"texts":[' in late
-
-
-def test_the_page_verifies_a_readers_own_draft(client):
-    window, first = Window(client), client.call("explorer", "typed")
-    (value,) = [c["props"]["value"] for c in client.components.values() if c["props"].get("elem_id") == "explorer"]
-    right = "".join(c.text for c in RUN.trace().steps[1].committed[:3])
-    question = {"key": json.loads(value.split("\n")[0])["key"], "step": 1, "number": 3, "words": f"{right} zebra"}
-    window.at_once(first, client.values(first), question)
+    window.at_once(first, client.values(first), data(key=json.loads(value.split("\n")[0])["key"], **fields))
     work = client.then(first)
     messages = list(window.queued(work, client.values(work)))
-    said = json.dumps([m.get("output") for m in messages]).replace("\\", "")
-    assert '"number":3' in said
-    assert '"accepted":3' in said
+    sent = json.dumps([m.get("output") for m in messages]).replace("\\", "")
+    assert [part for part in expected if part not in sent] == []
 
 
-def test_a_readers_own_draft_is_verified_or_refused_in_a_sentence(monkeypatch):
-    def typed(**fields):
-        return answer(TYPED, data={"key": RUN.key, "step": 1, "number": 7, **fields})
-
+def test_a_readers_own_draft_is_verified():
     whole = "".join(c.text for c in RUN.trace().steps[1].committed)
-    found = typed(words=whole)
+    found = answer(TYPED, words=whole)
     assert found["accepted"] == len(found["texts"]) == len(RUN.trace().steps[1].committed)
     assert found["number"] == 7
-    for fields in (
-        {},
-        {"words": 5},
-        {"words": "a", "step": "x"},
-        {"words": " "},
-        {"words": "a" * 999},
-        {"words": "a", "step": 999},
-    ):
-        said = typed(**fields)
-        assert said.keys() == {"number", "problem"}
-        assert said["problem"].endswith(".")
-        assert "failed" not in said["problem"]
-    monkeypatch.setattr(explore, "_computed", lambda *_: 1 / 0)
-    assert typed(words="a")["problem"].startswith("The check failed: ")
 
 
-@pytest.mark.parametrize("step", [None, True, -1, 1.5, "1", 10**9, [], {}])
-@pytest.mark.parametrize("prefix", [4, None, 99, "x"])
-def test_wrong_numbers_are_one_sentence(step, prefix):
-    found = answer(step=step, prefix=prefix)
+WRONG = [
+    *((REDRAFT, {"step": step, "prefix": 4}) for step in (None, True, -1, 1.5, "1", 10**9, [], {})),
+    *((REDRAFT, {"prefix": prefix}) for prefix in (None, 99, "x")),
+    *((TYPED, {"words": words}) for words in (None, 5, " ", "a" * 999)),
+    *((TYPED, {"words": "a", "step": step}) for step in ("x", 999)),
+    (REDRAFT, {"key": "of another run"}),
+]
+
+
+@pytest.mark.parametrize(("question", "fields"), WRONG)
+def test_what_cannot_be_answered_is_one_sentence(question, fields):
+    found = answer(question, **fields)
     assert found.keys() == {"number", "problem"}
     assert found["problem"].endswith(".")
     assert "failed" not in found["problem"]
 
 
-def test_what_is_no_question_is_one_sentence_too():
-    assert answer(data={}) == {
-        "number": None,
-        "problem": "This run is no longer shown; choose a step of the run that is.",
-    }
-
-
 def test_a_run_of_models_that_are_not_loaded_says_what_to_do(monkeypatch):
-    run = presets.opening()
-    header = {
-        **run.header,
-        "models": {"preset": None, "target": "/srv/big/target"},
-        "parts": {"target": {"weights": "0"}},
-    }
+    others = {"models": {"preset": None, "target": "/srv/big/target"}, "parts": {"target": {"weights": "0"}}}
+    header = RUN.header | others
     monkeypatch.setattr(type(RUN), "header", property(lambda _: header))
     monkeypatch.setenv("SPACE_ID", "a/b")
-    said = answer()["problem"]
-    assert "(…/target) are not loaded here; choose them above and press Run" in said
+    assert "(…/target) are not loaded here; choose them above and press Run" in answer()["problem"]
 
 
 def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeypatch, bundled):
@@ -156,9 +122,10 @@ def test_a_question_that_was_stopped_while_it_waited_is_answered_so():
     assert answer(job=Job(stopped=True)) == {"number": 7, "problem": explore.STOPPED}
 
 
-def test_what_nobody_expected_is_a_sentence(monkeypatch):
+@pytest.mark.parametrize(("question", "name"), [(REDRAFT, "re-draft"), (TYPED, "check")])
+def test_an_unexpected_error_is_a_sentence(monkeypatch, question, name):
     def broken(*_):
         raise RuntimeError("no kernel\nat /srv/x.py")
 
     monkeypatch.setattr(explore, "_computed", broken)
-    assert answer()["problem"] == "The re-draft failed: no kernel."
+    assert answer(question, words="a")["problem"] == f"The {name} failed: no kernel."
