@@ -12,7 +12,6 @@ from msgspec import structs
 
 from app import models
 from app.jobs import Job, updates_of
-from app.methods import trace_lane
 from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
@@ -43,13 +42,9 @@ def done():
 
 def test_methods_run_one_after_the_other_and_say_how_far_they_are():
     states = [u.value for u in run() if u.value]
-    assert [s.status.split(",")[0] for s in states if "warming" in s.status] == [
-        "1 of 2: Plain decoding (autoregressive)",
-        "2 of 2: D²SD (d2sd)",
-    ]
-    assert [len(s.lanes) for s in states if "warming" in s.status] == [0, 1]
-    assert states[-1].status == ""
-    assert states[-1].methods == ("autoregressive", "d2sd")
+    warming = [(s.status.split(",")[0], len(s.lanes)) for s in states if "warming" in s.status]
+    assert warming == [("1 of 2: Plain decoding (autoregressive)", 0), ("2 of 2: D²SD (d2sd)", 1)]
+    assert (states[-1].status, states[-1].methods) == ("", ("autoregressive", "d2sd"))
 
 
 def test_a_race_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
@@ -68,45 +63,45 @@ def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done)
     assert branched.stage_seconds["verify"] > 0
 
 
-@pytest.mark.parametrize(
-    ("asked", "linked"), [(None, {"block_size": "8"}), (20, {"block_size": "8", "node_budget": "20"})]
-)
-def test_a_link_holds_the_settings_that_were_asked_and_none_of_one_lane(asked, linked):
-    lanes = run(("eagle3", "d2sd_tree"), node_budget=asked, block_size=8)[-1].value
+@pytest.mark.parametrize("budget", [None, 20])
+def test_a_link_holds_the_requested_settings_and_none_of_one_lane(budget):
+    lanes = run(("eagle3", "d2sd_tree"), node_budget=budget, block_size=8)[-1].value
     query = dict(parse_qsl(race_query(lanes)))
-    assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == linked
+    requested = {"block_size": "8"} | ({"node_budget": "20"} if budget else {})
+    assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == requested
     assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
-    first = replace(recorded_race(), lanes=recorded_race().lanes[1:])
-    assert trace_lane(first.lanes[0].trace) == "eagle3"
-    assert "node_budget" not in race_query(first)
 
 
 def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
     race_of = run(("autoregressive", "d2sd", "d2sd cost-aware"))[-1].value
     assert race_of.methods == ("autoregressive", "d2sd", "d2sd cost-aware")
-    assert [row.method for row in race.lane_figures(race_of)] == list(race_of.methods)
-    assert [row.identical for row in race.lane_figures(race_of)] == [True, True, True]
+    assert [(f.method, f.identical) for f in race.lane_figures(race_of)] == [(m, True) for m in race_of.methods]
     assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
     assert "expected to save time" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
 
 
 def test_without_plain_decoding_there_is_no_speedup():
     only = run(["dflash"])[-1].value
-    (row,) = race.lane_figures(only)
-    assert row.speedup is None
-    assert row.identical is True
-    assert json.loads(drawing(only))["plain"] is False
+    (figures,) = race.lane_figures(only)
+    assert (figures.speedup, figures.identical, json.loads(drawing(only))["plain"]) == (None, True, False)
 
 
-def test_a_text_that_differs_is_named_with_its_place(done):
-    first, second = done.lanes
-    steps = second.trace.steps
-    other = structs.replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
-    changed = structs.replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
-    mixed = replace(done, lanes=(first, Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
-    row = race.lane_figures(mixed)[1]
-    assert row.identical is False
-    assert row.differs_at == len(second.trace.prefill.committed) + sum(len(s.committed) for s in steps[:-1])
+def test_a_text_that_differs_is_named_with_its_place_and_in_sixteen_bits_explained(done):
+    plain, branched = done.lanes
+    steps = branched.trace.steps
+    first = structs.replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
+    changed = structs.replace(steps[-1], committed=(first, *steps[-1].committed[1:]))
+    other = Lane(replace(branched.trace, steps=(*steps[:-1], changed)))
+    figures = race.lane_figures(replace(done, lanes=(plain, other)))[1]
+    assert figures.identical is False
+    assert figures.differs_at == len(branched.trace.prefill.committed) + sum(len(s.committed) for s in steps[:-1])
+    header = {**plain.trace.header, "hardware": {**plain.trace.header["hardware"], "dtype": "bfloat16"}}
+    rounded = Lane(replace(plain.trace, header=header))
+    explained = [
+        race.rounded_apart(replace(done, lanes=lanes))
+        for lanes in ((rounded, other), (plain, other), (rounded, branched))
+    ]
+    assert explained == [True, False, False]
 
 
 @pytest.mark.parametrize(
@@ -179,8 +174,8 @@ def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
 
 def test_answers_about_the_race_before_go_with_it(done):
     panel = WhatIf(None, None, None)
-    source, charts, said = panel.about(done)
-    assert (source.value, charts, said.visible) == ("d2sd", None, False)
+    source, charts, notice = panel.about(done)
+    assert (source.value, charts, notice.visible) == ("d2sd", None, False)
     sampled = replace(done, lanes=tuple(replace(lane, trace=warm(lane.trace)) for lane in done.lanes))
     assert "temperature above 0" in panel.about(sampled)[2].value
 
@@ -209,10 +204,10 @@ def test_settings_that_do_not_fit_each_other_are_left_out():
 def test_every_method_of_the_registry_has_its_own_points():
     engine = models.engine(Chosen("tiny"))
     able = [m.id for m in METHODS.values() if m.settings and not engine.obstacle(m.id)]
-    asked = whatif.sweep_points(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
-    assert {q.lane for q in asked} == set(able)
+    points = whatif.sweep_points(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
+    assert {point.lane for point in points} == set(able)
     for method in able:
-        settings = {q.config for q in asked if q.lane == method and q.sweep == "block_size"}
+        settings = {point.config for point in points if point.lane == method and point.sweep == "block_size"}
         assert len(settings) > 3 or "block_size" not in METHODS[method].settings
 
 
@@ -237,11 +232,14 @@ def test_what_if_stops_between_points(done):
     assert 1 <= len(last.value.outcomes) < 6
 
 
-def test_what_if_refuses_in_one_sentence(done):
-    sampled = run(["dflash"], temperature=1)[-1].value.lanes[0].trace
-    assert "temperature 0" in ask(sampled)[-1].problem
+def test_what_if_refuses_in_one_sentence(done, monkeypatch):
+    trace = done.lanes[1].trace
+    assert "temperature 0" in ask(warm(trace))[-1].problem
     assert "there is no run" in ask(None)[-1].problem
-    assert "nothing is selected" in ask(done.lanes[1].trace, sweeps=[])[-1].problem
+    assert "nothing is selected" in ask(trace, sweeps=[])[-1].problem
+    monkeypatch.setattr(models, "offered_remotes", lambda: list(REMOTE.values()))
+    missing = replace(trace, header={**trace.header, "models": {**trace.header["models"], "preset": "smollm2"}})
+    assert "SmolLM2-135M-Instruct is not here yet; get it first" in ask(missing)[-1].problem
 
 
 def test_the_recorded_race_is_small_and_whole():
@@ -270,21 +268,3 @@ def test_a_form_that_holds_the_block_of_a_longer_drafter_is_not_refused():
     assert (prepared.request.config.block_size, prepared.request.config.second_block_size) == (16, 16)
     kept = prepare(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config
     assert (kept.block_size, kept.second_block_size) == (6, 6)
-
-
-def test_greedy_texts_that_part_in_sixteen_bits_are_explained(done):
-    plain, branched = done.lanes
-    trace = branched.trace
-    other = replace(trace, steps=trace.steps[:-1])
-    rounded = {**plain.trace.header, "hardware": {**plain.trace.header["hardware"], "dtype": "bfloat16"}}
-    parted = replace(done, lanes=(Lane(replace(plain.trace, header=rounded)), replace(branched, trace=other)))
-    assert race.rounded_apart(parted)
-    assert not race.rounded_apart(replace(parted, lanes=(plain, parted.lanes[1])))
-    assert not race.rounded_apart(replace(parted, lanes=(parted.lanes[0], branched)))
-
-
-def test_what_if_names_a_target_that_is_not_here(done, monkeypatch):
-    monkeypatch.setattr(models, "offered_remotes", lambda: list(REMOTE.values()))
-    trace = done.lanes[1].trace
-    recorded = replace(trace, header={**trace.header, "models": {**trace.header["models"], "preset": "smollm2"}})
-    assert "SmolLM2-135M-Instruct is not here yet; get it first" in ask(recorded)[-1].problem

@@ -1,14 +1,11 @@
-"""What a Hugging Face Space needs: front matter, requirements, and the GPU that is lent for a run."""
+"""What a Hugging Face Space needs: front matter that fits the requirements."""
 
 from __future__ import annotations
 
-import types
 from pathlib import Path
 
 import yaml
 from packaging.requirements import Requirement
-
-from app import machine as gpu
 
 ROOT = Path(__file__).parents[2]
 
@@ -29,18 +26,3 @@ def test_the_front_matter_fits_the_requirements():
     assert len(matter["short_description"]) <= 60  # the hub refuses longer ones
     assert matter["title"]
     assert matter["emoji"]
-
-
-def test_a_lent_card_is_asked_for_by_run(monkeypatch):
-    asked = []
-
-    def lend(duration: int):
-        asked.append(duration)
-        return lambda function: function
-
-    monkeypatch.setattr(gpu, "spaces", types.SimpleNamespace(GPU=lend))
-    assert gpu.on_gpu(len) is len
-    assert asked == [gpu.SECONDS]
-    monkeypatch.setattr(gpu, "spaces", None)
-    assert gpu.on_gpu(len) is len
-    assert len(asked) == 1

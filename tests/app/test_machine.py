@@ -1,10 +1,13 @@
-"""The page leaves a core to the browser."""
+"""The machine of the page: a core for the browser, its memory, and the GPU that a Space lends."""
 
 from __future__ import annotations
+
+from types import SimpleNamespace
 
 import pytest
 import torch
 
+from app import machine
 from app.machine import leave_a_core, threads_here
 
 
@@ -32,3 +35,24 @@ def test_the_page_says_how_many_and_why(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1)
     assert threads_here() == "The nets use 1 thread, as OMP_NUM_THREADS says."
+
+
+def test_rough_times_and_memory_are_plausible():
+    assert [machine.about(s) for s in (0.01, 0.42, 2.3, 9.7, 34)] == ["0.1 s", "0.4 s", "2 s", "10 s", "30 s"]
+    assert 1e6 < machine.memory() < 1e15
+    assert machine._available() > 1e6
+
+
+def test_a_lent_card_is_durations_for_by_run(monkeypatch):
+    durations = []
+
+    def lend(duration: int):
+        durations.append(duration)
+        return lambda function: function
+
+    monkeypatch.setattr(machine, "spaces", SimpleNamespace(GPU=lend))
+    assert machine.on_gpu(len) is len
+    assert durations == [machine.SECONDS]
+    monkeypatch.setattr(machine, "spaces", None)
+    assert machine.on_gpu(len) is len
+    assert len(durations) == 1

@@ -1,0 +1,140 @@
+"""Models of the page: the owner's list, what is known before they are loaded, and getting one."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+import pytest
+
+from app import machine, model_choice, models
+from app.jobs import Job, updates_of
+from app.models import Pair, listed, planned
+from d2sd import InputError
+from d2sd.folders.getting import Stopped
+from d2sd.folders.store import MEGABYTE, REMOTE
+from tests.unit.test_plan import PAIRS, folders
+
+
+def test_a_list_in_the_variable_or_in_a_file(tmp_path):
+    rows = [
+        {"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "a/b", "dtype": "float32"},
+        {"target": "c/d", "drafter": "e/f"},
+    ]
+    file = tmp_path / "models.json"
+    file.write_text(json.dumps(rows), encoding="utf-8")
+    for source in (json.dumps(rows), str(file)):
+        mine, other = listed(source)
+        assert mine == Pair("mine", "Qwen/Qwen3-4B", "a/b", dtype="float32")
+        assert (other.name, other.dtype, other.fault) == ("c/d", "bfloat16", "")
+    assert listed("") == []
+    assert listed('[{"name": "e", "target": "a/b", "eagle3": "c/d"}]') == [Pair("e", "a/b", eagle3="c/d")]
+
+
+@pytest.mark.parametrize(
+    ("source", "sentence"),
+    [
+        ("[{", "line 1 of the list of models is not JSON"),
+        ("/nowhere/models.json", "cannot be read: No such file"),
+        ("{}", "must be a JSON list"),
+        ("[3]", "must be an object with target and drafter"),
+        ('[{"target": "a/b"}]', "it needs a drafter or an eagle3: a hub id or a folder"),
+        ('[{"target": "a/b", "drafer": "c/d"}]', "'drafer' is not known; an entry has name, target"),
+        ('[{"target": 3, "drafter": "c/d"}]', "target must be a text"),
+        ('[{"target": "a/b", "drafter": "c/d", "dtype": "int8"}]', "dtype must be one of float32"),
+        ('[{"target": "/nowhere/x", "drafter": "c/d"}]', "the folder of its target, /nowhere/x, is not there"),
+    ],
+)
+def test_what_is_wrong_is_one_sentence(source, sentence):
+    (pair,) = listed(source)
+    assert sentence in pair.fault
+    assert models.obstacle(pair) == pair.fault
+
+
+def test_a_name_that_is_taken_does_not_hide_the_other(monkeypatch):
+    monkeypatch.setenv(models.VARIABLE, json.dumps([{"name": "tiny", "target": "a/b", "drafter": "c/d"}]))
+    models.pairs.cache_clear()
+    try:
+        assert "taken" in models.pairs()["tiny (again)"].fault
+        assert [offer.id for offer in models.offers()].count("tiny") == 1
+    finally:
+        models.pairs.cache_clear()
+
+
+def test_a_pair_that_fits_runs_on_a_cpu_and_says_how_slow(monkeypatch):
+    monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(models, "_cached", lambda source: True)
+    monkeypatch.setattr(machine, "memory", lambda: 16e9)
+    monkeypatch.setattr(machine, "seconds_per_weight", lambda dtype: 5e-10)
+    offers = {offer.id: offer for offer in models.offers()}
+    small, large = offers["Qwen/Qwen3-4B"], offers["Qwen/Qwen3-8B"]
+    assert small.obstacle is None
+    assert small.note == "on the CPU: about 2 s a token here"
+    assert "its weights take 16 GB, and this machine has no CUDA GPU and 16 GB of memory free" in large.obstacle
+
+
+def test_a_folder_of_ones_own_says_what_would_run(tmp_path):
+    folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
+    (tmp_path / "drafter").rename(tmp_path / "dflash")
+    summary = planned(models.FOLDER, str(tmp_path))
+    assert summary.startswith(
+        "Type qwen3_5, layers: 24 linear, 8 full. It runs eagerly, also on a GPU: its linear layers"
+    )
+    assert "GB in bfloat16" in summary
+
+
+def test_what_is_refused_says_why(tmp_path):
+    folders(PAIRS["moonshotai/Kimi-K2.5"], tmp_path)
+    summary = planned(models.FOLDER, str(tmp_path))
+    assert summary.startswith("Refused: targets of type 'kimi_k25' are not supported (its latent attention is not)")
+
+
+def test_nothing_is_said_before_there_is_something_to_read(tmp_path, monkeypatch):
+    assert planned("tiny", "") == planned(models.FOLDER, "") == planned(models.FOLDER, str(tmp_path)) == ""
+    assert planned("Qwen/Qwen3-4B", "") == ""  # its config is not here, and nobody waits for a network
+    (tmp_path / "target").mkdir()
+    (tmp_path / "target" / "config.json").write_text(json.dumps({}))
+    monkeypatch.setattr("app.models.public", lambda: True)
+    assert planned(models.FOLDER, str(tmp_path)) == ""
+
+
+@pytest.fixture
+def request_target(monkeypatch):
+    """Requests a target whose source hands out 5 MB and then does what ``end`` does."""
+    monkeypatch.setattr(model_choice, "SECONDS_BETWEEN_NEWS", 0.02)
+
+    def begin(end):
+        def get(_, report, stop):
+            time.sleep(0.05)
+            report(5 * MEGABYTE, 93 * MEGABYTE)
+            return end(stop)
+
+        monkeypatch.setattr(model_choice, "get_target", get)
+        job = Job()
+        return job, updates_of(job, model_choice.download(job, REMOTE["smollm2"]))
+
+    return begin
+
+
+def until_stopped(stop):
+    while not stop():
+        time.sleep(0.01)
+    raise Stopped
+
+
+def test_progress_is_told_and_stop_says_what_stays(request_target):
+    job, updates = request_target(until_stopped)
+    assert next(updates).news == "Getting SmolLM2-135M-Instruct: connecting …"
+    assert any("5 of 93 MB" in update.news for update in updates)
+    job.stopped = True
+    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; the next download resumes from there."
+    assert job.ended
+
+
+def test_the_end_names_the_model_or_what_went_wrong(request_target):
+    def fail(_):
+        raise InputError("there is no network")
+
+    assert list(request_target(lambda _: Path())[1])[-1].value == "smollm2"
+    assert list(request_target(fail)[1])[-1].problem == "there is no network"
