@@ -11,9 +11,8 @@ import pytest
 
 from app import presets
 from app.explore.tab import open_trace
-from app.runs import recordings as uploads
-from app.runs import share as class_file
-from app.runs.share import class_page, window_file
+from app.runs import share
+from app.runs.share import class_page, hand_out, window_file
 from app.runs.tab import move, together
 from app.session import History, Session
 from d2sd import InputError
@@ -23,6 +22,7 @@ from tests.app.event import Event, answered
 
 @pytest.fixture
 def kept():
+    """A history of three runs."""
     history = History()
     lines = presets.opening().lines()
     for number in range(3):
@@ -42,7 +42,6 @@ def test_a_window_is_saved_and_opened_another_day(kept, tmp_path):
     answered(open_trace, session, session, str(path))
     assert [k.run.lines() for k in session.history.runs] == [k.run.lines() for k in kept.runs]
     assert session.shown.lines() == kept.runs[0].run.lines()
-    assert len(uploads.read_all(path)[0]) == 3
 
 
 def test_a_class_file_holds_every_run_in_the_order_of_making_with_its_step_and_its_tour(kept):
@@ -81,7 +80,7 @@ def test_a_class_file_has_the_title_that_was_asked_for(kept):
 
     assert heading_of(made(" Lecture 3:\nD²SD ")) == ["Lecture 3: D²SD"] * 2
     for nothing in ("", " \n", None, 7, ["x"]):
-        assert heading_of(made(nothing)) == [class_file.TITLE] * 2
+        assert heading_of(made(nothing)) == [share.TITLE] * 2
     hostile = made("</title></h1><script>window.pwned=1</script><img src=x onerror=window.pwned=1>")
     assert html.unescape(heading_of(hostile)[0]).startswith("</title></h1><script>")
     assert "<img" not in hostile
@@ -105,7 +104,7 @@ def test_a_run_moves_in_the_list_and_takes_the_number_of_its_place(kept):
 
 def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):
     session = Session(history=kept, shown=kept.runs[0].run)
-    monkeypatch.setattr(class_file, "MAX_PAGE_MEGABYTES", 0)
+    monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     assert "more than 0 MB" in together(session, Event(kind="class"))[1].value
     kept.runs[1].run.live = True
     with pytest.raises(InputError, match="still goes on"):
@@ -115,12 +114,11 @@ def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):
 
 
 def test_one_run_is_refused_in_a_sentence_and_a_long_one_has_no_tour(kept, monkeypatch):
-    run = kept.runs[0].run
-    monkeypatch.setattr(class_file, "MAX_TOUR_STEPS", 3)
-    assert data_of(class_file.hand_out(run))[0]["tour"] == ""
-    monkeypatch.setattr(class_file, "MAX_PAGE_MEGABYTES", 0)
+    monkeypatch.setattr(share, "MAX_TOUR_STEPS", 3)
+    assert data_of(hand_out(kept.runs[0].run))[0]["tour"] == ""
+    monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     with pytest.raises(InputError, match="more than 0 MB of traces; share it as JSONL"):
-        class_file.hand_out(run)
+        hand_out(kept.runs[0].run)
 
 
 def test_both_files_are_made_whatever_else_is_asked(kept):

@@ -25,7 +25,7 @@ from d2sd.trace.run import RecordedRun
 DEFAULTS = {s.name: s.default for s in SETTINGS}
 
 
-def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> RunRequest:
+def request(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> RunRequest:
     return RunRequest(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
 
 
@@ -34,7 +34,7 @@ BEFORE = {"event": "Header", "prompt": "before"}
 
 def outcome(session=None, **changes):
     job = Job()
-    return list(updates_of(job, explore.run(session or Session(), job, asked(**changes))))
+    return list(updates_of(job, explore.run(session or Session(), job, request(**changes))))
 
 
 def lines(updates):
@@ -130,15 +130,10 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
         ({"block_size": 8, "second_block_size": 4}, "block γ₂ 4 is smaller than block γ 8"),
         ({"node_budget": 10_000}, "nodes B must be between 1 and"),
         ({"node_budget": 1.5}, "nodes B must be a whole number"),
-        ({"temperature": -1}, "temperature must be"),
-        ({"temperature": None}, "temperature must be"),
-        ({"seed": None}, "seed must be a whole number"),
-        ({"seed": 0.5}, "seed must be a whole number"),
-        ({"seed": float("inf")}, "seed must be a whole number"),
-        ({"seed": "7"}, "seed must be a whole number"),
+        *(({"temperature": temperature}, "temperature must be") for temperature in (-1, None)),
+        *(({"seed": seed}, "seed must be a whole number") for seed in (None, 0.5, float("inf"), "7")),
         ({"method": "magic"}, "unknown method"),
-        ({"model": "magic"}, "unknown model"),
-        ({"model": ""}, "unknown model"),
+        *(({"model": model}, "unknown model") for model in ("magic", "")),
         ({"model": "Qwen/Qwen3-8B"}, "this machine has no CUDA GPU and 4 GB of memory free"),
         ({"vp": "/nowhere"}, "cannot load the drafter"),
         ({"max_new_tokens": 1e9}, "max tokens must be between"),
@@ -161,7 +156,7 @@ def test_settings_left_open_are_the_engines_choice():
 
 def test_a_run_that_is_cancelled_ends_before_its_next_step():
     job = Job()
-    run = explore.run(Session(), job, asked(max_new_tokens=400))
+    run = explore.run(Session(), job, request(max_new_tokens=400))
     updates = [next(run)]
     job.replaced = True
     assert events([*updates, *run])[-1]["stop_reason"] == "stopped"
@@ -169,7 +164,7 @@ def test_a_run_that_is_cancelled_ends_before_its_next_step():
 
 def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     session = Session()
-    run = explore.run(session, Job(), asked(compare=True))
+    run = explore.run(session, Job(), request(compare=True))
     next(run)
     session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
     assert all(update == Update() for update in run)
@@ -191,7 +186,7 @@ def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypa
 
     monkeypatch.setattr(engine, "run", watched)
     session = Session()
-    run = explore.run(session, Job(), asked(compare=True))
+    run = explore.run(session, Job(), request(compare=True))
     if out_of_sight:
         while not next(run).value:
             pass
@@ -221,45 +216,30 @@ def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
     assert any(e["event"] == "StepDone" for e in got)
 
 
-def test_a_public_page_opens_no_folders(monkeypatch, tmp_path):
-    monkeypatch.setenv("SPACE_ID", "someone/space")
-    (update,) = [u for u in outcome(model=str(tmp_path)) if u.problem]
-    assert "offers only" in update.problem
-    (update,) = [u for u in outcome(vp=str(tmp_path)) if u.problem]
-    assert "opens no folders" in update.problem
-
-
-def test_a_run_with_the_settings_of_the_link_selects_its_step():
-    models.engine(Chosen("tiny"))  # loaded: the first update is the header
-    session = Session(link=Link({"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}, step=2, node=1))
-    head = json.loads(outcome(session)[0].value.split("\n")[0])
-    assert head["wanted"] == {"step": 2, "node": 1}
-    other = json.loads(outcome(session, seed=1)[0].value.split("\n")[0])
-    assert other["wanted"] is None
-
-
-def test_a_run_of_a_link_says_where_its_text_is_another_one():
-    asked = {"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}
-    made = Session()
-    outcome(made)
-    same = links.fingerprint(made.shown.trace())
-    for text, settings, said in (
-        (same, {}, ""),
-        ("", {}, ""),
-        ("00000000", {}, "near ties"),
-        ("00000000", {"seed": 1}, ""),  # not the run of the link
-        ("00000000", {"temperature": 0.5}, "at temperature 0.5 it is drawn"),
+def test_a_run_of_a_link_selects_its_step_and_says_where_its_text_is_another_one():
+    values = {"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}
+    first = Session()
+    outcome(first)
+    same = links.fingerprint(first.shown.trace())
+    for text, settings, note, wanted in (
+        (same, {}, "", {"step": 2, "node": 1}),
+        ("", {}, "", {"step": 2, "node": 1}),
+        ("00000000", {}, "near ties", {"step": 2, "node": 1}),
+        ("00000000", {"seed": 1}, "", None),  # not the run of the link
+        ("00000000", {"temperature": 0.5}, "at temperature 0.5 it is drawn", {"step": 2, "node": 1}),
     ):
-        values = asked | {k: v for k, v in settings.items() if k == "temperature"}
-        notes = [u.note for u in outcome(Session(link=Link(values, step=2, text=text)), **settings)]
-        assert said in notes[-1]
-        assert notes[0] == ""
-        assert bool(notes[-1]) == bool(said)
+        linked = values | {k: v for k, v in settings.items() if k == "temperature"}
+        updates = outcome(Session(link=Link(linked, step=2, node=1, text=text)), **settings)
+        assert json.loads(updates[0].value.split("\n")[0])["wanted"] == wanted
+        assert updates[0].note == ""
+        assert note in updates[-1].note
+        assert bool(updates[-1].note) == bool(note)
 
 
-def test_what_is_to_be_known_of_a_drafter_reaches_the_page(monkeypatch):
+@pytest.mark.parametrize(("folders", "path"), [("refuse", "…/late"), ("allow", "/srv/own/late")])
+def test_a_warning_about_a_drafter_stands_in_every_update(monkeypatch, folders, path):
+    """Gradio's client may lose what other messages arrive together with."""
+    outcome()  # loads the models
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
-    for said, path in (("refuse", "…/late"), ("allow", "/srv/own/late")):
-        monkeypatch.setenv("FOLDERS", said)
-        notes = {update.note for update in outcome()}
-        assert notes - {""} == {f"Drafter {path} reads the output of target layer 5."}
+    monkeypatch.setenv("FOLDERS", folders)
+    assert {update.note for update in outcome()} == {f"Drafter {path} reads the output of target layer 5."}

@@ -14,15 +14,12 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from app import gradio_internals, guard, jobs, models, visitors
+from app import gradio_internals, guard, jobs
 from app.compare import tab as compare
 from app.explore import tab as explore
 from app.jobs import NEXT
-from app.jobs import sentence as notice
 from app.layout import build, launch_options
 from app.session import Session
-from d2sd import InputError
-from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
 from tests.app.event import answered
 from tests.page_client import PageClient, Window
@@ -103,12 +100,6 @@ def test_the_last_message_of_a_run_holds_its_sentence(client, button, prompt):
     assert done["msg"] == "process_completed"
     assert done["success"]
     assert "is empty" in json.dumps(done["output"]["data"])
-
-
-def test_what_is_to_be_known_of_a_drafter_stands_in_the_last_message_of_its_run(client, monkeypatch):
-    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
-    done = [m for m in Window(client).run("run", prompt="A cat", max_tokens=8) if m["msg"] == "process_completed"][-1]
-    assert "Drafter late reads layer 5." in json.dumps(done["output"]["data"])
 
 
 def test_what_is_left_out_is_asked_for():
@@ -239,61 +230,6 @@ def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
         time.sleep(0.1)
     assert caplog.text.count("after its caller had left: KeyError") == 1
     assert "Traceback" not in caplog.text
-
-
-@pytest.mark.parametrize(
-    ("environment", "refused"),
-    [
-        ({}, False),
-        ({"GRADIO_SERVER_NAME": "127.0.0.1"}, False),
-        ({"GRADIO_SERVER_NAME": "localhost"}, False),
-        ({"GRADIO_SERVER_NAME": "::1"}, False),
-        ({"GRADIO_SERVER_NAME": "0.0.0.0"}, True),
-        ({"GRADIO_SERVER_NAME": "192.168.1.5"}, True),
-        ({"GRADIO_SERVER_NAME": "::"}, True),
-        ({"GRADIO_SERVER_NAME": "my.host"}, True),
-        ({"GRADIO_SHARE": "True"}, True),
-        ({"SPACE_ID": "a/b"}, True),
-        ({"SPACE_ID": "a/b", "FOLDERS": "allow"}, False),
-        ({"GRADIO_SERVER_NAME": "0.0.0.0", "FOLDERS": "allow"}, False),
-        ({"FOLDERS": "refuse"}, True),
-    ],
-)
-def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
-    for name in ("SPACE_ID", "GRADIO_SERVER_NAME", "GRADIO_SHARE", "FOLDERS"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert visitors.public() is refused
-    assert (models.FOLDER in {o.id for o in models.offers()}) is not refused
-    for chosen in (
-        models.Chosen(str(tmp_path)),
-        models.Chosen("Qwen/Qwen3-0.6B"),
-        models.Chosen("tiny", str(tmp_path)),
-    ):
-        if refused:
-            with pytest.raises(InputError, match="this page"):
-                models.check(chosen)
-        else:
-            models.check(chosen)
-
-
-@pytest.mark.parametrize(
-    ("sentence", "seen"),
-    [
-        ("cannot load /srv/models/own/target: no", "cannot load …/target: no"),
-        ("[Errno 28] No space: '/tmp/gradio/ab/x.json'", "[Errno 28] No space: '…/x.json'"),
-        (r"in C:\Users\me\x.bin", r"in …/x.bin"),
-        ("50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B", "50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B"),
-    ],
-)  # fmt: skip
-def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
-    monkeypatch.delenv("FOLDERS", raising=False)
-    monkeypatch.setenv("SPACE_ID", "a/b")
-    assert visitors.without_paths(sentence) == seen
-    assert notice(problem=sentence).value == seen
-    monkeypatch.setenv("FOLDERS", "allow")
-    assert visitors.without_paths(sentence) == sentence
 
 
 @pytest.mark.parametrize("waits", [True, False])

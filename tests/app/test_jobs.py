@@ -13,11 +13,9 @@ from app import jobs, presets
 from app.calibrate import measure as calibrate
 from app.calibrate import tab as calibrate_tab
 from app.calibrate.tab import _compare_again, _measure, _measure_shown
-from app.compare import tab as compare_tab
-from app.compare.tab import show
+from app.explore import tab as explore_tab
 from app.explore.tab import build_explore, open_trace
 from app.jobs import CANCELLED, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
-from app.runs import recordings as uploads
 from app.runs import tab as runs_tab
 from app.runs.recordings import Recordings
 from app.session import Session
@@ -143,16 +141,12 @@ def test_a_request_that_a_later_call_has_overtaken_is_dropped():
     assert not wired.ticket.waiting
     wired.request(call=6)
     assert wired.ticket.waiting
-
-
-def test_bad_input_is_one_sentence_in_the_words_of_the_page():
-    wired = Wired(broken(InputError("num_branches must be a whole number")))
-    wired.request()
-    assert words(notice for _, notice in wired.run()) == ["Loading …", "branches K must be a whole number"]
+    assert wired.ticket.latest(None)  # of a caller that does not count
+    assert wired.ticket.call == 6
 
 
 @pytest.mark.parametrize(
-    ("error", "said", "logged"),
+    ("error", "problem", "logged"),
     [
         (RuntimeError("no kernel\nat /srv/x.py"), "The run stopped: no kernel", True),
         (
@@ -160,12 +154,15 @@ def test_bad_input_is_one_sentence_in_the_words_of_the_page():
             "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt.",
             False,
         ),
+        (InputError("num_branches must be a whole number"), "branches K must be a whole number", False),
     ],
 )
-def test_an_unexpected_error_is_one_sentence_and_is_logged(caplog, error, said, logged):
+def test_an_error_is_one_sentence_in_the_words_of_the_page_and_an_unexpected_one_is_logged(
+    caplog, error, problem, logged
+):
     wired = Wired(broken(error))
     wired.request()
-    assert words(notice for _, notice in wired.run())[-1] == said
+    assert words(notice for _, notice in wired.run()) == ["Loading …", problem]
     assert [r.exc_info[1] for r in caplog.records if r.levelno >= logging.WARNING] == [error] * logged
     assert wired.ticket.job.ended
 
@@ -214,13 +211,6 @@ def test_what_takes_no_turn_says_how_it_ended_after_stop():
     assert not jobs.TURNS.news(None)
     assert wired.stop() == gr.skip()
     assert words(notice for _, notice in running) == ["the end"]
-
-
-def test_a_caller_without_a_number_is_heard():
-    ticket = Ticket(call=7)
-    assert ticket.latest(None)
-    assert ticket.call == 7
-    assert [ticket.latest(n) for n in (6, 8, 7)] == [False, True, False]
 
 
 def test_the_notice_repeats_its_sentence_until_another_call_may_have_shown_one():
@@ -332,19 +322,10 @@ def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch)
     assert nothing(again(5))
 
 
-def test_two_sides_that_were_not_the_last_ones_are_not_drawn(trace, monkeypatch):
-    ticket, session = Ticket(), Session()
-    answered(open_trace, session, session, trace)
-    (name,) = [f"run {kept.run.key}" for kept in session.history.runs]
-    assert not nothing(answered(show, ticket, session, name, name, number=1))
-    meanwhile(monkeypatch, compare_tab, "drawing", lambda: ticket.latest(3))
-    assert nothing(answered(show, ticket, session, name, name, number=2))
-
-
 def test_a_trace_that_was_read_too_long_is_kept_but_not_shown(trace, monkeypatch):
     session = Session(shown=presets.opening())
     before = session.shown
-    meanwhile(monkeypatch, uploads, "read_all", lambda: session.latest(9))
+    meanwhile(monkeypatch, explore_tab, "read_all", lambda: session.latest(9))
     assert nothing(answered(open_trace, session, session, trace, number=8))
     assert session.shown is before
     assert [kept.label for kept in session.history.runs] == ["mine.jsonl"]

@@ -13,13 +13,12 @@ from msgspec import structs
 from app import links, models, presets
 from app.calibrate import measure as calibrate
 from app.explore import run as explore
-from app.jobs import Job, failure_sentence, updates_of
+from app.jobs import Job, updates_of
 from app.learn.tour import lessons
 from app.models import Chosen
 from app.race import run as race
 from app.runs import recordings
-from app.runs import recordings as uploads
-from app.runs.recordings import Recordings
+from app.runs.recordings import Recordings, read_all
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
@@ -58,14 +57,6 @@ def test_no_prompt_file_of_the_server_is_read(public):
         list(calibrate.prompts(Job(), Recordings(), source, 1, Chosen("tiny"), "d2sd", DEFAULTS))
 
 
-def test_a_run_that_breaks_off_tells_a_visitor_no_path(public, monkeypatch):
-    sentence = failure_sentence(RuntimeError("cannot map /srv/secret/place/weights.bin"))
-    assert sentence == "The run stopped: cannot map …/weights.bin"
-
-
-# What people bring along.
-
-
 def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path:
     lines = change([json.loads(line) for line in presets.opening().lines()])
     path = folder / name
@@ -75,7 +66,7 @@ def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path
 
 def test_an_upload_reads_back_as_it_was_in_a_tenth_of_its_size(tmp_path):
     path = trace_file(tmp_path)
-    run = uploads.read_all(path)[0][0]
+    run = read_all(path)[0][0]
     assert [json.loads(line) for line in run.lines()] == [json.loads(line) for line in presets.opening().lines()]
     assert run.ended
     assert len(run) < 0.75 * len(run.lines())
@@ -83,16 +74,18 @@ def test_an_upload_reads_back_as_it_was_in_a_tenth_of_its_size(tmp_path):
     assert run.header == presets.opening().header
 
 
-@pytest.mark.parametrize("speed", [10**400, -1, 0, "fast", None, []])
-def test_a_speed_that_is_none_is_left_out(tmp_path, speed):
-    path = trace_file(tmp_path, lambda t: [*t[:-1], {"event": "Baseline", "tokens_per_second": speed}])
-    assert not [line for line in uploads.read_all(path)[0][0].lines() if "Baseline" in line]
-
-
-@pytest.mark.parametrize("measured", [{"tokens_per_second": 25.0}, {"tokens_per_second": 25.0, "unwatched": 40.5}])
-def test_measured_speeds_stay_with_an_opened_trace(tmp_path, measured):
-    path = trace_file(tmp_path, lambda t: [*t[:-1], {"event": "Baseline", **measured, "more": 1}])
-    assert json.loads(uploads.read_all(path)[0][0].lines()[-1]) == {"event": "Baseline", **measured}
+@pytest.mark.parametrize(
+    ("baseline", "read"),
+    [
+        *(({"tokens_per_second": speed}, None) for speed in (10**400, -1, 0, "fast", None, [])),
+        ({"tokens_per_second": 25.0, "more": 1}, {"tokens_per_second": 25.0}),
+        ({"tokens_per_second": 25.0, "unwatched": 40.5}, {"tokens_per_second": 25.0, "unwatched": 40.5}),
+    ],
+)
+def test_measured_speeds_stay_with_an_opened_trace_and_what_is_none_is_left_out(tmp_path, baseline, read):
+    path = trace_file(tmp_path, lambda lines: [*lines[:-1], {"event": "Baseline", **baseline}])
+    found = [json.loads(line) for line in read_all(path)[0][0].lines() if "Baseline" in line]
+    assert found == ([{"event": "Baseline", **read}] if read else [])
 
 
 @pytest.mark.parametrize(
@@ -102,19 +95,20 @@ def test_measured_speeds_stay_with_an_opened_trace(tmp_path, measured):
         '{"event":"Later","x":' + "[" * 100_000 + "]" * 100_000 + "}",
         '{"event":"Baseline","tokens_per_second":' + "[" * 100_000,
     ],
+    ids=["bare", "unknown event", "baseline"],
 )
 def test_deep_nesting_is_a_sentence(tmp_path, line):
     path = trace_file(tmp_path)
     path.write_text(path.read_text() + line + "\n")
     with pytest.raises(InputError, match=r"trace line \d+|nested|not JSON"):
-        uploads.read_all(path)
+        read_all(path)
 
 
 @pytest.mark.parametrize("change", [{"temperature": 10**400}, {"seed": -(10**30)}, {"x": [1, 2**70]}])
 def test_numbers_of_the_header_fit_64_bits(tmp_path, change):
     path = trace_file(tmp_path, lambda t: [{**t[0], "config": {**t[0]["config"], **change}}, *t[1:]])
     with pytest.raises(InputError, match=r"line 1: .*(64 bits|out of range)"):
-        uploads.read_all(path)
+        read_all(path)
 
 
 def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
@@ -123,12 +117,12 @@ def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
     lines[2] = lines[2][:-1] + ',"event":"Failed","sentence":"x"}'
     path.write_text("\n".join(lines))
     with pytest.raises(InputError):
-        uploads.read_all(path)
+        read_all(path)
     lines[2] = lines[2].replace(',"event":"Failed","sentence":"x"}', ',"event":"StepDone"}')
     reordered = json.loads(lines[3])
     lines[3] = json.dumps({**{k: v for k, v in reordered.items() if k != "event"}, "event": "StepDone"}, indent=None)
     path.write_text("\n".join([*lines[:-1], '{"event":"Unheard-of","html":"<script>"}', ""]))
-    run = uploads.read_all(path)[0][0].lines()
+    run = read_all(path)[0][0].lines()
     assert all(line.startswith('{"event":"') for line in run)
     assert not any("Unheard-of" in line or line.count('"event"') > 1 for line in run)
 
@@ -142,7 +136,7 @@ def test_line_breaks_of_other_scripts_stay_inside_their_texts():
 
 def test_files_together_are_bounded(tmp_path, monkeypatch):
     paths = [str(trace_file(tmp_path, name=f"{n}.jsonl")) for n in range(3)]
-    monkeypatch.setattr(uploads, "MAX_MEGABYTES_TOGETHER", 2 * Path(paths[0]).stat().st_size / 10**6)
+    monkeypatch.setattr(recordings, "MAX_MEGABYTES_TOGETHER", 2 * Path(paths[0]).stat().st_size / 10**6)
     kept = Recordings()
     assert calibrate.files(kept, paths[:2])[1] == ""
     assert "together hold more than" in calibrate.files(kept, paths)[1]
@@ -150,11 +144,11 @@ def test_files_together_are_bounded(tmp_path, monkeypatch):
 
 
 def test_a_packed_bomb_is_refused_in_little_memory(tmp_path, monkeypatch):
-    monkeypatch.setattr(uploads, "MAX_MEGABYTES", 2)
+    monkeypatch.setattr(recordings, "MAX_MEGABYTES", 2)
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(bytes(50 << 20), 1))
     with pytest.raises(InputError, match="larger than 2 MB"):
-        uploads.read_all(path)
+        read_all(path)
 
 
 def test_the_tour_goes_on_without_confidences(tmp_path):
@@ -162,7 +156,7 @@ def test_the_tour_goes_on_without_confidences(tmp_path):
         lines[2]["first_draft"].update(confidence=[])
         return lines
 
-    run = uploads.read_all(trace_file(tmp_path, without))[0][0].trace()
+    run = read_all(trace_file(tmp_path, without))[0][0].trace()
     stops = {s.id: s for s in lessons(run)[0].stops}
     assert stops["confidence"].say == ("No confidence was recorded in this step.",)
     assert not stops["boundary"].numbers
@@ -171,11 +165,11 @@ def test_the_tour_goes_on_without_confidences(tmp_path):
 def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     log = tmp_path / "replies.jsonl"
     log.write_text((json.dumps(VLLM) + "\n") * 30, encoding="utf-8")
-    runs, note = uploads.read_all(log)
-    assert (len(runs), len(runs[0].trace().steps)) == (uploads.MAX_OPENED, 8)
+    runs, note = read_all(log)
+    assert (len(runs), len(runs[0].trace().steps)) == (recordings.MAX_OPENED, 8)
     assert "Calibrate reads all of them" in note
     good, bad = recordings.read_uploads([log])
     assert (len(good), bad) == (30, [])
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
     with pytest.raises(InputError, match=r"totals alone, no steps \(sglang, 33 steps, 69 of 231"):
-        uploads.read_all(log)
+        read_all(log)

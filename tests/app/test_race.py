@@ -250,6 +250,7 @@ def test_the_recorded_race_is_small_and_whole():
     assert all(row.identical for row in race.lane_figures(recorded))
     assert json.loads(recorded_answers() or "{}")["panels"]
     assert json.loads(drawing(recorded))["machine"]
+    assert "node_budget" not in race_query(replace(recorded, lanes=recorded.lanes[1:]))
 
 
 def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):

@@ -1,0 +1,98 @@
+"""Where the page listens, and what its visitors may name and see."""
+
+from __future__ import annotations
+
+import socket
+
+import pytest
+
+from app import models, visitors
+from app.jobs import failure_sentence
+from app.jobs import sentence as notice
+from app.models import Chosen
+from d2sd import InputError
+
+NAMES = ("GRADIO_SERVER_NAME", "GRADIO_SERVER_PORT", "HOST", "PORT", "FOLDERS", "SPACE_ID", "GRADIO_SHARE")
+
+
+@pytest.fixture(autouse=True)
+def nothing_named(monkeypatch):
+    for name in NAMES:
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.mark.parametrize("name", ["GRADIO_SERVER_PORT", "PORT"])
+def test_another_port_can_be_named_with_and_without_a_checkout(monkeypatch, name):
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        for port in (str(taken.getsockname()[1]), "eighty"):
+            monkeypatch.setenv(name, port)
+            with pytest.raises(InputError, match=r"PORT=8123 python app.py, or PORT=8123 make run$"):
+                visitors.listen_options()
+
+
+def test_the_page_listens_where_it_is_told_to(monkeypatch):
+    assert visitors.listen_options() == {"server_name": "127.0.0.1"}
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    monkeypatch.setenv("PORT", str(port))
+    monkeypatch.setenv("HOST", "0.0.0.0")
+    assert visitors.listen_options() == {"server_name": "0.0.0.0", "server_port": port}
+    assert visitors.public()  # whoever can reach it may name no folder
+    monkeypatch.setenv("GRADIO_SERVER_NAME", "localhost")
+    monkeypatch.setenv("GRADIO_SERVER_PORT", str(port))
+    monkeypatch.setenv("PORT", "1")
+    assert visitors.listen_options() == {"server_name": "localhost", "server_port": port}
+    assert not visitors.public()
+
+
+def test_a_host_that_this_machine_is_not_is_a_sentence(monkeypatch):
+    monkeypatch.setenv("HOST", "192.0.2.1")  # for documentation alone, RFC 5737
+    with pytest.raises(InputError, match=r"^the page cannot listen on 192.0.2.1: .*; choose another HOST, such as"):
+        visitors.listen_options()
+
+
+@pytest.mark.parametrize(
+    ("environment", "refused"),
+    [
+        ({}, False),
+        *(({"GRADIO_SERVER_NAME": name}, False) for name in ("127.0.0.1", "localhost", "::1")),
+        *(({"GRADIO_SERVER_NAME": name}, True) for name in ("0.0.0.0", "192.168.1.5", "::", "my.host")),
+        ({"GRADIO_SHARE": "True"}, True),
+        ({"SPACE_ID": "a/b"}, True),
+        ({"SPACE_ID": "a/b", "FOLDERS": "allow"}, False),
+        ({"GRADIO_SERVER_NAME": "0.0.0.0", "FOLDERS": "allow"}, False),
+        ({"FOLDERS": "refuse"}, True),
+    ],
+)
+def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert visitors.public() is refused
+    assert (models.FOLDER in {o.id for o in models.offers()}) is not refused
+    for chosen in (Chosen(str(tmp_path)), Chosen("Qwen/Qwen3-0.6B"), Chosen("tiny", str(tmp_path))):
+        if refused:
+            with pytest.raises(InputError, match="this page"):
+                models.check(chosen)
+        else:
+            models.check(chosen)
+
+
+@pytest.mark.parametrize(
+    ("sentence", "seen"),
+    [
+        ("cannot load /srv/models/own/target: no", "cannot load …/target: no"),
+        ("[Errno 28] No space: '/tmp/gradio/ab/x.json'", "[Errno 28] No space: '…/x.json'"),
+        (r"in C:\Users\me\x.bin", r"in …/x.bin"),
+        ("50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B", "50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B"),
+    ],
+)  # fmt: skip
+def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
+    monkeypatch.setenv("SPACE_ID", "a/b")
+    assert visitors.without_paths(sentence) == seen
+    assert notice(problem=sentence).value == seen
+    assert failure_sentence(RuntimeError(sentence)) == f"The run stopped: {seen}"
+    monkeypatch.setenv("FOLDERS", "allow")
+    assert visitors.without_paths(sentence) == sentence
