@@ -12,7 +12,7 @@ from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding import walked_drafter
 from d2sd.decoding.verifier import Sampler, gumbel_noise
 from d2sd.folders.loading import load_drafter
-from d2sd.methods.growth import grow, offers
+from d2sd.methods.trees import grow, offers
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.trace.trace import parse_trace as load_trace_text

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from d2sd.methods import METHODS, Drafters
 from d2sd.methods.base import WIDEST
-from d2sd.methods.d2sd_tree import FIRST, SECOND, agreed
-from d2sd.methods.growth import grow, offers
+from d2sd.methods.trees import FIRST, SECOND, agreed, grow, offers
 from d2sd.tree.block import Block
 from d2sd.tree.tree import TokenTree, chains, merge_drafts
 from tests.unit.drafts import block
