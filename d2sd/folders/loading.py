@@ -25,10 +25,9 @@ from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
 from d2sd.folders.store import BUILDING, found, gguf_options, located, widened
 from d2sd.folders.weights import tensor_shapes, weight_files
-from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
+from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import refuse_others
 from d2sd.nets.lean import DTYPES, MIXED_FROM
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target

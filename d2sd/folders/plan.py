@@ -15,10 +15,10 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import drafter_config_of, is_eagle3, published_config, read_config
 from d2sd.folders.store import BUILDING, located
-from d2sd.nets.config_checks import check_config
+from d2sd.nets.config_checks import check_config, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import read_form, refuse_others
+from d2sd.nets.layouts import read_form
 from d2sd.nets.models import check_eagle3, check_fit, late_taps
 from d2sd.nets.passes import row_shape
 from d2sd.nets.types import (
