@@ -14,7 +14,7 @@ from app.race.lanes import LANES, Lane, Race, lane_name, method_of, name_of
 from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
 from app.work import Ticket, Update
 from d2sd import DecodeConfig, Event, InputError, Trace
-from d2sd.nets.lean import NEAR_TIES, SIXTEEN_BITS
+from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import torch
@@ -23,19 +24,22 @@ from transformers.utils.quantization_config import Mxfp4Config
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
-from d2sd.folders.store import BUILDING, found, gguf_options, located, widened
-from d2sd.folders.weights import tensor_shapes, weight_files
+from d2sd.folders.store import found, located
+from d2sd.folders.weights import gguf_options, tensor_shapes, weight_files, widened
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.dtypes import DTYPES, MIXED_FROM
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.lean import DTYPES, MIXED_FROM
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
 
 BUNDLED = HOME / "assets" / "models"
 DEVICES = ("cpu", "cuda")  # that tests run on
-SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
+SAFE = {"trust_remote_code": False}  # no code of a folder is run, and there is no prompt whether it may
+# While transformers builds a model, torch's default dtype, one for the process, is the model's. Of two builds at once, each
+# would restore the other's, for good; and modules that a third thread builds would be of that dtype.
+BUILDING = RLock()
 
 
 def presets() -> list[str]:
@@ -68,7 +72,7 @@ def load_models(
 
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
         determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
-    dtype: one of ``d2sd.nets.lean.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
 
@@ -295,10 +299,8 @@ class quiet:
         self.level = transformers_logging.get_verbosity()
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
-        self.bar, gguf_reading.tqdm = (
-            gguf_reading.tqdm,
-            transformers_logging.tqdm,
-        )  # its own bar cannot be told to be quiet
+        # the bar of its GGUF reader has no switch of its own
+        self.bar, gguf_reading.tqdm = gguf_reading.tqdm, transformers_logging.tqdm
 
     def __exit__(self, *_: Any) -> None:
         gguf_reading.tqdm = self.bar

@@ -14,7 +14,8 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import drafter_config_of, is_eagle3, published_config, read_config
-from d2sd.folders.store import BUILDING, located
+from d2sd.folders.loading import BUILDING
+from d2sd.folders.store import located
 from d2sd.nets.config_checks import check_config, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel

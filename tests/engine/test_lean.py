@@ -10,7 +10,8 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.folders.loading import load_models
 from d2sd.nets import lean as lean_layers
 from d2sd.nets.attention import make_backend
-from d2sd.nets.lean import LeanLayers, can_mix, product
+from d2sd.nets.dtypes import can_mix
+from d2sd.nets.lean import LeanLayers, product
 from d2sd.nets.passes import Passes
 from tests.nets import make_drafter, make_target
 

@@ -13,8 +13,9 @@ import torch
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.folders import loading
 from d2sd.folders.loading import load_models
-from d2sd.nets import lean as numbers
-from d2sd.nets.lean import can_mix, product
+from d2sd.nets import dtypes as numbers
+from d2sd.nets.dtypes import can_mix
+from d2sd.nets.lean import product
 from tests.nets import make_drafter, make_target
 
 HELD = "ATEN_CPU_CAPABILITY" in os.environ

@@ -130,7 +130,10 @@ def test_weights_that_are_unknown_contradict_each_other_or_are_pickled_are_refus
     path = tmp_path / "d" / "model.safetensors"
     whole = load_file(path)
     for changes, sentence in (
-        ({"mask_hidden": torch.zeros(3)}, r"its weights hold mask_hidden \(a P-EAGLE drafter's mask\), which this version does not read"),
+        (
+            {"mask_hidden": torch.zeros(3)},
+            r"its weights hold mask_hidden \(a P-EAGLE drafter's mask\), which this version does not read",
+        ),
         ({"t2d": torch.zeros(300, dtype=torch.bool)}, "d2t and its t2d contradict"),
         ({"d2t": torch.full((40,), 299)}, "does not lead to 40 different tokens"),
     ):

@@ -9,7 +9,7 @@ import torch
 
 from d2sd import InputError
 from d2sd.folders.loading import load_target
-from d2sd.folders.store import check_gguf
+from d2sd.folders.weights import check_gguf
 
 
 def write(path, architecture="llama"):
