@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine, InputError
-from d2sd.decoding.block_drafter import tempered
+from d2sd.decoding.inspection import tempered
 from d2sd.folders.loading import BUNDLED, load_drafter
 from d2sd.nets.models import Models
 from d2sd.trace.consistency import check_step
