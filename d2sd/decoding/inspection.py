@@ -15,7 +15,7 @@ from d2sd.methods import Proposal
 from d2sd.trace.events import TEMPERATURES, Alternative, Choice, Draft, DraftLevel, Node, State, TargetTop
 from d2sd.trace.text import TokenTexts
 from d2sd.tree.block import Block
-from d2sd.tree.levels import kept_nodes
+from d2sd.tree.levels import continued_nodes
 from d2sd.tree.walk import Walk
 
 TOP_ALTERNATIVES = 5  # alternatives a position
@@ -202,13 +202,13 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:
     """Returns the levels that a tree was selected from, as event data."""
-    nodes = kept_nodes(proposal.tree, proposal.levels)
+    nodes = continued_nodes(proposal.tree, proposal.levels)
     return tuple(
         DraftLevel(
-            ids=tuple(level.tokens[at] for at in level.kept),
-            texts=tuple(texts[level.tokens[at]] for at in level.kept),
-            parents=tuple(level.parents[at] for at in level.kept),
-            scores=tuple(round(level.scores[at], DIGITS) for at in level.kept),
+            ids=tuple(level.tokens[at] for at in level.continued),
+            texts=tuple(texts[level.tokens[at]] for at in level.continued),
+            parents=tuple(level.parents[at] for at in level.continued),
+            scores=tuple(round(level.scores[at], DIGITS) for at in level.continued),
             nodes=tuple(row),
             scored=len(level.tokens),
         )
