@@ -132,7 +132,7 @@ def _save(
 def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
     """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
 
-    target: if given, copies of its embedding and LM head are dropped.
+    target: if known, copies of its embedding and LM head are dropped.
 
     Raises ``InputError`` if something is missing, unknown or wrong.
     """

@@ -156,8 +156,12 @@ def _part(folder: Path, part: str) -> str | None:
 
 
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
-    """Target from a folder, a hub id, a GGUF file or by the name that ``d2sd get`` knows; ``device`` and ``load_in_8bit`` as
-    for ``load``."""
+    """Returns a target from a folder, a hub id, a GGUF file or a name of ``d2sd get``.
+
+    device, load_in_8bit: as for ``load_models``.
+
+    Raises ``InputError``.
+    """
     source = _bundled(source) or located(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
@@ -201,8 +205,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         ) from error
     except Exception as error:
         mismatched = "ignore_mismatched_sizes" in str(error)
-        said = "its weights do not match its config" if mismatched else first_line(error, 400)
-        raise InputError(f"cannot load the target {source}: {said}") from error
+        reason = "its weights do not match its config" if mismatched else first_line(error, 400)
+        raise InputError(f"cannot load the target {source}: {reason}") from error
 
 
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
@@ -212,7 +216,7 @@ def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bundled(source: str) -> str | None:
-    """The target of a bundled preset that is called by its name alone, where no folder here has this name."""
+    """Returns the target of a bundled preset, unless ``source`` is a path or another name."""
     return None if Path(source).exists() or source not in presets() else _target_of(BUNDLED / source)
 
 
@@ -285,7 +289,7 @@ def _check_complete(info: dict[str, Any]) -> None:
 
 
 def _short(source: str) -> str:
-    """Hub ids as they are; of a folder only the last two parts and of a file its name, so that traces name no private path."""
+    """Returns a name without private paths for traces: a hub id unchanged, a folder's last two parts, a file's name."""
     path = Path(source)
     if path.is_file():
         return path.name

@@ -92,7 +92,7 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
 
 def late_taps(taps: Sequence[int], layers: int) -> str | None:
     """Returns a warning about a drafter that reads later target layers than published ones do, or None."""
-    last, latest = max(taps), max(layers - 3, 1)  # of the smallest targets layer 1 is read all the same
+    last, latest = max(taps), max(layers - 3, 1)  # drafters of the smallest targets read layer 1
     if last <= latest:
         return None
     return (
