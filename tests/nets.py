@@ -10,6 +10,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
+from d2sd.costs.machines import Curve, Machine
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.nets.models import Models
@@ -18,6 +19,8 @@ from tests.teaching import disturb, teach
 
 VOCABULARY = 300
 END, MASK = "<|endoftext|>", "<|mask|>"
+# Stage costs with which drafting pays: two drafts cost less than half a plain step.
+CHEAP_DRAFTS = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 
 
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
@@ -79,7 +82,7 @@ def make_eagle3(target: Target, seed: int = 3) -> Eagle3DraftModel:
 
 
 def make_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
-    """Models of every kind that a method asks for; what they draft is taken now and then."""
+    """Models of every kind that methods need, whose drafts are accepted now and then."""
     target = make_target(tokenizer, kind)
     small = disturb(make_target(tokenizer, kind))
     first, second = teach(make_drafter(target), target), make_drafter(target)

@@ -20,8 +20,7 @@ from d2sd.decoding.cost_aware import Controller
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets.models import Models
 from d2sd.whatif import Replay
-from tests.nets import make_drafter, make_eagle3, make_target
-from tests.stage_costs import CHEAP_DRAFTS
+from tests.nets import CHEAP_DRAFTS, make_drafter, make_eagle3, make_target
 
 ADAPTIVE = [m.id for m in METHODS.values() if "cost_aware" in m.settings]
 

@@ -11,8 +11,7 @@ from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.bench.prompts import read_prompts
 from d2sd.nets.attention import BACKENDS
 from d2sd.nets.target import ATTENTION
-from tests.nets import stock_greedy
-from tests.stage_costs import CHEAP_DRAFTS
+from tests.nets import CHEAP_DRAFTS, stock_greedy
 
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
 

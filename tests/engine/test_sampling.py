@@ -53,13 +53,13 @@ def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0):
 @pytest.mark.parametrize("temperature", [1e-38, 1e-300, 5e-324])
 def test_next_to_zero_the_favourite_is_drawn(engine, temperature):
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 8))
-    drawn = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=temperature))
-    assert drawn.token_ids == plain.token_ids
+    sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=temperature))
+    assert sampled.token_ids == plain.token_ids
 
 
 @pytest.fixture(scope="module")
-def drawn(tiny):
-    """The text that a method draws with a seed; what was asked for before is not drawn again."""
+def sampled(tiny):
+    """Returns the text that a method samples with a seed, computed once."""
 
     @cache
     def text(method, seed, **settings):
@@ -70,10 +70,10 @@ def drawn(tiny):
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_plain_texts_match_exact_enumeration(tiny, drawn, settings):
+def test_plain_texts_match_exact_enumeration(tiny, sampled, settings):
     expected = enumerate_sequences(tiny, PROMPT, **settings)
     assert sum(expected.values()) == pytest.approx(1)
-    seen = Counter(drawn("autoregressive", seed, **settings) for seed in range(RUNS))
+    seen = Counter(sampled("autoregressive", seed, **settings) for seed in range(RUNS))
     assert all(expected[s] > 0 for s in seen)
     # cells with fewer than five expected draws are pooled, as the chi-square test asks for
     cells = [(seen[s], RUNS * p) for s, p in expected.items() if RUNS * p >= 5]
@@ -90,11 +90,11 @@ CASES += [(m, SETTINGS[0] | {"cost_aware": True}) for m in ("d2sd", "d2sd_tree")
 
 
 @pytest.mark.parametrize(("method", "settings"), CASES, ids=str)
-def test_every_method_draws_the_text_of_plain_decoding(drawn, method, settings):
+def test_every_method_draws_the_text_of_plain_decoding(sampled, method, settings):
     """Seed by seed, so that it has the distribution of plain texts, which the test above compares with the target's own."""
     plain = {name: value for name, value in settings.items() if name != "cost_aware"}
     for seed in range(SEEDS):
-        assert drawn(method, seed, **settings) == drawn("autoregressive", seed, **plain), seed
+        assert sampled(method, seed, **settings) == sampled("autoregressive", seed, **plain), seed
 
 
 def test_top_p_keeps_the_smallest_sufficient_set():
@@ -115,8 +115,8 @@ def test_noise_depends_on_seed_and_position_only():
 
 def test_every_bit_of_a_seed_counts():
     seeds = [3, *(3 ^ 1 << bit for bit in range(63))]
-    drawn = {tuple(gumbel_noise(seed, [9], 8, torch.device("cpu"))[0].tolist()) for seed in seeds}
-    assert len(drawn) == len(seeds)
+    found = {tuple(gumbel_noise(seed, [9], 8, torch.device("cpu"))[0].tolist()) for seed in seeds}
+    assert len(found) == len(seeds)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 5_000, 2**32 - 1])

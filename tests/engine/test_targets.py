@@ -22,8 +22,7 @@ from d2sd.nets.tree_attention import ATTENTION
 from d2sd.train.text import RegenerateConfig, respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
-from tests.nets import make_drafter, stock_greedy
-from tests.stage_costs import CHEAP_DRAFTS
+from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 
 TOKENS = 24
