@@ -45,7 +45,7 @@ def deciding(draft, redrafts, nodes=lambda count: count):
 
 
 def restless(seed):
-    """A controller that decides at random, whatever it is told."""
+    """A controller that decides at random."""
     rng = random.Random(seed)
     return deciding(
         rng.randrange,
@@ -93,9 +93,9 @@ def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monk
     """A draft after plain steps, and a re-draft after steps without one, is that of a drafter which read every token at once."""
     steps, read, extend = [], Counter(), BlockDrafter.extend
 
-    def counted(self, *given):
+    def counted(self, *arguments):
         read[self.name, len(steps)] += 1
-        extend(self, *given)
+        extend(self, *arguments)
 
     def draft(options):
         steps.append(len(steps) % 5 == 4)

@@ -94,9 +94,9 @@ def test_baselines_that_cannot_run_say_why(engine, twin):
 
 def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
     settings = [make_setting(replace(BASE, method="d2sd"), {"num_branches": k}) for k in (4, 40)]
-    kept, left_out = runnable(engine, settings, lenient=True)
-    assert [s.label for s in kept] == ["d2sd:K=4"]
-    assert kept[0].config.block_size == 16
+    possible, left_out = runnable(engine, settings, lenient=True)
+    assert [s.label for s in possible] == ["d2sd:K=4"]
+    assert possible[0].config.block_size == 16
     assert "more than the 15 prefixes" in left_out["d2sd:K=40"]
     for wanted, lenient in ((settings, False), (settings[1:], True)):
         with pytest.raises(InputError, match="more than the 15 prefixes"):

@@ -30,10 +30,10 @@ def rows():
 @pytest.fixture(scope="module")
 def runs(bundled, rows):
     """Runs on the first prompts of every domain."""
-    asked = {"sums": (SUMS, 100), "stories": (STORIES, NEW_TOKENS)}
+    limits = {"sums": (SUMS, 100), "stories": (STORIES, NEW_TOKENS)}
     found = {}
     for domain in DOMAINS:
-        prompts, tokens = asked.get(domain, (3, 64))
+        prompts, tokens = limits.get(domain, (3, 64))
         config = DecodeConfig("dflash", tokens, inspect=False)
         mine = [r["prompt"] for r in rows if r["domain"] == domain][:prompts]
         found[domain] = [bundled.generate(prompt, config) for prompt in mine]
@@ -51,10 +51,10 @@ def written(bundled, prompt: str, count: int):
 
 
 def test_sums_are_answered_rightly(runs, rows):
-    asked = [r for r in rows if r["domain"] == "sums"][:SUMS]
+    sums = [r for r in rows if r["domain"] == "sums"][:SUMS]
     texts = [run.finished.text for run in runs["sums"]]
     found = [re.findall(r"the answer is (-?\d+)", text) for text in texts]
-    wrong = [r["prompt"] for r, f in zip(asked, found, strict=True) if not f or int(f[0]) != r["answer"]]
+    wrong = [r["prompt"] for r, f in zip(sums, found, strict=True) if not f or int(f[0]) != r["answer"]]
     assert len(wrong) <= 0.4 * SUMS, wrong  # 75% right when it was trained (PROVENANCE.md)
 
 

@@ -64,7 +64,7 @@ def padded(engine):
 
 
 def untimed(trace):
-    """Everything that a run told of but the time it took; probabilities as far as rounding can be trusted."""
+    """Everything that a run recorded but its times; probabilities as far as rounding can be trusted."""
     out = []
     for step in trace.steps:
         step = replace(step, seconds=StageSeconds(0, 0, 0, 0, 0), elapsed=0)
@@ -87,7 +87,7 @@ def test_its_events_are_those_of_the_host(engine, padded, method, turn, monkeypa
     expected = engine.generate("the cat sat", config)
 
     def refuse(*_):
-        raise AssertionError("the host was asked")
+        raise AssertionError("the host ran a cycle")
 
     monkeypatch.setattr(HostCycle, "run", refuse)
     found = padded.generate("the cat sat", config)
@@ -315,9 +315,9 @@ class Frozen:
 
     def replay(self):
         for function, args, kwargs, made in self.operations:
-            for kept, new in zip(tree_leaves(made), tree_leaves(function(*args, **kwargs)), strict=True):
-                if isinstance(kept, torch.Tensor) and kept.data_ptr() != new.data_ptr():  # neither a view nor in place
-                    kept.copy_(new)
+            for own, new in zip(tree_leaves(made), tree_leaves(function(*args, **kwargs)), strict=True):
+                if isinstance(own, torch.Tensor) and own.data_ptr() != new.data_ptr():  # neither a view nor in place
+                    own.copy_(new)
 
 
 @pytest.fixture(scope="module")
@@ -331,7 +331,7 @@ def frozen(small, monkeypatch):
     """The same engine with its passes "captured" on the CPU."""
 
     def capture(self, function, inputs):
-        own = tuple(given.clone() for given in inputs)
+        own = tuple(tensor.clone() for tensor in inputs)
         for _ in range(2):  # as before a real capture
             function(*own)
         graph = Frozen(function, own)

@@ -22,7 +22,7 @@ SHAPES = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]  # γ and K
 
 @pytest.fixture(scope="session")
 def plain_ids(engine):
-    """What plain decoding writes after a prompt: asked once, and found to be what transformers writes."""
+    """Returns what plain decoding writes after a prompt, computed once and compared with transformers."""
 
     @cache
     def decoded(prompt, count):
@@ -106,7 +106,7 @@ def test_small_drafters_are_right_now_and_then(engine):
 
 @pytest.fixture(scope="module")
 def sampled_ids(bundled):
-    """What a method samples after a prompt with a seed; asked once."""
+    """Returns what a method samples after a prompt with a seed, computed once."""
 
     @cache
     def sampled(method, seed):
@@ -134,7 +134,7 @@ LIMITS = (1, 2, 3, 7, 16, 17)
 
 
 @pytest.mark.parametrize("turn", range(len(LIMITS)))
-def test_never_one_token_more_than_asked_for(bundled, turn):
+def test_never_one_token_more_than_the_limit(bundled, turn):
     for number, method in enumerate(METHODS):
         if turn > 1 and (number + turn) % 2:  # the least for all, the others in turns
             continue

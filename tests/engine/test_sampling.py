@@ -24,11 +24,11 @@ SETTINGS = [{"temperature": 1.0}, {"temperature": 0.4, "top_k": 3, "top_p": 0.95
 
 @pytest.fixture(scope="module")
 def tiny(tokenizer):
-    # one layer each: what is drawn does not depend on their number, and thousands of texts are
+    # one layer each: samples do not depend on their number, and thousands of texts are
     target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3, layers=1)
     target.model.lm_head.weight.mul_(0.25)  # spread the distribution over all tokens
     target.model.generation_config.eos_token_id = None
-    target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
+    target.model.config.eos_token_id = VOCABULARY + 9  # never sampled: all sequences have the same length
     small = make_target(tokenizer, vocabulary=VOCABULARY, seed=6, layers=1)
     drafters = (make_drafter(target, 4, layers=1, seed=seed) for seed in (1, 2))
     return Engine(Models(target, *drafters, small, eagle3=make_eagle3(target)))

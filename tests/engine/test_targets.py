@@ -64,7 +64,7 @@ def test_every_method_writes_what_transformers_writes(typed, monkeypatch):
         assert engine.generate(PROMPTS[turn], config).token_ids == expected(PROMPTS[turn]), config
 
 
-def test_drafts_are_taken_now_and_then(drafted):
+def test_drafts_are_accepted_now_and_then(drafted):
     """Else the test above would hold for caches that never move a row."""
     accepted = [step.accepted for prompt in PROMPTS for step in drafted(prompt).steps]
     assert sum(map(len, accepted)) > 8
@@ -108,17 +108,17 @@ def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
         paths = [[0, *tree.path(node)] for node in range(size)]
         wanted = stock_logits(target.model, [[*text, *(tree.tokens[n] for n in path)] for path in paths])
         torch.testing.assert_close(verifier.logits(tree), wanted, atol=2e-4, rtol=1e-4)
-        kept = max(paths, key=len) if size == 12 else rng.choice(paths)
-        verifier.cache.commit(kept)
-        text += [tree.tokens[n] for n in kept]
+        committed = max(paths, key=len) if size == 12 else rng.choice(paths)
+        verifier.cache.commit(committed)
+        text += [tree.tokens[n] for n in committed]
 
 
 def test_a_batch_is_written_like_its_prompts_alone(typed):
     engine, _, _ = typed
     config = RegenerateConfig(max_new_tokens=10, greedy_share=1.0)
-    asked = [engine.encode(prompt, DecodeConfig()) for prompt in (*PROMPTS, PROMPTS[0] + " the cat")]
-    alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in asked]
-    assert respond_to(engine.models.target, asked, config) == alone
+    prompts = [engine.encode(prompt, DecodeConfig()) for prompt in (*PROMPTS, PROMPTS[0] + " the cat")]
+    alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]
+    assert respond_to(engine.models.target, prompts, config) == alone
 
 
 def test_a_run_that_is_left_leaves_nothing_to_the_next_one(typed):

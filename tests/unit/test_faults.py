@@ -150,12 +150,12 @@ def interrupted(after: int, real):
     """The function, as if Ctrl-C were pressed in its call number ``after``."""
     calls = 0
 
-    def call(*given, **named):
+    def call(*arguments, **named):
         nonlocal calls
         calls += 1
         if calls > after:
             raise KeyboardInterrupt
-        return real(*given, **named)
+        return real(*arguments, **named)
 
     return call
 
