@@ -78,16 +78,6 @@ def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
     assert len(seen) > (1 if method == "eagle3" else 3)
 
 
-@pytest.mark.parametrize("method", ["dflash", "d2sd", "d2sd_tree"])
-def test_random_decisions_leave_sampled_text_alone(bundled, method, monkeypatch):
-    settings = {"max_new_tokens": 20, "temperature": 0.9, "top_p": 0.95, "seed": 3}
-    plain = bundled.generate("One day, a cat", DecodeConfig("autoregressive", **settings))
-    monkeypatch.setattr(proposing, "Controller", restless(1))
-    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    trace = bundled.generate("One day, a cat", DecodeConfig(method, cost_aware=True, **settings))
-    assert trace.token_ids == plain.token_ids
-
-
 @pytest.mark.parametrize("method", ["dflash", "d2sd"])
 def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monkeypatch):
     """A draft after plain steps, and a re-draft after steps without one, is that of a drafter which read every token at once."""

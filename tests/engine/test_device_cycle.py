@@ -116,20 +116,9 @@ def test_prefixes_behind_a_drafted_end_of_text_are_left_out_as_on_the_host(token
     assert left_out
 
 
-@pytest.mark.parametrize("method", ON_DEVICE)
-def test_caches_hold_what_was_committed(padded, method):
-    config = padded.resolve(DecodeConfig(method, 20))
-    ids = padded.encode("the cat", config)
-    run = padded.generation(ids, config, Passes("padded", "dense", 512, torch.device("cpu")))
-    run.prefill()
-    for _ in range(3):
-        run.step()
-        caches = [run.verifier.cache, *(d.cache for d in run.proposer.block_drafters)]
-        assert {cache.length for cache in caches} == {len(run.ids) - 1}
-
-
 def test_a_prompt_may_have_one_token_and_cut_trees_are_left_to_the_host(engine, padded):
-    for prompt, config in (([7], DecodeConfig("d2sd", 9)), ("the cat", DecodeConfig("d2sd", 9, node_budget=12))):
+    for prompt, settings in (([7], {}), ("the cat", {"node_budget": 12})):
+        config = DecodeConfig("d2sd", 9, **settings)
         assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
 
 
@@ -322,7 +311,7 @@ class Frozen:
 
 @pytest.fixture(scope="module")
 def small(tokenizer):
-    """Few layers: what is recorded takes long to replay."""
+    """Few layers, since recorded operations take long to replay."""
     return small_engine(tokenizer, layers=2)
 
 

@@ -104,25 +104,6 @@ def test_small_drafters_are_right_now_and_then(engine):
         assert steps / 2 < accepted < 8 * steps
 
 
-@pytest.fixture(scope="module")
-def sampled_ids(bundled):
-    """Returns what a method samples after a prompt with a seed, computed once."""
-
-    @cache
-    def sampled(method, seed):
-        config = DecodeConfig(method, 20, temperature=0.8, top_p=0.95, top_k=50, seed=seed, inspect=False)
-        return bundled.generate("One day, a cat", config).token_ids
-
-    return sampled
-
-
-@pytest.mark.parametrize("method", DRAFTED)
-def test_a_seed_gives_the_same_sampled_text_with_every_method(sampled_ids, method):
-    """One seed of three, in turns."""
-    seed = DRAFTED.index(method) % 3
-    assert sampled_ids(method, seed) == sampled_ids("autoregressive", seed)
-
-
 def test_a_prompt_may_have_one_token(engine):
     plain = engine.generate([5], DecodeConfig("autoregressive", 12))
     assert plain.prefill.prompt_token_ids == (5,)

@@ -46,15 +46,15 @@ def test_buffers_serve_whatever_method_comes_next(padded):
         assert [passes for _, passes in padded._free] == [lent]
 
 
-def test_two_generations_at_once_have_buffers_of_their_own(padded):
-    config = DecodeConfig("d2sd", 12)
-    expected = [padded.generate(p, config).token_ids for p in ("the cat", "a dog ran to")]
-    streams = [padded.stream(p, config) for p in ("the cat", "a dog ran to")]
-    last = [None, None]
-    for _ in range(40):
-        for number, stream in enumerate(streams):
-            last[number] = next(stream, None) or last[number]
-    assert [list(e.token_ids) for e in last] == expected
+def test_two_generations_at_once_have_buffers_of_their_own(engine, padded):
+    config, prompts = DecodeConfig("d2sd", 12), ("the cat", "a dog ran to")
+    for used in (engine, padded):
+        expected = [used.generate(p, config).token_ids for p in prompts]
+        streams, last = [used.stream(p, config) for p in prompts], [None, None]
+        for _ in range(40):
+            for number, stream in enumerate(streams):
+                last[number] = next(stream, None) or last[number]
+        assert [list(e.token_ids) for e in last] == expected
 
 
 def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, monkeypatch):

@@ -86,7 +86,7 @@ def test_plain_texts_match_exact_enumeration(tiny, sampled, settings):
 
 CASES = [(m, SETTINGS[n % 2]) for n, m in enumerate(METHODS) if m != "autoregressive"]
 CASES += [(m, s) for m in ("dflash", "d2sd") for s in SETTINGS if (m, s) not in CASES]
-CASES += [(m, SETTINGS[0] | {"cost_aware": True}) for m in ("d2sd", "d2sd_tree")]
+CASES += [(m, SETTINGS[0] | {"cost_aware": True}) for m in ("dflash", "d2sd", "d2sd_tree")]
 
 
 @pytest.mark.parametrize(("method", "settings"), CASES, ids=str)

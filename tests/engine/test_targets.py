@@ -121,16 +121,6 @@ def test_a_batch_is_written_like_its_prompts_alone(typed):
     assert respond_to(engine.models.target, prompts, config) == alone
 
 
-def test_a_run_that_is_left_leaves_nothing_to_the_next_one(typed):
-    engine, _, expected = typed
-    stream = engine.stream(PROMPTS[1], DecodeConfig("d2sd", TOKENS, **SMALL))
-    for _ in range(3):  # prefill and two steps
-        next(stream)
-    stream.close()
-    trace = engine.generate(PROMPTS[0], DecodeConfig("d2sd", TOKENS, **SMALL))
-    assert trace.token_ids == expected(PROMPTS[0])
-
-
 def test_a_seed_gives_the_same_sampled_text(typed):
     engine, number, _ = typed
     plain, drafted = (

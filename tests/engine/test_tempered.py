@@ -51,10 +51,6 @@ def test_a_drafter_that_walks_and_cycles_on_the_device_say_it_too(bundled, token
         assert np.array(a.tempered) == pytest.approx(np.array(b.tempered), abs=1e-4)
 
 
-def test_it_is_not_worked_out_where_nobody_looks(bundled):
-    assert not any(s.tempered for s in bundled.generate("One day", DecodeConfig("dflash", 12, inspect=False)).steps)
-
-
 def test_rows_that_do_not_fit_the_draft_are_refused(bundled):
     step = bundled.generate("One day", DecodeConfig("dflash", 4)).steps[0]
     with pytest.raises(InputError, match="tempered: empty, or one list for each"):
