@@ -97,8 +97,9 @@ def test_its_events_are_those_of_the_host(engine, padded, method, turn, monkeypa
         assert one[1].expected == other[1]
 
 
-@pytest.mark.parametrize("method", ["d2sd", "dflash_twice", "random_prefix"])
-@pytest.mark.parametrize("longer", [None, 16])
+@pytest.mark.parametrize(
+    ("method", "longer"), [("d2sd", None), ("d2sd", 16), ("dflash_twice", 16), ("random_prefix", None)]
+)
 def test_prefixes_behind_a_drafted_end_of_text_are_left_out_as_on_the_host(tokenizer, method, longer):
     models = small_engine(tokenizer).models
     models.target.model.generation_config.eos_token_id = list(range(0, VOCABULARY, 9))  # most drafts hold one
