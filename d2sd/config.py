@@ -105,7 +105,7 @@ class DecodeConfig:
         which each step chooses (d2sd.decoding.adaptive). Steps depend on measured times, the text never does.
     top_p, top_k: restrict the target's distribution at temperature > 0.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.nets.attention).
-    chat: put a prompt given as text into the target's chat template.
+    chat: put a prompt that is a text into the target's chat template.
     thinking: let the model think first, if its template supports that (Qwen3).
     inspect: record alternatives, target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
     confidence: input of the boundary estimate: "softmax", the tokens' probabilities, or "head", the confidence head of a

@@ -226,7 +226,7 @@ class Engine:
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Yields ``PrefillDone``, a ``StepDone`` per cycle, ``Finished``.
 
-        ``stop`` is asked before every cycle; closing the iterator also ends the run. Either way its caches are freed.
+        ``stop`` is called before every cycle; closing the iterator also ends the run. Either way its caches are freed.
         """
         with closing(self._unread(request, stop)) as events:
             for make in events:

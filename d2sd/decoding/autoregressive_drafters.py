@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from d2sd.decoding.block_drafter import MAX_COMMITTED
 from d2sd.decoding.inspection import rows_of, tempered
 from d2sd.nets.caches import KeyValueCache, LayerCache
 from d2sd.nets.eagle3 import Eagle3DraftModel
@@ -19,8 +20,6 @@ from d2sd.nets.passes import Passes, context_shape, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.block import Block
 from d2sd.tree.levels import Level
-
-MAX_COMMITTED = 64  # rows at once in a fixed-shape pass; more come with a prompt only
 
 
 class LevelDrafter:

@@ -51,8 +51,8 @@ def presets() -> list[str]:
 def _target_of(folder: Path) -> str | None:
     """Returns the target's path of a model set; of a bundled one without its own, the downloaded one."""
     own = _part(folder, "target")
-    got = found(folder.name) if own is None and folder.parent == BUNDLED else None
-    return own if got is None else str(got)
+    downloaded = found(folder.name) if own is None and folder.parent == BUNDLED else None
+    return own if downloaded is None else str(downloaded)
 
 
 def load_models(

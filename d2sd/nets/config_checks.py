@@ -28,7 +28,7 @@ SIZES = {
     "max_position_embeddings": 2**27,
 }
 MAY_BE_NULL = ("num_key_value_heads", "head_dim")
-FLAGS = ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
+BOOLEANS = ("attention_bias", "mlp_bias", "tie_word_embeddings", "use_sliding_window")
 ROPE_TYPES = {"default", *ROPE_INIT_FUNCTIONS}
 MAX_TAPS = 64
 ENGINES = "vLLM or SGLang"  # run drafters that are refused here
@@ -60,7 +60,7 @@ def check_config(config: Mapping[str, Any], supported: Sequence[str]) -> None:
     for name, most in SIZES.items():
         if name in config and not (config[name] is None and name in MAY_BE_NULL):
             check_whole(config, name, 1, most)
-    for name in FLAGS:
+    for name in BOOLEANS:
         flag = config.get(name)
         require(flag is None or isinstance(flag, bool), f"its {name} is {short(flag)}; it must be true or false")
     check_number(config, "rms_norm_eps", 0, 1)
