@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -91,18 +93,34 @@ def make_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
     return Engine(Models(target, first, second, small, "random", make_eagle3(target)))
 
 
-@torch.inference_mode()
-def stock_greedy(model, ids, count):
-    """Plain greedy decoding by transformers, with its own attention and caches: the tokens after ``ids``."""
+def save_models(folder: Path, target: Target, **drafters: DFlashDraftModel) -> Path:
+    """Write a target and its drafters, by part, as a folder of models."""
+    for part, model in {"target": target.model, **drafters}.items():
+        model.save_pretrained(folder / part)
+    target.tokenizer.save_pretrained(folder / "target")
+    return folder
+
+
+@contextmanager
+def stock_attention(model):
+    """Context in which transformers' own attention runs."""
     model.set_attn_implementation("eager")  # the one that all types have
     try:
-        out = model.generate(
-            torch.tensor([ids]),
-            attention_mask=torch.ones(1, len(ids)),
-            do_sample=False,
-            max_new_tokens=count,
-            pad_token_id=0,
-        )
+        with torch.inference_mode():
+            yield
     finally:
         model.set_attn_implementation(ATTENTION)
-    return out[0, len(ids) :].tolist()
+
+
+def stock_pass(model, ids, **options):
+    """What transformers computes for rows of ids, (N, T), with its own attention and without a cache."""
+    with stock_attention(model):
+        return model(torch.as_tensor(ids), use_cache=False, **options)
+
+
+def stock_greedy(model, ids, count):
+    """Plain greedy decoding by transformers, with its own attention and caches: the tokens after ``ids``."""
+    rows = torch.tensor([ids])
+    settings = {"attention_mask": torch.ones_like(rows), "do_sample": False, "pad_token_id": 0}
+    with stock_attention(model):
+        return model.generate(rows, max_new_tokens=count, **settings)[0, len(ids) :].tolist()

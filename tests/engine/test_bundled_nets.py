@@ -13,7 +13,7 @@ from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 from d2sd.folders.loading import BUNDLED
 
 SUMS, STORIES, NEW_TOKENS = 10, 4, 200
-DOMAINS, PROMPTS = ("stories", "questions", "instructions", "sums", "code"), 60
+DOMAINS = ("stories", "questions", "instructions", "sums", "code")
 ODD = (
     "Explain how photosynthesis works.", "Hello, how are you?", "Hello!", "Who are you?", "What is the capital of France?",
     "Tell me a story.",
@@ -72,10 +72,6 @@ def test_prompts_off_its_domain_are_answered_in_words_and_strange_ones_break_not
     text = bundled.generate(prompt, DecodeConfig("dflash", 80 if words else 40, inspect=False)).finished.text
     assert text
     assert len(re.findall(r"[a-z]{2,}", text)) >= words, text
-
-
-def test_held_out_prompts_are_of_every_domain(rows):
-    assert {d: sum(r["domain"] == d for r in rows) for d in DOMAINS} == dict.fromkeys(DOMAINS, PROMPTS)
 
 
 def test_the_dspark_drafter_drafts_and_says_how_sure_it_is(bundled):

@@ -5,17 +5,13 @@ from __future__ import annotations
 from functools import cache
 
 import pytest
-import torch
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.bench.prompts import read_prompts
 from d2sd.nets.attention import BACKENDS
-from d2sd.nets.target import ATTENTION
-from tests.nets import CHEAP_DRAFTS, stock_greedy
+from tests.nets import CHEAP_DRAFTS, stock_greedy, stock_pass
 
 DRAFTED = [m for m in METHODS if m != "autoregressive"]
-
-
 PROMPTS = ("the cat", "a dog ran to", "x")
 SHAPES = [(2, 1), (5, 4), (9, 2), (16, 4), (16, 8), (None, 3)]  # γ and K
 
@@ -33,16 +29,10 @@ def plain_ids(engine):
     return decoded
 
 
-@torch.inference_mode()
 def transformers_favourites(engine, prompt_ids, ids):
     """What stock transformers would write after the prompt and after every part of this continuation: equal to the
     continuation where that is what it writes."""
-    model = engine.models.target.model
-    model.set_attn_implementation("sdpa")
-    try:
-        logits = model(torch.tensor([[*prompt_ids, *ids[:-1]]])).logits
-    finally:
-        model.set_attn_implementation(ATTENTION)
+    logits = stock_pass(engine.models.target.model, [[*prompt_ids, *ids[:-1]]]).logits
     return logits[0, len(prompt_ids) - 1 :].argmax(-1).tolist()
 
 

@@ -16,7 +16,7 @@ from d2sd.folders.loading import load_models
 from d2sd.nets import dtypes as numbers
 from d2sd.nets.dtypes import can_mix
 from d2sd.nets.lean import product
-from tests.nets import make_drafter, make_target
+from tests.nets import make_drafter, make_target, save_models
 
 HELD = "ATEN_CPU_CAPABILITY" in os.environ
 held = pytest.mark.skipif(not HELD, reason="torch may use all that this processor has; make narrow holds it down")
@@ -63,10 +63,7 @@ def without_fbgemm(monkeypatch):
 @pytest.fixture
 def folder(tmp_path, tokenizer):
     target = make_target(tokenizer, "llama")
-    target.model.save_pretrained(tmp_path / "target")
-    tokenizer.save_pretrained(tmp_path / "target")
-    make_drafter(target).save_pretrained(tmp_path / "dflash")
-    return str(tmp_path)
+    return str(save_models(tmp_path, target, dflash=make_drafter(target)))
 
 
 def test_without_fbgemm_everything_runs_in_float32(without_fbgemm, folder, monkeypatch):

@@ -13,8 +13,7 @@ from scipy.stats import chisquare
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.verifier import generator_seed, gumbel_noise, restrict
 from d2sd.nets.models import Models
-from d2sd.nets.target import ATTENTION
-from tests.nets import make_drafter, make_eagle3, make_target
+from tests.nets import make_drafter, make_eagle3, make_target, stock_pass
 
 VOCABULARY, LENGTH, RUNS = 4, 3, 2000
 SEEDS = 32  # with which every method must write the text that is sampled by definition
@@ -34,22 +33,12 @@ def tiny(tokenizer):
     return Engine(Models(target, *drafters, small, eagle3=make_eagle3(target)))
 
 
-@torch.inference_mode()
-def stock_logits(engine, ids):
-    """Transformers' logits of a batch, (N, T, V)."""
-    model = engine.models.target.model
-    model.set_attn_implementation("eager")
-    try:
-        return model(input_ids=ids).logits.float()
-    finally:
-        model.set_attn_implementation(ATTENTION)
-
-
 def enumerate_sequences(engine, temperature, top_k=0, top_p=1.0):
     """Probability of every sequence of LENGTH tokens, from one plain batched pass."""
     sequences = list(itertools.product(range(VOCABULARY), repeat=LENGTH))
     ids = torch.tensor([[*PROMPT, *s] for s in sequences])
-    logits, out = stock_logits(engine, ids), torch.ones(len(sequences), dtype=torch.float64)
+    logits = stock_pass(engine.models.target.model, ids).logits
+    out = torch.ones(len(sequences), dtype=torch.float64)
     for place in range(LENGTH):
         row = restrict(logits[:, len(PROMPT) - 1 + place] / temperature, top_k, top_p).double().softmax(-1)
         out *= row.gather(1, ids[:, len(PROMPT) + place, None])[:, 0]
@@ -69,7 +58,7 @@ def sampled_by_definition(engine, temperature, top_k=0, top_p=1.0):
     ids = torch.tensor([PROMPT] * RUNS)
     for position in range(len(PROMPT), len(PROMPT) + LENGTH):
         noise = [gumbel_noise(seed, [position], VOCABULARY, torch.device("cpu")) for seed in range(RUNS)]
-        scores = restrict(stock_logits(engine, ids)[:, -1] / temperature, top_k, top_p)
+        scores = restrict(stock_pass(engine.models.target.model, ids).logits[:, -1] / temperature, top_k, top_p)
         ids = torch.cat([ids, (scores + torch.cat(noise)).argmax(-1, keepdim=True)], 1)
     return [tuple(row) for row in ids[:, len(PROMPT) :].tolist()]
 

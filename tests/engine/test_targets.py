@@ -18,11 +18,10 @@ from d2sd.folders.loading import load_target
 from d2sd.nets.attention import BACKENDS
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
-from d2sd.nets.tree_attention import ATTENTION
 from d2sd.train.text import RegenerateConfig, respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
-from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy
+from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 
 TOKENS = 24
@@ -82,16 +81,10 @@ def random_tree(rng, size):
     return builder.build([])
 
 
-@torch.inference_mode()
 def stock_logits(model, texts):
     """Transformers' logits behind each of these texts, which are rows of one batch."""
     longest = max(map(len, texts))
-    rows = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
-    model.set_attn_implementation("eager")
-    try:
-        logits = model(rows, use_cache=False).logits
-    finally:
-        model.set_attn_implementation(ATTENTION)
+    logits = stock_pass(model, [[*text, *[0] * (longest - len(text))] for text in texts]).logits
     return torch.stack([row[len(text) - 1] for row, text in zip(logits, texts, strict=True)])
 
 

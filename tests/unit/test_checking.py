@@ -15,18 +15,14 @@ from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.errors import first_line
 from d2sd.folders.loading import load_drafter, load_target
 from d2sd.nets.models import Models
-from tests.nets import make_drafter, make_target
+from tests.nets import make_drafter, make_target, save_models
 
 
 @pytest.fixture(scope="module")
 def saved(tokenizer, tmp_path_factory) -> Path:
     """A random target and a drafter for it, as folders."""
-    folder = tmp_path_factory.mktemp("models")
     target = make_target(tokenizer)
-    target.model.save_pretrained(folder / "target")
-    tokenizer.save_pretrained(folder / "target")
-    make_drafter(target).save_pretrained(folder / "dflash")
-    return folder
+    return save_models(tmp_path_factory.mktemp("models"), target, dflash=make_drafter(target))
 
 
 @pytest.fixture

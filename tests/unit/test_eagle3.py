@@ -14,8 +14,7 @@ from d2sd.folders.drafters import is_eagle3, save_eagle3
 from d2sd.folders.loading import load_eagle3
 from d2sd.nets.eagle3 import default_eagle3_layers
 from d2sd.nets.models import Models
-from d2sd.nets.target import ATTENTION
-from tests.nets import make_eagle3, make_target
+from tests.nets import make_eagle3, make_target, stock_pass
 from tests.unit.reference_eagle3 import KEY, best_nodes, write_folder
 
 FORMS = ["specforge", "angelslim", "speculators"]
@@ -26,14 +25,9 @@ def target(request, tokenizer):
     return make_target(tokenizer, request.param, layers=10)
 
 
-@torch.inference_mode()
 def tapped(target, ids, layers):
     """Outputs of decoder layers for all tokens but the last, read by transformers itself."""
-    target.model.set_attn_implementation("sdpa")
-    try:
-        out = target.model(torch.tensor([ids[:-1]]), output_hidden_states=True, use_cache=False)
-    finally:
-        target.model.set_attn_implementation(ATTENTION)
+    out = stock_pass(target.model, [ids[:-1]], output_hidden_states=True)
     return torch.stack([out.hidden_states[n + 1][0] for n in layers], 1)
 
 

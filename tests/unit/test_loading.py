@@ -20,7 +20,7 @@ from d2sd.folders.loading import BUNDLED, load_drafter, load_target
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, drafter_config
 from d2sd.nets.models import Models, check_fit
 from d2sd.nets.target import Target
-from tests.nets import make_drafter, make_target
+from tests.nets import make_drafter, make_target, save_models
 
 PUBLISHED_LAYER_KEYS = [
     "input_layernorm.weight", "mlp.down_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
@@ -31,11 +31,7 @@ PUBLISHED_LAYER_KEYS = [
 
 @pytest.fixture
 def folder(engine, tmp_path):
-    engine.models.target.model.save_pretrained(tmp_path / "target")
-    engine.models.target.tokenizer.save_pretrained(tmp_path / "target")
-    engine.models.first.save_pretrained(tmp_path / "dflash")
-    engine.models.second.save_pretrained(tmp_path / "vp")
-    return tmp_path
+    return save_models(tmp_path, engine.models.target, dflash=engine.models.first, vp=engine.models.second)
 
 
 def test_saved_folder_has_the_published_form(folder):
@@ -234,8 +230,7 @@ def test_transformers_own_dflash_drafts_the_same_with_a_folder_of_ours(tokenizer
     target = make_target(tokenizer, layers=6)
     made = make_drafter(target, block_size=5)
     assert max(made.target_layer_ids) == 3
-    for part, name in ((target.model, "target"), (target.tokenizer, "target"), (made, "dflash")):
-        part.save_pretrained(tmp_path / name)
+    save_models(tmp_path, target, dflash=made)
     ours = load(str(tmp_path)).generate("the cat sat", DecodeConfig("dflash", 40))
     stock = AutoModelForCausalLM.from_pretrained(tmp_path / "target")
     drafts = {}
