@@ -240,7 +240,7 @@ def check_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
     """Check that these tensors, by parameter name, are exactly the parameters of a drafter's network."""
     wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
     missing = sorted(wanted.keys() - weights.keys())
-    require(not missing, f"its weights do not match its config (missing keys {missing[:3]})")
+    require(not missing, f"its weights lack {', '.join(missing[:3])}")
     for name in sorted(wanted):
         stored = tuple(weights[name].shape)
         require(stored == wanted[name], _mismatch(name, stored, wanted[name]))

@@ -106,7 +106,7 @@ def test_default_layers_are_those_of_the_paper():
         ({"num_hidden_layers": 2}, "num_hidden_layers to 2"),
         ({"hidden_act": "gelu"}, "hidden_act to 'gelu'"),
         ({"draft_vocab_size": 20}, r"lm_head.weight is \(300, 64\), and its config makes it \(20, 64\)"),
-        ({"fc_norm": True}, r"missing keys \['fc_norm.0.weight'"),
+        ({"fc_norm": True}, r"its weights lack fc_norm.0.weight"),
         ({"model_type": "gemma3"}, "'gemma3'; llama and qwen3"),
     ],
     ids=lambda x: x[:24] if isinstance(x, str) else None,
