@@ -102,7 +102,7 @@ class DecodeConfig:
     draft_depth, draft_top_k: for eagle3 only, ``depth`` and ``top_k`` of its authors: number of passes after the first one,
         each of which adds a level; number of nodes kept per level and of children scored per node.
     cost_aware: draft and verify only what is expected to save time on this machine. γ, K and B are then upper limits, from
-        which each step chooses (d2sd.decoding.adaptive). Steps depend on measured times, the text never does.
+        which each step chooses (d2sd.decoding.cost_aware). Steps depend on measured times, the text never does.
     top_p, top_k: restrict the target's distribution at temperature > 0.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.nets.attention).
     chat: put a prompt that is a text into the target's chat template.
