@@ -2,7 +2,7 @@
 
 import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "../../assets/viewer/numbers.js";
 import { count, fixed, joined, milliseconds, quoted, visible } from "../../assets/viewer/words.js";
-import { h, s, text } from "../../assets/viewer/dom.js";
+import { button, h, s, text } from "../../assets/viewer/dom.js";
 import { MachineChoice, meanCost } from "../../assets/viewer/machine.js";
 import { Store } from "../../assets/viewer/store.js";
 
@@ -25,7 +25,7 @@ export function placesOf(step, most) {
 }
 
 /** Rows of the drawing, first draft first: its candidate number, its name and its cells. `most`: re-drafts at most; the one that
- *  won is among them. A cell is `own` where no row above has its node, and `kept` where the target accepted it. */
+ *  won is among them. A cell is `own` where no row above has its node, and `accepted` where the target accepted it. */
 export function rowsOf(step, places, most) {
   const numbers = step.branches.map((_, at) => at + 1);
   const winner = winnerOf(step);
@@ -35,7 +35,7 @@ export function rowsOf(step, places, most) {
   const seen = new Set();
   return [0, ...shown].map((candidate) => {
     const nodes = [...step.nodes.values()].filter((n) => n.depth > 0 && n.depth <= places && n.candidates.includes(candidate));
-    const cells = nodes.map((n) => ({ id: n.id, parent: n.parent, place: n.depth, text: n.text, own: !seen.has(n.id), kept: accepted.has(n.id) }));
+    const cells = nodes.map((n) => ({ id: n.id, parent: n.parent, place: n.depth, text: n.text, own: !seen.has(n.id), accepted: accepted.has(n.id) }));
     for (const { id } of cells) seen.add(id);
     return { candidate, name: candidate ? `from ${step.branches[candidate - 1].prefix}` : "draft", cells };
   });
@@ -189,8 +189,8 @@ class Sketch {
   drafts(step, layout) {
     return layout.rows.flatMap(({ candidate, cells }, row) =>
       cells.map((c) => {
-        const verdict = candidate ? (c.kept ? "kept" : "idle") : c.place <= step.boundary ? "kept" : c.place === step.boundary + 1 ? "wrong" : "lost";
-        return this.cell(layout, layout.at(row + 1, c.place), `${candidate ? "again" : "first"} ${verdict}${c.own ? "" : " copy"}${c.kept ? " accepted" : ""}`, c.text);
+        const verdict = candidate ? (c.accepted ? "kept" : "idle") : c.place <= step.boundary ? "kept" : c.place === step.boundary + 1 ? "wrong" : "lost";
+        return this.cell(layout, layout.at(row + 1, c.place), `${candidate ? "again" : "first"} ${verdict}${c.own ? "" : " copy"}${c.accepted ? " accepted" : ""}`, c.text);
       }),
     );
   }
@@ -214,7 +214,7 @@ class Sketch {
     return [...placed.values()].map((c) => {
       const [[x0, y0], [x1, y1]] = [from(placed.get(c.parent) || at(0, 0)), to(c)];
       const mid = way === "wide" ? `${((x0 + x1) / 2).toFixed(1)} ${y0.toFixed(1)} ${((x0 + x1) / 2).toFixed(1)} ${y1.toFixed(1)}` : `${x0.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)} ${x1.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)}`;
-      return s("path", { class: `link${c.kept ? " accepted" : ""}`, d: `M${x0.toFixed(1)} ${y0.toFixed(1)}C${mid} ${x1.toFixed(1)} ${y1.toFixed(1)}` });
+      return s("path", { class: `link${c.accepted ? " accepted" : ""}`, d: `M${x0.toFixed(1)} ${y0.toFixed(1)}C${mid} ${x1.toFixed(1)} ${y1.toFixed(1)}` });
     });
   }
 }
@@ -233,11 +233,7 @@ export class StoryView {
     this.choice = new MachineChoice(() => this.showCosts());
     this.costs = h("div", { class: "costs" });
     this.elsewhere = h("p", { class: "elsewhere" });
-    const on = (words) => {
-      const made = h("button", { type: "button", class: "on" }, words);
-      made.addEventListener("click", leave);
-      return made;
-    };
+    const on = (words) => button(words, { class: "on" }, leave);
     this.dots = h("ol", { class: "frames", "aria-label": "The story" });
     this.dots.addEventListener("click", ({ target }) => target.dataset.frame && this.go(Number(target.dataset.frame)));
     this.text = h("div", { class: "paragraphs" });

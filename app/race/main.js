@@ -168,18 +168,8 @@ export function start(element, trigger, props, watch) {
     if (spoken.textContent !== words) spoken.textContent = words;
   }
 
-  function read(value) {
-    let data;
-    try {
-      data = JSON.parse(value);
-    } catch {
-      data = null;
-    }
-    return data && typeof data === "object" ? data : { lanes: [] };
-  }
-
   function show() {
-    const data = read(props.value);
+    const data = readJson(props.value) || { lanes: [] };
     const raw = list(data.lanes).map(readLane);
     const running = text(data.status);
     empty.hidden = raw.length > 0;

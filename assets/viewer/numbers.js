@@ -1,7 +1,7 @@
 // The run in a sentence: what a step brings, what it costs, and where that would pay.
 
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
-import { h, text } from "./dom.js";
+import { button, h, text } from "./dom.js";
 import { BreakEvenMap, MachineChoice, meanCost } from "./machine.js";
 import { judged } from "./store.js";
 
@@ -114,13 +114,11 @@ export class NumbersView {
 
   /** A button that opens and closes a part. */
   opener(words, kind, part, title) {
-    const button = h("button", { class: `small ${kind}`, type: "button", title, "aria-expanded": "false" }, words);
-    button.addEventListener("click", () => {
+    return button(words, { class: `small ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
       part().hidden = !part().hidden;
-      button.setAttribute("aria-expanded", String(!part().hidden));
+      currentTarget.setAttribute("aria-expanded", String(!part().hidden));
       this.show(this.shown);
     });
-    return button;
   }
 
   /** Another run is shown: what was opened about the last one is closed. */

@@ -125,9 +125,8 @@ export function runWords({ header, recorded, own: ours, seen, length }) {
 
 /** Says what was run, and takes away what this kind of run never fills: its marks would only be puzzling. */
 export class RunView {
-  constructor(root) {
-    this.root = root;
-    this.label = h("span", { id: "run-label", dir: "auto" });
+  constructor(root, label) {
+    Object.assign(this, { root, label });
   }
 
   show(store) {

@@ -1,18 +1,18 @@
 // The quiz.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { Guessing, QuizView, askedSteps, draftedNode, guessMarks, quizVerdict } from "../../assets/viewer/quiz.js";
+import { Guessing, QuizView, guessableSteps, draftedNode, guessMarks, quizVerdict } from "../../assets/viewer/quiz.js";
 
 test("a quiz asks about steps whose outcome is known, and says who was right", () => {
-  assert.deepEqual(askedSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);
+  assert.deepEqual(guessableSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);
   const step = { boundary: 2, drafted: 4, selected: [2, 0], random: false };
   assert.deepEqual(quizVerdict(step, 3), { right: true, byFlag: true, words: "Right: it was rejected at position 3. The drafter’s flag 1 was right as well." });
   assert.equal(quizVerdict({ ...step, boundary: 4 }, 1).words, "You said at position 1: it was rejected nowhere. The drafter’s flag 1 said: at position 3.");
 });
 
 test("the score over a run says what came of every step that can be asked about", () => {
-  const told = new Map([[0, { right: true }], [2, { right: false }]]);
-  assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], told), [{ at: 0, right: true }, { at: 2, right: false }, { at: 3, right: null }]);
+  const answers = new Map([[0, { right: true }], [2, { right: false }]]);
+  assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], answers), [{ at: 0, right: true }, { at: 2, right: false }, { at: 3, right: null }]);
 });
 
 test("text that holds an answer is hidden: from the asked step on, and behind a step that was answered", () => {
@@ -33,7 +33,7 @@ test("a position of two digits is typed, one digit waits only where a second may
   const guesses = [];
   const quiz = (drafted) => {
     const step = { drafted };
-    return Object.assign(Object.create(QuizView.prototype), { typed: "", on: true, told: new Map(), selection: { shown: 0 }, store: { step: () => step, summaries: [{ boundary: 0 }] }, guess: (position) => guesses.push(position) });
+    return Object.assign(Object.create(QuizView.prototype), { typed: "", on: true, answers: new Map(), selection: { shown: 0 }, store: { step: () => step, summaries: [{ boundary: 0 }] }, guess: (position) => guesses.push(position) });
   };
   quiz(7).type("4");
   quiz(7).type("0");

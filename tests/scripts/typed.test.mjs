@@ -58,7 +58,7 @@ test("hostile answers become numbers and texts", () => {
 function game(fields) {
   const heard = [];
   const store = { key: "k", committed: [[{ text: " 1" }], [{ text: " with" }, { text: " 24" }]], summaries: [{ boundary: 0, counts: { first: 0, second: 0 } }, { boundary: 1, counts: { first: 1, second: 0 } }], step: () => ({ drafted: 15 }), manner: { sampled: false, lacks: "" }, length: 2, complete: true };
-  const view = Object.assign(Object.create(TypedView.prototype), { on: true, told: new Map(), number: 0, waiting: null, store, selection: { shown: 1 }, field: { value: "with 25", focus() {} }, tell: (step, verdict) => heard.push([step, verdict]), look() {}, show() {}, next: {}, ...fields });
+  const view = Object.assign(Object.create(TypedView.prototype), { on: true, answers: new Map(), number: 0, waiting: null, store, selection: { shown: 1 }, field: { value: "with 25", focus() {} }, answer: (step, verdict) => heard.push([step, verdict]), look() {}, show() {}, next: {}, ...fields });
   return { view, heard };
 }
 
@@ -68,10 +68,10 @@ test("only the answer to the latest draft is heard; a problem leaves the recorde
   view.submit();
   view.field.value = "with 24";
   view.submit();
-  view.hear({ number: 1, texts: [" old"], probabilities: [1], accepted: 1 });
+  view.receive({ number: 1, texts: [" old"], probabilities: [1], accepted: 1 });
   assert.deepEqual(heard, []);
-  view.hear({ number: 2, problem: "Not loaded." });
-  view.hear({ number: 2, problem: "Again." });
+  view.receive({ number: 2, problem: "Not loaded." });
+  view.receive({ number: 2, problem: "Again." });
   assert.deepEqual(asked.map(({ key, step, words, number }) => [key, step, words, number]), [["k", 1, "with 25", 1], ["k", 1, "with 24", 2]]);
   assert.equal(heard.length, 1);
   const [[step, { mine, first, right, source }]] = heard;
@@ -105,6 +105,6 @@ test("above temperature 0, without tokens and without drafts it is said why nobo
 test("a challenge carries the reader's own score", () => {
   const { view } = game({});
   assert.equal(view.challenge, "draft=1");
-  view.told.set(0, { mine: 3 }).set(1, { mine: 2 });
+  view.answers.set(0, { mine: 3 }).set(1, { mine: 2 });
   assert.equal(view.challenge, "draft=1&beat=2.50");
 });
