@@ -4,7 +4,6 @@ import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "../../assets/vie
 import { count, fixed, joined, milliseconds, quoted, visible } from "../../assets/viewer/words.js";
 import { button, h, s, text } from "../../assets/viewer/dom.js";
 import { MachineChoice, meanCost } from "../../assets/viewer/machine.js";
-import { Store } from "../../assets/viewer/store.js";
 
 /** The token at which the accepted path ends; null where nothing was accepted. */
 const lastAccepted = (step) => (step.accepted.length ? step.nodes.get(step.accepted[step.accepted.length - 1]) : null);
@@ -222,13 +221,13 @@ class Sketch {
 // The story of one step in 90 seconds: paragraphs that are scrolled past a drawing, which shows what the paragraph in view says.
 
 export class StoryView {
-  /** `leave()`: on to the stops, which tell the same step in detail. */
-  constructor(leave) {
+  /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail. */
+  constructor(store, leave) {
+    this.store = store;
     this.at = 0;
     this.index = null;
     this.frames = [];
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.store = new Store(() => {}, () => {});
     this.sketch = new Sketch();
     this.choice = new MachineChoice(() => this.showCosts());
     this.costs = h("div", { class: "costs" });
@@ -244,15 +243,6 @@ export class StoryView {
     this.seen = null;
   }
 
-  /** Reads a run; `read` is true when it is read to its end. */
-  load(lines) {
-    this.store.feed(lines);
-  }
-
-  get read() {
-    return this.store.complete;
-  }
-
   /** What the frames say of the run as a whole. */
   sum() {
     const { sums, summaries, baseline, unwatched, header } = this.store;
@@ -265,7 +255,7 @@ export class StoryView {
 
   /** Whether the story of step `index` can be told. */
   tells(index) {
-    if (!this.run && this.read) this.sum();
+    if (!this.run && this.store.complete) this.sum();
     return Boolean(this.run) && framesOf(this.store.step(index), this.run).length > 0;
   }
 

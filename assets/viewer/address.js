@@ -4,7 +4,7 @@ import { number, whole } from "./dom.js";
 
 const FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "embed", "theme"];
 /** The games that an address can ask for. */
-export const GAMES = ["quiz", "draft"];
+const GAMES = ["quiz", "draft"];
 
 /** What stands for no game; merged into an address it ends the one that is on. */
 export const NO_GAME = Object.fromEntries(GAMES.map((name) => [name, ""]));

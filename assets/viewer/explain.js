@@ -7,7 +7,7 @@ import { capital, count, joined, OUTCOMES, plain, probability, quoted } from "./
  * the number of tokens, its proposer, and the drafts that it comes from, several where they are equal there (none: a
  * drafter's lower-ranked choices).
  */
-function contributions(step) {
+export function contributions(step) {
   const path = step.accepted.map((id) => step.nodes.get(id));
   let right = 0;
   while (right < path.length && path[right].candidates.includes(0)) right += 1;

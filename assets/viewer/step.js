@@ -85,6 +85,7 @@ export function readStep(raw, index, run, { verdict, gained, closed } = readVerd
     index,
     ...run,
     anchorText: text(raw.anchor_text),
+    anchorPosition: whole(raw.anchor_position, 0, 1e9, 0),
     draft,
     trained,
     drafted: draft ? draft.texts.length : 0,

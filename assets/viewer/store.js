@@ -14,17 +14,18 @@ const RESEND_MS = 2000; // least time between two questions
  *  d2sd/trace/run.py). */
 export async function openLine(line) {
   if (line[0] !== PACKED) return line;
-  try {
-    const bytes = Uint8Array.from(atob(line.slice(1)), (c) => c.charCodeAt(0));
-    const { writable, readable } = new DecompressionStream("deflate-raw");
-    const writer = writable.getWriter();
-    const sent = [writer.write(bytes), writer.close()];
-    const opened = await new Response(readable).text();
-    await Promise.all(sent);
-    return opened;
-  } catch {
-    return "";
-  }
+  return inflate(line.slice(1)).catch(() => "");
+}
+
+/** The text that was deflated (raw) and written in base64; throws where it is nothing of the kind. */
+export async function inflate(packed) {
+  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+  const { writable, readable } = new DecompressionStream("deflate-raw");
+  const writer = writable.getWriter();
+  const sent = [writer.write(bytes), writer.close()];
+  const opened = await new Response(readable).text();
+  await Promise.all(sent);
+  return opened;
 }
 
 /** A value: a segment of a run (head, then lines from a given place on), or a whole trace without a head. */

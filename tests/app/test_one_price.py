@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 
 import pytest
 
@@ -16,31 +15,27 @@ from d2sd.bench.settings import BenchSetting
 from d2sd.costs.machines import MACHINES
 from d2sd.figures import modules as machines
 from d2sd.whatif import Replay
-from tests.scripts.test_scripts import NODE
+from tests.scripts.node import run_script
 
-ROOT = machines.VIEWER.parent.parent
-PRICES = f"""
-import {{ readFileSync }} from "node:fs";
-import {{ meanCost }} from "{machines.VIEWER}/machine.js";
-import {{ MACHINES }} from "{machines.VIEWER}/machines.js";
-import {{ summarise }} from "{machines.VIEWER}/step.js";
-import {{ retimed }} from "{ROOT}/app/race/costs.js";
-import {{ readLane }} from "{ROOT}/app/race/lane.js";
-import {{ costOf }} from "{ROOT}/app/learn/live.js";
-import {{ readWork }} from "{ROOT}/assets/viewer/machine.js";
-const given = JSON.parse(readFileSync(0, "utf8"));
-const works = given.steps.map((step) => summarise(step, {{}}, given.header).work);
-const [k, , , point] = given.point;
-console.log(JSON.stringify(Object.fromEntries(MACHINES.map((machine) => {{
-  const lane = retimed(readLane(given.lane), machine);
+PRICES = """
+import { meanCost, readWork } from "HOME/assets/viewer/machine.js";
+import { MACHINES } from "HOME/assets/viewer/machines.js";
+import { summarise } from "HOME/assets/viewer/step.js";
+import { retimed } from "HOME/app/race/results.js";
+import { readLane } from "HOME/app/race/lane.js";
+import { costOf } from "HOME/app/learn/live.js";
+const works = data.steps.map((step) => summarise(step, {}, data.header).work);
+const [k, , , point] = data.point;
+console.log(JSON.stringify(Object.fromEntries(MACHINES.map((machine) => {
+  const lane = retimed(readLane(data.lane), machine);
   const unit = machine.milliseconds === null ? 1 : machine.milliseconds / 1000;
-  return [machine.id, [meanCost(machine, given.header.method, works) * works.length, lane[lane.length - 1] / unit, costOf({{ k, works: point.map(readWork) }}, machine, given.header.method)]];
-}}))));
+  return [machine.id, [meanCost(machine, data.header.method, works) * works.length, lane[lane.length - 1] / unit, costOf({ k, works: point.map(readWork) }, machine, data.header.method)]];
+}))));
 """
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "d2sd_three_level", "d2sd_tree"])
-def test_one_run_has_one_price_on_every_machine_everywhere(engine, tmp_path, method):
+def test_one_run_has_one_price_on_every_machine_everywhere(engine, method):
     config = engine.resolve(DecodeConfig(method, 40))
     trace = engine.generate("the cat sat", config)
     steps = [json.loads(line) for line in trace.lines() if json.loads(line)["event"] == "StepDone"]
@@ -48,12 +43,8 @@ def test_one_run_has_one_price_on_every_machine_everywhere(engine, tmp_path, met
     (outcome,) = Replay(engine, trace).run([config])
     points = [live_settings.SettingsPoint(4, config.block_size, outcome.committed, outcome.works)]
     point = live_settings.drawing(trace, points)["points"][0]
-    script = tmp_path / "prices.mjs"
-    script.write_text(PRICES, encoding="utf-8")
-    given = json.dumps({"header": trace.header, "steps": steps, "lane": drawn["lanes"][0], "point": point})
-    options = ["--disable-warning=MODULE_TYPELESS_PACKAGE_JSON"]
-    ran = subprocess.run([NODE, *options, script], input=given, capture_output=True, text=True, timeout=60, check=True)
-    on_the_page = json.loads(ran.stdout)
+    lane = drawn["lanes"][0]
+    on_the_page = run_script(PRICES, {"header": trace.header, "steps": steps, "lane": lane, "point": point})
     benched = dict(entry(engine, BenchSetting(method, config)).run(engine.request("the cat sat", config).ids).elsewhere)
     tokens = sum(outcome.committed)
     for name, machine in MACHINES.items():

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { missing } from "../../assets/viewer/standalone.js";
 
-const of = (address) => missing(new URLSearchParams(address), [2, 5], 12);
+const of = (address) => missing(address, [2, 5], 12);
 
 test("runs and steps that the file does not hold are said", () => {
   assert.deepEqual(["", "run=5&step=12&stop=5", "step=1"].map(of), ["", "", ""]);

@@ -2,10 +2,9 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { cell, nameOf, placesOf, positionsCsv, stepsBehind, surprises } from "../../app/calibrate/main.js";
-import { mapPoints, retimed, timeTicks } from "../../app/race/costs.js";
 import { ordinal, readLane } from "../../app/race/lane.js";
-import { Player } from "../../app/race/main.js";
-import { stagesOf, whyWords } from "../../app/race/table.js";
+import { Player } from "../../app/race/player.js";
+import { mapPoints, retimed, stagesOf, timeTicks, whyWords } from "../../app/race/results.js";
 import { cycleOf, cycleWords, savingWords } from "../../assets/viewer/numbers.js";
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 import { stepCost } from "../../assets/viewer/machine.js";
