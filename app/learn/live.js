@@ -4,7 +4,7 @@
 import { h, list, number, s, text, whole } from "../../assets/viewer/dom.js";
 import { MachineChoice, meanCost, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
-import { MACHINES } from "../../assets/viewer/machines.js";
+import { MACHINES } from "../../assets/viewer/constants.js";
 
 /** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
 export function costOf({ k, works }, machine, method) {

@@ -2,7 +2,7 @@
 
 import { h, number, whole } from "../../assets/viewer/dom.js";
 import { BreakEvenMap, chosenMachine, meanCost, stepCost } from "../../assets/viewer/machine.js";
-import { MACHINES } from "../../assets/viewer/machines.js";
+import { MACHINES } from "../../assets/viewer/constants.js";
 import { cycleWords } from "../../assets/viewer/numbers.js";
 import { STAGES, fixed, methodName } from "../../assets/viewer/words.js";
 

@@ -19,7 +19,7 @@ from tests.scripts.node import run_script
 
 PRICES = """
 import { meanCost, readWork } from "HOME/assets/viewer/machine.js";
-import { MACHINES } from "HOME/assets/viewer/machines.js";
+import { MACHINES } from "HOME/assets/viewer/constants.js";
 import { summarise } from "HOME/assets/viewer/step.js";
 import { retimed } from "HOME/app/race/results.js";
 import { readLane } from "HOME/app/race/lane.js";

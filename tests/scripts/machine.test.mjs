@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { meanCost, stepCost, workOf } from "../../assets/viewer/machine.js";
-import { MACHINES } from "../../assets/viewer/machines.js";
+import { MACHINES } from "../../assets/viewer/constants.js";
 
 const [PAPER] = MACHINES;
 const near = (value, wanted, off = 1e-4) => assert.ok(Math.abs(value - wanted) < off, `${value} is not ${wanted}`);

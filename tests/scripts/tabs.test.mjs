@@ -8,7 +8,7 @@ import { mapPoints, retimed, stagesOf, timeTicks, whyWords } from "../../app/rac
 import { cycleOf, cycleWords, savingWords } from "../../assets/viewer/numbers.js";
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 import { stepCost } from "../../assets/viewer/machine.js";
-import { MACHINES } from "../../assets/viewer/machines.js";
+import { MACHINES } from "../../assets/viewer/constants.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
