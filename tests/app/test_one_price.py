@@ -13,9 +13,9 @@ from d2sd import DecodeConfig
 from d2sd.bench.runner import entry
 from d2sd.bench.settings import BenchSetting
 from d2sd.costs.machines import MACHINES
-from d2sd.figures import modules as machines
 from d2sd.whatif import Replay
 from tests.scripts.node import run_script
+from tools import write_constants
 
 PRICES = """
 import { meanCost, readWork } from "HOME/assets/viewer/machine.js";
@@ -54,6 +54,6 @@ def test_one_run_has_one_price_on_every_machine_everywhere(engine, method):
         assert outcome.speedup(machine) == pytest.approx(tokens / price)
 
 
-def test_the_scripts_have_the_machines_of_python():
-    """Written anew by ``python -m d2sd.figures.modules``."""
-    assert machines.PATH.read_text(encoding="utf-8") == machines.source()
+def test_the_scripts_have_machines_methods_and_settings_of_python():
+    """Written anew by ``python -m tools.write_constants``."""
+    assert write_constants.PATH.read_text(encoding="utf-8") == write_constants.source()
