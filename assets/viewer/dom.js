@@ -39,6 +39,7 @@ export const whole = (value, low, high, fallback) => {
   return n === fallback ? n : Math.round(n);
 };
 
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) => (typeof value === "string" ? value : value === null || value === undefined ? "" : String(value));
 

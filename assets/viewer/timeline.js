@@ -1,6 +1,6 @@
 // All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only.
 
-import { button, h, icon, oncePerFrame } from "./dom.js";
+import { button, h, icon, oncePerFrame, sum } from "./dom.js";
 import { OUTCOMES, PROPOSERS, capital, count, milliseconds, percent, probability } from "./words.js";
 import { judged } from "./store.js";
 
@@ -285,13 +285,27 @@ const FILTERS = {
   any: ["any step", null],
   sure: [`rejected though sure (c ≥ ${probability(SURE)})`, (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE)],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
-  slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => Object.values(s.seconds).reduce((a, b) => a + b, 0))],
+  slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
 };
 FILTERS.undrafted = ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)];
 for (const [id, { words }] of Object.entries(OUTCOMES)) FILTERS[id] = [words, (all) => where(all, (s) => s.verdict === id)];
 
 export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
 const largest = (all, size) => all.map((summary, at) => [size(summary), at]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, MOST).map(([, at]) => at).sort((a, b) => a - b);
+
+/** The steps that a filter finds, their places; null: all of them. */
+export function foundBy(filter, summaries) {
+  const [, test] = FILTERS[filter];
+  return test ? test(summaries) : null;
+}
+
+/** The totals of a range of steps. */
+export function rangeWords(sums) {
+  const cases = judged(sums);
+  const seconds = sum(Object.values(sums.seconds));
+  const words = [`${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`, `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`, cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "", seconds ? milliseconds(seconds) : ""];
+  return words.filter(Boolean).join(" · ");
+}
 
 export class FinderView {
   constructor(timeline, store, selection) {
@@ -330,8 +344,7 @@ export class FinderView {
 
   /** Finds the steps anew; called when steps arrive as well. */
   show() {
-    const [, test] = FILTERS[this.choice.value];
-    this.found = test ? test(this.store.summaries) : null;
+    this.found = foundBy(this.choice.value, this.store.summaries);
     this.timeline.matching = this.found && new Set(this.found);
     this.counted = this.store.length;
     for (const button of this.marks.querySelectorAll("button")) {
@@ -377,13 +390,9 @@ export class FinderView {
     const { range } = this.timeline;
     this.totals.hidden = !range;
     if (!range) return this.totals.replaceChildren();
-    const sums = this.store.sumsOf(...range);
-    const cases = judged(sums);
-    const seconds = Object.values(sums.seconds).reduce((a, b) => a + b, 0);
     const zoom = button("Zoom to them", {}, () => this.timeline.zoomToRange());
     const clear = button("Clear", {}, () => this.timeline.select(null));
-    const words = [`${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`, `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`, cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "", seconds ? milliseconds(seconds) : ""];
     const name = range[0] === range[1] ? `Step ${range[0] + 1}` : `Steps ${range[0] + 1} to ${range[1] + 1}`;
-    return this.totals.replaceChildren(h("b", {}, name), " " + words.filter(Boolean).join(" · "), zoom, clear);
+    return this.totals.replaceChildren(h("b", {}, name), ` ${rangeWords(this.store.sumsOf(...range))}`, zoom, clear);
   }
 }

@@ -1,6 +1,6 @@
 // What came of a reader's own draft: the target's answer, or a comparison with the recorded text where no target is at hand.
 
-import { button, h, list, number, text, whole } from "./dom.js";
+import { button, h, list, number, sum, text, whole } from "./dom.js";
 import { capital, count, fixed, probability, quoted, visible } from "./words.js";
 import { Guessing } from "./quiz.js";
 
@@ -70,7 +70,7 @@ export function drafterSentence(name, { drafted, boundary }, all) {
 export function scoreSentence(name, answers, rival) {
   const steps = answers.length;
   if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens a step.`;
-  const mean = (key) => fixed(answers.reduce((sum, one) => sum + one[key], 0) / steps, 2);
+  const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, 2);
   const whole = mean("all") === mean("first") ? "" : `, the whole tree ${mean("all")}`;
   return `Accepted a step, over ${count(steps, "step")}: you ${mean("mine")}, the ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
 }
@@ -134,7 +134,7 @@ export class TypedView extends Guessing {
   /** Fields of a link that opens this challenge. */
   get challenge() {
     const mine = [...this.answers.values()].map((one) => one.mine);
-    return mine.length ? `draft=1&beat=${fixed(mine.reduce((a, b) => a + b, 0) / mine.length, 2)}` : "draft=1";
+    return mine.length ? `draft=1&beat=${fixed(sum(mine) / mine.length, 2)}` : "draft=1";
   }
 
   go(here = false) {
