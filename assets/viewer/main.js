@@ -29,10 +29,10 @@ function nodeId(value) {
 }
 
 class Explorer {
-  /** `trigger(event, data)` reaches the server; `linked`: settings that links carry, null where no server answers; `address`: what
+  /** `trigger(event, data)` reaches the server; `linkNames`: settings that links carry, null where no server answers; `address`: what
    *  the address asks for, as `readAddress` returns it. */
-  constructor({ element, trigger, linked, address }) {
-    Object.assign(this, { element, trigger, linked, page: new Page() });
+  constructor({ element, trigger, linkNames, address }) {
+    Object.assign(this, { element, trigger, linkNames, page: new Page() });
     const resend = new Resend((key, start) => trigger("missed", { key, start }));
     this.store = new Store(
       (change) => this.receive(change),
@@ -52,7 +52,7 @@ class Explorer {
   }
 
   createViews() {
-    const { page, store, selection, linked, trigger } = this;
+    const { page, store, selection, linkNames, trigger } = this;
     this.tooltip = new Tooltip(page.root);
     this.help = new HelpView(page.root);
     this.presenter = new Presenter(page.root, () => this.redraw());
@@ -63,7 +63,7 @@ class Explorer {
     this.tree = new TreeView(page.tree, selection, this.tooltip, this.viewport, (hidden) => page.showFolding(hidden, this.tree.unfolded));
     this.tree.scaled = () => this.presenter.scale;
     this.strip = new StripView(page.strip, this.tree, this.viewport, this.tooltip);
-    this.redraft = new Redraft(store, selection, linked ? (question) => trigger("redraft", question) : null, () => this.draw());
+    this.redraft = new Redraft(store, selection, linkNames ? (question) => trigger("redraft", question) : null, () => this.draw());
     this.places = new PlacesView(this.strip, (prefix) => this.redraft.request(prefix));
     this.words = new TextView(page.text, store, selection);
     this.path = new PathView(page.path, selection);
@@ -78,22 +78,22 @@ class Explorer {
       store,
       selection,
       pictures: new PictureMaker({ tree: this.tree, strip: this.strip, viewport: this.viewport, selection, colours: page.root }),
-      names: linked,
+      names: linkNames,
       ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
     });
     page.textTools.append(this.share.box);
   }
 
   createGames(address) {
-    const { page, store, selection, linked, trigger } = this;
+    const { page, store, selection, linkNames, trigger } = this;
     const { root } = page;
     this.quiz = new QuizView(root, store, selection, () => this.redraw());
     this.typed = new TypedView({
       root,
       store,
       selection,
-      ask: linked ? (question) => trigger("typed", question) : null,
-      copy: linked ? (fields) => this.share.copy(linked, fields) : null,
+      ask: linkNames ? (question) => trigger("typed", question) : null,
+      copy: linkNames ? (fields) => this.share.copy(linkNames, fields) : null,
       rival: address.beat,
       changed: () => this.redraw(),
     });
@@ -241,7 +241,7 @@ class Explorer {
     const nothing = store.key === null || (!store.received && !store.early.size);
     page.empty.hidden = !nothing;
     page.views.hidden = nothing;
-    const lost = wanted && this.linked && store.complete && !store.live ? `There is no step ${wanted.step + 1}: this run has ${store.length}.` : "";
+    const lost = wanted && this.linkNames && store.complete && !store.live ? `There is no step ${wanted.step + 1}: this run has ${store.length}.` : "";
     page.notify(store.failed ?? lost);
   }
 
@@ -305,7 +305,7 @@ class Explorer {
 /** Draws `props.value` into an element, and again whenever it changes. */
 export function start(element, trigger, props, watch) {
   const address = readAddress(props.linked ? location.search : text(props.address));
-  const explorer = new Explorer({ element, trigger, linked: props.linked || null, address });
+  const explorer = new Explorer({ element, trigger, linkNames: props.linked || null, address });
   if (address.embed) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");
