@@ -12,7 +12,7 @@ from d2sd.config import SETTINGS
 from d2sd.costs.machines import drawings
 from d2sd.figures.style import VIEWER
 from d2sd.methods import METHODS
-from d2sd.trace.differences import SYMBOLS
+from d2sd.trace.metrics import SYMBOLS
 
 PATH = VIEWER / "constants.js"
 DIGITS = 6

@@ -17,7 +17,7 @@ from app.settings import SETTINGS, element
 from app.view import DrawnView
 from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
-from d2sd.trace.differences import SYMBOLS
+from d2sd.trace.metrics import SYMBOLS
 
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
 NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name

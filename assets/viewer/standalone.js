@@ -62,9 +62,9 @@ class RunsPage {
     return [JSON.stringify({ ...JSON.parse(head), wanted: this.wanted }), ...lines].join("\n");
   }
 
-  /** Number of steps of a run: before each stands its verdict. */
+  /** Number of steps of a run, which its head says. */
   stepsOf(at) {
-    return this.runs[at].value.split("\n").filter((line) => line.startsWith('{"event":"Verdict"')).length;
+    return JSON.parse(this.runs[at].value.split("\n", 1)[0]).steps;
   }
 
   showTheme() {

@@ -25,8 +25,7 @@ from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.plan import markdown as markdown_of_plan
 from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 
 LIMIT = 30
 

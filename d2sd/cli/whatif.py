@@ -28,10 +28,8 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.drafters import is_eagle3, published_config
 from d2sd.methods import METHODS
-from d2sd.trace.progress import progress
-from d2sd.trace.sets import read_traces
-from d2sd.trace.text import escaped, printable
-from d2sd.trace.trace import Trace
+from d2sd.trace.text import escaped, printable, progress
+from d2sd.trace.trace import Trace, read_traces
 from d2sd.whatif import Replay, recorded_config, replayed
 
 # Replays recorded texts with several drafters: which is better, by how much, and where.

@@ -256,10 +256,6 @@ class LayerCache(KeyValueCache):
         for state in self._states.values():
             state.become(state.inputs[index], state.matrix[index])
 
-    def has_previous_state(self, layer: int) -> bool:
-        """There is none at the beginning of a text (what transformers asks for up to 5.17 at least)."""
-        return False
-
     def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""
 

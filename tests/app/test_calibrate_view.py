@@ -14,6 +14,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from msgspec import structs
 
 from app import presets
 from app.calibrate.measured import Measured
@@ -23,7 +24,6 @@ from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.writer import to_line
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tools.measure_calibrate import STEPS, repeated
 
@@ -31,7 +31,7 @@ from tools.measure_calibrate import STEPS, repeated
 def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
     """What the page is sent for these runs."""
     names = labels or [f"run {n}" for n in range(len(traces))]
-    runs = [Recording(name, RecordedRun.of([to_line(trace.header)])) for name, trace in zip(names, traces, strict=True)]
+    runs = [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(names, traces, strict=True)]
     return json.loads(drawing(Measured(traces), runs, Progress("Some runs", len(traces), len(traces))))
 
 
@@ -56,7 +56,7 @@ def test_every_figure_has_its_place_in_the_page(data):
 def test_a_confidence_head_has_a_figure_whose_marks_list_its_steps(recorded):
     """Half of the steps have one: their places are those of the steps, not of the half."""
     steps = tuple(
-        replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
+        structs.replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
         for at, s in enumerate(recorded.steps)
     )
     data = drawn([replace(recorded, steps=steps)])
@@ -159,9 +159,7 @@ def address(recorded) -> Iterator[str]:
     """The view alone."""
 
     def shown(traces: list[Trace], labels: list[str]) -> str:
-        runs = [
-            Recording(name, RecordedRun.of([to_line(trace.header)])) for name, trace in zip(labels, traces, strict=True)
-        ]
+        runs = [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(labels, traces, strict=True)]
         return drawing(Measured(traces), runs, Progress(labels[0], len(labels), len(labels)))
 
     with gr.Blocks() as demo:

@@ -12,7 +12,7 @@ import pytest
 
 from app.explore.controls import ExplorerView
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.viewer_lines import Judge
+from tests.records import record
 
 
 def draft(drafter: str, prefix: int, texts: list[str], confidence: list[float]) -> dict[str, Any]:
@@ -105,12 +105,12 @@ def trace(run: str, steps: list[list[str]], prompt: str = "Once", end: bool = Tr
 
 
 def judged(feed: Callable[[], Any]) -> Callable[[], Iterator[str]]:
-    """A feed as the server sends it: before each step its verdict."""
+    """A feed as the server sends it: before each step its outcome."""
 
     def sent() -> Iterator[str]:
         values = feed()
         for value in [values] if isinstance(values, str) else values:
-            yield "\n".join(Judge().lines(value.split("\n")))
+            yield "\n".join(RecordedRun.of(map(record, value.splitlines())).lines(outcomes=True))
 
     return sent
 
@@ -147,7 +147,9 @@ def page(browser: Any) -> Iterator[Any]:
         steps = [json.dumps(outcome_step(i, kind)) + "\n" for i, kind in enumerate(OUTCOMES)]
         return "".join([*lines[:2], *steps, *lines[-2:]])
 
-    run = RecordedRun.of(trace("lossy", [WORDS] * 6))
+    run, steps = RecordedRun(), RecordedRun()
+    run.append(map(record, trace("lossy", [WORDS] * 6)))
+    steps.append(map(record, trace("wanted", [WORDS] * 6)))
 
     def lossy() -> Iterator[str]:
         for start, end in ((0, 3), (5, 7), (7, len(run))):

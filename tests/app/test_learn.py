@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from app import presets
 from app.learn import live_settings
@@ -15,7 +16,7 @@ from app.learn.view import lesson_run, roofline, tour
 from d2sd import METHODS, DecodeConfig
 from d2sd.costs.runs import works_of
 from d2sd.trace.metrics import boundary_hit, closed_from
-from d2sd.trace.viewer_lines import VERDICT, Judge
+from d2sd.trace.run import OUTCOME, RecordedRun
 from tests.scripts.node import stops_of
 
 
@@ -26,9 +27,7 @@ def recorded():
 
 def instructive(trace):
     """The step that is chosen of all steps of a trace."""
-    judge = Judge()
-    list(judge.lines(trace.lines()))
-    return judge.instructive
+    return RecordedRun.of(trace.records()).instructive
 
 
 def test_the_tour_begins_with_a_predicted_break_and_a_redraft_that_won(recorded):
@@ -78,7 +77,9 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
 def test_every_step_of_every_method_can_be_told(engine, method):
     temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2  # each once
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
-    for told, step in zip(stops_of(Judge().lines(trace.lines()), roofline()), trace.steps, strict=True):
+    for told, step in zip(
+        stops_of(RecordedRun.of(trace.records()).lines(outcomes=True), roofline()), trace.steps, strict=True
+    ):
         assert len(told["stops"]) == 9
         assert all(stop["title"] and stop["say"] and all(stop["say"]) for stop in told["stops"])
         assert "null" not in json.dumps([[stop["say"], stop["numbers"]] for stop in told["stops"]])
@@ -90,7 +91,7 @@ def test_every_step_of_every_method_can_be_told(engine, method):
 def test_the_packed_tour_is_the_recorded_run_with_a_verdict_for_every_step(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
     lines = data["lines"].splitlines()
-    assert [line for line in lines if not line.startswith(VERDICT)] == presets.lesson()["lines"]
+    assert [line for line in lines if not line.startswith(OUTCOME)] == presets.lesson()["lines"]
     assert len(lines) == len(presets.lesson()["lines"]) + len(recorded.steps)
     chat = recorded.header["models"]["preset"] == presets.FIRST
     assert data["about"] == (presets.FIRST_SAID if chat else presets.TINY_SAID)
@@ -109,6 +110,6 @@ def test_places_behind_a_drafted_end_of_text_are_found(recorded):
     step = recorded.steps[0]
     assert closed_from(step, "d2sd") is None
     likeliest = max(range(len(step.boundary_posterior)), key=step.boundary_posterior.__getitem__)
-    ended = replace(step, selected_prefixes=tuple(range(likeliest)))
+    ended = structs.replace(step, selected_prefixes=tuple(range(likeliest)))
     assert closed_from(ended, "d2sd") == likeliest
     assert closed_from(ended, "random_prefix") is None

@@ -13,6 +13,7 @@ from d2sd import DecodeConfig
 from d2sd.bench.runner import entry
 from d2sd.bench.settings import BenchSetting
 from d2sd.costs.machines import MACHINES
+from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay
 from tests.scripts.node import run_script
 from tools import write_constants
@@ -20,11 +21,10 @@ from tools import write_constants
 PRICES = """
 import { meanCost, readWork } from "HOME/assets/viewer/machine.js";
 import { MACHINES } from "HOME/assets/viewer/constants.js";
-import { summarise } from "HOME/assets/viewer/step.js";
 import { retimed } from "HOME/app/race/results.js";
 import { readLane } from "HOME/app/race/lane.js";
 import { costOf } from "HOME/app/learn/live.js";
-const works = data.steps.map((step) => summarise(step, {}, data.header).work);
+const works = data.works.map(readWork);
 const [k, , , point] = data.point;
 console.log(JSON.stringify(Object.fromEntries(MACHINES.map((machine) => {
   const lane = retimed(readLane(data.lane), machine);
@@ -38,13 +38,14 @@ console.log(JSON.stringify(Object.fromEntries(MACHINES.map((machine) => {
 def test_one_run_has_one_price_on_every_machine_everywhere(engine, method):
     config = engine.resolve(DecodeConfig(method, 40))
     trace = engine.generate("the cat sat", config)
-    steps = [json.loads(line) for line in trace.lines() if json.loads(line)["event"] == "StepDone"]
+    lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
+    works = [line["work"] for line in lines if line["event"] == "Outcome"]
     drawn = json.loads(race_view.drawing(Race("the cat sat", (method,), (Lane(trace),))))
     (outcome,) = Replay(engine, trace).run([config])
     points = [live_settings.SettingsPoint(4, config.block_size, outcome.committed, outcome.works)]
     point = live_settings.drawing(trace, points)["points"][0]
     lane = drawn["lanes"][0]
-    on_the_page = run_script(PRICES, {"header": trace.header, "steps": steps, "lane": lane, "point": point})
+    on_the_page = run_script(PRICES, {"header": trace.header, "works": works, "lane": lane, "point": point})
     benched = dict(entry(engine, BenchSetting(method, config)).run(engine.request("the cat sat", config).ids).elsewhere)
     tokens = sum(outcome.committed)
     for name, machine in MACHINES.items():

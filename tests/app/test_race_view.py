@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import expect
 
 from app.models import named
+from app.race.lanes import recorded_race
 from app.race.view import RaceView, drawing
-from app.race.whatif import WhatIfView
-from app.record import recorded_answers, recorded_race
+from app.race.whatif import WhatIfView, recorded_answers
 from app.view import ROUTE
 
 

@@ -8,7 +8,6 @@ from playwright.sync_api import Locator, Page, expect
 from app import presets
 from app.learn.view import lesson_run, roofline
 from d2sd.trace.trace import parse_trace
-from d2sd.trace.viewer_lines import Judge
 from tests.e2e.driving import PATIENCE, PHONE, view, window
 from tests.scripts.node import stops_of
 
@@ -18,9 +17,8 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def told():
     """The number of the step that the tour begins with, and its stops."""
-    judge = Judge()
-    lines = list(judge.lines(presets.lesson()["lines"]))
-    return judge.instructive, stops_of(lines, roofline())[judge.instructive]["stops"]
+    run = lesson_run()
+    return run.instructive, stops_of(run.lines(outcomes=True), roofline())[run.instructive]["stops"]
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
@@ -15,7 +16,7 @@ from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.logs.chain import Texts
 from d2sd.trace.logs.counts import Counts
-from d2sd.trace.sets import write_traces
+from d2sd.trace.trace import write_traces
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He"]
 
@@ -89,12 +90,12 @@ def test_what_cannot_be_drafted_again_is_refused(bundled):
         "holds totals and no steps": replace(run, steps=()),
         "return_token_ids": changed(run, missing=["tokens"]),
         "above temperature 0": changed(run, config={"temperature": 1.0}),
-        "nothing was drafted": replace(run, steps=tuple(replace(s, first_draft=None) for s in run.steps)),
+        "nothing was drafted": replace(run, steps=tuple(structs.replace(s, first_draft=None) for s in run.steps)),
         "its tokens or its length do not fit": replace(
-            run, prefill=replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
+            run, prefill=structs.replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
         ),
         "was not written greedily": replace(
-            run, prefill=replace(run.prefill, prompt_token_ids=(7,) * len(run.prefill.prompt_token_ids))
+            run, prefill=structs.replace(run.prefill, prompt_token_ids=(7,) * len(run.prefill.prompt_token_ids))
         ),
     }
     for said, trace in refused.items():

@@ -18,7 +18,7 @@ export function stepLine(drafted, boundary, selected = [], elapsed = 0) {
 }
 
 /** The line before a step: what the server says came of it. */
-export const verdictLine = (verdict, gained = 0, closed = null) => JSON.stringify({ event: "Verdict", verdict, gained, closed });
+export const outcomeLine = (verdict, gained = 0, closed = null, work = [5, [], 5]) => JSON.stringify({ event: "Outcome", verdict, gained, closed, work });
 
 export const HEADER = JSON.stringify({ event: "Header", run: "r", method: "d2sd", prompt: "Once" });
 export const FINISHED = JSON.stringify({ event: "Finished", stop_reason: "max_new_tokens" });

@@ -39,5 +39,5 @@ def run_script(source: str, data: Any) -> Any:
 
 def stops_of(lines: Iterable[str], roofline: dict[str, Any]) -> list[dict[str, Any]]:
     """Returns of every step of a run its ``stops`` of Learn, and its ``tokens`` with 0, 1, … re-drafts. ``lines``: the run as the
-    page reads it, with verdicts."""
+    page reads it, with the outcome before each step."""
     return run_script(STOPS, {"lines": list(lines), "roofline": roofline})

@@ -8,14 +8,14 @@ import { readStep } from "../../assets/viewer/step.js";
 import { Resend, judged, openLine } from "../../assets/viewer/store.js";
 import { foundBy, rangeWords } from "../../assets/viewer/timeline.js";
 import { plain } from "../../assets/viewer/words.js";
-import { FINISHED, HEADER, RUN, segment, settled, stepLine, storeOf, verdictLine } from "./fixtures.mjs";
+import { FINISHED, HEADER, RUN, segment, settled, stepLine, storeOf, outcomeLine } from "./fixtures.mjs";
 
 test("a run is read as it arrives, and its totals add up", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, verdictLine("found"), stepLine(4, 2, [2], 0.5)));
+  store.feed(segment("k", 0, HEADER, outcomeLine("found"), stepLine(4, 2, [2], 0.5)));
   await settled(store);
   assert.equal(store.live, true);
-  store.feed(segment("k", 3, verdictLine("all"), stepLine(4, 4, [1], 1), verdictLine("missed"), stepLine(4, 0, [3], 1.5), FINISHED));
+  store.feed(segment("k", 3, outcomeLine("all"), stepLine(4, 4, [1], 1), outcomeLine("missed"), stepLine(4, 0, [3], 1.5), FINISHED));
   await settled(store);
   assert.equal(store.live, false);
   assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
@@ -23,17 +23,18 @@ test("a run is read as it arrives, and its totals add up", async () => {
   assert.equal(store.prompt, "Once");
   assert.equal(store.step(2).ending, "max_new_tokens");
   assert.equal(store.step(3), null);
-  assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // a verdict is no part of the trace
+  assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // an outcome is no part of the trace
 });
 
-test("a step's verdict is the one before it, bounded; without one there is none", async () => {
+test("a step's outcome is the one before it, bounded; without one there is none", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, verdictLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), verdictLine("toString", -1, {}), stepLine(4, 2)));
+  store.feed(segment("k", 0, HEADER, outcomeLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), outcomeLine("toString", -1, {}, 7), stepLine(4, 2)));
   await settled(store);
   const told = ({ verdict, gained, closed }) => [verdict, gained, closed];
   const expected = [["repaired", 2, 3], ["none", 0, null], ["none", 0, null]];
   assert.deepEqual(store.summaries.map(told), expected);
   assert.deepEqual([0, 1, 2].map((at) => told(store.step(at))), expected);
+  assert.deepEqual(store.summaries.map(({ work }) => work), [{ first: 5, again: [], nodes: 5 }, null, null]);
 });
 
 test("lines after a gap wait until those before them are there, and are asked for", async () => {
@@ -200,7 +201,7 @@ test("lines that stay away are asked for again, but not all the time", (t) => {
 test("steps are found by what came of them, and a range of them has totals", async () => {
   const { store } = storeOf();
   const outcomes = ["repaired", "found", "missed", "found", "repaired", "missed"];
-  store.feed(segment("k", 0, HEADER, ...outcomes.flatMap((verdict, at) => [verdictLine(verdict, 1), stepLine(4, at % 3, [2])])));
+  store.feed(segment("k", 0, HEADER, ...outcomes.flatMap((verdict, at) => [outcomeLine(verdict, 1), stepLine(4, at % 3, [2])])));
   await settled(store);
   const found = (filter) => foundBy(filter, store.summaries);
   assert.deepEqual([found("any"), found("found"), found("undrafted"), found("sure")], [null, [1, 3], [], []]);

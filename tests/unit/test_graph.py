@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from math import log
 from pathlib import Path
 
 import networkx
 import pytest
+from msgspec.structs import replace
 
 import d2sd
 from d2sd import METHODS, DecodeConfig
