@@ -19,6 +19,7 @@ from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
 from app.runs.tab import Shown, wire_runs
 from app.session import Session
 from app.view import ROUTE, STATIC
+from d2sd.figures.modules import join_modules
 
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
@@ -57,6 +58,11 @@ def _texts(pattern: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob(pattern)))
 
 
+def _early() -> str:
+    """Scripts that run before the page is built."""
+    return "\n".join(f"{join_modules(path)};" for path in sorted((STATIC / "early").glob("*.js")))
+
+
 def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
     return {
@@ -67,7 +73,7 @@ def launch_options() -> dict[str, Any]:
         "max_file_size": f"{MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
         "app_kwargs": {
-            "middleware": [Middleware(guard.Guard), Middleware(EarlyScript, _texts("early/*.js"))],
+            "middleware": [Middleware(guard.Guard), Middleware(EarlyScript, _early())],
             "routes": [ROUTE],
         },
     }

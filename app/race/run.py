@@ -17,7 +17,7 @@ from app.models import Chosen
 from app.presets import ASSETS
 from app.streaming import Recorder, first_tokens, paced, prepare
 from d2sd import DecodeConfig, InputError, Trace
-from d2sd.nets.lean import NEAR_TIES, SIXTEEN_BITS
+from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.trace import parse_trace
 
 RECORDED = ASSETS / "traces" / "race.json.gz"
