@@ -10,13 +10,14 @@ from starlette.middleware import Middleware
 from app import api, guard, presets
 from app.calibrate.tab import build_calibrate
 from app.compare.tab import build_compare
+from app.explore.controls import Shown
 from app.explore.tab import build_explore
 from app.gradio_internals import EarlyScript, look_less_often
 from app.guard import GuardedBlocks
 from app.learn.tab import build_learn
 from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
-from app.runs.tab import Shown, wire_runs
+from app.runs.tab import wire_runs
 from app.session import Session
 from app.view import ROUTE, STATIC
 from d2sd.figures.modules import join_modules

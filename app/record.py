@@ -21,7 +21,7 @@ from app import models, presets
 from app.explore import run as explore
 from app.explore.run import RunRequest
 from app.jobs import Job
-from app.learn.view import speeds
+from app.learn.tab import speeds
 from app.machine import leave_a_core
 from app.methods import DEFAULT_LANES, trace_lane
 from app.models import Chosen

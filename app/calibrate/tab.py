@@ -12,6 +12,7 @@ from app import presets
 from app.calibrate import measure as calibrate
 from app.calibrate.view import CalibrationView
 from app.compare import compare
+from app.explore.controls import Shown
 from app.gradio_internals import hidden_when
 from app.guard import MAX_CHARACTERS
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
@@ -20,7 +21,6 @@ from app.methods import grouped
 from app.model_choice import PickerView, build_models, follow_model
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet
-from app.runs.tab import Shown
 from app.session import Session
 from app.settings import remember, setting_rows
 from d2sd import InputError

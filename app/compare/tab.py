@@ -11,11 +11,11 @@ import orjson
 
 from app.calibrate import measure as calibrate
 from app.compare import compare
+from app.explore.controls import Shown
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.model_choice import build_models
 from app.models import Chosen
 from app.runs.recordings import Recording, RunSet, read_uploads
-from app.runs.tab import Shown
 from app.session import Session
 from app.view import FIGURES, DrawnView
 from d2sd import InputError

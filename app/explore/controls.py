@@ -1,4 +1,4 @@
-"""The controls of Explore (prompt, models, method and settings) and the view of its run."""
+"""The controls of Explore (prompt, models, method and settings), the view of its run, and what follows the shown run."""
 
 from __future__ import annotations
 
@@ -8,14 +8,16 @@ from typing import Any
 import gradio as gr
 
 import d2sd
-from app import models, presets
+from app import links, models, presets
 from app.explore.run import RunRequest
-from app.jobs import forgive, notice_box
+from app.jobs import AT_ONCE, forgive, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
 from app.methods import grouped
 from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
 from app.models import Chosen
+from app.runs.view import RunsView, drawing
+from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
 from app.view import FoldView, View
 from d2sd.figures.viewer import viewer_script
@@ -24,6 +26,7 @@ from d2sd.nets.dtypes import NEAR_TIES, taken_here
 METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
 OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
+RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
@@ -179,3 +182,50 @@ class ExplorerView(View):
         self, value: str | None = None, *, linked: list[str] | None = None, elem_id: str = "explorer", **options: Any
     ):
         super().__init__(value, viewer_script(), elem_id=elem_id, linked=linked, **options)
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """The parts of Explore that change when another run is shown."""
+
+    session: gr.State
+    controls: Controls
+    view: ExplorerView
+    runs: RunsView
+    back: gr.Button
+
+    @property
+    def outputs(self) -> list[Any]:
+        """The outputs of ``follow``."""
+        return [*self.controls.values, self.back, self.runs, self.controls.notice]
+
+    def after(self, event: Any) -> None:
+        """Update the form and the list after an event that shows a run."""
+        event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
+
+    def follow(self, session: Session, *values: Any) -> list[Any]:
+        """Fill the settings of the shown run into the form, and store the user's settings."""
+        listed = drawing(session.history, session.shown.key)
+        if session.followed == session.shown.key or not len(session.shown):
+            return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
+        session.put_aside(dict(zip(self.controls.inputs, values, strict=True)))
+        session.followed = session.shown.key
+        link = links.read(links.query_fields(session.shown.header))
+        session.filled = [*session.filled, filled_in(link)][-RECENT:]
+        note = f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
+        return [
+            *self.controls.restored(link),
+            gr.Button(visible=True),
+            listed,
+            sentence(note=note) if link.ignored else gr.skip(),
+        ]
+
+    def own(self, session: Session) -> list[Any]:
+        """Restore the user's settings."""
+        values, session.own = session.own or {}, None
+        return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
+
+    def started(self, session: Session) -> tuple[Any, str]:
+        """Handle the start of a run: its settings count as the user's. Hides the button and updates the list."""
+        session.own, session.followed = None, session.shown.key
+        return gr.Button(visible=False), drawing(session.history, session.shown.key)

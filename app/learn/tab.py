@@ -1,15 +1,39 @@
-"""Learn: the idea in nine stops, over a recorded run; ends in Explore."""
+"""Learn: a tour over a recorded run, beside a live Explore view of it that lights up stop by stop; ends in Explore."""
 
 from __future__ import annotations
 
+import base64
+import zlib
+from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import gradio as gr
+import orjson
 
+from app import presets
+from app.explore.controls import Shown
 from app.gradio_internals import event_fields
-from app.learn.view import LearnView, lesson_run
-from app.runs.tab import Shown
 from app.session import Session
+from app.view import APP, DrawnView, panel_sheets, read
+from d2sd.costs import machines as known
+from d2sd.costs.machines import BYTES, HARDWARE, STAGES, TARGET, Curve, Machine
+from d2sd.costs.runs import here
+from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
+from d2sd.trace.metrics import instructiveness
+from d2sd.trace.run import RecordedRun
+from d2sd.trace.trace import Trace
+
+SHEETS = ("learn/story.css", "learn/learn.css")
+HANDOUT = APP / "learn" / "handout.js"
+
+
+class LearnView(DrawnView):
+    """Asks for the tour when it is first seen. The last button fires ``select`` with the ``step`` to open in Explore."""
+
+    def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
+        options.setdefault("server_functions", [tour])
+        super().__init__(value, "learn/main.js", given=_options(), sheets=SHEETS, elem_id=elem_id, **options)
 
 
 def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
@@ -24,3 +48,102 @@ def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
 
     opened = learn.select(open_recorded, explore.session, [explore.view, tabs], show_progress="hidden", queue=False)
     explore.after(opened)
+
+
+def stage_styles() -> str:
+    """Style sheets of the live view, which has a separate shadow root, so that its ids do not collide with Explore's."""
+    return "\n".join([viewer_styles(), read(APP / "learn" / "stage.css")])
+
+
+def roofline() -> dict[str, Any]:
+    """Returns what limits a pass of an 8B model on a large card, and for how many tokens a laptop's processor computes it in the
+    time in which it reads the weights."""
+    card, laptop = HARDWARE["h100"], HARDWARE["laptop-cpu"]
+    return {
+        "card": card.name,
+        "gigabytes": BYTES * TARGET.weights / 1e9,
+        "reading": BYTES * TARGET.weights / card.bandwidth,  # seconds
+        "arithmetic": 2 * TARGET.weights / card.peak,  # seconds for each token
+        "ridge": card.ridge,
+        "laptop": laptop.ridge,
+    }
+
+
+def _options() -> dict[str, Any]:
+    return {"styles": stage_styles(), "roofline": roofline()}
+
+
+def tours_page(runs: Sequence[PageRun], title: str) -> str:
+    """``runs_page`` with the tour of every run that has one."""
+    styles = "\n".join(panel_sheets(*SHEETS).values())
+    return runs_page(runs, title, HANDOUT, styles, _options())
+
+
+def tour(_: Any = None) -> str:
+    """The recorded run, the step that its tour begins with and its live settings, packed: base64 of a raw deflate stream of JSON.
+
+    Called from the page, which always sends an argument.
+    """
+    return packed_tour()
+
+
+def lesson_run() -> RecordedRun:
+    """Returns the recorded run of the tour, for Explore."""
+    return RecordedRun.read("\n".join([*presets.lesson()["lines"], ""]).encode())
+
+
+def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
+    """Measured tokens per second of plain decoding and of the run itself, not drawn; None where they were not measured."""
+    return (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
+
+
+@lru_cache(maxsize=1)
+def packed_tour() -> str:
+    """What ``tour`` answers."""
+    run = lesson_run()
+    trace = run.trace()
+    preset = trace.header["models"].get("preset")
+    return _packed(
+        trace,
+        run.instructive,
+        lines="\n".join([*run.lines(outcomes=True), ""]),
+        **_settings(trace),
+        about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
+        examples=presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
+    )
+
+
+def tour_of(trace: Trace) -> str:
+    """The same of any run, without its lines, which a page to hand out has anyway. Other values of K and γ, which would have to be
+    replayed, only the recorded run of the tour has."""
+    start = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
+    return _packed(trace, start, **_settings(trace))
+
+
+def _settings(trace: Trace) -> dict[str, Any]:
+    """Other values of K and γ, and what the last stop needs beside them; empty for other runs than the recorded one."""
+    recorded = presets.lesson()
+    live = recorded["live"]
+    if live is None or live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
+        return {}
+    plain, unwatched = speeds(lesson_run())
+    machine = here(trace, plain, unwatched, _table(recorded.get("table")))
+    return {
+        "live": live,
+        "here": machine and known.drawing(machine),
+        "opening": "".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
+    }
+
+
+def _table(stages: dict[str, Any] | None) -> Machine | None:
+    """Returns the times of passes over other numbers of rows, on the machine where the run was recorded."""
+    if not stages:
+        return None
+    first, second, verify = (Curve(tuple((rows, ms / 1e3) for rows, ms in stages[stage])) for stage in STAGES)
+    return Machine(first, second, verify)
+
+
+def _packed(trace: Trace, start: int, **more: Any) -> str:
+    data = {"run": str(trace.header.get("run", "")), "start": start, **more}
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    return base64.b64encode(deflate.compress(orjson.dumps(data)) + deflate.flush()).decode()

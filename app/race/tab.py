@@ -13,6 +13,7 @@ import msgspec
 import orjson
 
 from app import links, models, presets
+from app.explore.controls import Shown
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
 from app.methods import DEFAULT_LANES, LANES, PLAIN, grouped, method_of, trace_lane
 from app.model_choice import build_models, follow_model
@@ -21,7 +22,6 @@ from app.race import run as race
 from app.race.run import Lane, Race, lane_figures, recorded_race, reference
 from app.race.whatif import WhatIf, build_whatif
 from app.runs import view as runs_view
-from app.runs.tab import Shown
 from app.runs.view import MAX_LINK
 from app.session import History, Session
 from app.settings import remember, setting_rows

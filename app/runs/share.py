@@ -15,7 +15,7 @@ import networkx
 from app.gradio_internals import event_fields
 from app.guard import step_number
 from app.jobs import sentence
-from app.learn.view import tour_of, tours_page
+from app.learn.tab import tour_of, tours_page
 from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session

@@ -11,7 +11,7 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
-from app.explore.controls import Controls, ExplorerView, filled_in
+from app.explore.controls import Shown
 from app.gradio_internals import event_fields
 from app.guard import step_number
 from app.jobs import AT_ONCE, Call, answer, sentence
@@ -19,14 +19,12 @@ from app.links import Link
 from app.models import Chosen
 from app.runs import view as runs_view
 from app.runs.share import class_page, window_file
-from app.runs.view import RunsView
 from app.session import HISTORIES, History, Session
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
 PLACE = {"tab", "step", "node", "quiz", "draft", "beat", "embed", "__theme"}  # where to look, in whatever run is shown
-RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
 GONE = "This run is no longer in the list."
 ELSEWHERE = (
     "The run of this link is not stored here, or no longer: it is run again with the settings that are filled in."
@@ -57,53 +55,6 @@ RECALL = """(...values) => {
 }"""
 # To make a file may take seconds and hold hundreds of megabytes: one at a time.
 FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
-
-
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """The parts of Explore that change when another run is shown."""
-
-    session: gr.State
-    controls: Controls
-    view: ExplorerView
-    runs: RunsView
-    back: gr.Button
-
-    @property
-    def outputs(self) -> list[Any]:
-        """The outputs of ``follow``."""
-        return [*self.controls.values, self.back, self.runs, self.controls.notice]
-
-    def after(self, event: Any) -> None:
-        """Update the form and the list after an event that shows a run."""
-        event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
-
-    def follow(self, session: Session, *values: Any) -> list[Any]:
-        """Fill the settings of the shown run into the form, and store the user's settings."""
-        listed = runs_view.drawing(session.history, session.shown.key)
-        if session.followed == session.shown.key or not len(session.shown):
-            return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
-        session.put_aside(dict(zip(self.controls.inputs, values, strict=True)))
-        session.followed = session.shown.key
-        link = links.read(links.query_fields(session.shown.header))
-        session.filled = [*session.filled, filled_in(link)][-RECENT:]
-        note = f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
-        return [
-            *self.controls.restored(link),
-            gr.Button(visible=True),
-            listed,
-            sentence(note=note) if link.ignored else gr.skip(),
-        ]
-
-    def own(self, session: Session) -> list[Any]:
-        """Restore the user's settings."""
-        values, session.own = session.own or {}, None
-        return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
-
-    def started(self, session: Session) -> tuple[Any, str]:
-        """Handle the start of a run: its settings count as the user's. Hides the button and updates the list."""
-        session.own, session.followed = None, session.shown.key
-        return gr.Button(visible=False), runs_view.drawing(session.history, session.shown.key)
 
 
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:

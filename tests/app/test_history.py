@@ -10,13 +10,13 @@ import pytest
 
 from app import links, models, presets
 from app import session as history
-from app.explore.controls import Controls
+from app.explore.controls import Controls, Shown
 from app.race.run import recorded_race
 from app.race.tab import GROUPS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep, open_lane, race_query
 from app.race.whatif import WhatIf
 from app.runs.recordings import Recording
-from app.runs.tab import GONE, Shown, file, read_stored, remove, rename, show
+from app.runs.tab import GONE, file, read_stored, remove, rename, show
 from app.runs.view import FORM, about, drawing
 from app.session import Histories, History, Session
 from app.settings import SETTINGS

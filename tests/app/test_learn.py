@@ -11,7 +11,7 @@ import pytest
 from msgspec import structs
 
 from app import presets, record
-from app.learn.view import lesson_run, roofline, tour
+from app.learn.tab import lesson_run, roofline, tour
 from d2sd import METHODS, DecodeConfig
 from d2sd.costs.runs import works_of
 from d2sd.trace.metrics import boundary_hit, closed_from

@@ -2,7 +2,7 @@ import gradio as gr
 import pytest
 
 from app.explore.controls import ExplorerView
-from app.learn.view import LearnView
+from app.learn.tab import LearnView
 from app.view import FoldView
 
 

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.learn.view import lesson_run, roofline
+from app.learn.tab import lesson_run, roofline
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import PATIENCE, PHONE, view, window
 from tests.scripts.node import stops_of
