@@ -36,6 +36,8 @@ IN_TURN: dict[str, Any] = {
     "concurrency_limit": 1,
     "trigger_mode": "multiple",
 }
+# to make a file may take seconds and hold hundreds of megabytes: one at a time
+FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
 BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
 NEXT = "Something else is running; this starts when it ends."  # for the first in the queue

@@ -14,12 +14,11 @@ from app import models, presets
 from app.explore import run as explore
 from app.explore.controls import ExplorerView, Shown, build_controls
 from app.gradio_internals import event_fields
-from app.jobs import AT_ONCE, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
+from app.jobs import AT_ONCE, FILES, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
 from app.machine import give_back
 from app.model_choice import download
 from app.runs import share
 from app.runs.recordings import read_all
-from app.runs.tab import FILES
 from app.runs.view import RunsView
 from app.session import Session
 from app.settings import SETTINGS

@@ -14,7 +14,7 @@ from app import links, models
 from app.explore.controls import Shown
 from app.gradio_internals import event_fields
 from app.guard import step_number
-from app.jobs import AT_ONCE, Call, answer, sentence
+from app.jobs import AT_ONCE, FILES, Call, answer, sentence
 from app.links import Link
 from app.models import Chosen
 from app.runs import view as runs_view
@@ -53,8 +53,6 @@ RECALL = """(...values) => {
   } catch { /* storage is switched off: this window keeps its runs until it is loaded again */ }
   return [values[0], JSON.stringify(stored)];
 }"""
-# To make a file may take seconds and hold hundreds of megabytes: one at a time.
-FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
 
 
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
