@@ -39,6 +39,7 @@ def test_a_window_is_saved_and_opened_another_day(kept, tmp_path):
     path = tmp_path / "d2sd-runs.jsonl.gz"
     path.write_bytes(window_file(kept.runs))
     session = Session()
+    assert "Choose a trace file" in answered(open_trace, session, session, None)[-1].value
     answered(open_trace, session, session, str(path))
     assert [k.run.lines() for k in session.history.runs] == [k.run.lines() for k in kept.runs]
     assert session.shown.lines() == kept.runs[0].run.lines()

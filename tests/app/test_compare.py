@@ -73,8 +73,9 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
     good.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
     bad.write_text("no trace", encoding="utf-8")
-    *boxes, said = add_files(session, [str(good), str(bad)], None, None)
-    assert "bad.jsonl was not read" in said.value
+    assert "Choose one or more trace files" in add_files(session, None, None, None)[-1].value
+    *boxes, notice = add_files(session, [str(good), str(bad)], None, None)
+    assert "bad.jsonl was not read" in notice.value
     label, name = boxes[0].choices[0]
     assert label == f"Set: good.jsonl ({about(presets.opening().header)})"  # what it was made with
     assert about(presets.opening().header).startswith("D²SD on ")

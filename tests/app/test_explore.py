@@ -86,37 +86,43 @@ def test_models_are_left_alone_by_garbage_collection_until_others_take_their_pla
     assert target() is None
 
 
-def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
-    engine, runs = models.engine(Chosen("tiny")), []
+@pytest.fixture
+def runs(monkeypatch):
+    """The engine's runs, nothing being warm: each with its method, "watched" if its trees are drawn, and how far it went."""
+    engine, seen = models.engine(Chosen("tiny")), []
     real = engine.run
 
     def watched(request, stop):
-        mine = [request.config.method + " watched" * request.config.inspect, "begun"]
-        runs.append(mine)
+        seen.append([request.config.method + " watched" * request.config.inspect, "begun"])
+        mine = seen[-1]
         for event in real(request, stop):
             mine[1] = "ended" if isinstance(event, Finished) else mine[1]
             yield event
 
     monkeypatch.setattr(engine, "run", watched)
     monkeypatch.setattr(streaming, "_warm", {})
+    return seen
+
+
+def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch, runs):
     monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 0)
-    long = {"max_new_tokens": 24}  # than the warm-up
-    outcome(compare=True, **long)
+    outcome(compare=True)  # longer than the warm-up
     each = ("d2sd watched", "d2sd", "autoregressive")
     assert runs == [[method, until] for method in each for until in ("begun", "ended")]
     runs.clear()
     monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 60)
     monkeypatch.setattr(explore, "MAX_ROUNDS", 2)
-    outcome(compare=True, **long)
+    outcome(compare=True)
     assert runs == [["d2sd watched", "ended"], *([["d2sd", "ended"], ["autoregressive", "ended"]] * 2)]
     runs.clear()
-    outcome(seed=3, **long)
-    outcome(num_branches=2, **long)
+    outcome(seed=3)
+    outcome(num_branches=2)
     assert runs == [["d2sd watched", "ended"], ["d2sd watched", "begun"], ["d2sd watched", "ended"]]
     runs.clear()
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
-    monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: watched(request, streaming.never))
-    outcome(num_branches=3, **long)
+    run = models.engine(Chosen("tiny")).run
+    monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: run(request, streaming.never))
+    outcome(num_branches=3)
     assert runs == [["d2sd watched", "ended"]]
 
 
@@ -172,26 +178,17 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
 
 
 @pytest.mark.parametrize("out_of_sight", [True, False])
-def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypatch):
+def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypatch, runs):
     """Gradio ends the work of a closed window where it yields."""
     monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0)
     monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
-    monkeypatch.setattr(streaming, "_warm", {})
-    engine, begun = models.engine(Chosen("tiny")), []
-    real = engine.run
-
-    def watched(request, stop):
-        begun.append(request.config.method + " watched" * request.config.inspect)
-        return real(request, stop)
-
-    monkeypatch.setattr(engine, "run", watched)
     session = Session()
     run = explore.run(session, Job(), request(compare=True))
     if out_of_sight:
         while not next(run).value:
             pass
         session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
-    silent = [begun[-1] for update in run if update == Update()]
+    silent = [runs[-1][0] for update in run if update == Update()]
     assert set(silent) >= {"d2sd watched", "d2sd", "autoregressive"}
 
 

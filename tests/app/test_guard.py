@@ -14,14 +14,10 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from app import gradio_internals, guard, jobs
-from app.compare import tab as compare
-from app.explore import tab as explore
+from app import gradio_internals, guard, jobs, presets
 from app.jobs import NEXT
 from app.layout import build, launch_options
-from app.session import Session
 from d2sd.trace.run import RecordedRun
-from tests.app.event import answered
 from tests.page_client import PageClient, Window
 
 WRONG = [
@@ -102,12 +98,6 @@ def test_the_last_message_of_a_run_holds_its_sentence(client, button, prompt):
     assert "is empty" in json.dumps(done["output"]["data"])
 
 
-def test_what_is_left_out_is_asked_for():
-    session = Session()
-    assert "Choose a trace file" in answered(explore.open_trace, session, session, None)[-1].value
-    assert "Choose one or more trace files" in compare.add_files(session, None, None, None)[-1].value
-
-
 def test_garbage_bodies_are_refused(client, capfd):
     for body in (b"", b"[", b"[" * 500_000, b"{}", b"null", b'{"data": 5, "fn_index": 0}', b'{"data": [], "fn_index": "x"}',
                  b'{"data": [], "fn_index": 99999, "session_hash": "x"}', b"\xff"):  # fmt: skip
@@ -160,7 +150,7 @@ def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
     monkeypatch.setenv("GRADIO_HEARTBEAT_INTERVAL", "0.2")
     window = Window(client)
     window.stay()
-    _, there = client.upload("x.jsonl", "\n".join([*demo_lines(), ""]).encode())
+    _, there = client.upload("x.jsonl", "\n".join([*presets.opening().lines(), ""]).encode())
     call = client.call("open-trace", "upload")
     list(window.queued(call, client.values(call, open_trace={"path": there, "meta": {"_type": "gradio.FileData"}})))
     kept = demo.app.state_holder.session_data[window.hash]
@@ -176,12 +166,6 @@ def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
     assert window.hash not in demo.app.state_holder.session_data
     gc.collect()
     assert not [g for g in gone if g() is not None]
-
-
-def demo_lines():
-    from app import presets
-
-    return presets.opening().lines()
 
 
 def test_a_window_that_comes_back_keeps_its_things(client, demo, monkeypatch):

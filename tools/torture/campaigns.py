@@ -116,7 +116,7 @@ def query_strings(rng: random.Random) -> Cases:
         try:
             link = links.read(query)
             link.fits(header)
-            json.dumps([link.values, link.wanted])
+            json.dumps([link.values, link.selection])
             yield (
                 None
                 if "\n" not in link.sentence and len(link.sentence) < 3000
