@@ -14,33 +14,15 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from app import gradio_internals, guard, jobs, presets
-from app.jobs import NEXT
-from app.layout import build, launch_options
+from app import gradio_internals, guard, presets
 from d2sd.trace.run import RecordedRun
-from tests.page_client import PageClient, Window
+from tests.page_client import Window
 
 WRONG = [
     5, -1.5, 10**400, True, [], {}, [[]], {"path": "/etc/passwd"}, "x", "\ud800", "x" * 300_000, [5], [{"a": 1}], ["\ud800"],
     {"path": "http://127.0.0.1:1/x", "meta": {"_type": "gradio.FileData"}}, {"path": 5}, [None], "/etc/passwd",
     {"path": "/etc/passwd", "meta": {"_type": "gradio.FileData"}}, float("nan"), float("inf"),
 ]  # fmt: skip
-
-
-@pytest.fixture(scope="module")
-def demo():
-    page = build()
-    _, address, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
-    page.address = address
-    try:
-        yield page
-    finally:
-        page.close(verbose=False)
-
-
-@pytest.fixture(scope="module")
-def client(demo):
-    return PageClient(demo.address)
 
 
 def quick(client):
@@ -214,15 +196,6 @@ def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
         time.sleep(0.1)
     assert caplog.text.count("after its caller had left: KeyError") == 1
     assert "Traceback" not in caplog.text
-
-
-@pytest.mark.parametrize("waits", [True, False])
-def test_who_stands_in_the_line_is_told_even_between_two_turns(client, monkeypatch, waits):
-    window, first = Window(client), client.call("run", "click")
-    window.at_once(first, client.values(first))  # while nobody's run goes on
-    monkeypatch.setattr(jobs, "waits", lambda request: waits)
-    tick = client.ticked(first).call
-    assert (NEXT in str(window.at_once(tick, client.values(tick))[1])) == waits
 
 
 def test_gradio_is_pinned_to_the_version_whose_internals_were_read():

@@ -15,7 +15,7 @@ from app.calibrate import tab as calibrate_tab
 from app.calibrate.tab import _compare_again, _measure, _measure_shown
 from app.explore import tab as explore_tab
 from app.explore.tab import build_explore, open_trace
-from app.jobs import CANCELLED, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
+from app.jobs import CANCELLED, NEXT, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
 from app.runs import tab as runs_tab
 from app.runs.recordings import Recordings
 from app.session import Session
@@ -342,7 +342,7 @@ def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatc
     assert turns.news(mine) == ""
     others = turns.taken("others", iter([Update(news="a"), Update(news="b")]))
     next(others)
-    assert turns.news(mine) == jobs.NEXT  # no turn has ended yet
+    assert turns.news(mine) == NEXT  # no turn has ended yet
     assert turns.news("others") == ""
     now[0] = 40.0
     list(others)
@@ -353,24 +353,23 @@ def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatc
     next(others)
     now[0] = 55.0
     assert "2 more are ahead of yours: number 3 in the queue" in turns.news(mine, 2)
-    assert [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)] == [
-        "about 20 s.",
-        "about 60 s.",
-        "about 2 minutes.",
-    ]
+    waits = [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)]
+    assert waits == ["about 20 s.", "about 60 s.", "about 2 minutes."]
     now[0] = 90.0  # longer than the others took
     assert turns.line(0).endswith("less than 10 s.")
 
 
-def test_a_place_is_told_once(monkeypatch):
-    places = iter([2, 2, 1, 1])
+def test_a_place_is_reported_once_and_only_to_a_window_that_is_queued(monkeypatch):
+    places = iter([0, 2, 2, 1, 1])
     wired = Wired(counting)
-    wired.request()
+    wired.request()  # while nothing runs
     monkeypatch.setattr(jobs, "ahead", lambda _: next(places))
+    assert wired.tick()[0] == gr.skip()
     monkeypatch.setattr(jobs, "waits", lambda _: True)
-    said = [wired.tick()[0] for _ in range(4)]
-    assert [part == gr.skip() for part in said] == [False, True, False, True]
-    assert "2 more are ahead" in said[0].value
+    first, *notices = (wired.tick()[0] for _ in range(5))
+    assert NEXT in first.value
+    assert [notice == gr.skip() for notice in notices] == [False, True, False, True]
+    assert "2 more are ahead" in notices[0].value
 
 
 def test_the_run_button_says_run_again_once_its_run_is_stopped():

@@ -42,31 +42,24 @@ def test_a_link_knows_the_text_of_its_run_by_a_hash():
     assert links.read({"temperature": "0"}).sampling_note == ""
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("prompt", "   "),
-        ("prompt", "a" * 20_001),
-        ("model", "/etc/passwd"),
-        ("model", "folder"),
-        ("model", "Qwen/Qwen3-8B"),
-        ("method", "D2SD"),
-        ("method", ""),
-        *((name, value) for name in ("block_size", "seed") for value in ("", "1e1", " 4", "+4", "4_0", "１６", "4.0", "nan", "9" * 20)),
-        ("confidence", "both"),
-        ("block_size", "1"),
-        ("node_budget", "100000"),
-        ("temperature", "nan"),
-        ("temperature", "inf"),
-        ("temperature", "5.5"),
-        ("top_p", "0"),
-        ("max_new_tokens", "0"),
-        ("cost_aware", "yes"),
-        ("step", "0"),
-        ("step", "1.5"),
-        ("step", "1000000000"),
-    ],
-)  # fmt: skip
+NOT_WHOLE = ("", "1e1", " 4", "+4", "4_0", "１６", "4.0", "nan", "9" * 20)
+MISFITS = {
+    "prompt": ("   ", "a" * 20_001),
+    "model": ("/etc/passwd", "folder", "Qwen/Qwen3-8B"),
+    "method": ("D2SD", ""),
+    "block_size": (*NOT_WHOLE, "1"),
+    "seed": NOT_WHOLE,
+    "confidence": ("both",),
+    "node_budget": ("100000",),
+    "temperature": ("nan", "inf", "5.5"),
+    "top_p": ("0",),
+    "max_new_tokens": ("0",),
+    "cost_aware": ("yes",),
+    "step": ("0", "1.5", "1000000000"),
+}
+
+
+@pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in MISFITS.items() for value in values])
 def test_a_value_that_does_not_fit_is_left_out_and_named(name, value, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     link = links.read({"num_branches": "2", name: value})

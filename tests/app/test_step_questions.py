@@ -9,23 +9,12 @@ import pytest
 from app import models, presets
 from app.explore import run as explore
 from app.jobs import Job
-from app.layout import build, launch_options
 from app.models import Chosen
-from tests.page_client import PageClient, Window
+from tests.page_client import Window
 
 RUN = presets.opening()
 RIGHT = "".join(c.text for c in RUN.trace().steps[1].committed[:3])
 REDRAFT, TYPED = (explore.QUESTIONS[name] for name in ("redraft", "typed"))
-
-
-@pytest.fixture(scope="module")
-def client():
-    page = build()
-    _, address, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
-    try:
-        yield PageClient(address)
-    finally:
-        page.close(verbose=False)
 
 
 def data(**changes):
