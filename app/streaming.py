@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from app import models
+from app.jobs import Update
 from app.machine import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
 from app.visitors import without_paths
@@ -38,6 +39,12 @@ class Prepared:
     def warnings(self) -> str:
         """Returns what the page has to say of the run's drafters, as sentences."""
         return without_paths(" ".join(f"{note[:1].upper()}{note[1:]}." for note in self.engine.models.notes()))
+
+
+def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
+    """Yields a notice if these models are not loaded yet."""
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
 
 
 def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:

@@ -83,18 +83,18 @@ class DrawnView(View):
         script: str,
         *,
         elem_id: str,
-        given: Mapping[str, Any] | None = None,
+        constants: Mapping[str, Any] | None = None,
         sheets: Sequence[str] = (),
         server_functions: list[Callable[..., Any]] | None = None,
         **options: Any,
     ):
         """
         script: path of the entry module in ``app``.
-        given: values for the script.
+        constants: values for the script.
         sheets: paths of its style sheets in ``app``.
         options: those of ``gr.HTML``.
         """
-        joined = view_script(APP / script, panel_sheets(*sheets), given or {})
+        joined = view_script(APP / script, panel_sheets(*sheets), constants or {})
         super().__init__(value, joined, elem_id=elem_id, server_functions=server_functions, **options)
 
 

@@ -18,7 +18,7 @@ from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads, short
-from app.streaming import Recorder, ahead, paced, prepare
+from app.streaming import Recorder, ahead, announce_loading, paced, prepare
 from app.visitors import without_paths
 from d2sd import DecodeConfig, InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
@@ -138,8 +138,7 @@ def prompts(
         raise InputError(f"how many must be at least 1, not {count}")
     config = settings.config(method, values)
     asked = source.prompts(count)
-    if not models.loaded(chosen):
-        yield Update(news=f"Loading {chosen.model} …")
+    yield from announce_loading(chosen)
     prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
     title = f"{len(asked)} prompts of {source.name} with {method}"
     measured = Measured()
@@ -199,8 +198,7 @@ def report(
     if not 1 <= count <= MOST:
         raise InputError(f"how many must be between 1 and {MOST}, not {count}")
     prompts = [p.text for p in source.prompts(count)]
-    if not models.loaded(chosen):
-        yield Update(news=f"Loading {chosen.model} …")
+    yield from announce_loading(chosen)
     engine = models.engine(chosen)
     drafter = engine.models.first or engine.models.eagle3
     if drafter is None:

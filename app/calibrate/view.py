@@ -41,7 +41,7 @@ class CalibrationView(DrawnView):
         super().__init__(
             value,
             "calibrate/main.js",
-            given=FIGURES,
+            constants=FIGURES,
             sheets=("compare/compare.css", "calibrate/calibrate.css"),
             elem_id=elem_id,
             **options,

@@ -14,6 +14,7 @@ from app.models import Chosen
 from app.runs.recordings import RunSet
 from app.runs.view import about
 from app.session import History
+from app.streaming import announce_loading
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
 from d2sd.calibration.comparison import align, lead_of, text_of
@@ -125,8 +126,7 @@ def replay(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
     traces = [trace for trace in texts.traces if trace.steps]
     if not traces:
         raise InputError("A holds no text with a step; choose another set as A")
-    if not models.loaded(chosen):
-        yield Update(news=f"Loading {chosen.model} …")
+    yield from announce_loading(chosen)
     models.engine(chosen)
     found: list[Outcome] = []
     for steps in _replayed(chosen, traces):

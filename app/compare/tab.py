@@ -55,7 +55,7 @@ class CompareView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
         super().__init__(
-            value, "compare/main.js", given=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
+            value, "compare/main.js", constants=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
         )
 
 

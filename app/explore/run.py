@@ -17,7 +17,7 @@ from app.machine import on_gpu
 from app.methods import PLAIN
 from app.models import Chosen
 from app.session import Session
-from app.streaming import Prepared, Recorder, paced, prepare, stream, warm_up
+from app.streaming import Prepared, Recorder, announce_loading, paced, prepare, stream, warm_up
 from app.visitors import without_paths
 from d2sd import DecodeConfig, Engine, Event, Finished, InputError, StepDone, Trace
 from d2sd.folders.store import REMOTE
@@ -56,8 +56,7 @@ class RunRequest:
 def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
     """Run, record in the session and yield new segments. On invalid input the shown run stays. Raises ``InputError``."""
     config = request.config()
-    if not models.loaded(request.models):
-        yield Update(news=f"Loading {request.models.model} …")
+    yield from announce_loading(request.models)
     prepared = prepare(request.models, request.prompt, config)
     header = prepared.engine.header(prepared.request)
     if wait := prepared.engine.first_use(prepared.request.config.backend):
@@ -161,9 +160,8 @@ def answer(question: StepQuestion, job: Job, shown: RecordedRun) -> Iterator[Upd
             raise InputError("this run is no longer shown; choose a step of the run that is")
         work = question.read(job.data)
         chosen = _models_of(shown.header)
-        if not models.loaded(chosen):
-            yield Update(news=f"Loading {chosen.model} …")
-            models.engine(chosen)
+        yield from announce_loading(chosen)
+        models.engine(chosen)
         found = _answer(job, **_computed(chosen, work, shown.trace()))
     except InputError as error:
         found = _answer(job, problem=_sentence(f"{error}"))

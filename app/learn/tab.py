@@ -33,7 +33,7 @@ class LearnView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
         options.setdefault("server_functions", [tour])
-        super().__init__(value, "learn/main.js", given=_options(), sheets=SHEETS, elem_id=elem_id, **options)
+        super().__init__(value, "learn/main.js", constants=_options(), sheets=SHEETS, elem_id=elem_id, **options)
 
 
 def build_learn(tabs: gr.Tabs, explore: Shown) -> None:

@@ -15,7 +15,7 @@ from app.links import check_length
 from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
 from app.models import Chosen
 from app.presets import ASSETS
-from app.streaming import Recorder, first_tokens, paced, prepare
+from app.streaming import Recorder, announce_loading, first_tokens, paced, prepare
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.trace import parse_trace
@@ -110,8 +110,7 @@ def run(
     configs = [_config(lane, values) for lane in LANES if lane in methods]
     if not configs:
         raise InputError("no method is ticked; tick at least one, better two")
-    if not models.loaded(chosen):
-        yield Update(news=f"Loading {chosen.model} …")
+    yield from announce_loading(chosen)
     reasons = {c.method: models.engine(chosen).obstacle(c.method) for c in configs}
     left_out = [reason for reason in reasons.values() if reason]
     if len(left_out) == len(configs):

@@ -198,7 +198,7 @@ class WhatIfView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
         super().__init__(
-            value, "race/whatif.js", given=FIGURES, sheets=("race/whatif.css",), elem_id=elem_id, **options
+            value, "race/whatif.js", constants=FIGURES, sheets=("race/whatif.css",), elem_id=elem_id, **options
         )
 
 

@@ -57,8 +57,10 @@ class RunsView(DrawnView):
     """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        given = {"form": FORM, "hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
-        super().__init__(value, "runs/main.js", sheets=("runs/runs.css",), given=given, elem_id=elem_id, **options)
+        constants = {"form": FORM, "hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
+        super().__init__(
+            value, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id=elem_id, **options
+        )
 
 
 def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
