@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from app import models, settings
-from app.calibrate.measured import Measured
 from app.calibrate.view import Progress, drawing
 from app.explore.run import failure_sentence, on_drafters
 from app.links import MAX_PROMPT
@@ -23,6 +22,7 @@ from app.visitors import without_paths
 from app.work import Ticket, Update
 from d2sd import DecodeConfig, Event, InputError, Trace
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
+from d2sd.calibration.listing import Measured
 from d2sd.doctor.examination import TOKENS, Examination, examine
 from d2sd.doctor.folder_checks import check_folder
 from d2sd.doctor.report import markdown

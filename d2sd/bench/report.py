@@ -16,7 +16,7 @@ from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import Entry, Run
 from d2sd.calibration.resampling import Resampler
 from d2sd.costs.machines import DEFAULT, HOW, MACHINES
-from d2sd.costs.runs import Place
+from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 
@@ -285,9 +285,9 @@ def remarks(result: dict[str, Any]) -> list[str]:
 
 def page(result: dict[str, Any]) -> str:
     """Returns the report as one HTML file: figures, the break-even map, all numbers, and where they are from."""
-    from d2sd.figures.bench import bench_panels
-    from d2sd.figures.panels import Table
+    from d2sd.figures.measured import bench_panels
     from d2sd.figures.report import report_page
+    from d2sd.figures.style import Table
 
     groups = {"All prompts": result["rows"], **result["by_domain"]}
     facts = [(name, Table(*_cells(rows))) for name, rows in groups.items()]
@@ -304,17 +304,17 @@ def page(result: dict[str, Any]) -> str:
         ],
         bench_panels(result["rows"]),
         facts=[*facts, ("Provenance", Table(("", ""), origin))],
-        places=_places(result["rows"]),
+        break_even=_break_even(result["rows"]),
     )
 
 
-def _places(rows: Sequence[dict[str, Any]]) -> list[Place]:
+def _break_even(rows: Sequence[dict[str, Any]]) -> list[BreakEvenPoint]:
     """Returns the drafting entries as points of the break-even map; none if no entry's cost is known."""
     drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
     out = []
     for row in drafting:
         alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
-        out.append(Place(row["label"], alpha, gain and alpha / gain, row["break_even"]))
+        out.append(BreakEvenPoint(row["label"], alpha, gain and alpha / gain, row["break_even"]))
     return out
 
 

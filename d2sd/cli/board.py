@@ -17,8 +17,8 @@ import orjson
 
 from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
-from d2sd.calibration.replays import Row, best, compare_checkpoints, first_position, how_replayed, verdict
-from d2sd.calibration.sentences import count, with_interval
+from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
+from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
 from d2sd.cli.common import ended_at_once, read_sets, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
@@ -152,7 +152,7 @@ def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done
     }
 
 
-def _table(rows: Sequence[Row], texts: int) -> str:
+def _table(rows: Sequence[DrafterFigures], texts: int) -> str:
     """The figures for a terminal."""
     shown = [("checkpoint", "α", "first position", "against the last"), *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -163,15 +163,17 @@ def _table(rows: Sequence[Row], texts: int) -> str:
     return "\n".join([*lines, verdict(rows), f"{count(texts, 'text')}. {how_replayed(rows, texts)}"])
 
 
-def _cells(row: Row) -> tuple[str, str, str, str]:
-    against = with_interval(row.whole.difference or Estimate(None), "+")
-    return row.name, with_interval(row.whole.alpha), first_position(row), against
+def _cells(row: DrafterFigures) -> tuple[str, str, str, str]:
+    against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
+    return row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against
 
 
-def _page(rows: Sequence[Row], done: Done, texts: Sequence[Trace], origin: dict[str, str], second: bool) -> str:
-    from d2sd.figures.board import board_panels
-    from d2sd.figures.panels import Table
+def _page(
+    rows: Sequence[DrafterFigures], done: Done, texts: Sequence[Trace], origin: dict[str, str], second: bool
+) -> str:
+    from d2sd.figures.measured import board_panels
     from d2sd.figures.report import report_page, settings
+    from d2sd.figures.style import Table
 
     weights = [(f"Weights of {row.name}", measured.weights) for row, (_, measured) in zip(rows, done, strict=True)]
     return report_page(
@@ -185,7 +187,7 @@ def _page(rows: Sequence[Row], done: Done, texts: Sequence[Trace], origin: dict[
     )
 
 
-def _json(rows: Sequence[Row], done: Done, origin: dict[str, str]) -> dict[str, Any]:
+def _json(rows: Sequence[DrafterFigures], done: Done, origin: dict[str, str]) -> dict[str, Any]:
     return {
         "verdict": verdict(rows),
         "best": best(rows).name,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
-from d2sd.costs.runs import Place
+from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.progress import progress
@@ -172,7 +172,7 @@ def read_text(path: str) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def named(places: Iterable[Place], prefix: str = "") -> list[Place]:
-    """Places of the break-even map with the names of their methods, each behind ``prefix``."""
+def named(points: Iterable[BreakEvenPoint], prefix: str = "") -> list[BreakEvenPoint]:
+    """Returns points of the break-even map with the names of their methods, each behind ``prefix``."""
     known = {method.id: method.name for method in METHODS.values()}
-    return [replace(place, method=f"{prefix}{known.get(place.method, place.method)}") for place in places]
+    return [replace(point, method=f"{prefix}{known.get(point.method, point.method)}") for point in points]

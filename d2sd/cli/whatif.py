@@ -18,7 +18,7 @@ import orjson
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.calibration.resampling import MIN_UNITS
-from d2sd.calibration.sentences import with_interval
+from d2sd.calibration.sentences import signed_decimal, with_interval
 from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, Machine, machine_of
@@ -109,7 +109,7 @@ def served_lines(found: Served, runs: int) -> Iterator[str]:
             f"The first with fewer: step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of its output. The server "
             f"accepted {first.server} of {first.drafted} drafted tokens, the reference {first.reference}."
         )
-    yield f"Accepted tokens a step, server less reference: {with_interval(found.difference, '+')}."
+    yield f"Accepted tokens a step, server less reference: {with_interval(found.difference, signed_decimal, '[]')}."
     for name in ("server", "reference"):
         yield f"  by position, {name}: {_shares(found.positions, name)}"
     if found.others:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.sentences import with_interval
+from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.changes import TOKEN_IDS, Variant
 from d2sd.doctor.examination import TOKENS, Examination
 from d2sd.doctor.probes import SAID, alpha_figure
@@ -67,7 +67,7 @@ def _run(e: Examination) -> Iterator[str]:
     asked = "in the chat template" if e.chat else "as they are, without a chat template"
     yield from ("", "### A short run", "")
     shown = f", each draft after {e.visible} tokens that it was shown" if e.visible else ""
-    yield f"{len(e.walks)} prompts {asked}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_figure(e.walks))}. {e.seconds:.0f} s."
+    yield f"{len(e.walks)} prompts {asked}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_figure(e.walks), decimal, '[]')}. {e.seconds:.0f} s."
     yield ""
     yield f"{SAID[kind]}{f' Here it is position {at}.' if at else ''}"
     if (share := e.signs.repeated) is not None:
@@ -83,7 +83,7 @@ def _run(e: Examination) -> Iterator[str]:
     if e.tried:
         yield from _probes(e)
     for asked_again in e.asked:
-        change = with_interval(asked_again.change, "+")
+        change = with_interval(asked_again.change, signed_decimal, "[]")
         yield f"* Other texts, with {text(asked_again.template.said)}: α {asked_again.alpha:.2f}, change {change}, {asked_again.texts} prompts."
 
 

@@ -1,421 +1,68 @@
-"""Panels: a figure with its title, question, the same numbers as a table, and names of its marks.
-
-The page and the reports show the same panels. Marks and table cells have an index by which the page lists their steps.
-"""
+"""The results of a calibration as the page and the reports show them, and the figures of confidence against outcome."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
-import orjson
 import plotly.graph_objects as go
 
-from d2sd.calibration import Estimate, Report, TrainedReport
-from d2sd.calibration.boundaries import Expectations, Second
-from d2sd.calibration.comparison import Comparison, Difference
-from d2sd.calibration.report import Curves
-from d2sd.calibration.scores import KINDS, Group
-from d2sd.calibration.sentences import count
-from d2sd.calibration.trained import NAMES, read_trained
-from d2sd.costs.machines import MACHINES
-from d2sd.figures.calibration import (
-    OTHER,
-    WHOLE,
-    Column,
-    advice_words,
-    bin_columns,
-    boundary_matrix,
-    boundary_ranks,
-    by_group,
-    by_position,
-    outcome_name,
-    outcomes,
-    position_columns,
-    promise,
-    promise_columns,
-    reliability,
-    second_drafter,
-    shown_ranks,
-    source_name,
-    temperature,
-    tokens_gained,
+from d2sd.calibration import Bin, Estimate, Gathering, Report, Sentence, TrainedReport, read_report
+from d2sd.calibration.alternatives import NAMES, read_trained
+from d2sd.calibration.boundaries import Expectations, GainBin, Second
+from d2sd.calibration.scores import KINDS, PositionAcceptance
+from d2sd.calibration.sentences import Write, change, count, digits, hundredths, percent, signed, with_interval
+from d2sd.figures.boundaries import matrix_panel, ranks_panel
+from d2sd.figures.gains import gains_panel, groups_panel, temperature_panel
+from d2sd.figures.style import (
+    BAR,
+    COLOURS,
+    EDGE,
+    FEW,
+    INK,
+    PANEL,
+    Panel,
+    Stat,
+    Table,
+    Trace,
+    axis,
+    bars,
+    draw,
+    fill,
+    share_axis,
+    whiskers,
 )
-from d2sd.figures.comparison import (
-    COMPARED,
-    Recorded,
-    Sweep,
-    compared_figures,
-    differences,
-    how_written,
-    looks,
-    p_value,
-    place_name,
-    rank_curves,
-    reliability_curves,
-    sweep_reading,
-    what_if,
-    where,
-)
-from d2sd.figures.style import Write, change, cut, digits, percent, signed, with_interval
 
-Cell = str | tuple[str, int]  # with a place: what lists its steps
+COUNTS = 0.13  # the part of the height that tells how many there are
+OPEN_END = 1000.0  # a bin up to more tokens than that has no upper edge
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
-    """Numbers of a figure; the first cell of a row names it."""
+class Results:
+    """Sentences, headline figures and panels of runs."""
 
-    head: tuple[str, ...]
-    rows: tuple[tuple[Cell, ...], ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Panel:
-    """``id``: as ``Sentence.chart`` names it; ``names``: what the steps of a place are called."""
-
-    id: str
-    title: str
-    question: str
-    figure: go.Figure
-    table: Table
-    names: dict[int, str] = field(default_factory=dict)
+    reading: tuple[Sentence, ...]
+    stats: tuple[Stat, ...]
+    panels: tuple[Panel, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the panel's data for a page, ready for orjson."""
-        figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
-        table = {"head": self.table.head, "rows": self.table.rows}
-        names = {str(place): name for place, name in self.names.items()}
+        """Returns them as data for a page, ready for orjson."""
         return {
-            "id": self.id,
-            "title": self.title,
-            "question": self.question,
-            "figure": figure,
-            "table": table,
-            "names": names,
+            "reading": [asdict(sentence) for sentence in self.reading],
+            "stats": [asdict(stat) for stat in self.stats],
+            "panels": [panel.to_dict() for panel in self.panels],
         }
 
 
-def calibration_panels(report: Report, trained: TrainedReport | None = None) -> Iterator[Panel]:
-    """Yields every figure of a report that has data, in reading order.
-
-    trained: figures of the confidence head, for drafters that have one.
-    """
-    if not report.steps:
-        return
-    question = "Of the tokens drafted with this confidence, how many does the target accept?"
-    yield _columns("uniform", "Reliability", question, reliability(report.uniform), bin_columns(report.uniform))
-    masses = bin_columns(report.equal_mass)
-    yield _columns("equal_mass", "Reliability, equal mass", question, reliability(report.equal_mass), masses)
-    if trained is not None:
-        yield _trained(trained)
-    question = "Of the drafts that got as far as this position, how many had this token accepted?"
-    positions = position_columns(report.by_position)
-    yield _columns("positions", "By position", question, by_position(report.by_position), positions)
-    if report.matrix.all_happened.value is not None:
-        yield _matrix(report)
-        yield _ranks(report)
-    yield _gains(report)
-    if report.advice is not None:
-        yield _temperature(report)
-    if report.second is not None and report.second.positions:
-        yield _second(report.second)
-    if report.second is not None and any(b.count for b in report.second.gains):
-        yield _promise(report.second)
-    if report.domains:
-        yield _groups("domain", "By prompt group", report.domains, list(range(len(report.domains))))
-    if report.kinds:
-        yield _groups("kind", "By kind of token", report.kinds, [KINDS.index(g.name) for g in report.kinds])
-
-
-def _columns(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[Column]) -> Panel:
-    rows = tuple(
-        (
-            c.name,
-            (f"{c.count}", c.place),
-            digits(c.says),
-            digits(c.gets.value),
-            f"{digits(c.gets.low)}–{digits(c.gets.high)}",
-        )
-        for c in columns
+def calibration_results(runs: Gathering) -> Results:
+    """Returns what is shown of these runs."""
+    report = runs.report()
+    return Results(
+        tuple(read_report(report)),
+        tuple(headline(report, runs.counted().expected)),
+        tuple(calibration_panels(report, runs.trained())),
     )
-    head = ("Position" if id == "positions" else "Confidence", "Positions", "Says", "Accepted", "95% interval")
-    before = {"second": "Second drafter says", "positions": "Position"}.get(id, "Confidence")
-    return Panel(id, title, question, figure, Table(head, rows), {c.place: f"{before} {c.name}" for c in columns})
-
-
-def _trained(trained: TrainedReport) -> Panel:
-    rows = tuple(
-        (
-            f"{NAMES[c.name][:1].upper()}{NAMES[c.name][1:]}",
-            digits(c.softmax.value),
-            digits(c.head.value),
-            with_interval(c.difference, change),
-        )
-        for c in trained.contests
-    )
-    columns = bin_columns(trained.head)
-    against = read_trained(trained).get("auroc", "")
-    return Panel(
-        "head",
-        "Confidence head",
-        f"Of the tokens about which the trained head says this, how many does the target accept? {against}".strip(),
-        reliability(trained.head),
-        Table(("Figure", "Softmax", "Head", "Difference (95% interval)"), rows),
-        {c.place: f"Head says {c.name}" for c in columns},
-    )
-
-
-def _matrix(report: Report) -> Panel:
-    matrix, size = report.matrix, len(report.matrix.counts)
-    shown = outcomes(matrix)
-    names = {
-        a * size + p: f"Predicted {outcome_name(matrix, p)}, actual {outcome_name(matrix, a)}"
-        for a in shown
-        for p in shown
-    }
-    rows: list[tuple[Cell, ...]] = [
-        (outcome_name(matrix, a), *((f"{n}", a * size + p) if (n := matrix.counts[a][p]) else "" for p in shown))
-        for a in shown
-    ]
-    whole, rest = sum(matrix.counts[-1]), ("",) * (len(shown) - 2)
-    rows.append(("whole draft", (f"{whole}", WHOLE) if whole else "0", percent(matrix.all_happened.value), *rest))
-    rows.append(("expected", "", percent(matrix.all_expected.value), *rest))
-    return Panel(
-        "matrix",
-        "Boundary: predicted and actual",
-        "Where was the first draft most likely to end, and where did it end? On the diagonal the prediction was right.",
-        boundary_matrix(matrix),
-        Table(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
-        names | {WHOLE: "Whole first draft accepted"},
-    )
-
-
-def _ranks(report: Report) -> Panel:
-    ranks = report.ranks
-    rows = tuple(
-        (
-            f"{n}",
-            (f"{steps}", n - 1) if steps else "0",
-            percent(steps / ranks.steps) if ranks.steps else "—",
-            with_interval(ranks.within[n - 1]),
-            percent(ranks.chance[n - 1]),
-        )
-        for n, steps in enumerate(shown_ranks(ranks), 1)
-    )
-    return Panel(
-        "ranks",
-        "Rank of the true boundary",
-        "Bars: how often it was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest.",
-        boundary_ranks(ranks),
-        Table(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows),
-        {n: f"True boundary ranked {n + 1}" for n in range(len(rows))},
-    )
-
-
-def _gains(report: Report) -> Panel:
-    gains = report.gains
-    rows: list[tuple[Cell, ...]] = []
-    names = {}
-    for g in gains.sources:
-        place = OTHER if g.branch is None else g.branch
-        name = source_name(g)
-        names[place] = f"{name[:1].upper()}{name[1:]} brought tokens"
-        won: Cell = (count(g.won, "step"), place) if g.won else "no step"
-        rows.append((name, with_interval(g.tokens, _two), f"{g.nodes:.1f}", percent(g.wasted), won))
-    rows.append(("the target’s own token", _two(gains.bonus), "—", "—", "—"))
-    rows.append(
-        (
-            "together (α)",
-            with_interval(gains.tokens_per_step, _two),
-            f"{gains.nodes_per_step:.1f}",
-            percent(gains.wasted),
-            "",
-        )
-    )
-    return Panel(
-        "gains",
-        "Tokens gained, nodes spent",
-        "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
-        tokens_gained(gains),
-        Table(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
-        names,
-    )
-
-
-def _temperature(report: Report) -> Panel:
-    advice = report.advice
-    assert advice is not None
-    steps: Cell = (f"{len(advice.rows)} of {advice.steps}", 0) if advice.rows else f"0 of {advice.steps}"
-    rows: tuple[tuple[Cell, ...], ...] = (
-        ("ECE", digits(advice.error_before), digits(advice.error_after)),
-        ("Boundary hits", percent(advice.hits_before), percent(advice.hits_after)),
-        ("ECE lower by", with_interval(advice.improvement, digits), ""),
-        ("Prefixes replaced", percent(advice.moved), ""),
-        ("Steps with other prefixes", steps, ""),
-        ("Positions fitted, judged", f"{advice.fitted_positions}", f"{advice.judged_positions}"),
-    )
-    return Panel(
-        "moved",
-        "Softmax temperature",
-        f"{advice_words(advice)} T divides the drafter’s logits; fitted on one half, judged on the other, halves by {report.unit}.",
-        temperature(advice),
-        Table(("", "As it is", "With T"), rows),
-        {0: "Other prefixes with the temperature"},
-    )
-
-
-def _second(second: Second) -> Panel:
-    gap = "" if second.gap.low is None else f", gap {with_interval(second.gap, signed)} points"
-    question = (
-        f"Of {count(second.redrafts, 're-draft')}, {second.right} had a right prefix. Of their tokens, up to the first wrong one, "
-        f"it says {percent(second.confidence)} and {percent(second.accepted)} are accepted{gap}; ECE {with_interval(second.error, digits)}."
-    )
-    return _columns(
-        "second", "Second drafter’s confidence", question, second_drafter(second), bin_columns(second.uniform)
-    )
-
-
-def _promise(second: Second) -> Panel:
-    columns = promise_columns(second.gains)
-    rows = tuple((c.name, (f"{c.count}", c.place), digits(c.says), with_interval(c.gets, digits)) for c in columns)
-    return Panel(
-        "promise",
-        "Gained against promised",
-        "A re-draft from prefix i promises r(i) · (c₁ + c₁c₂ + …) tokens.",
-        promise(second.gains),
-        Table(("Promised", "Re-drafts", "Mean promised", "Mean gained"), rows),
-        {c.place: f"Re-drafts that promised {c.name} tokens" for c in columns},
-    )
-
-
-def _groups(id: str, title: str, groups: Sequence[Group], places: Sequence[int]) -> Panel:
-    rows: list[tuple[Cell, ...]] = []
-    for place, g in zip(places, groups, strict=True):
-        positions: Cell = (f"{g.positions}", place)
-        of_steps = (
-            with_interval(g.tokens, _two) if g.tokens else "—",
-            with_interval(g.repaired) if g.repaired else "—",
-        )
-        gap = with_interval(g.gap, signed)
-        rows.append(
-            (cut(g.name), positions, percent(g.confidence), percent(g.accepted), gap, digits(g.error), *of_steps)
-        )
-    before = "Prompts of" if id == "domain" else "Kind of token:"
-    return Panel(
-        id,
-        title,
-        "Where is the first drafter’s confidence off?",
-        by_group(groups, places),
-        Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), tuple(rows)),
-        {place: f"{before} {cut(g.name)}" for place, g in zip(places, groups, strict=True)},
-    )
-
-
-def _two(value: float | None) -> str:
-    return digits(value, 2)
-
-
-# Panels of comparisons: two sets of runs, and what-if results.
-
-
-def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel]:
-    """The differences between two sides, and the curves of both."""
-    yield Panel(
-        "differences",
-        "B − A",
-        "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
-        differences(found),
-        _differences(
-            compared_figures(found),
-            [COMPARED[d.name][0] for d in compared_figures(found)],
-        ),
-    )
-    places = [*found.groups, *found.positions]
-    if places:
-        yield Panel(
-            "where",
-            "Where they differ",
-            "By prompt group and by position in the first draft. p is corrected for the number of places by Holm’s method; "
-            "each interval is a 95% interval by itself.",
-            where(found),
-            _where(places),
-        )
-    bins = [(n, d) for n, d in enumerate(found.bins) if d.count_a or d.count_b]
-    yield Panel(
-        "both-reliability",
-        "Reliability, both",
-        "Of the tokens drafted with this confidence, how many does the target accept? On the diagonal the confidence is honest.",
-        reliability_curves(a.uniform, b.uniform),
-        _differences([d for _, d in bins], [f"Confidence {n / 10:.1f}–{(n + 1) / 10:.1f}" for n, _ in bins]),
-    )
-    yield Panel(
-        "both-ranks",
-        "Boundary, both",
-        "How often is the true boundary among the K likeliest?",
-        rank_curves(a.ranks, b.ranks),
-        _differences(found.within, [f"K = {n}" for n in range(1, len(found.within) + 1)]),
-    )
-
-
-def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]:
-    """The figures of settings that were varied. Speedups are calculated, for an 8B model on every known machine."""
-    look = looks(sweeps)
-    for sweep in sweeps:
-        rows = []
-        for line in sweep.lines:
-            for point in line.points[:1] if line.flat else line.points:
-                value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
-                speedups = (digits(point.speedups.get(name), 2) for name in MACHINES)
-                rows.append(
-                    (value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1), *speedups)
-                )
-        yield Panel(
-            sweep.symbol,
-            f"{sweep.label[:1].upper()}{sweep.label[1:]}",
-            sweep_reading(sweep, recorded),
-            what_if(sweep, recorded, look),
-            Table(
-                ("Setting", "Method", "α", "Nodes per step", *(f"× on {m.name}" for m in MACHINES.values())),
-                tuple(rows),
-            ),
-        )
-
-
-def _where(places: Sequence[Difference]) -> Table:
-    rows = []
-    for d in places:
-        write, change = how_written(d)
-        sides = (with_interval(d.a, write), with_interval(d.b, write))
-        p = "" if d.p is None else p_value(d.p)
-        says = "too few" if d.p is None else "clear" if d.clear else "not clear"
-        counts = (f"{d.count_a}", f"{d.count_b}")
-        rows.append((place_name(d), *counts, *sides, with_interval(d.difference, change), p, says))
-    return Table(("", "n of A", "n of B", "A", "B", "B − A (95%)", "p (Holm)", ""), tuple(rows))
-
-
-def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:
-    cells = []
-    for d, name in zip(rows, names, strict=True):
-        _, _, write, change = COMPARED.get(d.name, ("", "", percent, signed))
-        says = "" if d.difference.low is None else "clear" if d.clear else "not clear"
-        sides = (with_interval(d.a, write), with_interval(d.b, write))
-        cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
-    return Table(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))
-
-
-# The headline figures of a report, each with an explanation.
-
-
-@dataclass(frozen=True, slots=True)
-class Stat:
-    """A figure in words; ``note``: its interval or what it is over."""
-
-    name: str
-    value: str
-    note: str
-    meaning: str
 
 
 def headline(report: Report, decided: Expectations | None = None) -> Iterator[Stat]:
@@ -454,7 +101,7 @@ def headline(report: Report, decided: Expectations | None = None) -> Iterator[St
         _range(report.brier) if known else "",
         "Mean squared distance between confidence and outcome (0 or 1). 0 is perfect.",
     )
-    yield from _boundary(report)
+    yield from _boundary_stats(report)
     if decided is not None:
         yield Stat(
             "Tokens a step, expected → got",
@@ -464,7 +111,7 @@ def headline(report: Report, decided: Expectations | None = None) -> Iterator[St
         )
 
 
-def _boundary(report: Report) -> Iterator[Stat]:
+def _boundary_stats(report: Report) -> Iterator[Stat]:
     ranks = report.ranks
     if ranks.repaired.value is None:
         top = ranks.within[min(3, len(ranks.within) - 1)] if ranks.within else Estimate(None)
@@ -493,3 +140,289 @@ def _boundary(report: Report) -> Iterator[Stat]:
 
 def _range(figure: Estimate, write: Write = digits) -> str:
     return "no interval" if figure.low is None else f"{write(figure.low)} to {write(figure.high)}"
+
+
+def calibration_panels(report: Report, trained: TrainedReport | None = None) -> Iterator[Panel]:
+    """Yields every figure of a report that has data, in reading order.
+
+    trained: figures of the confidence head, for drafters that have one.
+    """
+    if not report.steps:
+        return
+    question = "Of the tokens drafted with this confidence, how many does the target accept?"
+    yield _columns("uniform", "Reliability", question, reliability(report.uniform), bin_columns(report.uniform))
+    masses = bin_columns(report.equal_mass)
+    yield _columns("equal_mass", "Reliability, equal mass", question, reliability(report.equal_mass), masses)
+    if trained is not None:
+        yield _trained(trained)
+    question = "Of the drafts that got as far as this position, how many had this token accepted?"
+    positions = position_columns(report.by_position)
+    yield _columns("positions", "By position", question, by_position(report.by_position), positions)
+    if report.matrix.all_happened.value is not None:
+        yield matrix_panel(report)
+        yield ranks_panel(report)
+    yield gains_panel(report)
+    if report.advice is not None:
+        yield temperature_panel(report)
+    if report.second is not None and report.second.positions:
+        yield _second(report.second)
+    if report.second is not None and any(b.count for b in report.second.gains):
+        yield _promise(report.second)
+    if report.domains:
+        yield groups_panel("domain", "By prompt group", report.domains, list(range(len(report.domains))))
+    if report.kinds:
+        yield groups_panel("kind", "By kind of token", report.kinds, [KINDS.index(g.name) for g in report.kinds])
+
+
+# Columns of confidence or position, and of expected gain: what was predicted against what happened.
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column of a figure.
+
+    place: along the axis, and its mark.
+    count: number of positions or re-drafts.
+    predicted: mean confidence or expected gain; None: not recorded.
+    observed: accepted share or gain.
+    words: the text of its bar.
+    """
+
+    place: int
+    name: str
+    count: int
+    predicted: float | None
+    observed: Estimate
+    words: str
+
+
+def _columns(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[Column]) -> Panel:
+    rows = tuple(
+        (
+            c.name,
+            (f"{c.count}", c.place),
+            digits(c.predicted),
+            digits(c.observed.value),
+            f"{digits(c.observed.low)}–{digits(c.observed.high)}",
+        )
+        for c in columns
+    )
+    head = ("Position" if id == "positions" else "Confidence", "Positions", "Says", "Accepted", "95% interval")
+    before = {"second": "Second drafter says", "positions": "Position"}.get(id, "Confidence")
+    return Panel(id, title, question, figure, Table(head, rows), {c.place: f"{before} {c.name}" for c in columns})
+
+
+def _trained(trained: TrainedReport) -> Panel:
+    rows = tuple(
+        (
+            f"{NAMES[c.name][:1].upper()}{NAMES[c.name][1:]}",
+            digits(c.softmax.value),
+            digits(c.head.value),
+            with_interval(c.difference, change),
+        )
+        for c in trained.contests
+    )
+    columns = bin_columns(trained.head)
+    against = read_trained(trained).get("auroc", "")
+    return Panel(
+        "head",
+        "Confidence head",
+        f"Of the tokens about which the trained head says this, how many does the target accept? {against}".strip(),
+        reliability(trained.head),
+        Table(("Figure", "Softmax", "Head", "Difference (95% interval)"), rows),
+        {c.place: f"Head says {c.name}" for c in columns},
+    )
+
+
+def _second(second: Second) -> Panel:
+    gap = "" if second.gap.low is None else f", gap {with_interval(second.gap, signed)} points"
+    question = (
+        f"Of {count(second.redrafts, 're-draft')}, {second.right} had a right prefix. Of their tokens, up to the first wrong one, "
+        f"it says {percent(second.confidence)} and {percent(second.accepted)} are accepted{gap}; ECE {with_interval(second.error, digits)}."
+    )
+    return _columns(
+        "second", "Second drafter’s confidence", question, second_drafter(second), bin_columns(second.uniform)
+    )
+
+
+def _promise(second: Second) -> Panel:
+    columns = promise_columns(second.gains)
+    rows = tuple(
+        (c.name, (f"{c.count}", c.place), digits(c.predicted), with_interval(c.observed, digits)) for c in columns
+    )
+    return Panel(
+        "promise",
+        "Gained against promised",
+        "A re-draft from prefix i promises r(i) · (c₁ + c₁c₂ + …) tokens.",
+        promise(second.gains),
+        Table(("Promised", "Re-drafts", "Mean promised", "Mean gained"), rows),
+        {c.place: f"Re-drafts that promised {c.name} tokens" for c in columns},
+    )
+
+
+def reliability(bins: Sequence[Bin], kind: str = "first") -> go.Figure:
+    """The reliability diagram of these bins of confidence; ``kind``: whose confidence it is, "first" or "second"."""
+    edges = [*(b.left for b in bins), 1.0]
+    scale: dict[str, Any] = {
+        "tickvals": [n - 0.5 for n in range(len(edges))],
+        "ticktext": [edge_name(e) for e in edges],
+    }
+    return _column_figure(bin_columns(bins), kind, "confidence", range=[-0.5, len(bins) - 0.5], **scale)
+
+
+def by_position(positions: Sequence[PositionAcceptance]) -> go.Figure:
+    """Acceptance at every position of the first draft that was reached."""
+    last = max((p.position for p in positions), default=1)
+    ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= 20 else 5}
+    return _column_figure(position_columns(positions), "first", "position in the draft", **ends)
+
+
+def second_drafter(second: Second) -> go.Figure:
+    """The reliability diagram of the second drafter, of re-drafts whose prefix was right."""
+    return reliability(second.uniform, "second")
+
+
+def promise(bins: Sequence[GainBin]) -> go.Figure:
+    """Actual against expected gain of re-drafts, in tokens, by bin of expected gain."""
+    columns = promise_columns(bins)
+    most = max([0.1, *(max(c.predicted or 0.0, c.observed.value or 0.0, c.observed.high or 0.0) for c in columns)])
+    scale: dict[str, Any] = {"tickvals": [c.place for c in columns], "ticktext": [c.name for c in columns]}
+    words = ("promised", "gained", "promised")
+    ends = [columns[0].place - 0.5, columns[-1].place + 0.5] if columns else [-0.5, 0.5]
+    figure = _column_figure(columns, "second", "tokens promised", words, range=ends, **scale)
+    return figure.update_layout(yaxis={"range": [0, most * 1.06], "tickvals": None, "tickformat": ""})
+
+
+def bin_columns(bins: Sequence[Bin]) -> list[Column]:
+    """Returns non-empty bins as columns."""
+    named = [(n, b, f"{edge_name(b.left)}–{edge_name(b.right)}") for n, b in enumerate(bins) if b.count]
+    return [
+        Column(n, name, b.count, b.confidence, Estimate(b.accepted, b.low, b.high), _words(f"Confidence {name}", b))
+        for n, b, name in named
+    ]
+
+
+def position_columns(positions: Sequence[PositionAcceptance]) -> list[Column]:
+    """Returns positions as columns."""
+    return [
+        Column(
+            p.position,
+            f"{p.position}",
+            p.count,
+            p.confidence,
+            Estimate(p.accepted, p.low, p.high),
+            _words(f"Position {p.position}", p),
+        )
+        for p in positions
+    ]
+
+
+def promise_columns(bins: Sequence[GainBin]) -> list[Column]:
+    """Returns non-empty bins of expected gain as columns."""
+    out = []
+    for n, b in enumerate(bins):
+        if b.count:
+            name = f"{b.left:g} or more" if b.right > OPEN_END else f"{b.left:g}–{b.right:g}"
+            gained = with_interval(b.gained, hundredths)
+            words = f"Promised {name} tokens: {count(b.count, 're-draft')}<br>promised {b.predicted:.2f} and gained {gained} on average"
+            out.append(Column(n, name, b.count, b.predicted, b.gained, words))
+    return out
+
+
+def edge_name(edge: float) -> str:
+    """Returns a bin edge in few characters."""
+    places = 2 if edge in (0, 1) or 0.005 <= edge < 0.995 else 3
+    return f"{edge:.{places}f}".rstrip("0").rstrip(".") or "0"
+
+
+def _words(name: str, b: Bin | PositionAcceptance) -> str:
+    few = "<br>too few to say" if b.count < FEW else ""
+    between = f"{percent(b.low)} to {percent(b.high)}"
+    return f"{name}: {count(b.count, 'position')}<br>says {percent(b.confidence)}, {percent(b.accepted)} accepted ({between}){few}"
+
+
+def _column_figure(
+    columns: list[Column], kind: str, title: str, words: Sequence[str] = ("says", "accepted", "confident"), **scale: Any
+) -> go.Figure:
+    """Bars of what happened with their intervals, diamonds of what was said, the gap between them, and counts below.
+
+    ``words``: what the two and a gap are called; ``scale``: options of the axis across.
+    """
+    said, came, sure = words
+    at = [c.place for c in columns]
+
+    def happened(name: str, shown: list[Column], faint: bool) -> Trace:
+        values, marks = [c.observed.value or 0.0 for c in shown], [c.place for c in shown]
+        options = {"width": BAR, "customdata": marks, **whiskers(values, [c.observed for c in shown])}
+        return bars(name, marks, values, fill(kind, faint), [c.words for c in shown], **options)
+
+    def gap(name: str, colour: str, shape: str, shown: list[Column]) -> Trace:
+        ends = [(c.predicted or 0.0, c.observed.value or 0.0) for c in shown]
+        pattern = {
+            "shape": shape,
+            "fgcolor": COLOURS[colour],
+            "bgcolor": COLOURS[f"{colour}-tint"],
+            "size": 5,
+            "solidity": 0.4,
+        }
+        return {
+            "type": "bar",
+            "width": BAR,
+            "name": name,
+            "x": [c.place for c in shown],
+            "base": [min(e) for e in ends],
+            "y": [max(e) - min(e) for e in ends],
+            "marker": {
+                "color": COLOURS[colour],
+                "opacity": 0.85,
+                "pattern": pattern,
+                "line": {"color": COLOURS[colour], "width": 1},
+            },
+            "hoverinfo": "skip",
+        }
+
+    many, few = [[c for c in columns if (c.count < FEW) == faint] for faint in (False, True)]
+    known = [(c, c.predicted > (c.observed.value or 0.0)) for c in columns if c.predicted is not None]
+    over, under = [[c for c, sure_of in known if sure_of == side] for side in (True, False)]
+    traces = [
+        *([happened(came, many, faint=False)] if many else []),
+        *([happened(f"n < {FEW}", few, faint=True)] if few else []),
+        gap(f"over-{sure}", "reject", "/", over),
+        gap(f"under-{sure}", "target", ".", under),
+        {
+            "type": "scatter",
+            "name": said,
+            "x": at,
+            "y": [c.predicted for c in columns],
+            "mode": "lines+markers",
+            "line": {"color": INK, "width": 1.25, "dash": "dash"},
+            "marker": {"symbol": "diamond", "size": 8, "color": PANEL, "line": {"color": INK, "width": 1.5}},
+            "hoverinfo": "skip",
+        },
+        {
+            "type": "bar",
+            "width": BAR,
+            "x": at,
+            "y": [c.count for c in columns],
+            "yaxis": "y2",
+            "marker": {"color": EDGE},
+            "hoverinfo": "skip",
+            "showlegend": False,
+        },
+    ]
+    most = max((c.count for c in columns), default=1)
+    below = axis(
+        domain=[0, COUNTS],
+        tickvals=[most / 2],
+        ticktext=[f"n ≤ {most}"],
+        showgrid=False,
+        range=[0, most * 1.02],
+        fixedrange=True,
+    )
+    return draw(
+        traces,
+        legend_entrywidth=84,
+        xaxis=axis(title, showgrid=False, anchor="y2", **scale),
+        yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
+        yaxis2=below,
+    )

@@ -16,7 +16,7 @@ import gradio as gr
 import pytest
 
 from app import presets
-from app.calibrate.measured import Measured
+from d2sd.calibration.listing import Measured
 from app.calibrate.view import CalibrationView, Progress, drawing
 from app.runs.recordings import Recording
 from app.view import APP, ROUTE
