@@ -36,6 +36,7 @@ LEAST_RANKS = 8
 
 
 def matrix_panel(report: Report) -> Panel:
+    """Returns predicted against actual boundaries."""
     matrix, size = report.matrix, len(report.matrix.counts)
     shown = outcomes(matrix)
     names = {
@@ -165,6 +166,7 @@ def outcome_name(matrix: Matrix, outcome: int) -> str:
 
 
 def ranks_panel(report: Report) -> Panel:
+    """Returns ranks of the true boundary and hit rates by K."""
     ranks = report.ranks
     rows = tuple(
         (

@@ -57,35 +57,18 @@ def _number(places: int) -> tuple[Write, Write]:
     return lambda v: digits(v, places), lambda v: change(v, places)
 
 
-# Of every compared figure: its name, what it means, how it and how a difference is written.
-COMPARED: dict[str, tuple[str, str, Write, Write]] = {
-    "tokens": ("Tokens per step α", "Committed tokens per step, including the one that the target adds.", *_number(2)),
-    "speed": (
-        "Tokens per second",
-        "As the runs were recorded: says something only of runs on one machine.",
-        *_number(0),
-    ),
-    "first": (
-        "Accepted of the first draft",
-        "Tokens of the first draft that the target accepted, per step with a draft.",
-        *_number(2),
-    ),
-    "hit": (
-        "Boundary re-drafted from",
-        "Of the steps with a rejected first draft: a re-draft began exactly there.",
-        percent,
-        signed,
-    ),
-    "repaired": ("Repaired", "The same, and the re-draft brought a token.", percent, signed),
-    "redraft": ("Tokens a re-draft brings", "On average over all re-drafts.", *_number(3)),
-    "nodes": ("Nodes per step", "Verified tree nodes, the anchor included.", *_number(1)),
-    "gap": ("Accepted − confidence", "Below 0: over-confident. In percentage points.", signed, signed),
-    "error": (
-        "ECE above chance",
-        "How far acceptance is from confidence, less what an honest drafter would show by chance.",
-        *_number(3),
-    ),
-    "brier": ("Brier score", "Mean squared distance between confidence and outcome.", *_number(3)),
+# The name of every compared figure, and how it and a difference are written.
+COMPARED: dict[str, tuple[str, Write, Write]] = {
+    "tokens": ("Tokens per step α", *_number(2)),
+    "speed": ("Tokens per second", *_number(0)),
+    "first": ("Accepted of the first draft", *_number(2)),
+    "hit": ("Boundary re-drafted from", percent, signed),
+    "repaired": ("Repaired", percent, signed),
+    "redraft": ("Tokens a re-draft brings", *_number(3)),
+    "nodes": ("Nodes per step", *_number(1)),
+    "gap": ("Accepted − confidence", signed, signed),
+    "error": ("ECE above chance", *_number(3)),
+    "brier": ("Brier score", *_number(3)),
 }
 
 
@@ -137,10 +120,7 @@ def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel
         "B − A",
         "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
         differences(found),
-        _differences(
-            compared_figures(found),
-            [COMPARED[d.name][0] for d in compared_figures(found)],
-        ),
+        _differences(compared_figures(found), [COMPARED[d.name][0] for d in compared_figures(found)]),
     )
     places = [*found.groups, *found.positions]
     if places:
@@ -184,7 +164,7 @@ def _where(places: Sequence[Difference]) -> Table:
 def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:
     cells = []
     for d, name in zip(rows, names, strict=True):
-        _, _, write, change = COMPARED.get(d.name, ("", "", percent, signed))
+        _, write, change = COMPARED.get(d.name, ("", percent, signed))
         says = "" if d.difference.low is None else "clear" if d.clear else "not clear"
         sides = (with_interval(d.a, write), with_interval(d.b, write))
         cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
@@ -305,14 +285,14 @@ def differences(found: Comparison) -> go.Figure:
 
 
 def compared_figures(found: Comparison) -> list[Difference]:
-    """The compared figures, in the order in which they are told."""
+    """Returns the compared figures in the order of ``COMPARED``."""
     by_name = {d.name: d for d in found.figures}
     return [by_name[name] for name in COMPARED if name in by_name]
 
 
 def difference_words(d: Difference) -> str:
     """Returns a difference as a sentence."""
-    name, _, write, change = COMPARED[d.name]
+    name, write, change = COMPARED[d.name]
     return f"{name}: {write(d.a.value)} → {write(d.b.value)}<br>B − A {with_interval(d.difference, change)}"
 
 
@@ -324,7 +304,7 @@ def place_name(d: Difference) -> str:
 
 def how_written(d: Difference) -> tuple[Write, Write]:
     """How a value and a difference are written."""
-    return COMPARED["tokens"][2:] if d.name.startswith("group ") else (percent, signed)
+    return COMPARED["tokens"][1:] if d.name.startswith("group ") else (percent, signed)
 
 
 def where(found: Comparison) -> go.Figure:

@@ -36,6 +36,7 @@ from d2sd.figures.style import (
 
 
 def gains_panel(report: Report) -> Panel:
+    """Returns tokens gained and nodes spent by each source."""
     gains = report.gains
     rows: list[tuple[Cell, ...]] = []
     names = {}
@@ -116,6 +117,11 @@ def tokens_gained(gains: Gains) -> go.Figure:
 
 
 def groups_panel(id: str, title: str, groups: Sequence[Group], places: Sequence[int]) -> Panel:
+    """Returns the first drafter's confidence by group.
+
+    id: "domain" or "kind".
+    places: the mark of each group.
+    """
     rows: list[tuple[Cell, ...]] = []
     for place, g in zip(places, groups, strict=True):
         positions: Cell = (f"{g.positions}", place)
@@ -201,6 +207,7 @@ def _shifted(figure: Estimate, by: float) -> Estimate:
 
 
 def temperature_panel(report: Report) -> Panel:
+    """Returns the effect of the advised temperature, which the report must have."""
     advice = report.advice
     assert advice is not None
     steps: Cell = (f"{len(advice.rows)} of {advice.steps}", 0) if advice.rows else f"0 of {advice.steps}"

@@ -1,6 +1,8 @@
 """ES modules joined into one script, for pages and files that cannot load modules one by one.
 
 A joined script needs no server and no build step: the sources stay as they are, each in a function of its own.
+
+``python -m d2sd.figures.modules`` writes the module of the known machines, which is computed from ``d2sd.costs``.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from d2sd.figures.style import VIEWER
 
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
+MACHINES_FILE = VIEWER / "machines.js"
+DIGITS = 6  # of a number in it
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
@@ -81,17 +85,17 @@ def join_modules(entry: Path) -> str:
     return f'(() => {{\n"use strict";\n{functions}\nreturn {_name(entry.resolve())};\n}})()'
 
 
-def view_script(entry: Path, sheets: Mapping[str, str], given: Mapping[str, Any]) -> str:
+def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, Any]) -> str:
     """The script of a Gradio component: the body of a function of ``element``, ``trigger``, ``props``, ``watch``, ``server``.
 
-    entry: a module whose ``start`` is called with these five and ``given``.
+    entry: a module whose ``start`` is called with these five and ``options``.
     sheets: style sheets by element id. Each is added to the page once, ahead of the call.
-    given: values for the script, as JSON.
+    options: values for the script, as JSON.
     """
     return f"""for (const [id, rules] of Object.entries({json.dumps(dict(sheets))})) {{
   if (!document.getElementById(id)) document.head.append(Object.assign(document.createElement("style"), {{ id, textContent: rules }}));
 }}
-{join_modules(entry)}.start(element, trigger, props, watch, server, {json.dumps(dict(given))});"""
+{join_modules(entry)}.start(element, trigger, props, watch, server, {json.dumps(dict(options))});"""
 
 
 def _function(path: Path, module: Module) -> str:
@@ -108,15 +112,8 @@ def _name(path: Path) -> str:
     return f"${path.parent.name}_{path.stem}"
 
 
-# The known machines as a module of the page's scripts: ``python -m d2sd.figures.modules`` writes it.
-
-
-PATH = VIEWER / "machines.js"
-DIGITS = 6
-
-
-def source() -> str:
-    """Returns the module's source. Times are in plain decoding steps, except ``milliseconds``, those of such a step."""
+def machines_source() -> str:
+    """Returns the module of the known machines. Times are in plain decoding steps, except ``milliseconds``, those of such a step."""
     lines = ",\n".join(f"  {json.dumps(_rounded(machine), ensure_ascii=False)}" for machine in drawings())
     return f"// Written by python -m d2sd.figures.modules from d2sd/costs: what passes cost, in steps of plain decoding.\n\nexport const MACHINES = [\n{lines},\n];\n"
 
@@ -130,4 +127,4 @@ def _rounded(value: object) -> object:
 
 
 if __name__ == "__main__":
-    PATH.write_text(source(), encoding="utf-8")
+    MACHINES_FILE.write_text(machines_source(), encoding="utf-8")

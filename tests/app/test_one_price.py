@@ -65,4 +65,4 @@ def test_one_run_has_one_price_on_every_machine_everywhere(engine, tmp_path, met
 
 def test_the_scripts_have_the_machines_of_python():
     """Written anew by ``python -m d2sd.figures.modules``."""
-    assert machines.PATH.read_text(encoding="utf-8") == machines.source()
+    assert machines.MACHINES_FILE.read_text(encoding="utf-8") == machines.machines_source()
