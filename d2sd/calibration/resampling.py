@@ -40,7 +40,8 @@ class Resampled(NamedTuple):
 
     def minus(self, other: Resampled) -> Resampled:
         """Returns the difference from a figure of the same resamples, or of as many independent ones."""
-        return Resampled(self.value - other.value, self.resamples - other.resamples)
+        with np.errstate(invalid="ignore"):  # a ratio over no rows may be infinite in both
+            return Resampled(self.value - other.value, self.resamples - other.resamples)
 
 
 class Resampler:

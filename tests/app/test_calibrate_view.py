@@ -16,12 +16,12 @@ import gradio as gr
 import pytest
 
 from app import presets
-from d2sd.calibration.listing import Measured
 from app.calibrate.view import CalibrationView, Progress, drawing
 from app.runs.recordings import Recording
 from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
+from d2sd.calibration.listing import Measured
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.writer import to_line
 from tests.app.test_explore_view import HOSTILE
