@@ -28,9 +28,9 @@ from app.work import TURNS, Update
 from d2sd import Event, InputError, Trace
 from d2sd.calibration import Gathering, read_report
 from d2sd.cli.description import describe_step
+from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped
-from d2sd.trace.writer import to_line
 
 MAX_RUNS = 200
 NEEDS_MCP = (
@@ -118,7 +118,7 @@ def generate(
     committed = [trace.prefill.committed if trace.prefill else (), *(s.committed for s in trace.steps)]
     said = ["".join(c.text for c in done) for done in committed]
     return {
-        "run": KEPT.keep(RecordedRun.packed(trace.lines()), "API").key,
+        "run": KEPT.keep(RecordedRun.of(trace.records()), "API").key,
         "text": "".join(said),
         "steps": said[1:],
         "totals": asdict(trace.totals),

@@ -87,7 +87,7 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[int, int], float]:
     decoding.
     """
     trace = run.trace()
-    plain, own = speeds(run.lines())
+    plain, own = speeds(run)
     gain = own / plain if plain and own else 0.0
     outcomes = Counter(map(verdict, trace.steps))
     rarest = min(outcomes["repaired"], outcomes["missed"], outcomes["all"])
@@ -140,11 +140,7 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
     The text that the page opens with is not recorded again, since two recordings would show different speeds.
     """
     opening = path.with_name(presets.OPENING_TRACE.name)
-    known = (
-        RecordedRun.of(gzip.decompress(opening.read_bytes()).decode().split("\n"))
-        if opening.exists()
-        else RecordedRun()
-    )
+    known = RecordedRun.read(gzip.decompress(opening.read_bytes())) if opening.exists() else RecordedRun()
     engine = models.engine(model)
     best: dict[str, Any] = {}
     most = -1.0

@@ -23,8 +23,9 @@ from app.work import Ticket, Update
 from d2sd import DecodeConfig, Event, InputError, Trace
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.listing import Measured
-from d2sd.doctor.examination import TOKENS, Examination, examine
-from d2sd.doctor.folder_checks import check_folder
+from d2sd.doctor.checks import check_folder
+from d2sd.doctor.diagnosis import Examination
+from d2sd.doctor.examination import TOKENS, examine
 from d2sd.doctor.report import markdown
 from d2sd.trace.run import RecordedRun
 
@@ -221,7 +222,7 @@ def report(
             raise InputError("these models have no drafter to examine")
         yield Update(news="Reading the drafter's folder …")
         read = check_folder(models.drafter_folder(chosen), engine.models.target)
-        checks = [replace(c, said=without_paths(c.said), mend=c.mend and without_paths(c.mend)) for c in read]
+        checks = [replace(c, finding=without_paths(c.finding), fix=c.fix and without_paths(c.fix)) for c in read]
         name = drafter.config.name_or_path
         found = Examination(name, engine.models.target.name, checks)
         config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
@@ -229,7 +230,7 @@ def report(
             for step in steps:
                 if ticket.newest != number:
                     break
-                yield Update(news=f"{step.said.capitalize()}: {step.done} of {step.total} …")
+                yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total} …")
     except InputError as error:
         yield Update(problem=settings.readable(error))
         return

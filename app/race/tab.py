@@ -141,7 +141,7 @@ def keep(history: History, raced: Race) -> None:
     history.race = raced
     for lane in reversed(raced.lanes):
         if lane.trace.steps:
-            history.keep(RecordedRun.packed(lane.trace.lines()), "Race")
+            history.keep(RecordedRun.of(lane.trace.records()), "Race")
 
 
 def open_lane(session: Session, event: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any, Any]:
@@ -152,7 +152,7 @@ def open_lane(session: Session, event: gr.EventData, request: gr.Request | None 
     at = asked.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
         return gr.skip(), gr.skip(), sentence(problem="This lane no longer exists; race again.")
-    run = RecordedRun.packed(lanes[at].trace.lines())
+    run = RecordedRun.of(lanes[at].trace.records())
     if not session.latest(number):
         return gr.skip(), gr.skip(), gr.skip()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()

@@ -88,7 +88,7 @@ def _tour(run: RecordedRun) -> str:
     if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
         return ""
     return (
-        tour_of(trace, speeds(run.lines())[0])
+        tour_of(trace, speeds(run)[0])
         if all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
         else ""
     )

@@ -54,8 +54,8 @@ from d2sd.calibration.steps import (
     tabulate_redrafts,
     units,
 )
-from d2sd.trace.differences import weights_of
 from d2sd.trace.events import StepDone
+from d2sd.trace.metrics import weights_of
 from d2sd.trace.trace import Trace
 
 AT_ONCE = 1024  # steps that are counted together

@@ -44,8 +44,7 @@ from d2sd.costs.machines import MACHINES, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 
 # ``bench --check-lossless``: every method under many settings against plain greedy decoding.
 

@@ -19,8 +19,7 @@ from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, nam
 from d2sd.costs.runs import BreakEvenMap
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
-from d2sd.trace.progress import progress
-from d2sd.trace.text import escaped, printable
+from d2sd.trace.text import escaped, printable, progress
 
 SHOWN_K = (1, 2, 4, 8)
 

@@ -22,16 +22,14 @@ from d2sd.calibration.sentences import signed_decimal, with_interval
 from d2sd.cli.common import add_model_arguments, files_of, load_engine
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, Machine, machine_of
-from d2sd.doctor.changes import Drafter
-from d2sd.doctor.served import At, Served, hold, summed
+from d2sd.doctor.redraft import Drafter
+from d2sd.doctor.served import PositionShares, ServedComparison, compare, redraft_served
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.drafters import is_eagle3, published_config
 from d2sd.methods import METHODS
-from d2sd.trace.progress import progress
-from d2sd.trace.sets import read_traces
-from d2sd.trace.text import escaped, printable
-from d2sd.trace.trace import Trace
+from d2sd.trace.text import escaped, printable, progress
+from d2sd.trace.trace import Trace, read_traces
 from d2sd.whatif import Replay, recorded_config, replayed
 
 # Replays recorded texts with several drafters: which is better, by how much, and where.
@@ -64,7 +62,7 @@ def test_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None],
     print(f"{len(traces)} texts, replayed with the drafters alone. {how_replayed(rows, len(traces))}")
 
 
-# Holds a server's log against the same drafter here, step by step.
+# Compares a server's log with the same drafter here, step by step.
 
 
 SHOWN_POSITIONS = 8
@@ -78,8 +76,8 @@ def compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None]
     engine = load_engine(arguments)
     model = _drafter(engine, drafters[0])
     name = model.config.name_or_path
-    steps = progress(hold(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
-    found = summed(list(steps), traces)
+    steps = progress(redraft_served(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
+    found = compare(list(steps), traces)
     if arguments.json:
         sys.stdout.write(orjson.dumps({"drafter": name, "runs": len(traces), **asdict(found)}).decode() + "\n")
         return
@@ -88,16 +86,16 @@ def compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None]
         print(printable(line))
 
 
-def _drafter(engine: Engine, named: str | None) -> Drafter:
+def _drafter(engine: Engine, source: str | None) -> Drafter:
     first, eagle3 = engine.models.first, engine.models.eagle3
-    if eagle3 is not None and (first is None or (named and is_eagle3(published_config(named)))):
+    if eagle3 is not None and (first is None or (source and is_eagle3(published_config(source)))):
         return eagle3
     if first is None:
         raise InputError("these models have no drafter; name the one that is served with --drafter")
     return first
 
 
-def served_lines(found: Served, runs: int) -> Iterator[str]:
+def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
     """Sentences about a log and the same drafter here."""
     same = len(found.places) - found.less - found.more
     yield (
@@ -124,7 +122,7 @@ def served_lines(found: Served, runs: int) -> Iterator[str]:
     )
 
 
-def _shares(positions: Sequence[At], name: str) -> str:
+def _shares(positions: Sequence[PositionShares], name: str) -> str:
     shares = (getattr(at, name) for at in positions[:SHOWN_POSITIONS])
     return ", ".join(f"{n}: {'–' if share is None else format(share, '.0%')}" for n, share in enumerate(shares, 1))
 

@@ -46,7 +46,7 @@ from d2sd.figures.style import (
     vertical,
     whiskers,
 )
-from d2sd.trace.differences import what_differs
+from d2sd.trace.metrics import what_differs
 
 SIDES = (("A", "first", "dash", "circle"), ("B", "second", "solid", "square"))
 DEEPEST = 12

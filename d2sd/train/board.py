@@ -22,7 +22,7 @@ from d2sd.folders.loading import with_drafter
 from d2sd.folders.weights import parts
 from d2sd.nets.models import Models
 from d2sd.trace.files import make_folder, write_whole
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 from d2sd.trace.trace import Trace, load_trace
 from d2sd.train.loop import digest_of
 from d2sd.whatif import recorded_config, replayed

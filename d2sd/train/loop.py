@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from d2sd.errors import InputError
 from d2sd.nets.lean import quick_bfloat16
 from d2sd.trace.files import write_whole
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 
 # Checkpoints of a training run: weights, optimizer state and settings, as safetensors and JSON.
 

@@ -18,7 +18,7 @@ from d2sd.errors import InputError
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.target import Target
 from d2sd.trace.files import write_whole
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 
 MAX_LINE = 4_000_000
 
@@ -200,9 +200,9 @@ def _respond(target: Target, batch: list[Request], config: RegenerateConfig, num
 
     for position in range(width, longest + config.max_new_tokens):
         positions = torch.arange(position - ids.shape[1], position, device=device)[None]
-        hidden = target.base(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
+        hidden = target.read(ids, cache, positions)
         cache.commit(range(ids.shape[1]))
-        tokens = _choose(target.logits(hidden.last_hidden_state[:, -1]), greedy, config, number, position)
+        tokens = _choose(target.logits(hidden[:, -1]), greedy, config, number, position)
         for row, token in zip(alive, tokens.tolist(), strict=True):
             if position >= len(batch[row].prompt) and not ended(row):
                 responses[row].append(token)

@@ -27,7 +27,7 @@ def kept():
     lines = presets.opening().lines()
     for number in range(3):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": f"prompt {number} </script>"}
-        history.keep(RecordedRun.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
+        history.keep(RecordedRun.read("\n".join([json.dumps(head), *lines[1:]]).encode()), "Explore")
     return history
 
 

@@ -25,7 +25,7 @@ from tests.app.event import Event
 def session():
     session = Session()
     for lane in recorded_race().lanes:
-        session.history.keep(RecordedRun.of(lane.trace.lines()), "Race")
+        session.history.keep(RecordedRun.of(lane.trace.records()), "Race")
     return session
 
 

@@ -9,7 +9,7 @@ from app.calibrate.measure import PromptSource
 from app.models import Chosen, drafter_folder
 from app.work import Ticket
 from d2sd.doctor import examination
-from d2sd.doctor.folder_checks import Check
+from d2sd.doctor.checks import Check
 
 
 def updates(ticket, limit=1, model="tiny"):
@@ -22,7 +22,7 @@ def short(monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 8)
 
 
-def test_it_tells_how_far_it_is_and_ends_with_a_report():
+def test_progress_is_reported_and_then_the_report():
     seen = list(updates(Ticket()))
     assert any(u.news.startswith("Probes: ") for u in seen)
     assert [u.value for u in seen[:-1]] == [None] * (len(seen) - 1)
@@ -31,22 +31,15 @@ def test_it_tells_how_far_it_is_and_ends_with_a_report():
 
 
 def test_a_public_report_names_no_folder_of_this_machine_and_stays_escaped(monkeypatch):
-    said = "/srv/own_<b>/late\\<img src=/x/y onerror=z()> is unknown"
+    finding = "/srv/own_<b>/late\\<img src=/x/y onerror=z()> is unknown"
     monkeypatch.setattr(
-        doctor, "check_folder", lambda *_: [Check("tensors", "fault", said, mend="rename /srv/own/late")]
+        doctor, "check_folder", lambda *_: [Check("tensors", "fault", finding, fix="rename /srv/own/late")]
     )
     monkeypatch.setenv("FOLDERS", "refuse")
     report = list(updates(Ticket()))[-1].value
     assert "srv" not in report
     assert r"…/\<img src=…/y onerror=z()\> is unknown" in report
     assert "To mend: `rename …/late`" in report
-
-
-def test_where_a_check_is_a_fault_nothing_is_run(monkeypatch):
-    monkeypatch.setattr(doctor, "check_folder", lambda *_: [Check("fc", "fault", "it is wrong")])
-    seen = list(updates(Ticket()))
-    assert [u.news for u in seen if u.news][-1] == "Reading the drafter's folder …"
-    assert "The folder has a fault: it is wrong." in seen[-1].value
 
 
 def test_stopped_it_shows_what_was_found_by_then():
@@ -60,9 +53,9 @@ def test_stopped_it_shows_what_was_found_by_then():
     assert "| tensors | ok |" in last.value
 
 
-@pytest.mark.parametrize(("given", "sentence"), [({"limit": 0}, "between 1 and 60, not 0"), ({"model": "/no"}, "/no")])
-def test_bad_input_is_one_sentence(given, sentence):
-    (last,) = [u for u in updates(Ticket(), **given) if u.problem]
+@pytest.mark.parametrize(("choice", "sentence"), [({"limit": 0}, "between 1 and 60, not 0"), ({"model": "/no"}, "/no")])
+def test_bad_input_is_one_sentence(choice, sentence):
+    (last,) = [u for u in updates(Ticket(), **choice) if u.problem]
     assert sentence in last.problem
     assert last.value is None
 

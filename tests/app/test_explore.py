@@ -29,6 +29,9 @@ def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=F
     return Asked(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
 
 
+BEFORE = {"event": "Header", "prompt": "before"}
+
+
 def outcome(session=None, **changes):
     session = session or Session()
     return list(explore.run(session, session.request(), asked(**changes)))
@@ -144,11 +147,11 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
 def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models.machine, "memory", lambda: 4e9)
-    session = Session(shown=RecordedRun.of(["before"]))
+    session = Session(shown=RecordedRun.of([BEFORE]))
     *_, last = outcome(session, **changes)
     assert last.value is None
     assert sentence in last.problem
-    assert session.shown.lines() == ["before"]
+    assert session.shown.lines() == RecordedRun.of([BEFORE]).lines()
 
 
 def test_settings_left_open_are_the_engines_choice():
@@ -191,9 +194,9 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     session = Session()
     run = explore.run(session, session.request(), asked(compare=True))
     next(run)
-    session.show(RecordedRun.of(["another trace"]), "Opened", "trace")
+    session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
     assert all(update == Update() for update in run)
-    assert session.shown.lines() == ["another trace"]
+    assert session.shown.lines() == RecordedRun.of([BEFORE]).lines()
 
 
 @pytest.mark.parametrize("out_of_sight", [True, False])
@@ -215,7 +218,7 @@ def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypa
     if out_of_sight:
         while not next(run).value:
             pass
-        session.show(RecordedRun.of(["another trace"]), "Opened", "trace")
+        session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
     silent = [begun[-1] for update in run if update == Update()]
     assert set(silent) >= {"d2sd watched", "d2sd", "autoregressive"}
 

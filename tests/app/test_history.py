@@ -28,7 +28,7 @@ NAME = "0123456789abcdef" * 2
 
 
 def made(number, size=10):
-    return RecordedRun.of([json.dumps({"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size})])
+    return RecordedRun.of([{"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size}])
 
 
 def test_a_window_keeps_the_newest_runs(monkeypatch):
@@ -45,20 +45,20 @@ def test_a_window_keeps_the_newest_runs(monkeypatch):
 
 def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
     kept = History()
-    lines = presets.opening().lines()
-    whole = kept.keep(RecordedRun.of(lines), "Recorded")
-    assert kept.keep(RecordedRun.of(lines[:-1]), "Calibrate") is whole
+    records = list(presets.opening().trace().records())
+    whole = kept.keep(presets.opening(), "Recorded")
+    assert kept.keep(RecordedRun.of(records), "Calibrate") is whole
     assert kept.keep(whole, "Explore") is whole
     assert len(kept.runs) == 1
 
 
 def test_a_run_that_was_cut_off_is_not_the_whole_one():
     kept = History()
-    lines = presets.opening().lines()
-    kept.keep(RecordedRun.of(lines), "Recorded")
-    cut = RecordedRun.of(lines[:9])
+    records = list(presets.opening().trace().records())
+    kept.keep(presets.opening(), "Recorded")
+    cut = RecordedRun.of(records[:9])
     assert kept.keep(cut, "Opened") is cut
-    assert kept.keep(RecordedRun.of(lines[:9]), "Opened") is cut
+    assert kept.keep(RecordedRun.of(records[:9]), "Opened") is cut
 
 
 def test_a_page_finds_its_window_again_and_no_other():
@@ -242,7 +242,7 @@ class Form:
 
 def written(prompt, **config):
     header = {**presets.opening().header, "prompt": prompt}
-    return RecordedRun.of([json.dumps({**header, "config": {**header["config"], **config}})])
+    return RecordedRun.of([{**header, "config": {**header["config"], **config}}])
 
 
 def test_what_is_typed_while_the_form_follows_runs_is_not_lost():

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from app import links, models, presets
 from app.calibrate import measure as calibrate
@@ -22,8 +23,6 @@ from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
 from d2sd.folders.loading import BUNDLED
-from d2sd.trace.run import RecordedRun
-from d2sd.trace.viewer_lines import unpack_line
 from tests.unit.test_logs import SGLANG, VLLM
 
 DEFAULTS = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 8}
@@ -146,7 +145,7 @@ def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
 
 def test_line_breaks_of_other_scripts_stay_inside_their_texts():
     trace = presets.opening().trace()
-    steps = [replace(trace.steps[0], anchor_text="a\u2028b\u0085c"), *trace.steps[1:]]
+    steps = [structs.replace(trace.steps[0], anchor_text="a\u2028b\u0085c"), *trace.steps[1:]]
     kept = recordings.Recording.of(replace(trace, steps=steps))
     assert list(kept.run.trace().steps) == steps
 
@@ -179,16 +178,6 @@ def test_the_tour_goes_on_without_confidences(tmp_path):
     assert not stops["boundary"].numbers
 
 
-def test_a_block_holds_many_lines_and_the_header_stands_alone():
-    lines = presets.opening().lines()
-    run = RecordedRun.packed(lines)
-    assert run.lines() == lines
-    segment = run.segment(1)
-    assert segment.count("\n") == len(run)
-    assert RecordedRun.packed(["", "x", "", "y"]).lines() == ["x", "y"]
-    assert RecordedRun.packed([]).lines() == []
-
-
 def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     log = tmp_path / "replies.jsonl"
     log.write_text((json.dumps(VLLM) + "\n") * 30, encoding="utf-8")
@@ -200,22 +189,3 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
     with pytest.raises(InputError, match=r"totals alone, no steps \(sglang, 33 steps, 69 of 231"):
         uploads.read_all(log)
-
-
-def test_a_run_that_was_recorded_is_judged_as_one_that_goes_on():
-    trace = presets.opening().trace()
-    live, streamed = RecordedRun(live=True), RecordedRun(live=True)
-    for line in trace.lines():
-        live.append([line])
-    for event in (trace.header, *trace.events()):  # as a run hands them over
-        streamed.append([event])
-    kept = RecordedRun.packed(trace.lines())
-    plain = [line.rstrip("\n") for line in trace.lines()]
-    assert live.lines() == streamed.lines() == kept.lines() == plain
-    heads = [json.loads(run.segment().partition("\n")[0]) for run in (live, streamed, kept)]
-    assert len({head["instructive"] for head in heads}) == 1
-
-    def opened(run):
-        return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
-
-    assert opened(live) == opened(streamed) == opened(kept)

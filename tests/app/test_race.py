@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 import gradio as gr
 import msgspec
 import pytest
+from msgspec import structs
 
 from app import models
 from app.models import Chosen
@@ -104,8 +105,8 @@ def test_without_plain_decoding_there_is_no_speedup():
 def test_a_text_that_differs_is_named_with_its_place(done):
     first, second = done.lanes
     steps = second.trace.steps
-    other = replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
-    changed = replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
+    other = structs.replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
+    changed = structs.replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
     mixed = replace(done, lanes=(first, Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
     row = race.rows(mixed)[1]
     assert row.identical is False

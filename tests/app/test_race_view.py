@@ -8,6 +8,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from msgspec import structs
 from playwright.sync_api import expect
 
 from app.models import named
@@ -25,7 +26,7 @@ def hostile_race() -> Race:
     first, *rest = race.lanes
     trace = first.trace
     steps = [
-        replace(step, committed=tuple(replace(c, text=text) for c in step.committed))
+        structs.replace(step, committed=tuple(structs.replace(c, text=text) for c in step.committed))
         for step, text in zip(trace.steps, HOSTILE, strict=False)
     ]
     return replace(race, lanes=(Lane(replace(trace, steps=tuple(steps))), Lane(rest[0].trace, HOSTILE[1]), *rest[1:]))

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from math import isclose
 
 from d2sd.errors import InputError
-from d2sd.trace.events import Committed, Event, Finished, PrefillDone, StopReason
+from d2sd.trace.checks import SCHEMA
+from d2sd.trace.events import MAX_ITEMS, MAX_TEXTS, Committed, Event, Finished, PrefillDone, StopReason
 from d2sd.trace.logs.chain import NOT_KNOWN, Chain, Texts, Token, chain_step
 from d2sd.trace.logs.totals import Totals
-from d2sd.trace.schema import MAX_ITEMS, MAX_TEXTS, SCHEMA
 from d2sd.trace.trace import Trace
 
 ENDS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}

@@ -6,9 +6,8 @@ from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
-from d2sd.trace.events import Count
+from d2sd.trace.events import MAX_TEXTS, Count
 from d2sd.trace.logs.rows import convert
-from d2sd.trace.schema import MAX_TEXTS
 
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 

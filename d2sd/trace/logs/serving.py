@@ -18,7 +18,7 @@ import orjson
 from d2sd.errors import InputError
 from d2sd.trace.logs import llamacpp, sglang, vllm
 from d2sd.trace.logs.counts import Counts
-from d2sd.trace.reader import MAX_LINE_BYTES
+from d2sd.trace.trace import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
 SECONDS = 600.0  # that a reply may take

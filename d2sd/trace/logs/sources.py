@@ -16,9 +16,8 @@ from d2sd.trace.logs.rows import Bad, Row, numbered, read_rows
 from d2sd.trace.logs.sse import is_stream, replies
 from d2sd.trace.logs.text import read_metrics, read_text
 from d2sd.trace.logs.totals import Totals
-from d2sd.trace.reader import MAX_BYTES
 from d2sd.trace.text import escaped
-from d2sd.trace.trace import Trace
+from d2sd.trace.trace import MAX_BYTES, Trace
 
 Fits = Callable[[dict[str, Any]], bool]
 # By content the first that fits is taken.

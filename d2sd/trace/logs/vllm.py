@@ -11,11 +11,10 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from d2sd.errors import InputError
-from d2sd.trace.events import Count
+from d2sd.trace.events import MAX_ITEMS, Count
 from d2sd.trace.logs.counts import Counts, check_mean, dense
 from d2sd.trace.logs.reply import read_reply
 from d2sd.trace.logs.rows import convert
-from d2sd.trace.schema import MAX_ITEMS
 
 ENGINE = "vllm"
 OPTION = "--per-request-spec-decode-metrics detailed"
