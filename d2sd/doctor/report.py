@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Sequence
 
 from d2sd.__about__ import __version__
-from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.evidence import MANY_REPEATED
@@ -84,14 +83,12 @@ def _trials(e: Examination) -> Iterator[str]:
     yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
     for t in sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)):
         alpha = "–" if t.alpha is None else f"{t.alpha:.2f}"
-        yield f"| {text(t.variant.description)} | {alpha} | {_percent_with_interval(t.gain)} | {t.texts} | {'**helps**' if t.helps else ''} |"
+        yield f"| {text(t.variant.description)} | {alpha} | {with_interval(t.gain, _signed_percent, '[]')} | {t.texts} | {'**helps**' if t.helps else ''} |"
     yield ""
 
 
-def _percent_with_interval(f: Estimate) -> str:
-    if f.value is None or f.low is None or f.high is None:
-        return "–" if f.value is None else f"{f.value:+.1%}"
-    return f"{f.value:+.1%} [{f.low:+.1%} to {f.high:+.1%}]"
+def _signed_percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:+.1%}"
 
 
 def code(value: str) -> str:
