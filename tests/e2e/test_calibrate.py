@@ -68,15 +68,9 @@ def recorded(text: str | None = None) -> bytes:
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
-def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(measured: Page):
+def test_a_listed_step_opens_in_explore(measured: Page):
     steps = presets.opening().trace().steps
     expect(measured.locator("#calibration .what").first).to_contain_text("The run in Explore")
-    cell = measured.locator("#calibration [data-figure=matrix] .numbers button").nth(1)
-    place, words = int(cell.get_attribute("data-place") or ""), cell.get_attribute("aria-label") or ""
-    click_mark(measured, "matrix", place)
-    name, number = words.split(": list ")
-    expect(rows(measured)).to_have_count(int(number))
-    expect(measured.locator("#calibration .members h3")).to_have_text(name)
     list_steps(measured, "uniform", 9)
     expect(measured.locator("#calibration .members h3")).to_have_text("Confidence 0.9–1")
     row = rows(measured).nth(3)
@@ -213,13 +207,6 @@ def test_a_prompt_set_needs_a_chat_template_if_asked_runs_with_progress_opens_in
     expect(calibrate.locator("#calibration .what").first).to_contain_text("stopped: ", timeout=PATIENCE)
     expect(calibrate.locator("#calibration progress")).to_be_hidden()
     expect(rows(calibrate).first).to_be_visible()
-
-
-def test_a_bad_file_is_a_sentence_and_the_drawing_stays(calibrate: Page):
-    before = calibrate.locator("#calibration .figures").text_content()
-    send(calibrate, "bad <b>.jsonl", b'{"a": 1}\n')
-    expect(calibrate.locator("#calibrate-notice textarea")).to_have_value(re.compile("was not read: .*line 1"))
-    assert calibrate.locator("#calibration .figures").text_content() == before
 
 
 def test_hostile_text_in_an_uploaded_trace_stays_text(calibrate: Page):
