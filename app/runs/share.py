@@ -14,11 +14,11 @@ import networkx
 
 from app.gradio_internals import told
 from app.guard import step_number
+from app.jobs import sentence
 from app.learn.view import speeds, tour_of, tours_page
 from app.models import said
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
-from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
 from d2sd.figures.viewer import PageRun
 from d2sd.trace.graph import step_graph

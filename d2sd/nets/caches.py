@@ -1,4 +1,5 @@
-"""Preallocated key-value storage of one generation: written in place, compacted after every step."""
+"""Preallocated storage of one generation: keys and values of attention layers, written in place and compacted after every step, and
+states of linear layers."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ class CacheWindow:
         return self._read
 
 
-# The cache of a target with several kinds of layers: keys and values of attention layers, states of linear ones.
+# States of linear layers.
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,10 +256,6 @@ class LayerCache(KeyValueCache):
         super().keep_sequences(index)
         for state in self._states.values():
             state.become(state.inputs[index], state.matrix[index])
-
-    def has_previous_state(self, layer: int) -> bool:
-        """There is none at the beginning of a text (what transformers asks for up to 5.17 at least)."""
-        return False
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""

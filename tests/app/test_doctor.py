@@ -6,15 +6,14 @@ import pytest
 
 from app.calibrate import measure as doctor
 from app.calibrate.measure import PromptSource
+from app.jobs import Job, updates_of
 from app.models import Chosen, drafter_folder
-from app.work import Ticket
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
 
 
-def updates(ticket, limit=1, model="tiny"):
-    source = PromptSource("heldout")
-    return doctor.report(ticket, ticket.request(), source, limit, Chosen(model), {"chat": False})
+def updates(job, limit=1, model="tiny"):
+    return updates_of(job, doctor.report(job, PromptSource("heldout"), limit, Chosen(model), {"chat": False}))
 
 
 @pytest.fixture(autouse=True)
@@ -23,7 +22,7 @@ def short(monkeypatch):
 
 
 def test_progress_is_reported_and_then_the_report():
-    seen = list(updates(Ticket()))
+    seen = list(updates(Job()))
     assert any(u.news.startswith("Probes: ") for u in seen)
     assert [u.value for u in seen[:-1]] == [None] * (len(seen) - 1)
     assert "## `tiny/dflash` for `tiny/target`" in seen[-1].value
@@ -36,18 +35,18 @@ def test_a_public_report_names_no_folder_of_this_machine_and_stays_escaped(monke
         doctor, "check_folder", lambda *_: [Check("tensors", "fault", finding, fix="rename /srv/own/late")]
     )
     monkeypatch.setenv("FOLDERS", "refuse")
-    report = list(updates(Ticket()))[-1].value
+    report = list(updates(Job()))[-1].value
     assert "srv" not in report
     assert r"…/\<img src=…/y onerror=z()\> is unknown" in report
     assert "To mend: `rename …/late`" in report
 
 
 def test_stopped_it_shows_what_was_found_by_then():
-    ticket = Ticket()
-    running = updates(ticket)
+    job = Job()
+    running = updates(job)
     while not next(running).news.startswith("Read and draft"):
         pass
-    ticket.stop()
+    job.stopped = True
     (last,) = running
     assert "Stopped before the end" in last.value
     assert "| tensors | ok |" in last.value
@@ -55,7 +54,7 @@ def test_stopped_it_shows_what_was_found_by_then():
 
 @pytest.mark.parametrize(("choice", "sentence"), [({"limit": 0}, "between 1 and 60, not 0"), ({"model": "/no"}, "/no")])
 def test_bad_input_is_one_sentence(choice, sentence):
-    (last,) = [u for u in updates(Ticket(), **choice) if u.problem]
+    (last,) = [u for u in updates(Job(), **choice) if u.problem]
     assert sentence in last.problem
     assert last.value is None
 

@@ -13,6 +13,7 @@ from msgspec import structs
 from app import links, models, presets
 from app.calibrate import measure as calibrate
 from app.explore import run as explore
+from app.jobs import Job, failure_sentence, updates_of
 from app.learn.tour import lessons
 from app.models import Chosen
 from app.race import run as race
@@ -39,37 +40,26 @@ def public(request, monkeypatch):
 @pytest.mark.parametrize("chosen", WAYS, ids=lambda c: c.vp or c.model)
 def test_no_folder_or_hub_id_is_opened_for_a_visitor(public, monkeypatch, chosen):
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
-    session = Session()
-    asked = explore.Asked("One day", chosen, "d2sd", False, DEFAULTS)
-    said = [u.problem for u in explore.run(session, session.request(), asked)]
-    said += [u.problem for u in race.run(session, session.request(), "One day", chosen, ["dflash"], DEFAULTS)]
-    ways = calibrate.prompts(
-        session, session.request(), Recordings(), calibrate.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS
+    job, asked = Job(), explore.Asked("One day", chosen, "d2sd", False, DEFAULTS)
+    ways = (
+        explore.run(Session(), job, asked),
+        race.run(job, "One day", chosen, ["dflash"], DEFAULTS),
+        calibrate.prompts(job, Recordings(), calibrate.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS),
     )
-    said += [u.problem for u in ways]
+    said = [u.problem for work in ways for u in updates_of(job, work)]
     assert [s for s in said if s]
     assert all("this page" in s and CAPITAL not in s for s in said if s)
     assert "model" not in links.read({"model": chosen.model}).values or chosen.vp
 
 
 def test_no_prompt_file_of_the_server_is_read(public):
-    session = Session()
-    ways = calibrate.prompts(
-        session,
-        session.request(),
-        Recordings(),
-        calibrate.PromptSource("/etc/passwd"),
-        1,
-        Chosen("tiny"),
-        "d2sd",
-        DEFAULTS,
-    )
-    (said,) = [u.problem for u in ways]
-    assert "there is no prompt set" in said
+    source = calibrate.PromptSource("/etc/passwd")
+    with pytest.raises(InputError, match="there is no prompt set"):
+        list(calibrate.prompts(Job(), Recordings(), source, 1, Chosen("tiny"), "d2sd", DEFAULTS))
 
 
 def test_a_run_that_breaks_off_tells_a_visitor_no_path(public, monkeypatch):
-    sentence = explore.failure_sentence(RuntimeError("cannot map /srv/secret/place/weights.bin"))
+    sentence = failure_sentence(RuntimeError("cannot map /srv/secret/place/weights.bin"))
     assert sentence == "The run stopped: cannot map …/weights.bin"
 
 

@@ -12,10 +12,9 @@ from msgspec import structs
 from playwright.sync_api import expect
 
 from app.models import named
-from app.race.lanes import Lane, Race
+from app.race.lanes import Lane, Race, recorded_race
 from app.race.view import RaceView, drawing
-from app.race.whatif import WhatIfView
-from app.record import recorded_answers, recorded_race
+from app.race.whatif import WhatIfView, recorded_answers
 from app.view import ROUTE
 from tests.app.test_explore_view import HOSTILE
 

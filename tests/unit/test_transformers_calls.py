@@ -54,3 +54,10 @@ def test_the_cache_is_passed_by_a_name_that_the_model_takes():
     with pytest.raises(InputError, match=rf"no cache by a known name; install transformers<{transformers.__version__}"):
         cache_argument(lambda input_ids, memory: None)
     refuse_unknown("attention", {"dropout": 0.0, "position_ids": None})
+
+
+@pytest.mark.parametrize("kind", [FutureWarning, DeprecationWarning])
+def test_what_a_library_says_of_a_call_of_ours_fails_a_test(kind):
+    call = "import warnings\nwarnings.warn('`past_key_values` is deprecated', kind)"
+    with pytest.raises(kind):
+        exec(call, {"__name__": "transformers.utils.deprecation", "kind": kind})

@@ -125,7 +125,7 @@ def files(rng: random.Random) -> Cases:
                         there,
                     )
                 )
-            done = [m for m in window.queued(call, [None, file]) if m.get("output")]
+            done = [m for m in window.queued(call, page.values(call, open_trace=file)) if m.get("output")]
             text = json.dumps(done[-1]["output"]) if done else ""
             fault = None if done else "no answer"
             if "root:" in text or str(ROOT) in text:
