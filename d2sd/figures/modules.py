@@ -1,8 +1,6 @@
 """ES modules joined into one script, for pages and files that cannot load modules one by one.
 
 A joined script needs no server and no build step: the sources stay as they are, each in a function of its own.
-
-``python -m d2sd.figures.modules`` writes the module of the known machines, which is computed from ``d2sd.costs``.
 """
 
 from __future__ import annotations
@@ -15,13 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from d2sd.costs.machines import drawings
-from d2sd.figures.style import VIEWER
-
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
-MACHINES_FILE = VIEWER / "machines.js"
-DIGITS = 6  # of a number in it
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
@@ -110,21 +103,3 @@ def _function(path: Path, module: Module) -> str:
 
 def _name(path: Path) -> str:
     return f"${path.parent.name}_{path.stem}"
-
-
-def machines_source() -> str:
-    """Returns the module of the known machines. Times are in plain decoding steps, except ``milliseconds``, those of such a step."""
-    lines = ",\n".join(f"  {json.dumps(_rounded(machine), ensure_ascii=False)}" for machine in drawings())
-    return f"// Written by python -m d2sd.figures.modules from d2sd/costs: what passes cost, in steps of plain decoding.\n\nexport const MACHINES = [\n{lines},\n];\n"
-
-
-def _rounded(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_rounded(inner) for inner in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
-
-
-if __name__ == "__main__":
-    MACHINES_FILE.write_text(machines_source(), encoding="utf-8")
