@@ -14,7 +14,7 @@ from msgspec import Meta, Struct
 
 from d2sd.errors import InputError
 from d2sd.trace.events import Count
-from d2sd.trace.logs.rows import convert
+from d2sd.trace.logs.records import convert
 from d2sd.trace.logs.totals import Totals
 
 Length = Annotated[float, Meta(ge=1)]

@@ -11,9 +11,9 @@ from msgspec import Meta, Struct
 
 from d2sd.errors import InputError
 from d2sd.trace.events import Count
-from d2sd.trace.logs.counts import Counts
+from d2sd.trace.logs.requests import Counts
 from d2sd.trace.logs.reply import read_reply
-from d2sd.trace.logs.rows import convert
+from d2sd.trace.logs.records import convert
 from d2sd.trace.logs.sse import PARTS
 
 ENGINE = "llama.cpp"

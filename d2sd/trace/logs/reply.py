@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from msgspec import Meta, Struct
 
 from d2sd.trace.events import Count
-from d2sd.trace.logs.rows import convert
+from d2sd.trace.logs.records import convert
 from d2sd.trace.schema import MAX_TEXTS
 
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]

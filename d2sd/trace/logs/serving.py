@@ -16,8 +16,8 @@ from urllib.parse import urlsplit
 import orjson
 
 from d2sd.errors import InputError
-from d2sd.trace.logs import llamacpp, sglang, vllm
-from d2sd.trace.logs.counts import Counts
+from d2sd.trace.logs import engines, llamacpp, sglang
+from d2sd.trace.logs.requests import Counts
 from d2sd.trace.reader import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
@@ -98,7 +98,7 @@ def ask_vllm(server: Server, prompt: str, tokens: int) -> Counts:
     asked = {
         "model": models[0].get("id"), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
     }  # fmt: skip
-    return vllm.read({**server.ask("/v1/completions", asked), "prompt": prompt}, "reply")
+    return engines.read({**server.ask("/v1/completions", asked), "prompt": prompt}, "reply")
 
 
 def ask_sglang(server: Server, prompt: str, tokens: int) -> Counts:

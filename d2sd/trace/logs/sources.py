@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.trace.logs import benches, llamacpp, sglang, spec_dump, vllm
+from d2sd.trace.logs import benches, engines, llamacpp, sglang, spec_dump
 from d2sd.trace.logs.chain import Texts
-from d2sd.trace.logs.counts import Counts
-from d2sd.trace.logs.rows import Bad, Row, numbered, read_rows
+from d2sd.trace.logs.requests import Counts
+from d2sd.trace.logs.records import Bad, Row, numbered, read_rows
 from d2sd.trace.logs.sse import is_stream, replies
-from d2sd.trace.logs.text import read_metrics, read_text
+from d2sd.trace.logs.printed import read_metrics, read_text
 from d2sd.trace.logs.totals import Totals
 from d2sd.trace.reader import MAX_BYTES
 from d2sd.trace.text import escaped
@@ -24,7 +24,7 @@ Fits = Callable[[dict[str, Any]], bool]
 # By content the first that fits is taken.
 REPLIES: dict[str, tuple[Fits, Callable[[dict[str, Any], str], Counts]]] = {
     "sglang": (sglang.fits, sglang.read),
-    "vllm": (vllm.fits, vllm.read),
+    "vllm": (engines.fits, engines.read),
     "llamacpp": (llamacpp.fits, llamacpp.read),
 }
 FIGURES: dict[str, tuple[Fits, Callable[[dict[str, Any], str], Iterator[Totals]]]] = {

@@ -15,7 +15,7 @@ from msgspec import Meta, Struct
 from d2sd.errors import InputError
 from d2sd.trace.events import Alternative, Committed, Count, Event, Finished, PrefillDone, Probability
 from d2sd.trace.logs.chain import NOT_KNOWN, Chain, Texts, Token, chain_step
-from d2sd.trace.logs.rows import Row, convert
+from d2sd.trace.logs.records import Row, convert
 from d2sd.trace.schema import MAX_ITEMS, SCHEMA
 from d2sd.trace.trace import Trace
 

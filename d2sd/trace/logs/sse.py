@@ -9,7 +9,7 @@ from typing import Any
 import orjson
 
 from d2sd.errors import InputError
-from d2sd.trace.logs.rows import Row
+from d2sd.trace.logs.records import Row
 
 STARTS = (b"data:", b"event:", b"id:", b"retry:", b":")
 LAST = ("usage", "metrics", "sglext", "timings", "meta_info", "model", "id", "stop_type")
