@@ -20,10 +20,8 @@ from d2sd.cli.description import MISSING, describe_run, describe_step, not_logge
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
-from d2sd.trace.logs import SOURCES, Totals, import_log
-from d2sd.trace.logs.chain import open_texts
-from d2sd.trace.logs.serving import ENGINES, Server
-from d2sd.trace.logs.totals import together
+from d2sd.trace.logs import SOURCES, Totals, import_log, open_texts, together
+from d2sd.trace.logs.serving import COMPLETIONS, Server
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.reader import read_file
 from d2sd.trace.sets import read_traces, write_traces
@@ -148,7 +146,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sentence = "send prompts to a running server and write its replies as traces"
     server = actions.add_parser("record", help=sentence, description=sentence)
     server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")
-    server.add_argument("--engine", required=True, choices=ENGINES)
+    server.add_argument("--engine", required=True, choices=COMPLETIONS)
     server.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
     server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     server.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
@@ -257,8 +255,8 @@ def _record(arguments: argparse.Namespace) -> None:
         raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
-    ask = ENGINES[arguments.engine]
-    found = (ask(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
+    complete = COMPLETIONS[arguments.engine]
+    found = (complete(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
     _write_found(found, Path(arguments.output), arguments.json)
 
 

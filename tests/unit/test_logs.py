@@ -12,7 +12,7 @@ from d2sd.__main__ import main
 from d2sd.calibration import calibrate, read_report, tabulate
 from d2sd.calibration.comparison import Side, align, compare
 from d2sd.trace.logs import Totals, import_log
-from d2sd.trace.logs.chain import UNKNOWN
+from d2sd.trace.logs.requests import UNKNOWN
 from d2sd.trace.sets import read_traces
 from d2sd.trace.trace import parse_trace
 

@@ -135,6 +135,6 @@ def test_another_machine_is_asked_only_where_that_was_allowed(address):
 
 def test_redirects_are_not_followed_and_silence_is_a_sentence(server):
     with pytest.raises(InputError, match="answered 302"):
-        Server(server[0]).ask("/moved")
+        Server(server[0]).request("/moved")
     with pytest.raises(InputError, match="does not answer"):
-        Server("http://127.0.0.1:9").ask("/")
+        Server("http://127.0.0.1:9").request("/")

@@ -1,8 +1,8 @@
-"""The records of a log: JSON lines or one JSON document, plain or gzip, with limits."""
+"""The records of a log, within limits: JSON lines, one JSON document, or captured server-sent events, plain or gzip."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,10 +16,13 @@ from d2sd.trace.text import escaped
 
 T = TypeVar("T")
 MAX_DOCUMENT = 96 * 10**6
-Row = tuple[str, dict[str, Any]]  # where it stands, for sentences, and what it holds
+Record = tuple[str, dict[str, Any]]  # where it is in the log, for error messages, and its fields
+Bad = Callable[[str], None]  # is called with the error of a record that is skipped
 
-
-Bad = Callable[[str], None]  # takes the sentence about a record that is skipped
+STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+LAST = ("usage", "metrics", "sglext", "timings", "meta_info", "model", "id", "stop_type")
+PARTS = "parts"  # of a merged reply: all of its events, in order
+MAX_PARTS = 1_000_000
 
 
 def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
@@ -39,7 +42,7 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, byt
         raise cannot_read("log", path, error) from None
 
 
-def read_rows(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad: Bad | None = None) -> Iterator[Row]:
+def read_records(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad: Bad | None = None) -> Iterator[Record]:
     """Yields the records in the lines from ``numbered``. Raises ``InputError`` for one that is not a JSON object.
 
     bad: called with such an error instead; the record is then skipped.
@@ -80,7 +83,7 @@ def _refuse(sentence: str, bad: Bad | None) -> None:
     bad(sentence)
 
 
-def _document(raw: bytes, most: int) -> Iterator[Row]:
+def _document(raw: bytes, most: int) -> Iterator[Record]:
     if len(raw) > min(most, MAX_DOCUMENT):
         raise InputError(f"a log of more than {min(most, MAX_DOCUMENT) // 10**6} MB must be JSON lines")
     try:
@@ -90,15 +93,87 @@ def _document(raw: bytes, most: int) -> Iterator[Row]:
     yield from _entries(data if isinstance(data, list) else [data])
 
 
-def _entries(entries: list[Any]) -> Iterator[Row]:
+def _entries(entries: list[Any]) -> Iterator[Record]:
     for number, entry in enumerate(entries, 1):
-        yield f"entry {number}", _object(entry, f"entry {number}")
+        if not isinstance(entry, dict):
+            raise InputError(f"entry {number}: not a JSON object")
+        yield f"entry {number}", entry
 
 
-def _object(data: Any, where: str) -> dict[str, Any]:
-    if not isinstance(data, dict):
-        raise InputError(f"{where}: not a JSON object")
-    return data
+def is_stream(line: bytes) -> bool:
+    """Whether a line belongs to a stream of server-sent events."""
+    return line.lstrip().startswith(STREAM_FIELDS)
+
+
+def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
+    """Yields the replies in the lines of an event stream, each merged from its parts (``merged``).
+
+    A reply ends at ``[DONE]``, at a part with another ``id``, at llama.cpp's ``stop``, or at the end of the file. Raises
+    ``InputError`` for a line of another form.
+    """
+    parts: list[dict[str, Any]] = []
+    began = 0  # line of the first part
+    for number, line in lines:
+        line = line.strip()
+        if not line.startswith(b"data:"):
+            if line and not line.startswith(STREAM_FIELDS):
+                raise InputError(f"line {number}: no line of an event stream; its lines begin with data:")
+            continue
+        body = line[5:].strip()
+        if body == b"[DONE]":
+            if parts:
+                yield f"line {began}", merged(parts)
+            parts = []
+            continue
+        try:
+            part = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"line {number}: not JSON ({error})") from None
+        if not isinstance(part, dict):
+            raise InputError(f"line {number}: not a JSON object")
+        if parts and part.get("id") != parts[-1].get("id"):
+            yield f"line {began}", merged(parts)
+            parts = []
+        began = began if parts else number
+        parts.append(part)
+        if len(parts) > MAX_PARTS:
+            raise InputError(f"line {number}: a reply of more than {MAX_PARTS} parts")
+        if part.get("stop") is True:  # llama.cpp's own interface ends so
+            yield f"line {began}", merged(parts)
+            parts = []
+    if parts:
+        yield f"line {began}", merged(parts)
+
+
+def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns one reply from the parts of its stream: their texts and ids joined, other fields from the last part with them.
+
+    The parts themselves are under ``PARTS``: llama.cpp's running totals say what each step drafted.
+    """
+    reply: dict[str, Any] = {name: part[name] for part in parts for name in LAST if part.get(name) is not None}
+    text, ids, finish = "", list[Any](), None
+    for part in parts:
+        choice = first_choice(part)
+        delta = choice.get("delta")
+        piece = choice.get("text") or (delta.get("content") if isinstance(delta, dict) else None) or part.get("content")
+        text += piece if isinstance(piece, str) else ""
+        ids += choice["token_ids"] if isinstance(choice.get("token_ids"), list) else []
+        finish = choice.get("finish_reason") or finish
+    if any("choices" in part for part in parts):
+        reply["choices"] = [{"text": text, "finish_reason": finish, **({"token_ids": ids} if ids else {})}]
+    else:
+        reply["content"] = text
+    prompt_ids = first_choice(parts[0]).get("prompt_token_ids") or parts[0].get("prompt_token_ids")
+    if prompt_ids is not None:
+        reply["prompt_token_ids"] = prompt_ids
+    return {**reply, PARTS: parts}
+
+
+def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
+    """Returns the first entry of a reply's ``choices``, an empty object if there is none."""
+    choices = reply.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
 
 
 def convert(data: Any, kind: type[T], where: str) -> T:
