@@ -225,7 +225,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
         known["seconds"] = meta.e2e_latency
     if details is None:
         raise InputError(f"{place}: nothing is there; send {SGLANG_OPTION} with the request")
-    stats = convert(_renamed(details), SglangDetails, place)
+    stats = convert(_renamed(convert(details, dict[str, Any], place)), SglangDetails, place)
     correct, proposed = stats.spec_num_correct_drafts, stats.spec_num_proposed_drafts
     check_mean(stats.spec_accept_rate, correct / proposed if proposed else None, f"{place}.spec_accept_rate")
     steps, histogram = stats.spec_verify_ct, stats.spec_correct_drafts_histogram
@@ -320,7 +320,8 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     with_tokens = (pair for pair in timed if pair[0].get("tokens"))
     for number, (milliseconds, pairs) in enumerate(groupby(with_tokens, lambda pair: pair[1].predicted_ms)):
         group = list(pairs)
-        ids += [t for part, _ in group for t in part["tokens"]]
+        for part, _ in group:  # what is no list holds no ids, but is still a part of the step
+            ids += part["tokens"] if isinstance(part["tokens"], list) else [None]
         pieces += [str(part.get("content", "")) for part, _ in group]
         last = group[-1][1]
         step = ((last.draft_n or 0) - d, (last.draft_n_accepted or 0) - a, last.predicted_n - n)

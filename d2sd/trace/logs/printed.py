@@ -32,7 +32,7 @@ LLAMACPP = re.compile(rf"draft acceptance(?: rate)? = +{NUMBER} +\( *([0-9]+) ac
 LENGTH = re.compile(rf"mean (?:acceptance length|len) = +{NUMBER}")
 RATES = re.compile(r"per position = \(([0-9., ]+)\)")
 EVALUATED = re.compile(rf"(?<!prompt )eval time = +{NUMBER} ms / +([0-9]+) tokens")
-SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{([^}]*)\})? +([0-9.eE+-]+|NaN)")
+SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{([^}]*)\})? +([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
 LABEL = re.compile(r'(\w+)="([^"]*)"')
 MAX_LINE = 10_000  # characters that are looked at
 MAX_POSITIONS = 1024
@@ -119,7 +119,7 @@ def read_metrics(text: str) -> Totals | None:
     positions: dict[int, float] = {}
     for line in text.splitlines():
         found = SAMPLE.match(line[:MAX_LINE])
-        if found is None or found[3] == "NaN":
+        if found is None:
             continue
         name, value = found[1].replace("vllm:", "").replace("sglang:", "").removesuffix("_total"), float(found[3])
         if name == "spec_decode_num_accepted_tokens_per_pos":
