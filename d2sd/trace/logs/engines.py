@@ -314,7 +314,8 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     parts: those parts of the reply that have ``timings``.
     """
     timed = [(p, _timings(p, "reply")) for p in parts]
-    drafted, accepted, elapsed, ids, pieces = [], [], [], [], []
+    drafted, accepted, elapsed, pieces = [], [], [], []
+    ids: list[Any] = []
     d = a = n = 0
     clear = True
     with_tokens = (pair for pair in timed if pair[0].get("tokens"))
