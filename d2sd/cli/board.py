@@ -29,7 +29,7 @@ from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
-from d2sd.train.board import KEPT, TEXTS, Board, Checkpoint, Measured, checkpoints, with_checkpoint, written_texts
+from d2sd.train.acceptance import KEPT, TEXTS, Board, Checkpoint, Measured, checkpoints, with_checkpoint, written_texts
 
 Done = Sequence[tuple[Checkpoint, Measured]]
 

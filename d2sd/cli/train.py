@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run(arguments: argparse.Namespace) -> None:
-    from d2sd.train import stages
+    from d2sd.train import drafters as stages
     from d2sd.train.block_drafters import DrafterConfig
     from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
     from d2sd.train.loop import LoopConfig

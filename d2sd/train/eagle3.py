@@ -24,9 +24,9 @@ from d2sd.folders.drafters import save_eagle3
 from d2sd.nets.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
+from d2sd.train.drafters import cached, load_frozen
 from d2sd.train.held_out import HeldOut
 from d2sd.train.loop import LoopConfig, digest, train
-from d2sd.train.stages import cached, load_frozen
 from d2sd.train.text import frequent_tokens, read_responses
 
 
@@ -161,7 +161,7 @@ def train_eagle3(
 
     draft_vocab_size: how many of the responses' most frequent tokens it can draft; default: the whole vocabulary.
     cache: a file that keeps the target's features between runs; default: the target runs in every step.
-    held_out, chat: as for ``d2sd.train.stages.train_drafter``.
+    held_out, chat: as for ``d2sd.train.drafters.train_drafter``.
     """
     model, tokenizer = load_frozen(target)
     held = None if held_out is None else HeldOut(model, tokenizer, held_out, chat)

@@ -10,11 +10,11 @@ import pytest
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
 from d2sd.calibration.replays import best, compare_checkpoints, verdict
+from d2sd.train.acceptance import Board, checkpoints
 from d2sd.train.block_drafters import DrafterConfig
-from d2sd.train.board import Board, checkpoints
+from d2sd.train.drafters import regenerate_responses, train_drafter
 from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.loop import LoopConfig
-from d2sd.train.stages import regenerate_responses, train_drafter
 from d2sd.train.text import RegenerateConfig
 from tests.train.texts import prompt_of, save_target, sums
 
@@ -102,7 +102,7 @@ def test_eagle3_drafters_are_measured(trained, capsys):
 
 
 def test_what_was_measured_is_read_and_ctrl_c_keeps_it(trained, folder, capsys, monkeypatch):
-    import d2sd.train.board as module
+    import d2sd.train.acceptance as module
 
     replay, calls = module.replayed, []
 

@@ -24,9 +24,9 @@ from d2sd.train.block_drafters import (
     draw_prefixes,
     position_weights,
 )
+from d2sd.train.drafters import cached, load_frozen, regenerate_responses, train_drafter
 from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
 from d2sd.train.loop import LoopConfig, rate_at, rows_at
-from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter
 from d2sd.train.text import RegenerateConfig, read_responses
 from tests.train.texts import prompt_of, save_target, sums
 

@@ -10,9 +10,9 @@ from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.loading import load_drafter, load_target
 from d2sd.nets.models import Models
 from d2sd.train.block_drafters import DrafterConfig, DrafterObjective
+from d2sd.train.drafters import load_frozen, regenerate_responses, train_drafter
 from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
 from d2sd.train.loop import LoopConfig
-from d2sd.train.stages import load_frozen, regenerate_responses, train_drafter
 from d2sd.train.text import RegenerateConfig
 from tests.nets import make_drafter, make_eagle3
 from tests.target_nets import PROMPTS, make_typed

@@ -10,9 +10,9 @@ from torch import nn
 from d2sd import load
 from d2sd.nets.lean import HalfLinear, can_mix, halve, halved
 from d2sd.train import features, loop
+from d2sd.train.drafters import load_frozen, load_writer
 from d2sd.train.features import cache_features
 from d2sd.train.loop import Float32Muon, LoopConfig, make_optimizers, orthogonalized
-from d2sd.train.stages import load_frozen, load_writer
 from d2sd.train.text import RegenerateConfig, Responses, respond_to
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
-from d2sd.train.stages import regenerate_responses
+from d2sd.train.drafters import regenerate_responses
 from d2sd.train.text import RegenerateConfig
 from tests.train.texts import prompt_of, save_target, sums
 
