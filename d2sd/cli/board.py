@@ -29,7 +29,16 @@ from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
-from d2sd.train.acceptance import KEPT, TEXTS, Board, Checkpoint, Measured, checkpoints, with_checkpoint, written_texts
+from d2sd.train.acceptance import (
+    RESULTS,
+    TEXTS,
+    Board,
+    Checkpoint,
+    Measured,
+    checkpoints,
+    with_checkpoint,
+    written_texts,
+)
 
 Done = Sequence[tuple[Checkpoint, Measured]]
 
@@ -67,7 +76,7 @@ def run(arguments: argparse.Namespace) -> int:
     done: list[tuple[Checkpoint, Measured]] = []
     try:
         texts, source = _texts(a, models)
-        board = Board(models, texts, a.folder / KEPT, a.dtype, a.role)
+        board = Board(models, texts, a.folder / RESULTS, a.dtype, a.role)
         for checkpoint in found:
             done.append((checkpoint, board.measure(checkpoint)))
     except KeyboardInterrupt:

@@ -13,7 +13,8 @@ from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.nets.target import LayerTaps, Target
-from d2sd.train.text import RegenerateConfig, respond_to
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import respond_to
 
 BATCH = 10  # prompts that are best answered together
 

@@ -1,47 +1,111 @@
-"""The stages of training as functions of folders: regenerate, drafter. Each can be interrupted and resumed."""
+"""What the training of every drafter shares: the frozen target, its features on disk, held-out texts, and the run itself.
+
+A training step needs the target's features of a few sequences. With a small target, the pass that computes them costs more
+than the drafter's own, and several drafters learn from the same responses: then they are computed once. For a large target the
+file is too large to be worth it: 2 bytes × hidden size × (taps + 1) a token.
+"""
 
 from __future__ import annotations
 
 import copy
-import sys
-from collections.abc import Sequence
-from dataclasses import asdict, replace
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from safetensors import safe_open
+from torch import Tensor, nn
 from transformers import AutoConfig, AutoModelForCausalLM, AutoTokenizer, PreTrainedConfig
 
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import SHARD, save_speculators
-from d2sd.folders.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
+from d2sd.folders.loading import widened_experts
 from d2sd.folders.store import located
-from d2sd.nets.drafter import DFlashDraftModel
-from d2sd.nets.lean import halve, mixes_by_default
-from d2sd.nets.target import Target
+from d2sd.folders.weights import weights_digest
+from d2sd.nets.lean import halve, halved, mixes_by_default, quick_bfloat16
+from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import check_supported, text_options
-from d2sd.train.block_drafters import (
-    DrafterConfig,
-    DrafterObjective,
-    draw_anchors,
-    draw_prefixes,
-    extended,
-    new_drafter,
-)
-from d2sd.train.features import FeatureCache, cache_features
-from d2sd.train.held_out import HeldOut
-from d2sd.train.loop import LoopConfig, digest, processes, train
-from d2sd.train.text import RegenerateConfig, Responses, read_jsonl, read_responses, regenerate
+from d2sd.trace.progress import progress
+from d2sd.train.acceptance import HeldOut
+from d2sd.train.loop import digest, processes, train
+from d2sd.train.settings import DrafterTraining
+from d2sd.train.text import Responses, read_responses
 
-LAYERS, BLOCK_SIZE = 2, 16  # of a new drafter
-OPTIONS = {"layers": "--layers", "block_size": "--block-size", "target_layer_ids": "--target-layers",
-           "mask_token": "--mask-token"}  # fmt: skip
+FEATURE_BATCH = 32  # sequences of a pass that computes features
+
+# Random choices of a batch: prompt lengths (B,), lengths (B,) and a generator → further inputs of the objective.
+Choose = Callable[[Tensor, Tensor, torch.Generator], dict[str, Tensor]]
+
+
+@dataclass(frozen=True, slots=True)
+class Material:
+    """What a drafter learns from: the frozen target with its tokenizer, its responses, and held-out texts."""
+
+    target: Any
+    tokenizer: Any
+    data: Responses
+    held_out: HeldOut | None
+
+    @classmethod
+    def load(cls, settings: DrafterTraining) -> Material:
+        """Returns what the settings name, and seeds torch for the drafter that is made next. Raises ``InputError``."""
+        target, tokenizer = load_frozen(settings.target)
+        held_out = None
+        if settings.held_out is not None:
+            held_out = HeldOut(target, tokenizer, settings.held_out, settings.chat)
+        torch.manual_seed(settings.loop.seed)
+        return cls(
+            target, tokenizer, read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id), held_out
+        )
+
+
+def fit(
+    settings: DrafterTraining,
+    material: Material,
+    drafter: Any,
+    objective: nn.Module,
+    choose: Choose,
+    save: Callable[[Any, Path], None],
+    kind: str,
+    identity: dict[str, Any],
+) -> None:
+    """Trains a drafter in place, resumes an interrupted run, and saves the drafter in bfloat16.
+
+    objective: maps ids (B, S), lengths (B,), the tensors of ``choose`` and the target's features to a loss and metrics.
+    save: writes a drafter into a folder.
+    kind: of the drafter, ``dflash``, ``vp`` or ``eagle3``.
+    identity: what must be the same to resume, besides the loop's settings and the responses.
+    """
+    data, features = material.data, None
+    if settings.cache is not None:
+        with processes().main_process_first():
+            features = cache_features(settings.cache, material.target, drafter.target_layer_ids, data)
+
+    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        lengths = data.lengths[index]
+        ids = data.ids[index, : int(lengths.max())].long()
+        batch = {"ids": ids, "lengths": lengths, **choose(data.prompt_lengths[index], lengths, generator)}
+        return batch if features is None else {**batch, **features.rows(index, ids.shape[1])}
+
+    measure = None
+    if material.held_out is not None:
+        measure = partial(material.held_out.measure, drafter, "eagle3" if kind == "eagle3" else "dflash")
+
+    def save_so_far(folder: Path) -> None:
+        save(copy.deepcopy(drafter).bfloat16(), folder)
+
+    identity = {**identity, "data": digest(data.ids)}
+    if train(objective, len(data.ids), sample, settings.out, settings.loop, measure, kind, identity, save_so_far):
+        save(drafter.bfloat16(), settings.out)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
-    """Target and tokenizer from a folder, a hub id or by the name that ``d2sd get`` knows, float32, on this process's device."""
+    """Returns a target in float32 on this process's device, without gradients, and its tokenizer.
+
+    source: folder, hub id, or the name that ``d2sd get`` knows. Raises ``InputError``.
+    """
     source = located(str(source))
     try:
         raw, _ = PreTrainedConfig.get_config_dict(source)
@@ -55,155 +119,74 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
     return model.to(processes().device).eval().requires_grad_(False), tokenizer
 
 
-def regenerate_responses(
-    target: str | Path,
-    prompts: Sequence[str],
-    out: Path,
-    config: RegenerateConfig,
-    dtype: str | None = None,
-    chat: bool = False,
-) -> tuple[int, int]:
-    """Let the target answer these prompts; see ``d2sd.train.text``. Returns how many answers are empty, and how many
-    there are.
+class FeatureCache:
+    """Features (tokens, taps·hidden) and last hidden states (tokens, hidden) of packed sequences, mapped from a file."""
 
-    chat: put each into the target's chat template. Without it, text that already begins with a special token gets no other.
+    def __init__(self, path: Path, lengths: Tensor):
+        with safe_open(path, "pt") as f:
+            self._features, self._hidden = f.get_tensor("features"), f.get_tensor("hidden")
+        self._starts = lengths.cumsum(0) - lengths
+        self._lengths = lengths
+
+    def rows(self, index: Tensor, width: int) -> dict[str, Tensor]:
+        """``features`` (B, width, taps·hidden) and ``hidden`` (B, width, hidden) of these sequences, zero-padded."""
+        out = {}
+        for name, source in (("features", self._features), ("hidden", self._hidden)):
+            batch = torch.zeros(len(index), width, source.shape[1], dtype=source.dtype)
+            for row, number in enumerate(index.tolist()):
+                start, length = int(self._starts[number]), int(self._lengths[number])
+                batch[row, :length] = source[start : start + length]
+            out[name] = batch
+        return out
+
+
+@torch.no_grad()
+def cache_features(path: Path, target: Any, taps: list[int], data: Responses) -> FeatureCache:
+    """Returns the cache at ``path``, computed first if it is missing or of other responses or taps.
+
+    The target runs in the dtype in which the engine runs it: if that is mixed, its linear layers are replaced by ones with
+    weights in float16.
     """
-    writer = load_writer(target, dtype)
-    room = writer.max_positions - config.max_new_tokens
-    if room < 1:
-        raise InputError(
-            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {writer.max_positions} "
-            "positions; ask for fewer"
-        )
-    regenerate(writer, [prompt_ids(writer, p, chat)[-room:] for p in prompts if p.strip()], out, config)
-    answers = [row["response_ids"] for row in read_jsonl(out, "response_ids")]
-    return sum(answer[0] in writer.end_ids for answer in answers), len(answers)
+    note = path.with_suffix(".json")
+    identity = {"data": digest(data.ids), "taps": taps, "target": weights_digest(target)}
+    if not (path.exists() and note.exists() and json.loads(note.read_text()) == identity):
+        layers = LayerTaps(target.model.layers)
+        layers.add(taps)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        note.unlink(missing_ok=True)
+        sizes = {"features": len(taps) * target.config.hidden_size, "hidden": target.config.hidden_size}
+        stored = _new_file(path, int(data.lengths.sum()), sizes)
+        starts = data.lengths.cumsum(0) - data.lengths
+        if mixes_by_default(target):
+            halve(target.model.layers)
+        autocast = quick_bfloat16() and not halved(target.model.layers)
+        order = data.lengths.argsort()
+        for batch in progress(order.split(FEATURE_BATCH), desc="features", mininterval=1):
+            width = int(data.lengths[batch].max())
+            with torch.autocast(target.device.type, torch.bfloat16, enabled=autocast):  # the file is no finer
+                read = target.model(input_ids=data.ids[batch, :width].long().to(target.device), use_cache=False)
+            last = read.last_hidden_state
+            for name, found in (("features", layers.features(taps, last.device)), ("hidden", last)):
+                rows = found.bfloat16().cpu()
+                for row, number in enumerate(batch.tolist()):
+                    start, length = int(starts[number]), int(data.lengths[number])
+                    stored[name][start : start + length] = rows[row, :length]
+        note.write_text(json.dumps(identity))
+    return FeatureCache(path, data.lengths)
 
 
-def load_writer(target: str | Path, dtype: str | None) -> Target:
-    """The target as the engine runs it, on this machine's first device.
-
-    dtype: one of ``d2sd.nets.lean.DTYPES``; None: float32, with weights in float16 where the engine would take them so
-    (``mixed``). Batched passes run transformers' own modules, so their linear layers are replaced.
-    """
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    writer = load_target(str(target), DTYPES[dtype or "float32"], device)
-    if dtype is None:
-        dtype = "mixed" if mixes_by_default(writer.model) else "float32"
-    if dtype == "mixed":
-        halve(writer.base.layers)
-    print(f"{writer.name} writes in {dtype}.", file=sys.stderr)
-    return writer
-
-
-def prompt_ids(target: Target, prompt: str, chat: bool) -> list[int]:
-    """Token ids of a prompt; special tokens are added once, whether or not its text already begins with one."""
-    if chat:
-        return target.chat_ids(prompt, thinking=False)
-    begun = prompt.startswith(tuple(target.tokenizer.all_special_tokens))
-    return list(target.tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
-
-
-def train_drafter(
-    target: str | Path,
-    responses: Path,
-    out: Path,
-    *,
-    objective: DrafterConfig,
-    config: LoopConfig,
-    layers: int | None = None,
-    block_size: int | None = None,
-    target_layer_ids: list[int] | None = None,
-    mask_token: str | None = None,
-    start: Path | None = None,
-    max_length: int = 1024,
-    cache: Path | None = None,
-    own_tokens: bool = False,
-    draft_vocab_size: int | None = None,
-    markov_rank: int = 0,
-    held_out: Path | None = None,
-    chat: bool = False,
-) -> None:
-    """A drafter for ``target`` from its own responses, saved as a ``DFlashDraftModel`` folder in bfloat16.
-
-    layers, block_size, target_layer_ids, mask_token: of a new drafter (default: LAYERS, BLOCK_SIZE, evenly spaced layers and
-    the tokenizer's mask token), which begins with copies of the target's last layers.
-    start: a drafter folder to begin from, which gives all four.
-    cache: a file that keeps the target's features between runs; default: the target runs in every step.
-    own_tokens: loss over the tokens that occur in the responses alone; train the last steps without it, so that
-    confidence keeps its meaning.
-    draft_vocab_size, markov_rank: added to the drafter, see ``d2sd.train.block_drafters.extended``; it is then saved in the form
-    of speculators.
-    held_out, chat: prompts that it is measured on at every save (``d2sd.train.held_out``), and whether they stand in the
-    chat template.
-    """
-    shape = {"layers": layers, "block_size": block_size, "target_layer_ids": target_layer_ids, "mask_token": mask_token}
-    if start is not None and (given := [OPTIONS[name] for name, value in shape.items() if value is not None]):
-        raise InputError(f"the drafter to start from gives {', '.join(OPTIONS.values())}: leave out {', '.join(given)}")
-    model, tokenizer = load_frozen(target)
-    held = None if held_out is None else HeldOut(model, tokenizer, held_out, chat)
-    torch.manual_seed(config.seed)
-    data = read_responses(responses, max_length, tokenizer.eos_token_id)
-    if start is not None:
-        drafter: Any = load_drafter(str(start), torch.float32, str(model.device)).train().requires_grad_(True)
-    else:
-        drafter = new_drafter(
-            model, tokenizer, data, layers=layers or LAYERS, block_size=block_size or BLOCK_SIZE,
-            target_layer_ids=target_layer_ids, mask_token=mask_token,
-        )  # fmt: skip
-    drafter = extended(drafter, model, data, draft_vocab_size, markov_rank).train().requires_grad_(True)
-    gamma = drafter.block_size
-    if objective.variable_prefix:
-        drafter.config.dflash_config["role"] = "second"
-        drafter.form = replace(drafter.form, second_role=True)
-    known = cached(cache, model, drafter.target_layer_ids, data)
-
-    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        lengths = data.lengths[index]
-        anchors = draw_anchors(data.prompt_lengths[index], lengths, objective.anchors, generator)
-        shape = (len(index), objective.anchors)
-        prefixes = torch.zeros(shape, dtype=torch.long)
-        if objective.variable_prefix:
-            prefixes = draw_prefixes(shape, gamma, objective.beta, generator)
-        ids = data.ids[index, : int(lengths.max())].long()
-        batch = {"ids": ids, "lengths": lengths, "anchors": anchors, "prefixes": prefixes}
-        return batch if known is None else {**batch, **known.rows(index, ids.shape[1])}
-
-    note = "vp" if objective.variable_prefix else "dflash"
-    identity = {
-        "objective": asdict(objective),
-        "block_size": gamma,
-        "target_layer_ids": drafter.target_layer_ids,
-        "layers": len(drafter.layers),
-        "data": digest(data.ids),
-        "own_tokens": own_tokens,
-        "draft_vocab_size": drafter.form.draft_vocabulary,
-        "markov_rank": drafter.form.markov_rank,
-    }
-    tokens = data.ids.unique().long().to(model.device) if own_tokens else None
-    net = DrafterObjective(drafter, model, objective, tokens)
-    measure = None if held is None else partial(held.measure, drafter, "dflash")
-    keep = partial(_keep, drafter)
-    if train(net, len(data.ids), sample, out, config, measure, note, identity, keep):
-        save_weights(drafter, out)
-
-
-def _keep(drafter: Any, folder: Path) -> None:
-    save_weights(copy.deepcopy(drafter), folder)
-
-
-def cached(path: Path | None, target: Any, taps: list[int], data: Responses) -> FeatureCache | None:
-    """The target's features of all responses, kept at ``path``; None where no path is given."""
-    if path is None:
-        return None
-    with processes().main_process_first():
-        return cache_features(path, target, taps, data, digest(data.ids))
-
-
-def save_weights(model: Any, out: Path) -> None:
-    """In bfloat16, in shards that a Space takes without large-file storage."""
-    if isinstance(model, DFlashDraftModel) and model.form.layout == "speculators":
-        save_speculators(model.bfloat16(), out)
-    else:
-        with quiet():
-            model.bfloat16().save_pretrained(out, max_shard_size=SHARD)
+def _new_file(path: Path, tokens: int, sizes: dict[str, int]) -> dict[str, Tensor]:
+    """A memory-mapped safetensors file of bfloat16 rows (tokens, size) by name; features may be larger than memory."""
+    header: dict[str, Any] = {}
+    end = 0
+    for name, size in sizes.items():
+        header[name] = {"dtype": "BF16", "shape": [tokens, size], "data_offsets": [end, end + 2 * tokens * size]}
+        end += 2 * tokens * size
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with path.open("wb") as f:
+        f.write(len(text).to_bytes(8, "little") + text)
+        f.truncate(8 + len(text) + end)
+    whole = torch.from_file(str(path), shared=True, size=(8 + len(text) + end) // 2, dtype=torch.bfloat16)
+    begins = {name: (8 + len(text) + entry["data_offsets"][0]) // 2 for name, entry in header.items()}
+    return {n: whole[begins[n] : begins[n] + tokens * size].view(tokens, size) for n, size in sizes.items()}

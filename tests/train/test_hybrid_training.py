@@ -9,11 +9,18 @@ from d2sd import DecodeConfig, Engine, load
 from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.loading import load_drafter, load_target
 from d2sd.nets.models import Models
-from d2sd.train.block_drafters import DrafterConfig, DrafterObjective
-from d2sd.train.drafters import load_frozen, regenerate_responses, train_drafter
-from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
-from d2sd.train.loop import LoopConfig
-from d2sd.train.text import RegenerateConfig
+from d2sd.train.block_drafters import DrafterObjective, train_drafter
+from d2sd.train.drafters import load_frozen
+from d2sd.train.eagle3 import train_eagle3
+from d2sd.train.settings import (
+    BlockObjective,
+    BlockTraining,
+    Eagle3Objective,
+    Eagle3Training,
+    LoopConfig,
+    RegenerateConfig,
+)
+from d2sd.train.text import regenerate_responses
 from tests.nets import make_drafter, make_eagle3
 from tests.target_nets import PROMPTS, make_typed
 
@@ -31,18 +38,15 @@ def folder(tokenizer, tmp_path_factory):
     return out
 
 
+def paths(folder, out):
+    return {"target": folder / "target", "responses": folder / "r.jsonl", "out": out}
+
+
 def trained(folder, out, steps):
     loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, warmup=2, save_every=1000, log_every=1000)
-    objective = DrafterConfig(anchors=24, objective="survival")
-    train_drafter(
-        folder / "target",
-        folder / "r.jsonl",
-        out,
-        objective=objective,
-        config=loop,
-        cache=folder / "kept.safetensors",
-        **SHAPE,
-    )
+    objective = BlockObjective(anchors=24, objective="survival")
+    cache = folder / "features.safetensors"
+    train_drafter(BlockTraining(**paths(folder, out), objective=objective, loop=loop, cache=cache, **SHAPE))
     return load_drafter(str(out), torch.float32, "cpu")
 
 
@@ -77,7 +81,7 @@ def test_soft_labels_are_the_targets_own_probabilities(tokenizer, kind):
     """Granite divides its logits, and Gemma caps them; drafters learn from what comes of that."""
     target = make_typed(tokenizer, kind)
     drafter = make_drafter(target, 4, layers=1)
-    objective = DrafterObjective(drafter, target.model, DrafterConfig(soft_targets=1.0))
+    objective = DrafterObjective(drafter, target.model, BlockObjective(soft_targets=1.0))
     ids, places = torch.arange(2, 22)[None], torch.tensor([[[9, 10, 11, 12]]])
     scored = torch.tensor([[[False, True, True, True]]])
     logits = torch.randn(3, target.config.vocab_size)
@@ -96,12 +100,14 @@ def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
     tokenizer.save_pretrained(tmp_path / "target")
     text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, warmup=1, save_every=1000, log_every=1)
     regenerate_responses(tmp_path / "target", PROMPTS, text, RegenerateConfig(2, 16, 1.0))
-    learn, blocks = (tmp_path / "target", text), DrafterConfig(anchors=4)
-    train_drafter(*learn, tmp_path / "dflash", objective=blocks, config=loop, **SHAPE)
-    second = DrafterConfig(True, anchors=4)
-    train_drafter(*learn, tmp_path / "vp", objective=second, config=loop, start=tmp_path / "dflash")
-    train_eagle3(*learn, tmp_path / "eagle3", objective=Eagle3Objective(2, 0.8, 4), config=loop, target_layer_ids=[0, 1, 0])  # fmt: skip
     folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
+
+    def settings(name, objective, **more):
+        return {**paths(tmp_path, tmp_path / name), "loop": loop, "objective": objective, **more}
+
+    train_drafter(BlockTraining(**settings("dflash", BlockObjective(anchors=4), **SHAPE)))
+    train_drafter(BlockTraining(**settings("vp", BlockObjective(True, anchors=4), start=tmp_path / "dflash")))
+    train_eagle3(Eagle3Training(**settings("eagle3", Eagle3Objective(2, 0.8, 4), target_layer_ids=[0, 1, 0])))
     plain = None
     for method, drafter in (("autoregressive", "dflash"), ("d2sd", "dflash"), ("eagle3", "eagle3")):
         models = {"drafter": folders[drafter]} | ({"second_drafter": folders["vp"]} if method == "d2sd" else {})

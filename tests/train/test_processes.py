@@ -11,8 +11,8 @@ import pytest
 
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
-from d2sd.train.drafters import regenerate_responses
-from d2sd.train.text import RegenerateConfig
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import regenerate_responses
 from tests.train.texts import prompt_of, save_target, sums
 
 LAUNCH = [
