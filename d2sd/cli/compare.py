@@ -7,13 +7,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import orjson
-
 from d2sd.calibration import Gathering
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.report import compare_gathered, curves
 from d2sd.calibration.sentences import count, how_compared, read_comparison
-from d2sd.cli.common import named, read_sets
+from d2sd.cli.common import named, print_json, read_sets
 from d2sd.costs.runs import Places
 from d2sd.trace.differences import what_differs
 from d2sd.trace.files import write_whole
@@ -31,18 +29,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Read both sides, then print what differs."""
+    """Reads both sides, then prints what differs."""
     places = Places(), Places()
-    sides = [
-        Gathering(its.passing(read_sets(paths))) for its, paths in zip(places, (arguments.a, arguments.b), strict=True)
-    ]
+    paths = arguments.a, arguments.b
+    sides = [Gathering(own.passing(read_sets(files))) for own, files in zip(places, paths, strict=True)]
     found = compare_gathered(*sides)
     differs = what_differs(*(side.headers for side in sides))
     if arguments.html:
         write_whole(arguments.html, _page(found, differs, sides, places))
         print(f"{arguments.html}: a report of {count(sum(map(len, sides)), 'run')}", file=sys.stderr)
     if arguments.json:
-        sys.stdout.write(orjson.dumps({"what_differs": differs, **asdict(found)}).decode() + "\n")
+        print_json({"what_differs": differs, **asdict(found)})
     else:
         for sentence in (differs, *read_comparison(found), how_compared(found)):
             print(printable(sentence))
@@ -55,6 +52,6 @@ def _page(found: Comparison, differs: str, sides: Sequence[Gathering], places: S
     panels = comparison_panels(found, *(curves(side.counted().table) for side in sides))
     title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"
     facts = settings(*(side.headers for side in sides), names="AB")
-    drawn = [place for its, side in zip(places, "AB", strict=True) for place in named(its.all(), f"{side}: ")]
+    points = [place for own, side in zip(places, "AB", strict=True) for place in named(own.all(), f"{side}: ")]
     sentences = [differs, *read_comparison(found), how_compared(found)]
-    return report_page(title, sentences, panels, facts=facts, places=drawn)
+    return report_page(title, sentences, panels, facts=facts, places=points)

@@ -10,7 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -29,7 +29,7 @@ from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.progress import progress
-from d2sd.trace.trace import Trace, load_trace
+from d2sd.trace.trace import Trace
 from d2sd.train.loop import digest_of
 from d2sd.train.text import read_jsonl
 from d2sd.whatif import Replay, recorded_config, replayed
@@ -166,27 +166,16 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, r
     return found
 
 
-def written_texts(
-    engine: Engine, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
-) -> list[Trace]:
-    """Returns the target's greedy answers to prompts, each saved in ``folder`` as a trace and not decoded again.
+def text_paths(engine: Engine, prompts: Sequence[Sequence[int]], config: DecodeConfig, folder: Path) -> list[Path]:
+    """Returns the files of the target's greedy answers, named by target, settings and prompt. Creates the folder.
 
     engine: the target, without drafters.
-    prompts: text and token ids of each.
+    prompts: token ids of each.
     config: of plain decoding.
-
-    Raises ``InputError``.
     """
     origin = [_facts(engine.models), asdict(engine.resolve(config))]
     make_folder(folder)
-    texts = []
-    for prompt, ids in progress(prompts, desc="texts", unit="prompt", leave=False):
-        path = folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz"
-        if not path.exists():
-            trace = engine.generate(ids, config)
-            replace(trace, header=trace.header | {"prompt": prompt}).save(path)
-        texts.append(load_trace(path))
-    return texts
+    return [folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz" for ids in prompts]
 
 
 def _facts(models: Models) -> dict[str, dict[str, Any]]:

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from d2sd import DecodeConfig, load
+from d2sd import DecodeConfig, load, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration.replays import best, compare_checkpoints, verdict
 from d2sd.train.acceptance import Board, checkpoints
@@ -127,7 +127,7 @@ def test_what_was_measured_is_read_and_ctrl_c_keeps_it(trained, folder, capsys, 
     assert first["checkpoints"] == second["checkpoints"]
     monkeypatch.setattr(module, "replayed", counted)
     engine = load(target=str(trained / "target"))
-    texts = [module.load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
+    texts = [load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
     Board(engine.models, texts[:3], folder / "board.json").measure(checkpoints(folder)[0])
     assert len(calls) == 14 + 3  # other texts are another measurement
 
