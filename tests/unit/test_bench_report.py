@@ -10,8 +10,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from d2sd.bench import presets as adaptive
-from d2sd.bench.presets import PRESETS
+from d2sd.bench.presets import PRESETS, cost_aware_cells, cost_aware_ratios
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import interval, machines_table, markdown_table, page, remarks, summarise, table
 from d2sd.bench.runner import Entry, Run, run_bench, run_count
@@ -166,10 +165,10 @@ def test_cost_aware_rows_are_held_against_plain_and_the_best_fixed_of_each_domai
         "hard": [row("d2sd:cost_aware=true", "d2sd", 99, True, 0.99), row("d2sd:K=4", "d2sd", 40),
                  row("dflash", "dflash", 90), row("ddtree", "ddtree", 300)],
     }  # fmt: skip
-    easy, hard = adaptive.ratios(domains)
+    easy, hard = cost_aware_ratios(domains)
     assert (easy["over_plain"], easy["over_best"], easy["best"]) == (1.8, 0.9, "d2sd:K=4")
     assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # with K = 0
-    assert adaptive.cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]
+    assert cost_aware_cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]
 
 
 def test_every_setting_of_the_adaptive_preset_can_be_read():

@@ -11,7 +11,7 @@ from d2sd import InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, read_report, tabulate
 from d2sd.calibration.comparison import Side, align, compare
-from d2sd.trace.logs import Totals, import_log
+from d2sd.trace.logs import LogTotals, import_log
 from d2sd.trace.logs.requests import UNKNOWN
 from d2sd.trace.sets import read_traces
 from d2sd.trace.trace import parse_trace
@@ -121,7 +121,7 @@ def test_a_spec_dump_shows_its_confidences_and_is_calibrated(tmp_path, capsys):
 @pytest.mark.parametrize(("record", "lines"), [(SGLANG, 8), ({"metrics": {"speculative_decoding": SUMMARY}}, 4)])
 def test_a_histogram_alone_is_a_row_of_figures(tmp_path, record, lines):
     (row,) = imported(tmp_path, record)
-    assert isinstance(row, Totals)
+    assert isinstance(row, LogTotals)
     assert len(row.by_position) == lines - 1
     assert "not in this log: the order of the steps" in row.unknown
 

@@ -20,7 +20,7 @@ from msgspec import Meta, Struct
 from d2sd.errors import InputError
 from d2sd.trace.events import Count
 from d2sd.trace.logs.records import convert, first_choice
-from d2sd.trace.logs.requests import Totals
+from d2sd.trace.logs.requests import LogTotals
 
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 VLLM = re.compile(
@@ -43,7 +43,7 @@ Rates = Annotated[list[Rate], Meta(max_length=1024)]
 NOT_IN_RESULTS = "not in this file: single steps, acceptance by position and confidences"
 
 
-def read_text(lines: Iterable[str]) -> Iterator[Totals]:
+def read_text(lines: Iterable[str]) -> Iterator[LogTotals]:
     """Yields a row of figures for each line that has some."""
     tokens: int | None = None
     for long in lines:
@@ -58,7 +58,7 @@ def read_text(lines: Iterable[str]) -> Iterator[Totals]:
             yield row
 
 
-def _vllm(line: str) -> Totals | None:
+def _vllm(line: str) -> LogTotals | None:
     found = VLLM.search(line)
     if found is None:
         return None
@@ -67,7 +67,7 @@ def _vllm(line: str) -> Totals | None:
     steps = round(accepted / (length - 1)) if length > 1 and accepted else None
     if steps is None and rates and drafted % len(rates) == 0:
         steps = drafted // len(rates)
-    return Totals(
+    return LogTotals(
         "vllm",
         None,
         steps,
@@ -81,15 +81,15 @@ def _vllm(line: str) -> Totals | None:
     )
 
 
-def _sglang(line: str) -> Totals | None:
+def _sglang(line: str) -> LogTotals | None:
     found = SGLANG.search(line)
     if found is None:
         return None
     rate, speed = (None if found[n] is None else float(found[n]) for n in (2, 3))
-    return Totals("sglang", None, None, None, None, rate, float(found[1]), (), speed, NOT_PRINTED)
+    return LogTotals("sglang", None, None, None, None, rate, float(found[1]), (), speed, NOT_PRINTED)
 
 
-def _llamacpp(line: str, tokens: int | None) -> Totals | None:
+def _llamacpp(line: str, tokens: int | None) -> LogTotals | None:
     """tokens: of the request, from the line before it."""
     found = LLAMACPP.search(line)
     if found is None:
@@ -100,7 +100,7 @@ def _llamacpp(line: str, tokens: int | None) -> Totals | None:
     if length is not None and float(length[1]) > 1:
         steps = round(accepted / (float(length[1]) - 1))
     alpha = float(length[1]) if length is not None else 1 + accepted / steps if steps else None
-    return Totals(
+    return LogTotals(
         "llama.cpp", tokens, steps, drafted, accepted, accepted / drafted if drafted else None, alpha,
         _rates(rates[1] if rates else None), None, NOT_PRINTED.replace("single requests, ", ""),
     )  # fmt: skip
@@ -110,7 +110,7 @@ def _rates(text: str | None) -> tuple[float, ...]:
     return tuple(float(n) for n in (text or "").strip(" ,").split(",")[:MAX_POSITIONS] if n.strip())
 
 
-def read_metrics(text: str) -> Totals | None:
+def read_metrics(text: str) -> LogTotals | None:
     """Returns the figures of a page in Prometheus' text format, all models and engines together; None if it has none.
 
     vLLM counts steps and tokens since its start; SGLang says α and the acceptance rate of its last batches.
@@ -132,12 +132,12 @@ def read_metrics(text: str) -> Totals | None:
         steps, drafted = sums["spec_decode_num_drafts"], sums["spec_decode_num_draft_tokens"]
         accepted = sums["spec_decode_num_accepted_tokens"]
         by_position = tuple(positions.get(n, 0.0) for n in range(max(positions, default=-1) + 1))
-        return Totals(
+        return LogTotals(
             "vllm", None, round(steps), round(drafted), round(accepted), accepted / drafted if drafted else None,
             1 + accepted / steps if steps else None, tuple(n / steps for n in by_position) if steps else (), None, NOT_PRINTED,
         )  # fmt: skip
     if alpha := sums.get("spec_accept_length"):
-        return Totals("sglang", None, None, None, None, sums.get("spec_accept_rate"), alpha, (), None, NOT_PRINTED)
+        return LogTotals("sglang", None, None, None, None, sums.get("spec_accept_rate"), alpha, (), None, NOT_PRINTED)
     return None
 
 
@@ -175,7 +175,7 @@ def is_trtllm(record: dict[str, Any]) -> bool:
     return _iterations(record) is not None or "speculative_decoding" in _perf(record)
 
 
-def read_trtllm(record: dict[str, Any], where: str) -> Iterator[Totals]:
+def read_trtllm(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row."""
     perf, mean = _perf(record), _iterations(record)
     usage = record.get("usage")
@@ -195,7 +195,7 @@ def read_trtllm(record: dict[str, Any], where: str) -> Iterator[Totals]:
         raise InputError(
             f"{where}: it has no avg_decoded_tokens_per_iter, so α is not known; keep the replies of /v1/completions too"
         )
-    yield Totals("tensorrt-llm", tokens, steps, drafted, accepted, rate, alpha, (), None, NOT_IN_RESULTS)
+    yield LogTotals("tensorrt-llm", tokens, steps, drafted, accepted, rate, alpha, (), None, NOT_IN_RESULTS)
 
 
 def _iterations(record: dict[str, Any]) -> Any:
@@ -218,7 +218,7 @@ def is_specforge(record: dict[str, Any]) -> bool:
     return bool(list(_lengths(record, "")))
 
 
-def read_specforge(record: dict[str, Any], where: str) -> Iterator[Totals]:
+def read_specforge(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row an entry, of which only the mean acceptance length is known."""
     for place, entry, alpha in _lengths(record, ""):
         length = convert(alpha, Length, f"{where}: {place}")
@@ -226,7 +226,7 @@ def read_specforge(record: dict[str, Any], where: str) -> Iterator[Totals]:
         count = tokens if isinstance(tokens, int) and tokens >= 0 else None
         steps = round(count / length) if count else None
         rate = float(speed) if isinstance(speed, int | float) and speed > 0 else None
-        yield Totals("specforge", count, steps, None, None, None, length, (), rate, NOT_IN_RESULTS)
+        yield LogTotals("specforge", count, steps, None, None, None, length, (), rate, NOT_IN_RESULTS)
 
 
 def _lengths(data: Any, place: str, depth: int = 0) -> Iterator[tuple[str, dict[str, Any], Any]]:
@@ -247,7 +247,7 @@ def is_eagle(record: dict[str, Any]) -> bool:
     return {"idxs", "new_tokens"} <= first_choice(record).keys()
 
 
-def read_eagle(record: dict[str, Any], where: str) -> Iterator[Totals]:
+def read_eagle(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row a turn of every choice."""
     for number, choice in enumerate(record["choices"]):
         turns = convert(choice, Turns, f"{where}: choices[{number}]")
@@ -259,7 +259,9 @@ def read_eagle(record: dict[str, Any], where: str) -> Iterator[Totals]:
             steps = last + 1
             if tokens < steps:
                 raise InputError(f"{where}: choices[{number}]: {tokens} new tokens in {steps} steps")
-            yield Totals("eagle", tokens, steps, None, tokens - steps, None, tokens / steps, (), None, NOT_IN_RESULTS)
+            yield LogTotals(
+                "eagle", tokens, steps, None, tokens - steps, None, tokens / steps, (), None, NOT_IN_RESULTS
+            )
 
 
 def is_modelopt(record: dict[str, Any]) -> bool:
@@ -267,7 +269,7 @@ def is_modelopt(record: dict[str, Any]) -> bool:
     return {"conditional_accept_rates", "marginal_accept_rates"} <= record.keys()
 
 
-def read_modelopt(record: dict[str, Any], where: str) -> Iterator[Totals]:
+def read_modelopt(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row; its rates must go with each other."""
     found = convert(record, Profile, where)
     if not found.measured or found.mean_accept_length is None:
@@ -284,7 +286,7 @@ def read_modelopt(record: dict[str, Any], where: str) -> Iterator[Totals]:
     steps = sum(lengths.values()) or None
     accepted = sum((k - 1) * n for k, n in lengths.items()) if steps else None
     drafted = None if steps is None else steps * found.num_speculative_tokens
-    yield Totals(
+    yield LogTotals(
         "modelopt", None, steps, drafted, accepted, accepted / drafted if accepted is not None and drafted else None, alpha,
         tuple(found.marginal_accept_rates), None, "not in this file: single requests and confidences",
     )  # fmt: skip
@@ -298,7 +300,7 @@ class Reader(NamedTuple):
     """
 
     fits: Callable[[dict[str, Any]], bool]
-    read: Callable[[dict[str, Any], str], Iterator[Totals]]
+    read: Callable[[dict[str, Any], str], Iterator[LogTotals]]
 
 
 BENCHMARKS = {

@@ -1,4 +1,4 @@
-"""What a log says of a request: counts per step become a trace (``Counts``), and figures without steps a row (``Totals``)."""
+"""What a log says of a request: counts per step become a trace (``Counts``), and figures without steps a row (``LogTotals``)."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def chain_step(number: int, anchor: Token, position: int, chain: Chain, elapsed:
 
 
 @dataclass(frozen=True, slots=True)
-class Totals:
+class LogTotals:
     """Figures of one request; None if unknown.
 
     mean_acceptance_length: α, accepted tokens and the bonus token per step.
@@ -173,7 +173,7 @@ class Totals:
         return f", accepted up to position {shares}" if shares else ""
 
 
-def together(rows: Sequence[Totals]) -> dict[str, Any]:
+def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
     """Returns the rows of several requests as one: sums, and means over all of their steps and tokens."""
 
     def total(name: str) -> int | None:
@@ -277,7 +277,7 @@ class Counts:
             if found != self.histogram:
                 raise InputError(f"{where}.acceptance_histogram: it is not that of per_step_accepted")
 
-    def result(self, texts: Texts) -> Trace | Totals:
+    def result(self, texts: Texts) -> Trace | LogTotals:
         """Returns the checked request as a trace, or as totals if it has no steps. Raises ``InputError``."""
         self.check()
         if not self.accepted or self.drafted is None:
@@ -350,7 +350,7 @@ class Counts:
         yield Finished(end_reason, text, ids, len(accepted), self.seconds or 0.0, self.prefill_seconds or 0.0)
 
 
-def totals_of(counts: Counts) -> Totals:
+def totals_of(counts: Counts) -> LogTotals:
     """The figures that the counts give."""
     steps, histogram = counts.steps, counts.histogram
     by_position: tuple[float, ...] = ()
@@ -364,7 +364,7 @@ def totals_of(counts: Counts) -> Totals:
         lacking = ["acceptance by position", *lacking]
     else:
         lacking = ["the order of the steps", *lacking]
-    return Totals(
+    return LogTotals(
         counts.engine,
         counts.completion,
         steps,

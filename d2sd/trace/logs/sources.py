@@ -12,7 +12,7 @@ from d2sd.errors import InputError
 from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
 from d2sd.trace.logs.printed import BENCHMARKS, read_metrics, read_text
 from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, read_records, read_stream
-from d2sd.trace.logs.requests import Texts, Totals
+from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.reader import MAX_BYTES
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
@@ -28,7 +28,7 @@ PRINTED = (
 
 def import_log(
     path: str | Path, source: str = "auto", texts: Texts | None = None, most: int = MAX_BYTES, bad: Bad | None = None
-) -> Iterator[Trace | Totals]:
+) -> Iterator[Trace | LogTotals]:
     """Yields the requests of a log one at a time. Raises ``InputError``, which names the line and field.
 
     A record is a reply, or an object with the reply under ``response``, and optionally ``prompt`` and ``domain``.
@@ -51,7 +51,7 @@ def import_log(
     yield from _requests(records, source, texts or Texts(), bad)
 
 
-def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[Totals]:
+def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
     """The figures in what a server printed, or in its ``/metrics``."""
     decoded = (line.decode("utf-8", "replace") for _, line in lines)
     first = next(decoded, "")
@@ -68,7 +68,7 @@ def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[Totals]:
     yield from rows
 
 
-def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | None) -> Iterator[Trace | Totals]:
+def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | None) -> Iterator[Trace | LogTotals]:
     chosen = source
     if source == "auto":
         chosen, records = _recognised(records, bad)
@@ -78,7 +78,7 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
     for where, record in records:
         try:
             if chosen in BENCHMARKS:
-                found: list[Trace | Totals] = [*BENCHMARKS[chosen].read(record, where)]
+                found: list[Trace | LogTotals] = [*BENCHMARKS[chosen].read(record, where)]
             else:
                 counts = ENGINES[chosen].read(_reply(record), where)
                 domain = record.get("domain")
