@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -32,7 +31,6 @@ from d2sd.bench.gpu_stages import (
 )
 from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
 from d2sd.bench.presets import PRESETS
-from d2sd.bench.prompts import Prompt
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
 from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
 from d2sd.bench.runner import Calculator, Processes, entry, run_bench, run_count
@@ -124,7 +122,8 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
-    origin = _provenance(engine, arguments, prompts, processes, seeds)
+    texts = [prompt for prompt, _ in prompts]
+    origin = provenance(engine, arguments.argv, arguments.prompts, texts, seeds, processes.count)
     mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
     runs, stopped = processes.collect(
         lambda progress: run_bench(entries, mine, arguments.repeats, progress),
@@ -161,17 +160,6 @@ def _check_greedy(arguments: argparse.Namespace, base: DecodeConfig) -> None:
         raise InputError("times are calculated for greedy decoding; leave out --costs or set the temperature to 0")
     if arguments.baselines and arguments.costs:
         raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
-
-
-def _provenance(
-    engine: Engine,
-    arguments: argparse.Namespace,
-    prompts: Sequence[tuple[Prompt, list[int]]],
-    processes: Processes,
-    seeds: dict[str, int],
-) -> dict[str, Any]:
-    texts = [prompt for prompt, _ in prompts]
-    return provenance(engine, arguments.argv, arguments.prompts, texts, seeds, processes.count)
 
 
 def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
@@ -221,7 +209,8 @@ def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
         if method not in {s.config.method for s in settings}:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
-    origin = _provenance(engine, arguments, prompts, processes, {"decoding": base.seed})
+    texts, seeds = [prompt for prompt, _ in prompts], {"decoding": base.seed}
+    origin = provenance(engine, arguments.argv, arguments.prompts, texts, seeds, processes.count)
     plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)

@@ -56,9 +56,8 @@ class Material:
         if settings.held_out is not None:
             held_out = HeldOut(target, tokenizer, settings.held_out, settings.chat)
         torch.manual_seed(settings.loop.seed)
-        return cls(
-            target, tokenizer, read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id), held_out
-        )
+        data = read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id)
+        return cls(target, tokenizer, data, held_out)
 
 
 def fit(
@@ -74,6 +73,7 @@ def fit(
     """Trains a drafter in place, resumes an interrupted run, and saves the drafter in bfloat16.
 
     objective: maps ids (B, S), lengths (B,), the tensors of ``choose`` and the target's features to a loss and metrics.
+    choose: makes the random choices of a batch.
     save: writes a drafter into a folder.
     kind: of the drafter, ``dflash``, ``vp`` or ``eagle3``.
     identity: what must be the same to resume, besides the loop's settings and the responses.

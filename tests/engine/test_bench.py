@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from d2sd import METHODS, DecodeConfig, Engine, InputError, load
+from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.lossless import (
     DEFAULT_MARGIN,
@@ -61,7 +61,7 @@ def test_every_baseline_writes_the_same_text_on_the_same_weights(engine, twin, p
             assert run.token_ids == expected.token_ids
             assert 0 < run.seconds < run.wall_seconds
             assert run.steps <= run.cycle_tokens < len(run.token_ids)  # what prefill commits is not counted
-            if baseline.label != "transformers assistant" and baseline.label != "transformers assistant_chain":
+            if not baseline.label.startswith("transformers assistant"):
                 assert run.cycle_tokens == len(run.token_ids) - 1
             if baseline.label == "transformers generate":
                 assert run.steps == run.cycle_tokens
@@ -94,25 +94,13 @@ def test_baselines_that_cannot_run_say_why(engine, twin):
 
 def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
     settings = [make_setting(replace(BASE, method="d2sd"), {"num_branches": k}) for k in (4, 40)]
-    kept, left_out = runnable(engine, settings, lenient=True)
-    assert [s.label for s in kept] == ["d2sd:K=4"]
-    assert kept[0].config.block_size == 16
+    resolved, left_out = runnable(engine, settings, lenient=True)
+    assert [s.label for s in resolved] == ["d2sd:K=4"]
+    assert resolved[0].config.block_size == 16
     assert "more than the 15 prefixes" in left_out["d2sd:K=40"]
-    for wanted, lenient in ((settings, False), (settings[1:], True)):
+    for some, lenient in ((settings, False), (settings[1:], True)):
         with pytest.raises(InputError, match="more than the 15 prefixes"):
-            runnable(engine, wanted, lenient)
-
-
-def test_every_method_passes_the_lossless_check(engine, twin, prompts):
-    base = replace(BASE, max_new_tokens=8)
-    settings, left_out = runnable(engine, grid(list(METHODS), (6,), (1, 4), base), lenient=True)
-    assert not left_out
-    field = [entry(engine, s) for s in settings]
-    results = [r for batch in run_check(plain(engine, base), field, prompts[:1], twin, exact=True) for r in batch]
-    rows = tally(results, [c.label for c in field], margin=None)
-    assert len(rows) == len(settings)
-    assert all(row["passed"] and row["identical"] == row["texts"] == 1 for row in rows)
-    assert {s.config.method for s in settings} == set(METHODS)
+            runnable(engine, some, lenient)
 
 
 def test_a_wrong_token_is_found_where_it_is(engine, twin, prompts):
@@ -127,10 +115,7 @@ def test_a_wrong_token_is_found_where_it_is(engine, twin, prompts):
     for exact in (True, False):
         results = [r for batch in run_check(honest, field, prompts, twin, exact) for r in batch]
         good, bad = tally(results, ["autoregressive", "spoilt"], None if exact else DEFAULT_MARGIN)
-        assert good["passed"]
-        assert good["identical"] == 2
-        assert not bad["passed"]
-        assert bad["identical"] == 0
+        assert [(row["passed"], row["identical"]) for row in (good, bad)] == [(True, 2), (False, 0)]
         where = bad["first_divergence"]
         assert (where["prompt"], where["position"]) == (0, 5)
         assert where["gap"] > 0

@@ -20,19 +20,8 @@ def bench(capfd, *arguments):
 
 
 def test_a_report_has_tables_figures_and_provenance(capfd, tmp_path):
-    code, out, _ = bench(
-        capfd,
-        "--preset",
-        "table6",
-        "--baselines",
-        "all",
-        "--limit",
-        "2",
-        "--max-new-tokens",
-        "4",
-        "--out",
-        str(tmp_path),
-    )
+    arguments = ["--preset", "table6", "--baselines", "all", "--limit", "2", "--max-new-tokens", "4"]
+    code, out, _ = bench(capfd, *arguments, "--out", str(tmp_path))
     assert code == 0
     result = json.loads((tmp_path / "results.json").read_text())
     labels = [r["label"] for r in result["rows"]]
@@ -61,9 +50,9 @@ def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path)
     methods = "autoregressive,dflash,d2sd:cost_aware=true"
     code, out, _ = bench(capfd, "--methods", methods, *arguments, "--out", str(tmp_path / "report"))
     assert code == 0
-    said = "All times are calculated, none was measured: from the costs of “H200, as published"
-    assert said in out
-    assert said in (tmp_path / "report" / "report.html").read_text()
+    sentence = "All times are calculated, none was measured: from the costs of “H200, as published"
+    assert sentence in out
+    assert sentence in (tmp_path / "report" / "report.html").read_text()
     result = json.loads((tmp_path / "report" / "results.json").read_text())
     plain, dflash, adaptive = result["rows"]
     assert plain["tokens_per_second"] == pytest.approx(50)
@@ -125,10 +114,10 @@ def test_bad_input_is_one_sentence(capfd, arguments, sentence):
 def test_interruption_reports_the_prompts_that_are_done(capfd, tmp_path, monkeypatch):
     finish, calls = Engine.finish, count(1)
 
-    def interrupted(*given):
+    def interrupted(*arguments):
         if next(calls) > 9:  # two warm-ups, three whole prompts, and one run of two of the fourth
             raise KeyboardInterrupt
-        return finish(*given)
+        return finish(*arguments)
 
     monkeypatch.setattr(Engine, "finish", interrupted)
     arguments = ["--methods", "autoregressive,dflash", "--max-new-tokens", "4", "--json", "--out", str(tmp_path)]

@@ -107,9 +107,9 @@ def test_weights_fall_from_the_first_masked_position():
 
 
 def test_visible_prefixes_follow_their_prior_and_include_zero():
-    drawn = draw_prefixes((200, 200), 6, 0.9, torch.Generator().manual_seed(0)).flatten()
+    prefixes = draw_prefixes((200, 200), 6, 0.9, torch.Generator().manual_seed(0)).flatten()
     prior = 0.9 ** torch.arange(5)
-    share = torch.bincount(drawn, minlength=5) / len(drawn)
+    share = torch.bincount(prefixes, minlength=5) / len(prefixes)
     assert share.tolist() == pytest.approx((prior / prior.sum()).tolist(), abs=0.01)
 
 
@@ -118,22 +118,10 @@ def test_anchors_reach_from_the_last_prompt_token_to_the_last_but_one():
     assert set(anchors.flatten().tolist()) == {2, 3, 4, 5, 6}
 
 
-def test_training_sees_the_features_that_decoding_sees(engine):
-    layers = engine.models.first.target_layer_ids
-    ids = torch.arange(2, 12)
-    cache = engine.models.target.new_cache(16)
-    engine.models.target.forward(ids, torch.arange(10), cache, None, None)
-    decoding = engine.models.target.features(layers, slice(0, 10))
-    taps = LayerTaps(engine.models.target.base.layers)
-    taps.add(layers)
-    engine.models.target.base(input_ids=ids[None], use_cache=False)
-    torch.testing.assert_close(taps.features(layers, ids.device), decoding)
-
-
 def test_rows_are_read_in_whole_shuffled_epochs():
-    drawn = torch.cat([rows_at(10, i, 4, seed=1) for i in range(5)])
-    assert sorted(drawn[:10].tolist()) == sorted(drawn[10:].tolist()) == list(range(10))
-    assert drawn[:10].tolist() != drawn[10:].tolist()
+    rows = torch.cat([rows_at(10, i, 4, seed=1) for i in range(5)])
+    assert sorted(rows[:10].tolist()) == sorted(rows[10:].tolist()) == list(range(10))
+    assert rows[:10].tolist() != rows[10:].tolist()
 
 
 def test_rate_warms_up_and_falls_to_its_floor():
