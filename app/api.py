@@ -7,30 +7,29 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict
 from functools import wraps
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import gradio as gr
 
 from app import presets, settings
-from app.explore import run as explore
 from app.explore.run import Asked
 from app.gradio_internals import leave_out
+from app.jobs import MODEL, TURNS, Update, failure_sentence
 from app.models import Chosen
 from app.session import History
-from app.streaming import collect, never, paced, prepare, stream, warm_up
-from app.tabs.notice import MODEL
+from app.streaming import Recorder, never, paced, prepare, warm_up
 from app.visitors import without_paths
-from app.work import TURNS, Update
-from d2sd import Event, InputError, Trace
+from d2sd import InputError, Trace
 from d2sd.calibration import Gathering, read_report
 from d2sd.cli.description import describe_step
+from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped
-from d2sd.trace.writer import to_line
 
 MAX_RUNS = 200
 NEEDS_MCP = (
@@ -102,23 +101,18 @@ def generate(
     asked = Asked(prompt, Chosen(model), method, False, values)
     config = asked.config()
     prepared = prepare(asked.models, prompt, config)
-    events: list[Event] = []
-
-    def work() -> Iterator[Update[None]]:
-        for steps in (warm_up(prepared, never), collect(stream(prepared, never), events)):
-            for _ in paced(steps):
-                yield Update()
-
+    recorder = Recorder(prepared, never)
+    steps = paced(chain(warm_up(prepared, never), recorder))
     try:
-        for _ in TURNS.taken(events, work()):
+        for _ in TURNS.taken(recorder, (Update[None]() for _ in steps)):
             pass
-    except Exception as error:  # as in Explore
-        raise InputError(explore.failure_sentence(error).rstrip(".")) from None
-    trace = Trace.of(prepared.engine.header(prepared.request), events)
+    except Exception as error:
+        raise InputError(failure_sentence(error).rstrip(".")) from None
+    trace = recorder.trace()
     committed = [trace.prefill.committed if trace.prefill else (), *(s.committed for s in trace.steps)]
     said = ["".join(c.text for c in done) for done in committed]
     return {
-        "run": KEPT.keep(RecordedRun.packed(trace.lines()), "API").key,
+        "run": KEPT.keep(RecordedRun.of(trace.records()), "API").key,
         "text": "".join(said),
         "steps": said[1:],
         "totals": asdict(trace.totals),

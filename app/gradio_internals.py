@@ -28,13 +28,6 @@ def told(event: gr.EventData) -> dict[str, Any]:
     return event._data if isinstance(event._data, dict) else {}
 
 
-def asked(request: gr.Request | None) -> int | None:
-    """Returns the number of a call among those of its page, from 1 (``app/static/early/asked.js``); None if the caller sent
-    none."""
-    number = request.headers.get("x-asked", "") if request else ""
-    return int(number) if number.isascii() and number.isdigit() and len(number) < 16 else None
-
-
 def leave_out(page: gr.Blocks, hidden: Collection[int]) -> None:
     """Exclude functions, by their keys in ``page.fns``, from the published API."""
     for key in hidden:

@@ -13,12 +13,11 @@ import gradio as gr
 
 import d2sd
 from app import models, presets
+from app.jobs import Job, Update
 from app.models import ModelOffer, planned
 from app.presets import FIRST
-from app.session import Session
 from app.view import STATIC, View
 from app.visitors import public, without_paths
-from app.work import Update
 from d2sd import InputError
 from d2sd.figures.modules import view_script
 from d2sd.folders.getting import Stopped
@@ -125,14 +124,12 @@ def get_on_a_space() -> None:
             log.warning("%s", error)
 
 
-def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
+def run(job: Job, remote: Remote) -> Iterator[Update[str]]:
     """Download a target, yielding progress. The value of the last update is its name if the download succeeded.
 
-    number: returned by ``session.request()``; a newer request cancels the download.
+    Raises ``InputError``.
     """
-    if not session.claim(number):
-        return
-    session.getting, arrived = True, [0, 0]
+    arrived = [0, 0]
 
     def report(have: int, total: int) -> None:
         arrived[:] = have, total
@@ -141,7 +138,7 @@ def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
         return f"{arrived[0] / MEGABYTE:.0f} of {arrived[1] / MEGABYTE:.0f} MB"
 
     with ThreadPoolExecutor(1, "getting") as pool:
-        work = pool.submit(get_target, remote, report, lambda: session.newest != number)
+        work = pool.submit(get_target, remote, report, job.cancelled)
         began = time.monotonic()
         try:
             while not wait([work], SECONDS_BETWEEN_NEWS).done:
@@ -151,8 +148,8 @@ def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
             work.result()
         except Stopped:
             yield Update(note=f"Stopped at {so_far()}; the next download resumes from there.")
-        except (InputError, OSError) as error:
-            yield Update(problem=without_paths(f"{error}"))
+        except OSError as error:
+            raise InputError(f"{error}") from None
         else:
             seconds = time.monotonic() - began
             yield Update(
@@ -160,6 +157,5 @@ def run(session: Session, number: int, remote: Remote) -> Iterator[Update[str]]:
                 note=f"{remote.title} was downloaded in {seconds:.0f} s: press Run. The page opens with it from its next start.",
             )
         finally:
-            session.getting = False
             if not work.done():  # the window was closed
-                session.stop()
+                job.stopped = True

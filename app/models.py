@@ -26,7 +26,7 @@ from d2sd.folders.loading import BUNDLED, load_models
 from d2sd.folders.plan import plan, summary
 from d2sd.folders.store import REMOTE, Remote, found
 from d2sd.methods.base import GROUPS
-from d2sd.trace.differences import weights_of
+from d2sd.trace.metrics import weights_of
 
 # Targets with their drafters that the page offers by name: published ones, and those that the owner of this page lists.
 #

@@ -87,7 +87,7 @@ def second_said(run: RecordedRun) -> str:
 
 
 def _recorded(path: Path) -> RecordedRun:
-    return RecordedRun.of(gzip.decompress(path.read_bytes()).decode().split("\n")) if path.exists() else RecordedRun()
+    return RecordedRun.read(gzip.decompress(path.read_bytes())) if path.exists() else RecordedRun()
 
 
 def lesson() -> dict[str, Any]:

@@ -10,7 +10,6 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,57 +19,32 @@ import d2sd
 from app import models, presets
 from app.explore import run as explore
 from app.explore.run import Asked
+from app.jobs import Job
 from app.learn import live_settings
 from app.learn.view import speeds
 from app.machine import leave_a_core
 from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
-from app.race.lanes import COST_AWARE, Lane, Race, lane_name
-from app.race.whatif import Drawn, drawn
+from app.race.lanes import DEFAULT, RECORDED, Race, lane_name
+from app.race.whatif import drawn
 from app.session import Session
 from app.settings import SETTINGS
-from app.work import Ticket
-from d2sd import METHODS, DecodeConfig
+from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.trace.metrics import instructiveness, verdict
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.trace import parse_trace
 from d2sd.whatif import recorded_config
 
-RACE = presets.ASSETS / "traces" / "race.json.gz"
-DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 LESSON_TOKENS = 60  # a shorter text has too few steps to compare
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
 WORDS = 1 / 3  # least share of such tokens in the step that the page opens with
 ASKED = "d2sd"  # the lane whose what-if answers are recorded too
 
 
-@cache
-def recorded_race() -> Race:
-    """Returns the recorded race; one without lanes if there is none."""
-    kept = _read()
-    lanes = tuple(Lane(parse_trace(trace.encode())) for trace in kept.get("traces", ()))
-    if not lanes:
-        return Race("", ())
-    methods = tuple(lane_name(lane.trace) for lane in lanes)
-    return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
-
-
-@cache
-def recorded_answers() -> str | None:
-    """Returns the what-if panel's initial value; None if there is none."""
-    answers = _read().get("whatif")
-    return msgspec.convert(answers, Drawn).value() if answers else None
-
-
-def _read() -> dict[str, Any]:
-    return json.loads(gzip.decompress(RACE.read_bytes())) if RACE.exists() else {}
-
-
 def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool = True) -> RecordedRun:
     """Returns a run of Explore's default method; ``compare``: whether it is timed against plain decoding."""
     session = Session()
-    for update in explore.run(session, session.request(), Asked(prompt, model, DecodeConfig().method, compare, values)):
+    for update in explore.run(session, Job(), Asked(prompt, model, DecodeConfig().method, compare, values)):
         if update.problem:
             raise SystemExit(update.problem)
     return session.shown
@@ -87,7 +61,7 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[int, int], float]:
     decoding.
     """
     trace = run.trace()
-    plain, own = speeds(run.lines())
+    plain, own = speeds(run)
     gain = own / plain if plain and own else 0.0
     outcomes = Counter(map(verdict, trace.steps))
     rarest = min(outcomes["repaired"], outcomes["missed"], outcomes["all"])
@@ -104,26 +78,16 @@ def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedR
 
 def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
     """Run the default race and its what-if questions and write them to ``path``; returns the file's bytes."""
-    ticket = Ticket()
     done = Race(prompt, ())
-    for update in race.run(ticket, ticket.request(), prompt, model, DEFAULT, values):
+    for update in race.run(Job(), prompt, model, DEFAULT, values):
         done = update.value or done
-        if update.problem or (not done.status and any(lane.problem for lane in done.lanes)):
-            raise SystemExit(update.problem or "a method broke off")
+        if not done.status and any(lane.problem for lane in done.lanes):
+            raise SystemExit("a method broke off")
     lane = next(lane for lane in done.lanes if lane_name(lane.trace) == ASKED)
     answers = None
     source = f"Race: {ASKED}"
-    for asked in whatif.run(
-        ticket,
-        ticket.request(),
-        source,
-        lane.trace,
-        model,
-        list(whatif.SWEEPS),
-        [m for m in DEFAULT[1:] if m in METHODS],
-    ):
-        if asked.problem:
-            raise SystemExit(asked.problem)
+    lanes = [m for m in DEFAULT[1:] if m in METHODS]
+    for asked in whatif.run(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
         answers = asked.value or answers
     assert answers is not None
     kept = {
@@ -140,11 +104,7 @@ def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> 
     The text that the page opens with is not recorded again, since two recordings would show different speeds.
     """
     opening = path.with_name(presets.OPENING_TRACE.name)
-    known = (
-        RecordedRun.of(gzip.decompress(opening.read_bytes()).decode().split("\n"))
-        if opening.exists()
-        else RecordedRun()
-    )
+    known = RecordedRun.read(gzip.decompress(opening.read_bytes())) if opening.exists() else RecordedRun()
     engine = models.engine(model)
     best: dict[str, Any] = {}
     most = -1.0
@@ -181,7 +141,7 @@ def main() -> None:
     )
     parser.add_argument("--prompt", metavar="TEXT", help="default: the example that opens the page best")
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument("--out", type=Path, default=RACE.parent, metavar="FOLDER")
+    parser.add_argument("--out", type=Path, default=RECORDED.parent, metavar="FOLDER")
     arguments = parser.parse_args()
     leave_a_core()  # as the page does
     tokens = arguments.max_new_tokens
@@ -201,7 +161,7 @@ def main() -> None:
         path = arguments.out / presets.SECOND_TRACE.name
         sizes[path] = _write_run(path, found[model])
     prompt = str(found[first].header["prompt"])
-    for record, known in ((record_race, RACE), (record_lesson, presets.LESSON)):
+    for record, known in ((record_race, RECORDED), (record_lesson, presets.LESSON)):
         path = arguments.out / known.name
         sizes[path] = record(path, Chosen(first), prompt, _values(first, tokens))
     for path, size in sizes.items():
@@ -213,4 +173,7 @@ def _write_run(path: Path, run: RecordedRun) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except InputError as error:
+        raise SystemExit(f"{error}") from None

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.jobs import Ticket
 from app.links import Link
 from app.race.lanes import Race
 from app.runs.recordings import Recording, RunSet, prompt_label, short
-from app.work import Ticket
 from d2sd.trace.run import RecordedRun
 
 # The state of a browser window that survives a reload: its runs, its race and its measured sets of runs.
@@ -153,7 +153,7 @@ OWN = ("Explore", "Race")  # sources of runs that were made in the window
 
 @dataclass(slots=True)
 class Session(Ticket):
-    """State of one window, and the ticket of its newest requested run.
+    """State of one window, and the ticket of its runs and downloads.
 
     shown: the run that is shown.
     link: the parsed query string that the window was opened with.
@@ -163,7 +163,6 @@ class Session(Ticket):
     followed: key of the run whose settings the form shows.
     filled: settings of recent runs that were sent to the form, by control. More than the latest is needed: it may not have
         reached the page yet when the next run is chosen.
-    getting: whether a download of models is in progress; the request that started it reports how it ended.
     """
 
     shown: RecordedRun = field(default_factory=RecordedRun)
@@ -173,7 +172,6 @@ class Session(Ticket):
     own: dict[str, Any] | None = None
     followed: str = ""
     filled: list[dict[str, Any]] = field(default_factory=list)
-    getting: bool = False
 
     def put_aside(self, values: dict[str, Any]) -> None:
         """Store the user's settings before the form follows a run.

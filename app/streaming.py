@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Event as Flag
-from typing import TypeVar
+from typing import Any, TypeVar
 from weakref import WeakKeyDictionary
 
 from app import models
 from app.machine import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
-from d2sd import DecodeConfig, Engine, Event, StepDone
+from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
 from d2sd.engine import Request
 
 SECONDS_BETWEEN_PAUSES = 0.5
@@ -124,15 +124,28 @@ def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
         working.result()
 
 
-def collect(run: Generator[Event, None, None], events: list[Event]) -> Iterator[None]:
-    """Append the events of a run to ``events``, yielding None per event."""
-    with closing(run):
-        for event in run:
-            events.append(event)
-            yield
+class Recorder:
+    """Runs a request and records its events. Iterating over it runs it, and yields None per event.
+
+    stop: the run ends before its next step if it returns True.
+    """
+
+    def __init__(self, run: Prepared, stop: Callable[[], bool]):
+        self._run, self._stop = run, stop
+        self._events: list[Event] = []
+
+    def __iter__(self) -> Iterator[None]:
+        with closing(stream(self._run, self._stop)) as events:
+            for event in events:
+                self._events.append(event)
+                yield
+
+    def trace(self, **fields: Any) -> Trace:
+        """Returns what was recorded so far; ``fields`` are added to its header."""
+        return Trace.of(self._run.engine.header(self._run.request) | fields, self._events)
 
 
-def paced(steps: Iterator[None]) -> Iterator[None]:
+def paced(steps: Iterable[None]) -> Iterator[None]:
     """Run ``steps``, yielding at most every ``SECONDS_BETWEEN_PAUSES`` seconds, since reporting progress costs time.
 
     A closed window is only detected when its work yields, so work without progress to report must yield too.

@@ -78,7 +78,7 @@ ROUTE = Route(PATH, _answer)
 # The base component of views that are drawn by their own JavaScript.
 
 
-APP = Path(__file__).resolve().parent.parent
+APP = Path(__file__).resolve().parent
 STATIC = APP / "static"
 FIGURES = {"colours": COLOURS, "plotly": ADDRESS}  # what figures.js needs to know
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from d2sd.folders.loading import presets
     from d2sd.methods import METHODS
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
-    from d2sd.trace.trace import Trace, load_trace
+    from d2sd.trace.trace import Trace, load_trace, read_traces
 
 __all__ = [
     "METHODS",
@@ -35,6 +35,7 @@ __all__ = [
     "load",
     "load_trace",
     "presets",
+    "read_traces",
     "show",
 ]
 # Torch's threads wait for each other some hundred times a step, spinning. Where another program takes one of their cores, every
@@ -50,7 +51,7 @@ _HOMES = {
     "d2sd.methods": ("METHODS",),
     "d2sd.folders.loading": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
-    "d2sd.trace.trace": ("Trace", "load_trace"),
+    "d2sd.trace.trace": ("Trace", "load_trace", "read_traces"),
 }
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:  # machines with a GPU for the GPU tests may lack it
     from playwright.sync_api import Browser, Playwright
 
+MISSING = "no Chromium on this machine (on Debian: apt install chromium-headless-shell)"
 # the first one draws the same pages without a window's machinery: a page opens in two thirds of the time
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
 
@@ -21,5 +22,5 @@ def launch(playwright: Playwright) -> Browser:
     """Chromium without a window; ``SystemExit`` where there is none."""
     path = find()
     if path is None:
-        raise SystemExit("no Chromium on this machine (on Debian: apt install chromium-headless-shell)")
+        raise SystemExit(MISSING)
     return playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

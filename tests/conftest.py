@@ -6,13 +6,17 @@ What they need is imported inside: where several processes test, the one that ha
 from __future__ import annotations
 
 import gc
+import os
+import shutil
 import sys
+from pathlib import Path
 
 import pytest
 
-from tests.chromium import find, launch
+from tests.chromium import MISSING, find, launch
 
 gc.disable()  # until all is collected
+FAILURES = Path(__file__).parents[1] / "runs" / "failed-tests"  # screenshots and consoles of failed browser tests
 
 
 def pytest_collection_finish() -> None:
@@ -22,6 +26,43 @@ def pytest_collection_finish() -> None:
         import pydantic.v1  # noqa: F401
     gc.freeze()
     gc.enable()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):  # of pytest-xdist: only the process that hands out the tests
+        shutil.rmtree(FAILURES, ignore_errors=True)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]):
+    report = yield
+    if report.failed and (browser := getattr(item, "funcargs", {}).get("browser")):
+        _save_pages(browser, FAILURES / f"{item.name[:80].replace('/', '_')}.{report.when}")
+    return report
+
+
+def _save_pages(browser, folder: Path) -> None:
+    """Save what is to be seen in every open page of a browser, and what its console says."""
+    from playwright.sync_api import Error
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for number, page in enumerate(page for context in browser.contexts for page in context.pages):
+        try:
+            page.screenshot(path=folder / f"{number}.png")
+            lines = [f"{m.type}: {m.text}" for m in page.console_messages()] + list(map(str, page.page_errors()))
+            (folder / f"{number}.txt").write_text("\n".join([page.url, *lines, ""]), encoding="utf-8")
+        except Error as error:  # of a page that crashed or is being closed
+            (folder / f"{number}.txt").write_text(f"{error}\n", encoding="utf-8")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say at the end what failed and why, in full: pytest's own lines are cut to the terminal's width."""
+    failed = [r for kind in ("failed", "error") for r in terminalreporter.stats.get(kind, ())]
+    for report in failed:
+        cause = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
+        terminalreporter.write_line(f"{report.nodeid} ({report.when})\n    {cause.strip().partition(chr(10))[0][:300]}")
+    if FAILURES.exists():
+        terminalreporter.write_line(f"Screenshots and consoles of failed browser tests: {FAILURES}")
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -59,7 +100,7 @@ def engine(request, tokenizer):
 def browser():
     """One real browser for all tests of the page."""
     if find() is None:
-        pytest.skip("no Chromium on this machine (on Debian: apt install chromium-headless-shell)")
+        (pytest.fail if "D2SD_NEEDS_BROWSER" in os.environ else pytest.skip)(MISSING)
     # only here: machines with a GPU for the GPU tests may lack it
     from playwright.sync_api import expect, sync_playwright
 

@@ -14,15 +14,15 @@ from tempfile import TemporaryDirectory
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
-from d2sd.doctor.diagnosis import Diagnosis
-from d2sd.doctor.examination import TOKENS, Examination, examine
-from d2sd.doctor.texts import Text, study, write
+from d2sd.doctor.diagnosis import Diagnosis, Examination
+from d2sd.doctor.examination import TOKENS, examine
+from d2sd.doctor.redraft import Text, generate_texts, with_features
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
 
 
-class Ward:
+class Examiner:
     """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
 
     def __init__(self, prompts: int):
@@ -44,17 +44,19 @@ class Ward:
         if way.target is None and not texts:
             ids = [engine.encode(p, config) for p in self.prompts]
             every = range(models.target.config.num_hidden_layers)
-            texts = self._texts = [study(models.target, t, every) for t in write(models.target, ids, TOKENS)]
+            texts = self._texts = [
+                with_features(models.target, t, every) for t in generate_texts(models.target, ids, TOKENS)
+            ]
         for _ in examine(engine, self.prompts, config, found, texts):
             pass
         return found
 
 
-def judged(said: Diagnosis, way: Broken) -> str:
-    """Right where one of the causes is said, wrong where another one is accused, else not named."""
-    if said.cause in way.causes.split() or (way.causes == "none" and not said.accuses):
+def judged(diagnosis: Diagnosis, way: Broken) -> str:
+    """Right where one of the causes is named, wrong where another one is accused, else not named."""
+    if diagnosis.cause in way.causes.split() or (way.causes == "none" and not diagnosis.names_fault):
         return "right"
-    return "WRONG" if said.accuses else "not named"
+    return "WRONG" if diagnosis.names_fault else "not named"
 
 
 def main() -> None:
@@ -67,7 +69,7 @@ def main() -> None:
     ways = {**SOUND, **WAYS, **KEPT_OUT}
     if arguments.trained:
         ways["50 steps"] = Broken("training", lambda out: arguments.trained)
-    ward = Ward(arguments.prompts)
+    examiner = Examiner(arguments.prompts)
     ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(",")}
     if arguments.part:
         first, step = map(int, arguments.part.split("/"))
@@ -76,14 +78,14 @@ def main() -> None:
     for name, way in ways.items():
         began = time.process_time()
         with TemporaryDirectory() as folder:
-            found = ward.examine(way, Path(folder))
-        said = found.diagnosis
-        assert said is not None
-        mark = judged(said, way)
+            found = examiner.examine(way, Path(folder))
+        diagnosis = found.diagnosis
+        assert diagnosis is not None
+        mark = judged(diagnosis, way)
         counts[mark] += 1
         print(
-            f"{name}: {said.cause} ({mark}{'' if mark == 'right' else f', not {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
-            f"  {said.said}\n  {said.mend}",
+            f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', not {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
+            f"  {diagnosis.sentence}\n  {diagnosis.fix}",
             flush=True,
         )
     print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")

@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from d2sd.doctor.changes import halved, paired
+from d2sd.doctor.variants import halves_to_pairs, pairs_to_halves
 from d2sd.folders.loading import BUNDLED, load_target
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 
@@ -259,9 +259,9 @@ WAYS = {
     "tokenizer": Broken("tokenizer", target=permuted),
     "shuffled layer 0": weights("weights", shuffled(0)),
     "shuffled layer 2": weights("weights", shuffled(2)),
-    "q and k as GGUF": weights("rotary", lambda w: each("k_proj.weight", lambda x: paired(x, 1))(each("q_proj.weight", lambda x: paired(x, 3))(w))),
-    "q alone as GGUF": weights("rotary", each("q_proj.weight", lambda x: paired(x, 3))),
-    "q and k the other way": weights("rotary", lambda w: each("k_proj.weight", lambda x: halved(x, 1))(each("q_proj.weight", lambda x: halved(x, 3))(w))),
+    "q and k as GGUF": weights("rotary", lambda w: each("k_proj.weight", lambda x: halves_to_pairs(x, 1))(each("q_proj.weight", lambda x: halves_to_pairs(x, 3))(w))),
+    "q alone as GGUF": weights("rotary", each("q_proj.weight", lambda x: halves_to_pairs(x, 3))),
+    "q and k the other way": weights("rotary", lambda w: each("k_proj.weight", lambda x: pairs_to_halves(x, 1))(each("q_proj.weight", lambda x: pairs_to_halves(x, 3))(w))),
     "q and k norms ones": weights("norms", each(HEADS, torch.ones_like)),
     "norms − 1": weights("norms", each(NORMS, lambda x: x - 1)),
     "norms + 1": weights("norms", each(NORMS, lambda x: x + 1)),
@@ -293,7 +293,7 @@ WAYS = {
     "dspark confidence": weights("confidence", each(("confidence_head.proj.weight", "confidence_head.proj.bias"), torch.neg), "dspark"),
     "dspark from the anchor": config("reads", outer(sample_from_anchor=True), "dspark"),
     "dspark taps": config("taps", outer(aux_hidden_state_layer_ids=[1, 4, 7, 10, 13]), "dspark"),
-    "dspark q and k": weights("rotary", lambda w: each("k_proj.weight", lambda x: paired(x, 1))(each("q_proj.weight", lambda x: paired(x, 3))(w)), "dspark"),
+    "dspark q and k": weights("rotary", lambda w: each("k_proj.weight", lambda x: halves_to_pairs(x, 1))(each("q_proj.weight", lambda x: halves_to_pairs(x, 3))(w)), "dspark"),
     "eagle3 residual": config("residual", outer(norm_before_residual=True), "eagle3"),
     "eagle3 output": config("output", outer(norm_output=True), "eagle3"),
     "eagle3 d2t": Broken("map", lambda out: smaller(out, change=each("d2t", lambda d: d + 1))),
@@ -303,7 +303,7 @@ WAYS = {
     "eagle3 fc columns": weights("taps", columns([0, 2, 1]), "eagle3"),
     "eagle3 norms": weights("swapped", exchanged("input_layernorm", "hidden_norm"), "eagle3"),
     "eagle3 gate and up": weights("swapped", exchanged("gate_proj", "up_proj"), "eagle3"),
-    "eagle3 q and k": weights("rotary", lambda w: each("k_proj.weight", lambda x: paired(x, 1))(each("q_proj.weight", lambda x: paired(x, 3))(w)), "eagle3"),
+    "eagle3 q and k": weights("rotary", lambda w: each("k_proj.weight", lambda x: halves_to_pairs(x, 1))(each("q_proj.weight", lambda x: halves_to_pairs(x, 3))(w)), "eagle3"),
     "eagle3 head rows": weights("tables", moved("lm_head.weight"), "eagle3"),
     "eagle3 halves": weights("swapped", each(("q_proj.weight", "k_proj.weight", "v_proj.weight"), lambda x: x.roll(192, 1)), "eagle3"),
     "eagle3 NaN": weights("folder weights", each("fc.weight", lambda x: x * torch.nan), "eagle3"),

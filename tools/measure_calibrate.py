@@ -23,7 +23,6 @@ from app.layout import launch_options
 from app.runs.recordings import Recording
 from d2sd import Trace
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.writer import to_line
 from tests.chromium import launch
 
 STEPS = 10_000
@@ -71,10 +70,7 @@ def measure() -> dict[str, Any]:
         began = time.perf_counter()
         value = drawing(
             Measured(traces),
-            [
-                Recording(name, RecordedRun.of([to_line(trace.header)]))
-                for name, trace in zip(labels, traces, strict=True)
-            ],
+            [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(labels, traces, strict=True)],
             Progress(f"round {len(computed)}", len(traces), len(traces)),
         )
         computed.append(time.perf_counter() - began)

@@ -13,18 +13,19 @@ from typing import Any
 from app import models, settings
 from app.calibrate.measured import Measured
 from app.calibrate.view import Progress, drawing
-from app.explore.run import failure_sentence, on_drafters
+from app.explore.run import on_drafters
+from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads, short
-from app.streaming import ahead, collect, paced, prepare, stream
+from app.streaming import Recorder, ahead, paced, prepare
 from app.visitors import without_paths
-from app.work import Ticket, Update
-from d2sd import DecodeConfig, Event, InputError, Trace
+from d2sd import DecodeConfig, InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
-from d2sd.doctor.examination import TOKENS, Examination, examine
-from d2sd.doctor.folder_checks import check_folder
+from d2sd.doctor.checks import check_folder
+from d2sd.doctor.diagnosis import Examination
+from d2sd.doctor.examination import TOKENS, examine
 from d2sd.doctor.report import markdown
 from d2sd.trace.run import RecordedRun
 
@@ -115,8 +116,7 @@ class PromptSource:
 
 
 def prompts(
-    ticket: Ticket,
-    number: int,
+    job: Job,
     recordings: Recordings,
     source: PromptSource,
     limit: float | None,
@@ -126,32 +126,22 @@ def prompts(
     against: RunSet | None = None,
 ) -> Iterator[Update[str]]:
     """Run a prompt set and yield drawings, first after every prompt, then at growing intervals. On invalid input the
-    drawing stays.
+    drawing stays; cancelled, it keeps its finished prompts. Raises ``InputError``.
 
-    number: returned by ``ticket.request()``; a newer request cancels this one, which keeps its finished prompts.
     values: settings by name.
     against: set to compare with.
 
     If something else is measured in the meantime, its drawing stays.
     """
 
-    def stale() -> bool:
-        return ticket.newest != number
-
-    if not ticket.claim(number):
-        return
-    try:
-        count = settings.whole(limit, "how many")
-        if count < 1:
-            raise InputError(f"how many must be at least 1, not {count}")
-        config = settings.config(method, values)
-        asked = source.prompts(count)
-        if not models.loaded(chosen):
-            yield Update(news=f"Loading {chosen.model} …")
-        prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
-    except InputError as error:
-        yield Update(problem=settings.readable(error))
-        return
+    count = settings.whole(limit, "how many")
+    if count < 1:
+        raise InputError(f"how many must be at least 1, not {count}")
+    config = settings.config(method, values)
+    asked = source.prompts(count)
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
     title = f"{len(asked)} prompts of {source.name} with {method}"
     measured = Measured()
     runs: list[Recording] = []
@@ -167,18 +157,18 @@ def prompts(
     yield Update(so_far(title, running=True))
     try:
         for prompt, one in zip(asked, prepared, strict=True):
-            events: list[Event] = []
+            recorder = Recorder(one, job.cancelled)
             news = (
                 f"{len(runs)} of {len(asked)} prompts; the figures are of the first {drawn}."
                 if drawn < len(runs)
                 else ""
             )
-            for _ in paced(collect(stream(one, stale), events)):
+            for _ in paced(recorder):
                 yield Update(news=news)
-            trace = Trace.of(one.engine.header(one.request) | {"domain": prompt.domain}, events)
-            if stale():
+            if job.cancelled():
                 yield Update(so_far(f"{title}, stopped"))
                 return
+            trace = recorder.trace(domain=prompt.domain)
             measured.add(trace)
             runs.append(Recording.of(trace))
             done = len(runs) == len(asked)
@@ -186,7 +176,7 @@ def prompts(
             if done or len(runs) >= 2 * drawn:
                 drawn = len(runs)
                 yield Update(so_far(title, running=not done), note=on_drafters(one) if done else "")
-    except Exception as error:  # as in Explore
+    except Exception as error:  # what is finished is drawn
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
 
 
@@ -197,43 +187,34 @@ MOST = 60  # prompts
 
 
 def report(
-    ticket: Ticket, number: int, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
+    job: Job, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
 ) -> Iterator[Update[str]]:
-    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far.
+    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises
+    ``InputError``.
 
-    number: what ``ticket.request()`` gave.
     values: settings by name, of which ``chat`` counts.
     """
-    if not ticket.claim(number):
-        return
-    try:
-        if ON_ZERO_GPU:
-            raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
-        count = settings.whole(limit, "how many")
-        if not 1 <= count <= MOST:
-            raise InputError(f"how many must be between 1 and {MOST}, not {count}")
-        prompts = [p.text for p in source.prompts(count)]
-        if not models.loaded(chosen):
-            yield Update(news=f"Loading {chosen.model} …")
-        engine = models.engine(chosen)
-        drafter = engine.models.first or engine.models.eagle3
-        if drafter is None:
-            raise InputError("these models have no drafter to examine")
-        yield Update(news="Reading the drafter's folder …")
-        read = check_folder(models.drafter_folder(chosen), engine.models.target)
-        checks = [replace(c, said=without_paths(c.said), mend=c.mend and without_paths(c.mend)) for c in read]
-        name = drafter.config.name_or_path
-        found = Examination(name, engine.models.target.name, checks)
-        config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
-        with closing(ahead(examine(engine, prompts, config, found))) as steps:
-            for step in steps:
-                if ticket.newest != number:
-                    break
-                yield Update(news=f"{step.said.capitalize()}: {step.done} of {step.total} …")
-    except InputError as error:
-        yield Update(problem=settings.readable(error))
-        return
-    except Exception as error:  # as in Explore
-        yield Update(problem=failure_sentence(error))
-        return
+    if ON_ZERO_GPU:
+        raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
+    count = settings.whole(limit, "how many")
+    if not 1 <= count <= MOST:
+        raise InputError(f"how many must be between 1 and {MOST}, not {count}")
+    prompts = [p.text for p in source.prompts(count)]
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    engine = models.engine(chosen)
+    drafter = engine.models.first or engine.models.eagle3
+    if drafter is None:
+        raise InputError("these models have no drafter to examine")
+    yield Update(news="Reading the drafter's folder …")
+    read = check_folder(models.drafter_folder(chosen), engine.models.target)
+    checks = [replace(c, finding=without_paths(c.finding), fix=c.fix and without_paths(c.fix)) for c in read]
+    name = drafter.config.name_or_path
+    found = Examination(name, engine.models.target.name, checks)
+    config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
+    with closing(ahead(examine(engine, prompts, config, found))) as steps:
+        for step in steps:
+            if job.cancelled():
+                break
+            yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total} …")
     yield Update(markdown([found]))

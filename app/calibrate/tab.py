@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import gradio as gr
@@ -13,9 +13,9 @@ from app.calibrate import measure as calibrate
 from app.calibrate import measure as doctor
 from app.calibrate.view import CalibrationView
 from app.compare import compare
-from app.gradio_internals import asked as asked_as
-from app.gradio_internals import hidden_when, told
+from app.gradio_internals import hidden_when
 from app.guard import MAX_CHARACTERS
+from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
 from app.model_choice import PickerView, build_models, follow_model
 from app.models import Chosen, grouped
@@ -23,8 +23,7 @@ from app.runs.recordings import Recording, Recordings, RunSet
 from app.runs.tab import Shown
 from app.session import Session
 from app.settings import remember, setting_rows
-from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
-from app.work import TURNS, Ticket, Update
+from d2sd import InputError
 from d2sd.bench import prompts
 
 # “Why is it rejected?”: a button of Calibrate, and the doctor's report on the chosen drafter.
@@ -45,40 +44,30 @@ def build_report() -> gr.Markdown:
     )
 
 
-def wire(
+def wire_doctor(
     go: gr.Button,
     measure: gr.Button,
     report: gr.Markdown,
     notice: gr.Textbox,
     ticket: gr.State,
     given: Sequence[Any],
-    read: Any,
+    read: Callable[..., Asked],
 ) -> None:
     """Wire the button to the doctor, and remove the report when something is measured later.
 
+    ticket: of the measurements, whose Stop also stops the doctor.
     given: the source and its controls.
     read: maps the values of these controls to the controller's arguments.
     """
-    number = gr.State(0)
 
-    def request(current: Ticket, request: gr.Request) -> tuple[int, Any, Any]:
-        return ask(current, request)
+    def run(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
+        source, limit, chosen, _, settings = read(*values)
+        for update in doctor.report(job, source, limit, chosen, settings):
+            # stopped, it shows what was found by then; it never covers what was measured meanwhile
+            yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
 
-    def run(current: Ticket, own: int, *values: Any) -> Iterator[tuple[Any, Any]]:
-        said = Said(current, own)
-        try:
-            source, limit, chosen, _, settings = read(*values)
-        except d2sd.InputError as error:
-            yield gr.skip(), said(Update(problem=f"{error}"))
-            return
-        for update in TURNS.taken(current, doctor.report(current, own, source, limit, chosen, settings)):
-            # stopped, it tells what was found by then; it never covers what was measured meanwhile
-            nothing = update.value is None or current.replaced(own)
-            yield gr.skip() if nothing else gr.Markdown(update.value, visible=True), said(update)
-
-    measure.click(None, None, report, js=hidden_when("true"), show_progress="hidden", queue=False)
-    asked = go.click(request, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
-    asked.then(run, [ticket, number, *given], [report, notice], **IN_TURN)
+    measure.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
+    wire(go.click, run, ticket, given, [report], notice)
 
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
@@ -90,15 +79,13 @@ SOURCES = {
 }
 RUN = ("prompts", "own")  # the sources that are run step by step
 NOTHING = "nothing"
-NO_ANSWER = (gr.skip(), gr.skip())
-NOT_ASKED = -1  # the number of work that nobody asked for
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     """Lay out the tab and wire it. ``shown``: Explore, whose run is measured and where steps are opened."""
     explore = shown.session
     # Its own ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
-    ticket, recordings, number = gr.State(Ticket()), gr.State(Recordings()), gr.State(0)
+    ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
             source = gr.Radio(list(SOURCES.items()), value="shown", label="Measure", elem_id="source")
@@ -138,11 +125,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
         ]
 
-    source.change(choose, source, [group, bundled, mine, uploads, why, stop], show_progress="hidden", queue=False)
-
-    outputs: list[Any] = [figures, notice]
-    given = [source, ticket, recordings, explore, uploads, against]
-    quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+    source.change(choose, source, [group, bundled, mine, uploads, why, stop], **AT_ONCE)
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """Returns the current runs and sets to choose from."""
@@ -150,27 +133,33 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         return gr.Dropdown(choices=known, value=chosen if chosen in dict(known).values() else NOTHING)
 
     def offered(event: Any) -> None:
-        event.then(offer, [explore, against], against, show_progress="hidden", queue=False)
+        event.then(offer, [explore, against], against, **AT_ONCE)
 
-    go.click(_measure, given, outputs, **quick)
+    def quick(event: Any, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
+        return answer(event, function, ticket, inputs, [figures], notice, show_progress="hidden", concurrency_limit=4)
+
+    given = [source, recordings, explore, uploads, against]
+    quick(go.click, _measure, given)
     # What costs nothing is shown without being asked for.
-    offered(uploads.upload(_measure, given, outputs, **quick))
-    source.change(_measure_shown, given, outputs, **quick)
-    offered(tab.select(_measure_shown, given, outputs, **quick))
-    against.input(_compare_again, [ticket, recordings, explore, against], outputs, **quick)
-    requested = go.click(
-        _request, [source, ticket], [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False
-    )
-    measured = requested.then(
+    offered(quick(uploads.upload, _measure, given))
+    quick(source.change, _measure_shown, given)
+    offered(quick(tab.select, _measure_shown, given))
+    quick(against.input, _compare_again, [recordings, explore, against])
+    measured = wire(
+        go.click,
         _measure_prompts,
-        [source, ticket, number, recordings, explore, against, *inputs],
-        outputs,
-        **IN_TURN,
+        ticket,
+        [source, recordings, explore, against, *inputs],
+        [figures],
+        notice,
+        stop=stop,
+        wanted=(source, lambda kind: kind in RUN),
     )
     offered(measured)
-    wire(why, go, report, notice, ticket, [source, *inputs], _asked)
-    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
-    opened = figures.select(_open, [explore, recordings], [shown.view, tabs, notice], show_progress="hidden")
+    wire_doctor(why, go, report, notice, ticket, [source, *inputs], _asked)
+    opened = answer(
+        figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
+    )
     shown.after(opened)
 
 
@@ -180,100 +169,51 @@ def _against(explore: Session, name: str | None) -> RunSet | None:
 
 
 def _measure(
-    kind: str,
-    ticket: Ticket,
-    kept: Recordings,
-    explore: Session,
-    paths: list[str] | None,
-    against: str | None,
-    request: gr.Request | None = None,
+    call: Call, kind: str, kept: Recordings, explore: Session, paths: list[str] | None, against: str | None
 ) -> tuple[Any, Any]:
     """Returns figures of the run in Explore or of trace files, and cancels a running measurement of prompts.
 
-    Returns no change for prompts, which ``_measure_prompts`` runs, or if a newer call was made in the meantime.
+    Returns no change for prompts, which ``_measure_prompts`` runs.
     """
-    number, found, bad = asked_as(request), Recordings(), ""
-    if kind in RUN or not ticket.latest(number):
-        return NO_ANSWER
-    ticket.claim(ticket.request())  # in place of what is run
-    try:
-        other = _against(explore, against)
-        if kind == "shown":
-            drawn = calibrate.shown(found, explore.shown, other)
-        else:
-            drawn, bad = calibrate.files(found, paths, other)
-            explore.history.keep_set(found.title, found.runs)
-            give_back()
-    except d2sd.InputError as error:
-        return (gr.skip(), sentence(problem=f"{error}")) if ticket.latest(number) else NO_ANSWER
-    if not ticket.latest(number):
-        return NO_ANSWER
+    found, bad = Recordings(), ""
+    if kind in RUN:
+        return gr.skip(), gr.skip()
+    call.check()
+    call.ticket.replace(None)
+    other = _against(explore, against)
+    if kind == "shown":
+        drawn = calibrate.shown(found, explore.shown, other)
+    else:
+        drawn, bad = calibrate.files(found, paths, other)
+        explore.history.keep_set(found.title, found.runs)
+        give_back()
+    call.check()
     kept.runs, kept.title = found.runs, found.title
     return drawn, sentence(problem=bad)
 
 
-def _measure_shown(
-    kind: str,
-    ticket: Ticket,
-    kept: Recordings,
-    explore: Session,
-    paths: list[str] | None,
-    against: str | None,
-    request: gr.Request | None = None,
-) -> tuple[Any, Any]:
-    if kind == "shown":
-        return _measure(kind, ticket, kept, explore, paths, against, request)
-    return (gr.skip(), sentence()) if ticket.latest(asked_as(request)) else NO_ANSWER
+def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any]:
+    return _measure(call, kind, *values) if kind == "shown" else (gr.skip(), sentence())
 
 
-def _compare_again(
-    ticket: Ticket, kept: Recordings, explore: Session, against: str | None, request: gr.Request
-) -> tuple[Any, Any]:
+def _compare_again(call: Call, kept: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
     """Returns the measured runs compared with another choice."""
-    number, runs, count = asked_as(request), kept.runs, len(kept.runs)
-    if not ticket.latest(number):
-        return NO_ANSWER
-    try:
-        drawn = calibrate.again(kept, _against(explore, against)) if runs else gr.skip()
-        said = sentence(note="" if runs else "Press Measure; the measured set is then compared.")
-    except d2sd.InputError as error:
-        drawn, said = gr.skip(), sentence(problem=f"{error}")
+    runs, count = kept.runs, len(kept.runs)
+    if not runs:
+        return gr.skip(), sentence(note="Press Measure; the measured set is then compared.")
+    drawn = calibrate.again(kept, _against(explore, against))
     # of prompts that are run there may be more by now, and drawn
-    return (drawn, said) if ticket.latest(number) and kept.runs is runs and len(runs) == count else NO_ANSWER
-
-
-def _request(kind: str, ticket: Ticket, request: gr.Request) -> tuple[int, Any, Any]:
-    number = asked_as(request)
-    if kind not in RUN or (number is not None and number < ticket.asked):
-        return NOT_ASKED, gr.skip(), gr.skip()
-    return ask(ticket, request)
+    return (drawn, sentence()) if kept.runs is runs and len(runs) == count else (gr.skip(), gr.skip())
 
 
 def _measure_prompts(
-    kind: str,
-    ticket: Ticket,
-    number: int,
-    recordings: Recordings,
-    explore: Session,
-    against: str | None,
-    *values: Any,
-) -> Iterator[tuple[Any, gr.Textbox]]:
-    if kind not in RUN:
-        yield gr.skip(), gr.skip()
-        return
-
-    said = Said(ticket, number)
-    try:
-        asked = _asked(kind, *values)
-        other = _against(explore, against)
-    except d2sd.InputError as error:
-        yield gr.skip(), said(Update(problem=f"{error}"))
-        return
+    job: Job, kind: str, recordings: Recordings, explore: Session, against: str | None, *values: Any
+) -> Iterator[Update[str]]:
     title, runs = "", list[Recording]()
-    for update in TURNS.taken(ticket, calibrate.prompts(ticket, number, recordings, *asked, against=other)):
+    for update in calibrate.prompts(job, recordings, *_asked(kind, *values), against=_against(explore, against)):
         if update.value is not None:
             title, runs = recordings.title, recordings.runs
-        yield gr.skip() if update.value is None else update.value, said(update)
+        yield update
     if runs:
         explore.history.keep_set(title, runs)
 
@@ -286,18 +226,15 @@ def _asked(kind: str, *values: Any) -> tuple[calibrate.PromptSource, float | Non
     return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
 
 
-def _open(
-    explore: Session, recordings: Recordings, event: gr.EventData, request: gr.Request | None = None
-) -> tuple[Any, gr.Tabs, gr.Textbox]:
+def _open(call: Call, explore: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
     """Show a measured run in Explore (the page then selects the step there)."""
-    asked = told(event)
-    at = asked.get("run")
-    explore.latest(asked_as(request))
+    at = call.data.get("run")
     if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
-        return gr.skip(), gr.skip(), sentence("This run is no longer there; measure again.")
-    if asked.get("loaded"):
+        raise InputError("This run is no longer there; measure again.")
+    if call.data.get("loaded"):
         return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
     opened = recordings.runs[at]
+    call.check()
     return explore.show(opened.run, "Calibrate", opened.label), gr.Tabs(selected="explore"), sentence()
 
 
@@ -334,5 +271,5 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
             settings = setting_rows(NAMES, 2, "calibrate-")
         follow_model(chosen["model"], settings["chat"], settings["block_size"])
         model: Any = chosen["model"]
-        model.picked(presets.prompt_set, model, source, show_progress="hidden", queue=False)
+        model.picked(presets.prompt_set, model, source, **AT_ONCE)
     return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

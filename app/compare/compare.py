@@ -7,13 +7,12 @@ from dataclasses import asdict, replace
 from typing import Any
 
 from app import models
-from app.explore.run import failure_sentence
+from app.jobs import Job, Update
 from app.machine import on_gpu
 from app.models import Chosen, said
 from app.runs.recordings import RunSet
 from app.runs.view import about
 from app.session import History
-from app.work import Ticket, Update
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
 from d2sd.calibration.comparison import align, lead_of, text_of
@@ -21,8 +20,7 @@ from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.calibration.report import compare_gathered, curves
 from d2sd.calibration.sentences import how_compared, read_comparison
 from d2sd.figures.panels import comparison_panels
-from d2sd.trace.differences import what_differs
-from d2sd.trace.metrics import verdict
+from d2sd.trace.metrics import verdict, what_differs
 from d2sd.whatif import Outcome, replayed
 
 MAX_PAIRS = 40
@@ -119,31 +117,24 @@ def _clean(text: str) -> str:
 # Replays the recorded texts of a set with another drafter, without decoding them again.
 
 
-def run(ticket: Ticket, number: int, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
+def run(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
     """Replay the texts one by one, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
 
-    A text that ended with prefill has no step, so it is left out. On bad input the table that is shown stays.
+    A text that ended with prefill has no step, so it is left out. Raises ``InputError``.
     """
-    if not ticket.claim(number):
-        return
-    try:
-        traces = [trace for trace in texts.traces if trace.steps]
-        if not traces:
-            raise InputError("A holds no text with a step; choose another set as A")
-        if not models.loaded(chosen):
-            yield Update(news=f"Loading {chosen.model} …")
-        models.engine(chosen)
-        found: list[Outcome] = []
-        for steps in _replayed(chosen, traces):
-            if ticket.newest != number:
-                return
-            found.append(steps)
-            yield Update(news=f"{len(found)} of {len(traces)} texts …")
-        yield Update(table(texts.title, traces, chosen.model, found))
-    except InputError as error:
-        yield Update(problem=f"{error}")
-    except Exception as error:  # as in Explore
-        yield Update(problem=failure_sentence(error))
+    traces = [trace for trace in texts.traces if trace.steps]
+    if not traces:
+        raise InputError("A holds no text with a step; choose another set as A")
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    models.engine(chosen)
+    found: list[Outcome] = []
+    for steps in _replayed(chosen, traces):
+        if job.cancelled():
+            return
+        found.append(steps)
+        yield Update(news=f"{len(found)} of {len(traces)} texts …")
+    yield Update(table(texts.title, traces, chosen.model, found))
 
 
 @on_gpu

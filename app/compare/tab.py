@@ -13,16 +13,13 @@ from app.calibrate import measure as calibrate
 from app.compare import compare
 from app.compare import compare as replay
 from app.compare.compare import compared, side_by_side
-from app.gradio_internals import asked as asked_as
-from app.gradio_internals import told
+from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.model_choice import build_models
 from app.models import Chosen
 from app.runs.recordings import Recording, RunSet, read_uploads
 from app.runs.tab import Shown
 from app.session import Session
-from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
 from app.view import FIGURES, DrawnView
-from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 
 # The section of Compare that replays A's texts with another drafter.
@@ -36,7 +33,6 @@ REPLAY_EXPLANATION = (
 
 def build_replay(session: gr.State, side: gr.Dropdown) -> None:
     """Lay out the fold and wire it. ``side``: A, whose texts are replayed."""
-    ticket, number = gr.State(Ticket()), gr.State(0)
     with gr.Accordion("A's texts with another drafter", open=False, elem_id="replay"):
         gr.Markdown(REPLAY_EXPLANATION)
         chosen = list(build_models("replay-").values())
@@ -48,25 +44,11 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
             visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
         )
 
-    def run(current: Ticket, mine: int, kept: Session, a: str | None, *models: Any) -> Iterator[tuple[Any, Any]]:
-        said = Said(current, mine)
-        try:
-            texts = compare.pick(kept.history, a)
-        except InputError as error:
-            yield gr.skip(), said(Update(problem=f"{error}"))
-            return
-        for update in TURNS.taken(current, replay.run(current, mine, texts, Chosen.read(*models))):
-            shown = gr.Textbox(update.value, visible=True) if update.value else gr.skip()
-            yield shown, said(update)
+    def run(job: Job, kept: Session, a: str | None, *models: Any) -> Iterator[Update[gr.Textbox]]:
+        for update in replay.run(job, compare.pick(kept.history, a), Chosen.read(*models)):
+            yield update.map(lambda table: gr.Textbox(table, visible=True))
 
-    requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
-    requested.then(
-        run,
-        [ticket, number, session, side, *chosen],
-        [found, notice],
-        **IN_TURN,
-    )
-    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
+    wire(go.click, run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)
 
 
 # The Compare view: what differs between two sides, their curves, and their texts place by place.
@@ -117,19 +99,15 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             view = CompareView()
             build_replay(session, sides[0])
 
-    quick: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+    given = [session, *sides]
     ticket = gr.State(Ticket())
-    given, outputs = [ticket, session, *sides], [view, notice]
-    tab.select(offer, [session, *sides], sides, show_progress="hidden", queue=False)
-    go.click(show, given, outputs, **quick)
-    for side in sides:
-        side.input(show, given, outputs, **quick)
-    swapped = swap.click(lambda a, b: (b, a), sides, sides, show_progress="hidden", queue=False)
-    swapped.then(show, given, outputs, **quick)
+    tab.select(offer, given, sides, **AT_ONCE)
+    swapped = swap.click(lambda a, b: (b, a), sides, sides, **AT_ONCE)
+    for event in (go.click, *(side.input for side in sides), swapped.then):
+        answer(event, show, ticket, given, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
-    called.submit(rename, [session, called, *sides], [called, *sides, notice], show_progress="hidden", queue=False)
-    opened = view.select(open_step, [session, *sides], [shown.view, tabs, notice], show_progress="hidden")
-    shown.after(opened)
+    called.submit(rename, [session, called, *sides], [called, *sides, notice], **AT_ONCE)
+    shown.after(answer(view.select, open_step, session, given, [shown.view, tabs], notice, show_progress="hidden"))
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
@@ -142,18 +120,9 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
     return [gr.Dropdown(choices=known, value=value) for value in chosen]
 
 
-def show(
-    ticket: Ticket, session: Session, a: str | None, b: str | None, request: gr.Request | None = None
-) -> tuple[Any, Any]:
-    """Compare two choices; the result is dropped if others were requested meanwhile."""
-    number = asked_as(request)
-    if not ticket.latest(number):
-        return gr.skip(), gr.skip()
-    try:
-        drawn, said = drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
-    except InputError as error:
-        drawn, said = gr.skip(), sentence(problem=f"{error}")
-    return (drawn, said) if ticket.latest(number) else (gr.skip(), gr.skip())
+def show(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
+    """Compare two choices."""
+    return drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
 
 
 def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
@@ -179,23 +148,14 @@ def rename(session: Session, called: str | None, a: str | None, b: str | None) -
     return ["", *offer(session, new if a == b else a, new), sentence()]
 
 
-def open_step(
-    session: Session, a: str | None, b: str | None, event: gr.EventData, request: gr.Request | None = None
-) -> tuple[Any, Any, Any]:
+def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any, Any]:
     """Show a step of one side in Explore."""
-    asked, number = told(event), asked_as(request)
-    session.latest(number)
-    side, run, step = (asked.get(name) for name in ("side", "run", "step"))
+    side, run, step = (call.data.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()
-    name = (a, b)[side] or ""
-    try:
-        runs = compare.pick(session.history, name).runs
-        if not 0 <= run < len(runs):
-            raise InputError("this run is no longer there; compare again")
-    except InputError as error:
-        return gr.skip(), gr.skip(), sentence(problem=f"{error}")
-    if not session.latest(number):
-        return gr.skip(), gr.skip(), gr.skip()
+    runs = compare.pick(session.history, (a, b)[side] or "").runs
+    if not 0 <= run < len(runs):
+        raise InputError("this run is no longer there; compare again")
+    call.check()
     wanted = {"step": max(0, step), "node": None}
     return session.show(runs[run].run, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()

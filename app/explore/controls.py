@@ -11,12 +11,12 @@ import d2sd
 from app import model_choice as getting
 from app import models, presets
 from app.explore.run import Asked
+from app.jobs import forgive, notice_box
 from app.links import Link
 from app.machine import threads_here
 from app.model_choice import PickerView, build_models, follow_model, model_picker
 from app.models import Chosen, grouped
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
-from app.tabs.notice import forgive, notice_box
 from app.view import FoldView, View
 from d2sd.figures.viewer import viewer_script
 from d2sd.nets.lean import NEAR_TIES, taken_here

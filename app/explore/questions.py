@@ -10,12 +10,11 @@ from typing import Any
 import d2sd
 from app import models
 from app.guard import step_number
+from app.jobs import Job, Update, failure_sentence
 from app.machine import on_gpu
 from app.models import Chosen
 from app.visitors import without_paths
-from app.work import Ticket, Update
 from d2sd import Engine, InputError, Trace
-from d2sd.errors import first_line
 from d2sd.folders.store import REMOTE
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif.questions import redraft, verify_typed
@@ -38,17 +37,15 @@ class Question:
     read: Callable[[Answer], Work]
 
 
-def run(
-    question: Question, ticket: Ticket, number: int, shown: RecordedRun, asked: dict[str, Any]
-) -> Iterator[Update[Answer]]:
+def run(question: Question, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
     """Yield the answer for the page: ``number`` as it came, and a ``problem`` or the fields of what was found.
 
-    asked: what the page says: ``key`` of the run, what the question asks, and a ``number`` of its own for it. It may be anything.
-    An answer that a newer question has overtaken is not given, nor one about a run that is not shown any more.
+    ``job.data`` is what the page asks: ``key`` of the run, what the question needs, and a ``number`` of its own for it. It may
+    be anything. An answer that a newer question has overtaken is not given, nor one about a run that is not shown any more.
     """
-    if not ticket.claim(number):
-        if ticket.stopped == number:
-            yield Update(_answer(asked, problem=STOPPED))
+    asked = job.data
+    if job.cancelled():
+        yield Update(_answer(asked, problem=STOPPED))
         return
     try:
         if asked.get("key") != shown.key or not len(shown):
@@ -61,9 +58,9 @@ def run(
         answer = _answer(asked, **_done(chosen, work, shown.trace()))
     except InputError as error:
         answer = _answer(asked, problem=_sentence(f"{error}"))
-    except Exception as error:  # whatever it was, the person is told and the page goes on
-        answer = _answer(asked, problem=_sentence(f"{question.name} failed: {first_line(error, 200)}"))
-    if ticket.newest == number:
+    except Exception as error:  # it is the answer
+        answer = _answer(asked, problem=_sentence(failure_sentence(error, f"{question.name} failed").rstrip(".")))
+    if not job.cancelled():
         yield Update(answer)
 
 

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-import torch
-
 from app import models, settings
+from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT, Link
 from app.models import Chosen
 from app.session import Session
-from app.streaming import Prepared, collect, paced, prepare, stream, warm_up
+from app.streaming import Prepared, Recorder, paced, prepare, stream, warm_up
 from app.visitors import without_paths
-from app.work import Update
 from d2sd import DecodeConfig, Event, Finished, InputError, StepDone
-from d2sd.errors import first_line
-from d2sd.trace.metrics import Totals, totals
+from d2sd.trace.metrics import Totals
 from d2sd.trace.run import RecordedRun
 
-log = logging.getLogger(__name__)
 SECONDS_BETWEEN_YIELDS = 1 / 6
 PLAIN = "autoregressive"
 # A short run is timed more than once against plain decoding: as often as fits into so many seconds.
@@ -47,33 +42,20 @@ class Asked:
         return settings.config(self.method, self.settings)
 
 
-def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
-    """Run, record in the session and yield new segments. On invalid input the shown run stays.
-
-    number: returned by ``session.request()`` for this run; a newer request cancels it.
-    """
-
-    def stale() -> bool:
-        return session.newest != number
-
-    if not session.claim(number):
-        return
-    try:
-        config = asked.config()
-        if not models.loaded(asked.models):
-            yield Update(news=f"Loading {asked.models.model} …")
-        prepared = prepare(asked.models, asked.prompt, config)
-        header = prepared.engine.header(prepared.request)
-        if wait := prepared.engine.first_use(prepared.request.config.backend):
-            yield Update(news=wait)
-    except InputError as error:
-        yield Update(problem=settings.readable(error))
-        return
+def run(session: Session, job: Job, asked: Asked) -> Iterator[Update[str]]:
+    """Run, record in the session and yield new segments. On invalid input the shown run stays. Raises ``InputError``."""
+    config = asked.config()
+    if not models.loaded(asked.models):
+        yield Update(news=f"Loading {asked.models.model} …")
+    prepared = prepare(asked.models, asked.prompt, config)
+    header = prepared.engine.header(prepared.request)
+    if wait := prepared.engine.first_use(prepared.request.config.backend):
+        yield Update(news=wait)
     link = session.link if session.link.fits(header) else Link()
     shown = session.shown = RecordedRun(live=True)
     shown.append([header])
     session.history.keep(shown, "Explore")
-    lines = _lines(prepared, asked.compare, stale)
+    lines = _lines(prepared, asked.compare, job.cancelled)
     sent, last = 0, 0.0
     note = on_drafters(prepared)
     try:
@@ -88,7 +70,7 @@ def run(session: Session, number: int, asked: Asked) -> Iterator[Update[str]]:
                 continue
             yield Update(shown.segment(sent) if new else None, note=note)
             sent, last = len(shown) if new else sent, time.monotonic()
-    except Exception as error:  # whatever it was, the person is told and the page goes on
+    except Exception as error:  # the run keeps the sentence too
         sentence = failure_sentence(error)
         shown.append([{"event": "Failed", "sentence": sentence}])
         yield Update(shown.segment(sent) if session.shown is shown else None, problem=sentence)
@@ -132,9 +114,9 @@ def _timed(
     for _ in range(MAX_ROUNDS):
         for prepared, mine in zip(pair, seen, strict=True):
             yield from warm_up(prepared, stop)
-            events: list[Event] = []
-            yield from collect(stream(prepared, stop), events)
-            mine.append(totals(e for e in events if isinstance(e, StepDone)))
+            recorder = Recorder(prepared, stop)
+            yield from recorder
+            mine.append(recorder.trace().totals)
         if stop() or time.monotonic() - began > SECONDS_OF_ROUNDS:
             break
 
@@ -142,12 +124,3 @@ def _timed(
 def on_drafters(run: Prepared) -> str:
     """Returns warnings about a run's drafters, as sentences."""
     return without_paths(" ".join(f"{n[:1].upper()}{n[1:]}." for n in run.engine.models.notes()))
-
-
-def failure_sentence(error: Exception) -> str:
-    """Returns one sentence for a run that failed; unexpected errors are logged as well."""
-    if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt."
-    if not isinstance(error, InputError):
-        log.warning("a run broke off", exc_info=error)
-    return without_paths(f"The run stopped: {first_line(error, 200)}")

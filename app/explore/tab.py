@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +15,15 @@ from app import models, presets
 from app.explore import questions as step_questions
 from app.explore import run as explore
 from app.explore.controls import ExplorerView, build_controls
-from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
+from app.jobs import AT_ONCE, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
 from app.machine import give_back
 from app.runs import recordings as uploads
 from app.runs import share
-from app.runs.tab import AT_ONCE, FILES, Shown
+from app.runs.tab import FILES, Shown
 from app.runs.view import RunsView
 from app.session import Session
 from app.settings import SETTINGS
-from app.tabs.notice import IN_TURN, Said, ask, line_of, sentence, stopped
-from app.work import TURNS, Ticket, Update
 from d2sd import InputError
 
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
@@ -57,8 +57,14 @@ def build_explore(session: gr.State) -> Shown:
     _wire_getting(shown)
     for name, event in ("redraft", view.redraft), ("typed", view.typed):
         _wire_question(shown, name, event)
-    opened = controls.upload.upload(
-        open_trace, [session, controls.upload], [view, controls.notice], show_progress="minimal"
+    opened = answer(
+        controls.upload.upload,
+        open_trace,
+        session,
+        [session, controls.upload],
+        [view],
+        controls.notice,
+        show_progress="minimal",
     )
     shown.after(opened)
     view.missed(send_again, session, view, **AT_ONCE)
@@ -67,39 +73,34 @@ def build_explore(session: gr.State) -> Shown:
 
 
 def _wire_runs(shown: Shown) -> None:
-    session, controls, view = shown.session, shown.controls, shown.view
+    session, controls = shown.session, shown.controls
 
-    def run(current: Session, number: int, *values: Any) -> Iterator[tuple[Any, ...]]:
-        before, said = current.shown, Said(current, number)
-        for update in TURNS.taken(current, explore.run(current, number, controls.asked(*values))):
-            segment = gr.skip() if update.value is None else update.value
+    def run(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
+        before = current.shown
+        updates: Iterator[Update[Any]] = explore.run(current, job, controls.asked(*values))
+        for update in updates:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
                 before, listed = current.shown, shown.started(current)
-            yield segment, said(update), *listed, gr.Button(doing(update, current))
+            segment = gr.skip() if update.value is None else update.value
+            yield replace(update, value=[segment, *listed, gr.Button(doing(update, current))])
         # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
         # once to one object, so a skip behind them would delete them.
 
-    def rest(current: Session, mine: int) -> Any:
-        return gr.Button(RUN) if current.newest == mine else gr.skip()
+    def rest(current: Session) -> Any:
+        runs = current.job is not None and current.job.work is run and current.job.active
+        return gr.skip() if runs else gr.Button(RUN)
 
-    # A request is counted at once, outside the queue, so that Stop and a second Run also reach runs that wait.
-    number, line = gr.State(0), line_of(controls.notice, session)
-    for trigger in (controls.run.click, controls.inputs["prompt"].submit):
-        requested = trigger(ask, session, [number, controls.notice, line], show_progress="hidden", queue=False)
-        requested.then(
-            run,
-            [session, number, *controls.values],
-            [view, controls.notice, shown.back, shown.runs, controls.run],
-            **IN_TURN,
-        ).then(rest, [session, number], controls.run, **AT_ONCE)
-
-    def stop(current: Session) -> Any:
-        own = current.getting
-        said = stopped(current)
-        return gr.skip() if own else said
-
-    controls.stop.click(stop, session, controls.notice, show_progress="hidden", queue=False)
+    worked = wire(
+        partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit]),
+        run,
+        session,
+        [session, *controls.values],
+        [shown.view, shown.back, shown.runs, controls.run],
+        controls.notice,
+        stop=controls.stop,
+    )
+    worked.then(rest, session, controls.run, **AT_ONCE)
 
 
 def _wire_question(shown: Shown, name: str, event: Any) -> None:
@@ -107,89 +108,64 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
 
     name: of the kind of question; ``event``: with which the view asks it.
     """
-    controls, ticket, question = shown.controls, gr.State(Ticket()), step_questions.QUESTIONS[name]
-    number, wanted, line = gr.State(0), gr.State({}), line_of(controls.notice, ticket)
 
-    def count(current: Ticket, data: gr.EventData, request: gr.Request) -> tuple[Any, ...]:
-        if not current.latest(asked_as(request)):
-            return gr.skip(), gr.skip(), gr.skip(), gr.skip()
-        mine, said, timer = ask(current, request)
-        # what the notice says of a run stays, unless there is a place in the line to tell of
-        return mine, told(data), said if current.place >= 0 else gr.skip(), timer
+    def run(job: Job, session: Session) -> Iterator[Update[str]]:
+        for update in step_questions.run(step_questions.QUESTIONS[name], job, session.shown):
+            yield update.map(lambda found: session.shown.note(**{name: found}))
 
-    def run(session: Session, current: Ticket, mine: int, asked: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
-        said, speaks = Said(current, mine), current.place >= 0
-        for update in TURNS.taken(current, step_questions.run(question, current, mine, session.shown, asked)):
-            speaks = speaks or bool(update.news)
-            run = session.shown
-            answer = gr.skip() if update.value is None else run.note(**{name: update.value})
-            yield answer, said(update) if speaks else gr.skip()
-
-    requested = event(count, ticket, [number, wanted, controls.notice, line], show_progress="hidden", queue=False)
-    requested.then(
-        run,
-        [shown.session, ticket, number, wanted],
-        [shown.view, controls.notice],
-        **IN_TURN,
-    )
-
-    def stop(current: Ticket) -> None:
-        current.stop()
-
-    controls.stop.click(stop, ticket, None, show_progress="hidden", queue=False)
+    # what the notice says of a run stays, unless there is a place in the queue to report
+    controls, ticket = shown.controls, gr.State(Ticket())
+    wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
 
 
 def _wire_getting(shown: Shown) -> None:
     """Wire the button that downloads a target, which the form then selects."""
-    controls = shown.controls
-    number = gr.State(0)
+    controls, form = shown.controls, shown.controls.inputs
 
-    def get(current: Session, mine: int, prompt: str) -> Iterator[tuple[Any, ...]]:
-        wanted = models.to_get()
-        if wanted is None:  # somebody else has got it meanwhile
-            yield gr.skip(), gr.skip(), gr.skip(), gr.Button(visible=False), sentence()
+    def get(job: Job, prompt: str) -> Iterator[Update[Any]]:
+        gone, wanted = gr.Button(visible=False), models.to_get()
+        if wanted is None:  # another window has got it meanwhile
+            yield Update([gr.skip(), gr.skip(), gr.skip(), gone])
             return
-        for update in getting.run(current, mine, wanted):
-            said = sentence(update.problem, update.news, update.note)
-            if update.value is None:
-                yield gr.skip(), gr.skip(), gr.skip(), gr.skip(), said
-                continue
-            first = next(iter(presets.examples(update.value).values()))
-            own = prompt.strip() and prompt not in presets.EXAMPLES.values()
-            yield update.value, True, gr.skip() if own else first, gr.Button(visible=False), said
 
-    form = controls.inputs
-    asked = controls.get.click(lambda s: s.request(), shown.session, number, show_progress="hidden", queue=False)
-    asked.then(
+        def select(name: str) -> list[Any]:
+            first = next(iter(presets.examples(name).values()))
+            own = prompt.strip() and prompt not in presets.EXAMPLES.values()
+            return [name, True, gr.skip() if own else first, gone]
+
+        for update in getting.run(job, wanted):
+            yield update.map(select)
+
+    wire(
+        controls.get.click,
         get,
-        [shown.session, number, form["prompt"]],
-        [form["model"], form["chat"], form["prompt"], controls.get, controls.notice],
-        show_progress="hidden",
-        concurrency_limit=4,
+        shown.session,
+        [form["prompt"]],
+        [form["model"], form["chat"], form["prompt"], controls.get],
+        controls.notice,
+        in_turn=False,
     )
 
 
-def open_trace(session: Session, path: str | None, request: gr.Request | None = None) -> tuple[Any, Any]:
+def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:
     """Show a trace file instead of the run; if it cannot be read, say why and keep the run.
 
     If another run was requested while the file was read, the trace is only added to the list.
     """
-    number, wanted, session.fetched = asked_as(request), session.fetched, None
-    session.latest(number)
+    wanted, session.fetched = session.fetched, None
     if not path:
-        return gr.skip(), sentence(problem="Choose a trace file first.")
+        raise InputError("Choose a trace file first.")
     try:
         runs, note = uploads.read_all(path)
     except InputError as error:
-        said = sentence(problem=f"This trace was not opened: {error}.")
-        return gr.skip(), said if session.latest(number) else gr.skip()
+        raise InputError(f"This trace was not opened: {error}.") from None
     give_back()
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):
         session.history.keep(run, "Opened", f"{number} of {name}")
-    if not session.latest(number):
+    if call.overtaken():
         session.history.keep(runs[0], "Opened", name)
-        return gr.skip(), gr.skip()
+        raise Overtaken
     said = sentence(note=note or ("" if runs[0].ended else CUT_OFF))
     return session.show(runs[0], "Opened", name, wanted=wanted), said
 

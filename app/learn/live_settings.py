@@ -7,8 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+import msgspec
+
 from d2sd import Engine, InputError, Trace
-from d2sd.costs.machines import Work
+from d2sd.trace.metrics import Work
 from d2sd.whatif import Outcome, Replay, recorded_config
 
 BRANCHES = (0, 1, 2, 4, 6, 8)  # 0: the first draft alone
@@ -69,8 +71,5 @@ def drawing(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
         "tokens": [c.text for step in trace.steps for c in step.committed],
         "own": [config.num_branches, config.block_size],
         "method": config.method,
-        "points": [
-            [p.num_branches, p.block_size, list(p.committed), [[w.first, list(w.again), w.nodes] for w in p.works]]
-            for p in points
-        ],
+        "points": [[p.num_branches, p.block_size, list(p.committed), msgspec.to_builtins(p.works)] for p in points],
     }

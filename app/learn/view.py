@@ -20,9 +20,7 @@ from d2sd.costs.runs import here
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.schema import read_baseline
-from d2sd.trace.trace import Trace, parse_trace
-from d2sd.trace.viewer_lines import Judge
+from d2sd.trace.trace import Trace
 
 SHEETS = ("learn/story.css", "learn/learn.css")
 HANDOUT = APP / "learn" / "handout.js"
@@ -59,28 +57,25 @@ def tour(_: Any = None) -> str:
 
 def lesson_run() -> RecordedRun:
     """Returns the recorded run of the tour, for Explore."""
-    return RecordedRun.of(presets.lesson()["lines"])
+    return RecordedRun.read("\n".join([*presets.lesson()["lines"], ""]).encode())
 
 
-def speeds(lines: list[str]) -> tuple[float | None, float | None]:
+def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
     """Measured tokens per second of plain decoding and of the run itself, not drawn; None where they were not measured."""
-    found = next((f for line in reversed(lines) if (f := read_baseline(line.encode()))), {})
-    return found.get("tokens_per_second"), found.get("unwatched")
+    return (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
 
 
 @lru_cache(maxsize=1)
 def packed_tour() -> str:
     """What ``tour`` answers."""
-    lines = presets.lesson()["lines"]
-    trace = parse_trace("\n".join([*lines, ""]).encode())
+    run = lesson_run()
+    trace = run.trace()
     preset = trace.header["models"].get("preset")
-    judge = Judge()
-    judged = "\n".join([*judge.lines(lines), ""])
     return _packed(
         trace,
-        judge.instructive,
-        speeds(lines)[0],
-        lines=judged,
+        run.instructive,
+        speeds(run)[0],
+        lines="\n".join([*run.lines(outcomes=True), ""]),
         **_settings(trace),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
         examples=presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
@@ -100,7 +95,7 @@ def _settings(trace: Trace) -> dict[str, Any]:
     live = recorded["live"]
     if live is None or live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
         return {}
-    plain, unwatched = speeds(recorded["lines"])
+    plain, unwatched = speeds(lesson_run())
     machine = here(trace, plain, unwatched, _table(recorded.get("table")))
     return {
         "live": live,

@@ -1,13 +1,21 @@
-"""Names of the lanes of a race. Data only."""
+"""The lanes of a race: their names and runs, and the recorded race that the page opens with."""
 
 from __future__ import annotations
 
+import gzip
+import json
 from dataclasses import dataclass, field
+from functools import cache
+from typing import Any
 
+from app.presets import ASSETS
 from d2sd import METHODS, DecodeConfig, Trace
+from d2sd.trace.trace import parse_trace
 
 COST_AWARE = " cost-aware"  # in the name of a lane, after its method
 LANES = (*METHODS, f"d2sd{COST_AWARE}")
+DEFAULT = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
+RECORDED = ASSETS / "traces" / "race.json.gz"
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,3 +63,18 @@ def name_of(method: str, cost_aware: bool) -> str:
 def method_of(lane: str) -> str:
     """Returns the method in the name of a lane."""
     return lane.removesuffix(COST_AWARE)
+
+
+def recorded() -> dict[str, Any]:
+    """Returns what ``app.record`` wrote of a race: ``traces`` of its lanes, and ``whatif`` answers; empty if there is none."""
+    return json.loads(gzip.decompress(RECORDED.read_bytes())) if RECORDED.exists() else {}
+
+
+@cache
+def recorded_race() -> Race:
+    """Returns the recorded race; one without lanes if there is none."""
+    lanes = tuple(Lane(parse_trace(trace.encode())) for trace in recorded().get("traces", ()))
+    if not lanes:
+        return Race("", ())
+    methods = tuple(lane_name(lane.trace) for lane in lanes)
+    return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from app import models, settings
-from app.explore.run import PLAIN, failure_sentence, on_drafters
+from app.explore.run import PLAIN, on_drafters
+from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.models import Chosen, named
 from app.race.lanes import LANES, Lane, Race, lane_name, method_of, name_of
-from app.streaming import Prepared, collect, first_tokens, paced, prepare, stream
-from app.work import Ticket, Update
-from d2sd import DecodeConfig, Event, InputError, Trace
+from app.streaming import Recorder, first_tokens, paced, prepare
+from d2sd import DecodeConfig, InputError
 from d2sd.nets.lean import NEAR_TIES, SIXTEEN_BITS
 
 
@@ -42,57 +43,44 @@ class Row:
 
 
 def run(
-    ticket: Ticket, number: int, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
+    job: Job, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
 ) -> Iterator[Update[Race]]:
     """Yield updates while the methods run one after the other, in the order of ``LANES``.
 
-    Methods without a drafter in these models are left out, with a note. On invalid input the update has a ``problem`` and no
-    value, so the race on the page stays.
+    Methods without a drafter in these models are left out, with a note. Raises ``InputError`` before the first value, so the
+    race on the page stays.
 
-    number: returned by ``ticket.request()`` for this race, which stops when a newer request exists.
     methods: names of lanes.
     values: settings by name.
     """
-
-    def stale() -> bool:
-        return ticket.newest != number
-
-    if not ticket.claim(number):
-        return
-    try:
-        if len(prompt) > MAX_PROMPT:
-            raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
-        # without details for the drawing of trees: nothing but decoding is timed
-        configs = [_config(name, values) for name in LANES if name in methods]
-        if not configs:
-            raise InputError("no method is ticked; tick at least one, better two")
-        if not models.loaded(chosen):
-            yield Update(news=f"Loading {chosen.model} …")
-        reasons = {c.method: models.engine(chosen).obstacle(c.method) for c in configs}
-        left_out = [reason for reason in reasons.values() if reason]
-        if len(left_out) == len(configs):
-            raise InputError(left_out[0])
-        configs = [c for c in configs if not reasons[c.method]]
-        runs = [prepare(chosen, prompt, config) for config in configs]
-    except InputError as error:
-        yield Update(problem=settings.readable(error))
-        return
+    if len(prompt) > MAX_PROMPT:
+        raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
+    # without details for the drawing of trees: nothing but decoding is timed
+    configs = [_config(name, values) for name in LANES if name in methods]
+    if not configs:
+        raise InputError("no method is ticked; tick at least one, better two")
+    if not models.loaded(chosen):
+        yield Update(news=f"Loading {chosen.model} …")
+    reasons = {c.method: models.engine(chosen).obstacle(c.method) for c in configs}
+    left_out = [reason for reason in reasons.values() if reason]
+    if len(left_out) == len(configs):
+        raise InputError(left_out[0])
+    configs = [c for c in configs if not reasons[c.method]]
+    runs = [prepare(chosen, prompt, config) for config in configs]
     race = Race(prompt, tuple(name_of(c.method, c.cost_aware) for c in configs), asked=configs[0])
     for place, prepared in enumerate(runs, 1):
-        if stale():
+        if job.cancelled():
             break
         title = f"{place} of {len(runs)}: {named(race.methods[place - 1])}"
-        header = prepared.engine.header(prepared.request)
         yield Update(replace(race, status=f"{title}, warming up …"))
-        events: list[Event] = []
+        recorder = Recorder(prepared, job.cancelled)
         problem = ""
         try:
-            for _ in paced(_generate(prepared, events, stale)):
-                tokens = Trace.of(header, events).totals.tokens
-                yield Update(replace(race, status=f"{title}, {tokens} tokens …"))
-        except Exception as error:  # as in Explore
+            for _ in paced(chain(first_tokens(prepared, job.cancelled), recorder)):
+                yield Update(replace(race, status=f"{title}, {recorder.trace().totals.tokens} tokens …"))
+        except Exception as error:  # the other methods still run
             problem = failure_sentence(error)
-        race = replace(race, lanes=(*race.lanes, Lane(Trace.of(header, events), problem)))
+        race = replace(race, lanes=(*race.lanes, Lane(recorder.trace(), problem)))
     notes = [on_drafters(runs[0]), *(f"Left out: {reason}." for reason in left_out)]
     notes += [NEAR_TIES] if rounded_apart(race) else []
     yield Update(race, note=" ".join(n for n in notes if n))
@@ -108,12 +96,6 @@ def rounded_apart(race: Race) -> bool:
 def _config(name: str, values: dict[str, Any]) -> DecodeConfig:
     method = method_of(name)
     return replace(settings.config(method, values), inspect=False, cost_aware=name != method)
-
-
-def _generate(run: Prepared, events: list[Event], stop: Callable[[], bool]) -> Iterator[None]:
-    """Warm up, then append the events of the timed run to ``events``."""
-    yield from first_tokens(run, stop)
-    yield from collect(stream(run, stop), events)
 
 
 def reference(race: Race) -> Lane | None:

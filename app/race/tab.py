@@ -11,23 +11,20 @@ from urllib.parse import parse_qsl
 import gradio as gr
 
 from app import links, models, presets
-from app.gradio_internals import asked as asked_as
-from app.gradio_internals import told
+from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
 from app.model_choice import build_models, follow_model
 from app.models import Chosen, grouped
 from app.race import run as race
-from app.race.lanes import LANES, Race
+from app.race.lanes import DEFAULT, LANES, Race, recorded_race
 from app.race.view import RaceView, drawing
 from app.race.view import query as race_query
 from app.race.view import sentence as lane_sentence
 from app.race.whatif_tab import WhatIf, build_whatif
-from app.record import DEFAULT, recorded_race
 from app.runs import view as runs_view
 from app.runs.tab import Shown
 from app.session import History, Session
 from app.settings import remember, setting_rows
-from app.tabs.notice import IN_TURN, Said, ask, forgive, line_of, notice_box, sentence, stopped
-from app.work import TURNS, Ticket
+from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 CHOSEN = ("model", "folder", "vp")
@@ -78,9 +75,7 @@ class RaceTab:
 
 def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
     """Lay out the tab and wire it. ``shown``: Explore, where lanes are opened, and whose window keeps the race."""
-    # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
-    ticket, number, explore = gr.State(Ticket()), gr.State(0), shown.session
-    opening = recorded_race()
+    explore, opening = shown.session, recorded_race()
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="race-settings"):
             inputs, start, stop, notice = _settings()
@@ -88,37 +83,28 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
             lanes = RaceView(drawing(opening) if opening.lanes else None)
             asked = build_whatif(explore, [inputs[name] for name in CHOSEN])
 
-    def run(current: Session, mine: int, explored: Session, *values: Any) -> Iterator[tuple[Any, ...]]:
-        said = Said(current, mine)
-        for update in TURNS.taken(current, race.run(current, mine, *_asked(*values))):
-            raced = update.value
-            done = raced if raced and not raced.status and raced.lanes else None
+    def run(job: Job, explored: Session, *values: Any) -> Iterator[Update[list[Any]]]:
+        def draw(raced: Race) -> list[Any]:
+            done = raced if not raced.status and raced.lanes else None
             if done:
                 keep(explored.history, done)
-            yield (
-                drawing(raced) if raced else gr.skip(),
-                said(update),
-                *asked.about(done),
-                runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip(),
-            )
+            listed = runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip()
+            return [drawing(raced), *asked.about(done), listed]
+
+        for update in race.run(job, *_asked(*values)):
+            yield update.map(draw)
 
     forgive(notice, [box.change for box in inputs.values()])
-    requested = start.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
-    requested.then(
-        run,
-        [ticket, number, explore, *inputs.values()],
-        [lanes, notice, *asked.outputs, shown.runs],
-        **IN_TURN,
-    )
-    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
+    # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
+    ticket, outputs = gr.State(Ticket()), [lanes, *asked.outputs, shown.runs]
+    wire(start.click, run, ticket, [explore, *inputs.values()], outputs, notice, stop=stop)
     mine = [inputs[name] for name in BROUGHT]
     brought = gr.Textbox(
         json.dumps([box.value for box in mine]), visible=False
     )  # not a State: this stays in the browser
     explored = [shown.controls.inputs[name] for name in BROUGHT]
-    tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, show_progress="hidden", queue=False)
-    opened = lanes.select(open_lane, explore, [shown.view, tabs, notice], show_progress="hidden", queue=False)
-    shown.after(opened)
+    tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, **AT_ONCE)
+    shown.after(answer(lanes.select, open_lane, explore, [explore], [shown.view, tabs], notice, **AT_ONCE))
     return RaceTab(inputs, lanes, asked)
 
 
@@ -141,20 +127,17 @@ def keep(history: History, raced: Race) -> None:
     history.race = raced
     for lane in reversed(raced.lanes):
         if lane.trace.steps:
-            history.keep(RecordedRun.packed(lane.trace.lines()), "Race")
+            history.keep(RecordedRun.of(lane.trace.records()), "Race")
 
 
-def open_lane(session: Session, event: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any, Any]:
+def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     """Show a lane of the race in Explore, unless another run was requested in the meantime."""
-    asked, number = told(event), asked_as(request)
-    session.latest(number)
     lanes = (session.history.race or recorded_race()).lanes
-    at = asked.get("lane")
+    at = call.data.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
-        return gr.skip(), gr.skip(), sentence(problem="This lane no longer exists; race again.")
-    run = RecordedRun.packed(lanes[at].trace.lines())
-    if not session.latest(number):
-        return gr.skip(), gr.skip(), gr.skip()
+        raise InputError("This lane no longer exists; race again.")
+    run = RecordedRun.of(lanes[at].trace.records())
+    call.check()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
 
 

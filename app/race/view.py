@@ -6,6 +6,7 @@ from dataclasses import asdict
 from typing import Any
 from urllib.parse import urlencode
 
+import msgspec
 import orjson
 
 from app import links
@@ -15,7 +16,7 @@ from app.race.run import reference, rows
 from app.runs.view import MAX_LINK
 from app.view import DrawnView
 from d2sd import METHODS
-from d2sd.costs.machines import Work
+from d2sd.trace.metrics import Work
 
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
 
@@ -100,7 +101,7 @@ def _lane(lane: Lane) -> dict[str, Any]:
             [
                 round(elapsed, 6),
                 [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed],
-                work and [work.first, work.again, work.nodes],
+                work and msgspec.to_builtins(work),
             ]
             for elapsed, committed, work in commits
         ],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -11,12 +12,11 @@ import orjson
 
 import d2sd
 from app import models
-from app.explore.run import failure_sentence
+from app.jobs import Job, Update
 from app.machine import on_gpu
 from app.models import Chosen
-from app.race.lanes import COST_AWARE, method_of, name_of
+from app.race.lanes import COST_AWARE, method_of, name_of, recorded
 from app.view import FIGURES, DrawnView
-from app.work import Ticket, Update
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.calibration.comparison import length_difference
 from d2sd.costs.machines import MACHINES, STAGES
@@ -79,59 +79,41 @@ class Answers:
 
 
 def run(
-    ticket: Ticket,
-    number: int,
-    source: str,
-    trace: Trace | None,
-    chosen: Chosen,
-    sweeps: Sequence[str],
-    lanes: Sequence[str],
+    job: Job, source: str, trace: Trace | None, chosen: Chosen, sweeps: Sequence[str], lanes: Sequence[str]
 ) -> Iterator[Update[Answers]]:
-    """Answer point by point, methods left out that these models have no drafter for.
+    """Answer point by point, methods left out that these models have no drafter for. Raises ``InputError``.
 
+    source: what the run is called on the page.
+    chosen: its models where the trace does not name bundled ones.
     lanes: methods, those to be asked cost-aware with the suffix that race lanes have.
-
-    ``source``: what the run is called on the page; ``chosen``: its models where the trace does not name bundled ones. On bad
-    input the answers that are shown stay.
     """
-
-    def stale() -> bool:
-        return ticket.newest != number
-
-    if not ticket.claim(number):
-        return
-    try:
-        if trace is None:
-            raise InputError("there is no run to replay; run something first")
-        base = recorded_config(trace)
-        if base.temperature != 0:
-            raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
-        named = trace.header.get("models")
-        preset = named.get("preset") if isinstance(named, dict) else None
-        which = Chosen(preset) if preset in (*d2sd.presets(), *REMOTE) else chosen
-        engine = models.engine(which)
-        missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}
-        able = [lane for lane in lanes if lane not in missing]
-        if lanes and not able:
-            raise InputError(missing[lanes[0]])
-        asked = questions(engine, base, sweeps, able)
-        if not asked:
-            raise InputError("nothing is selected; tick at least one setting and one method")
-        yield Update(news="Reading the recorded text …")
-        answers = Answers(source, trace, base, asked)
-        configs = list(dict.fromkeys(q.config for q in asked))
-        outcomes = _outcomes(which, trace, configs)
-        for count, config in enumerate(configs, 1):
-            if stale():
-                break
-            yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
-            answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
-        notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
-        yield Update(answers, note=" ".join([*notes, *_costs(which, configs)]))
-    except InputError as error:
-        yield Update(problem=f"{error}")
-    except Exception as error:  # as in Explore
-        yield Update(problem=failure_sentence(error))
+    if trace is None:
+        raise InputError("there is no run to replay; run something first")
+    base = recorded_config(trace)
+    if base.temperature != 0:
+        raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
+    named = trace.header.get("models")
+    preset = named.get("preset") if isinstance(named, dict) else None
+    which = Chosen(preset) if preset in (*d2sd.presets(), *REMOTE) else chosen
+    engine = models.engine(which)
+    missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}
+    able = [lane for lane in lanes if lane not in missing]
+    if lanes and not able:
+        raise InputError(missing[lanes[0]])
+    asked = questions(engine, base, sweeps, able)
+    if not asked:
+        raise InputError("nothing is selected; tick at least one setting and one method")
+    yield Update(news="Reading the recorded text …")
+    answers = Answers(source, trace, base, asked)
+    configs = list(dict.fromkeys(q.config for q in asked))
+    outcomes = _outcomes(which, trace, configs)
+    for count, config in enumerate(configs, 1):
+        if job.cancelled():
+            break
+        yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
+        answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
+    notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
+    yield Update(answers, note=" ".join([*notes, *_costs(which, configs)]))
 
 
 @on_gpu
@@ -262,3 +244,10 @@ def _sweep(answers: Answers, varied: Varied) -> Sweep:
         known.index(own) if own in known and varied.name in METHODS[answers.base.method].settings else None,
         tuple(Line(lane, varied.name not in METHODS[method_of(lane)].settings, tuple(p)) for lane, p in points.items()),
     )
+
+
+@cache
+def recorded_answers() -> str | None:
+    """Returns the panel's initial value, which was recorded with the race; None if there is none."""
+    answers = recorded().get("whatif")
+    return msgspec.convert(answers, Drawn).value() if answers else None

@@ -9,15 +9,13 @@ from typing import Any
 import gradio as gr
 from gradio.components import Component
 
+from app.jobs import Job, Ticket, Update, notice_box, sentence, wire
 from app.models import Chosen, grouped
 from app.race import whatif
-from app.race.lanes import Race, lane_name
-from app.race.whatif import WhatIfView, drawn
-from app.record import DEFAULT, recorded_answers, recorded_race
+from app.race.lanes import DEFAULT, Race, lane_name, recorded_race
+from app.race.whatif import WhatIfView, drawn, recorded_answers
 from app.session import Session
-from app.tabs.notice import IN_TURN, Said, ask, line_of, notice_box, sentence, stopped
-from app.work import TURNS, Ticket, Update
-from d2sd import METHODS, InputError, Trace
+from d2sd import METHODS, Trace
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import recorded_config
 
@@ -62,7 +60,6 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
     ``explore``: the session of Explore, whose window keeps the race; ``chosen``: the choice of models, for runs that do
     not name bundled ones.
     """
-    ticket, number = gr.State(Ticket()), gr.State(0)
     gr.Markdown(EXPLANATION, elem_id="whatif-explained")
     with gr.Row(elem_id="whatif-settings"):
         source = gr.Dropdown(
@@ -90,24 +87,12 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
     notice = notice_box("whatif-notice")
     charts = WhatIfView(recorded_answers())
 
-    def run(current: Session, mine: int, wanted: str, explored: Session, *values: Any) -> Iterator[tuple[Any, Any]]:
-        said, models, asked = Said(current, mine), Chosen.read(*values[:3]), values[3:]
-        try:
-            title, trace = _trace(explored.history.race or recorded_race(), wanted, explored.shown)
-        except InputError as error:
-            yield gr.skip(), said(Update(problem=f"{error}"))
-            return
-        for update in TURNS.taken(current, whatif.run(current, mine, title, trace, models, *asked)):
-            yield drawn(update.value).value() if update.value else gr.skip(), said(update)
+    def run(job: Job, wanted: str, explored: Session, *values: Any) -> Iterator[Update[str]]:
+        title, trace = _trace(explored.history.race or recorded_race(), wanted, explored.shown)
+        for update in whatif.run(job, title, trace, Chosen.read(*values[:3]), *values[3:]):
+            yield update.map(lambda answers: drawn(answers).value())
 
-    requested = go.click(ask, ticket, [number, notice, line_of(notice, ticket)], show_progress="hidden", queue=False)
-    requested.then(
-        run,
-        [ticket, number, source, explore, *chosen, sweeps, methods],
-        [charts, notice],
-        **IN_TURN,
-    )
-    stop.click(stopped, ticket, notice, show_progress="hidden", queue=False)
+    wire(go.click, run, gr.State(Ticket()), [source, explore, *chosen, sweeps, methods], [charts], notice, stop=stop)
     return WhatIf(source, charts, notice)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
@@ -16,11 +16,8 @@ from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
 from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.logs import LogTotals, import_log
-from d2sd.trace.reader import Reader, lines_of
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.schema import EVENTS, Line, kind_of, read_baseline, read_event
-from d2sd.trace.trace import trace_of
-from d2sd.trace.writer import to_line
+from d2sd.trace.trace import Reader, lines_of
 
 # Uploaded traces, and logs of serving engines, which are converted to traces.
 
@@ -28,7 +25,6 @@ from d2sd.trace.writer import to_line
 MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
 MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
 SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
-START = b'{"event":"'
 SECOND = re.compile(rb'\n\{"event":"Header"')
 MAX_HEAD = 65536
 MAX_OPENED = 24  # runs of one file in the list
@@ -43,13 +39,13 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     if is_log(raw):
         runs, more = _imported(path, MAX_OPENED)
         note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
-        return [RecordedRun.packed(run.lines()) for run in runs], note
+        return [RecordedRun.of(run.records()) for run in runs], note
     parts = _parts(raw)
-    readers = [_reader(part) for part in parts[:MAX_OPENED]]
-    if not all(len(reader.steps) for reader in readers):
+    read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
+    if not all(run.steps for run in read):
         raise InputError("the trace has no steps, so there is nothing to show")
     note = f"{MAX_OPENED} of its {len(parts)} runs are in the list." if len(parts) > MAX_OPENED else ""
-    return [RecordedRun.packed(_for_the_page(reader)) for reader in readers], note
+    return read, note
 
 
 def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]], int]:
@@ -62,9 +58,8 @@ def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]
             f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
         )
     if is_log(raw):
-        return [(RecordedRun.packed(run.lines()), run) for run in _imported(path, None)[0]], len(raw)
-    readers = map(_reader, _parts(raw))
-    return [(RecordedRun.packed(_for_the_page(reader)), trace_of(reader)) for reader in readers], len(raw)
+        return [(RecordedRun.of(run.records()), run) for run in _imported(path, None)[0]], len(raw)
+    return [_read(part) for part in _parts(raw)], len(raw)
 
 
 def is_log(raw: bytes) -> bool:
@@ -96,10 +91,9 @@ def _parts(raw: bytes) -> list[bytes]:
     return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
 
 
-def _reader(raw: bytes) -> Reader:
+def _read(raw: bytes) -> tuple[RecordedRun, Trace]:
     reader = Reader()
-    reader.read(lines_of(raw))
-    return reader
+    return RecordedRun.of(reader.records(lines_of(raw))), reader.trace
 
 
 def _unpacked(path: str | Path) -> bytes:
@@ -118,29 +112,6 @@ def _unpacked(path: str | Path) -> bytes:
             "read it with d2sd.load_trace, or record fewer steps"
         )
     return raw
-
-
-def _for_the_page(reader: Reader) -> Iterator[str]:
-    """The lines of known kinds, and at the end the measured speed of plain decoding, where there is one."""
-    yield to_line(reader.header or {})
-    baseline = None
-    for line in reader.lines[1:]:
-        kind = kind_of(line)
-        if kind in EVENTS:
-            yield _plain(kind, line)
-        elif kind == "Baseline":
-            baseline = read_baseline(line)
-    if baseline is not None:
-        yield to_line(baseline)
-
-
-def _plain(kind: str, line: Line) -> str:
-    """A checked line as the writer here puts it. Most are already: to write each of 100,000 again would take longer than
-    to read them."""
-    text = bytes(line)
-    if text.startswith(START) and text.count(b'"event"') == 1:
-        return text.decode()
-    return to_line(read_event(kind, line))
 
 
 def short(text: str, most: int = 60) -> str:
@@ -168,7 +139,7 @@ class Recording:
     @classmethod
     def of(cls, trace: Trace, label: str = "") -> Recording:
         """Returns a run that was just recorded; named by its prompt unless a label is given."""
-        return cls(label or prompt_label(trace.header), RecordedRun.packed(trace.lines()), domain=trace.domain)
+        return cls(label or prompt_label(trace.header), RecordedRun.of(trace.records()), domain=trace.domain)
 
     @property
     def header(self) -> dict[str, Any]:

@@ -14,11 +14,11 @@ import networkx
 
 from app.gradio_internals import told
 from app.guard import step_number
+from app.jobs import sentence
 from app.learn.view import speeds, tour_of, tours_page
 from app.models import said
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
-from app.tabs.notice import sentence
 from d2sd import METHODS, InputError
 from d2sd.figures.viewer import PageRun
 from d2sd.trace.graph import step_graph
@@ -88,7 +88,7 @@ def _tour(run: RecordedRun) -> str:
     if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
         return ""
     return (
-        tour_of(trace, speeds(run.lines())[0])
+        tour_of(trace, speeds(run)[0])
         if all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
         else ""
     )

@@ -11,16 +11,15 @@ import gradio as gr
 
 from app import links, models
 from app.explore.controls import Controls, ExplorerView, sent
-from app.gradio_internals import asked as asked_as
 from app.gradio_internals import told
 from app.guard import step_number
+from app.jobs import AT_ONCE, Call, answer, sentence
 from app.links import Link
 from app.models import Chosen
 from app.runs import view as runs_view
 from app.runs.share import class_page, window_file
 from app.runs.view import RunsView
 from app.session import HISTORIES, OWN, History, Session
-from app.tabs.notice import sentence
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
@@ -55,7 +54,6 @@ RECALL = """(...given) => {
   } catch { /* storage is switched off: this window keeps its runs until it is loaded again */ }
   return [given[0], JSON.stringify(kept)];
 }"""
-AT_ONCE: dict[str, Any] = {"show_progress": "hidden", "queue": False}
 # To make a file may take seconds and hold hundreds of megabytes: one at a time.
 FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
 
@@ -114,7 +112,7 @@ class Shown:
 def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
     """Wire the list, the form and the load event of the page. ``race``: the view that draws a stored race."""
     session, runs, view, notice = shown.session, shown.runs, shown.view, shown.controls.notice
-    shown.after(runs.show(show, session, [view, notice], **AT_ONCE))
+    shown.after(answer(runs.show, show, session, [session], [view], notice, **AT_ONCE))
     runs.rename(rename, session, runs, **AT_ONCE)
     runs.move(move, session, runs, **AT_ONCE)
     runs.remove(remove, session, runs, **AT_ONCE)
@@ -189,16 +187,14 @@ def _kept(text: str) -> tuple[Any, Link | None]:
     return kept.get("window"), links.remembered(fields) if fields else None
 
 
-def show(session: Session, data: gr.EventData, request: gr.Request | None = None) -> tuple[Any, Any]:
+def show(call: Call, session: Session) -> tuple[Any, Any]:
     """Show a run of the list, with a step and node if given, unless another run was requested in the meantime."""
-    asked = told(data)
-    if not session.latest(asked_as(request)):
-        return gr.skip(), gr.skip()
-    found = session.history.find(asked.get("key"))
+    found = session.history.find(call.data.get("key"))
     if found is None:
-        return gr.skip(), sentence(problem=GONE)
-    step = step_number(asked.get("step"))
-    wanted = None if step is None else {"step": step, "node": asked.get("node")}
+        raise InputError(GONE)
+    step = step_number(call.data.get("step"))
+    wanted = None if step is None else {"step": step, "node": call.data.get("node")}
+    call.check()
     return session.show(found.run, found.source, wanted=wanted), sentence()
 
 

@@ -23,26 +23,12 @@ export function stepCost(machine, method, { first, again, nodes }) {
 
 /** Mean of the same over the steps of a run; null where it is not known, or there is no step. */
 export function meanCost(machine, method, works) {
-  if (!works.length) return null;
+  if (!works.length || works.includes(null)) return null;
   const costs = works.map((work) => stepCost(machine, method, work));
   return costs.includes(null) ? null : costs.reduce((sum, cost) => sum + cost, 0) / costs.length;
 }
 
-/** The work of a recorded step; `header`: of its run. */
-export function workOf(raw, header) {
-  const config = header && header.config && typeof header.config === "object" ? header.config : {};
-  const setting = (name) => whole(config[name], 0, 1e6, 0);
-  const nodes = Math.max(1, list(raw.nodes).length);
-  let first = raw.first_draft ? 1 + list(raw.first_draft.ids).length : 0;
-  if (!first && header && header.method === "eagle3" && nodes > 1) first = setting("draft_depth") + 2;
-  // drafts that were only drawn from the first one's distributions took no pass
-  const drafted = list(raw.selected_prefixes).length ? list(raw.branches) : [];
-  const block = Math.max(0, first + setting("second_block_size") - setting("block_size"));
-  const third = drafted.filter((draft) => number(draft && draft.base, 0, 1e6, 0) > 0).length;
-  return { first, again: [drafted.length - third, third].filter(Boolean).map((n) => n * block), nodes };
-}
-
-/** The same as it travels, [first, [again, …], nodes]; null where there is none. */
+/** The work of a step as it travels, [first, [again, …], nodes]; null where there is none. */
 export function readWork(raw) {
   if (!Array.isArray(raw)) return null;
   return { first: whole(raw[0], 0, 1e6, 0), again: list(raw[1]).map((rows) => whole(rows, 0, 1e6, 0)), nodes: whole(raw[2], 1, 1e6, 1) };

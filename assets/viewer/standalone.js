@@ -67,8 +67,7 @@ export function start({ startTour = null, ...given }) {
     const [head, ...lines] = runs[at].value.split("\n");
     return wanted() ? [JSON.stringify({ ...JSON.parse(head), wanted: wanted() }), ...lines].join("\n") : runs[at].value;
   };
-  // before each step its verdict
-  const stepsOf = (at) => runs[at].value.split("\n").filter((line) => line.startsWith('{"event":"Verdict"')).length;
+  const stepsOf = (at) => JSON.parse(runs[at].value.split("\n", 1)[0]).steps;
   const asked = () => Math.max(0, runs.findIndex(({ number }) => number === named("run")));
   let shown = asked();
   let toured = null;

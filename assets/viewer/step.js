@@ -1,7 +1,7 @@
 // One step as the views need it: the recorded event with every number bounded and every reference checked.
 
 import { list, number, text, whole } from "./dom.js";
-import { workOf } from "./machine.js";
+import { readWork } from "./machine.js";
 import { OUTCOMES, PROPOSERS, STAGES } from "./words.js";
 
 const MOST_NODES = 4096;
@@ -70,8 +70,8 @@ export function lacking(missing) {
 }
 
 /** `run`: names, what the proposers of this run are called; lacks, why there is no tree to draw, if so; sampled, whether the target drew its tokens; random, whether
- *  the re-drafted prefixes were drawn; then its verdict. */
-export function readStep(raw, index, run, { verdict, gained, closed } = readVerdict(null)) {
+ *  the re-drafted prefixes were drawn; then its outcome. */
+export function readStep(raw, index, run, { verdict, gained, closed } = readOutcome(null)) {
   const nodes = readNodes(raw.nodes);
   const choices = new Map();
   for (const c of list(raw.choices)) {
@@ -150,13 +150,15 @@ export function readSeconds(raw) {
   return seconds;
 }
 
-/** The line before a step: one of OUTCOMES, or none (no prediction, or not seen); `gained`: tokens that re-drafts added;
- *  `closed`: the first place behind a drafted end of the text, or null. */
-export function readVerdict(raw) {
+/** The line before a step, which d2sd/trace/metrics.py computes: `verdict`: one of OUTCOMES, or none (no prediction, or not seen);
+ *  `gained`: tokens that re-drafts added; `closed`: the first place behind a drafted end of the text, or null; `work`: the rows
+ *  of its passes, or null. */
+export function readOutcome(raw) {
   return {
     verdict: raw && Object.hasOwn(OUTCOMES, raw.verdict) ? raw.verdict : "none",
     gained: whole(raw && raw.gained, 0, MOST_NODES, 0),
     closed: whole(raw && raw.closed, 0, MOST_DEPTH, null),
+    work: readWork(raw && raw.work),
   };
 }
 
@@ -168,7 +170,7 @@ function readBoundary(raw) {
 }
 
 /** What the timeline and the totals need of a step, without reading its tree. */
-export function summarise(raw, verdict, header) {
+export function summarise(raw, outcome) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
   const { rank, boundary } = readBoundary(raw);
@@ -176,13 +178,12 @@ export function summarise(raw, verdict, header) {
   return {
     counts,
     redrafts: list(raw.branches).length,
-    ...verdict,
+    ...outcome,
     sureOfWrong: boundary === null ? null : number(confidence[boundary], 0, 1, null), // of the token that was rejected
     total: counts.first + counts.second + counts.target,
     rank,
     boundary,
     nodes: list(raw.nodes).length,
-    work: workOf(raw, header),
     accepted: list(raw.accepted).length,
     undrafted: Boolean(raw.decision) && !raw.first_draft && list(raw.nodes).length < 2,
     seconds: readSeconds(raw.seconds),

@@ -1,7 +1,7 @@
 // The run: JSON lines, each read once as it arrives.
 
 import { list, number, text, whole } from "./dom.js";
-import { lacking, readCommitted, readSeconds, readStep, readVerdict, summarise } from "./step.js";
+import { lacking, readCommitted, readOutcome, readSeconds, readStep, summarise } from "./step.js";
 import { PROPOSER_NAMES, STAGES } from "./words.js";
 
 const SLICE_MS = 12;
@@ -79,7 +79,7 @@ export class Store {
     this.opening = []; // what prefill committed: it belongs to no step
     this.committed = [];
     this.summaries = [];
-    this.verdict = readVerdict(null); // of the step that comes next
+    this.outcome = readOutcome(null); // of the step that comes next
     this.instructive = 0; // the step that shows the idea best
     this.read = new Map();
     this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // what kinds of things the steps have
@@ -171,8 +171,8 @@ export class Store {
     try {
       event = JSON.parse(line);
     } catch {}
-    if (event && event.event === "Verdict") {
-      this.verdict = readVerdict(event); // no part of the trace
+    if (event && event.event === "Outcome") {
+      this.outcome = readOutcome(event); // no part of the trace
       return;
     }
     this.lines.push(line);
@@ -195,11 +195,11 @@ export class Store {
   }
 
   addStep(event) {
-    const summary = summarise(event, this.verdict, this.header);
+    const summary = summarise(event, this.outcome);
     this.steps.push(this.lines.length - 1);
     this.committed.push(list(event.committed).map(readCommitted));
     this.summaries.push(summary);
-    this.verdict = readVerdict(null);
+    this.outcome = readOutcome(null);
     this.seen.draft ||= Boolean(event.first_draft);
     this.seen.levels ||= list(event.levels).length > 0;
     this.seen.branches ||= list(event.branches).length > 0;

@@ -23,12 +23,12 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import MACHINES, Machine, Work
+from d2sd.costs.machines import MACHINES, Machine
 from d2sd.costs.runs import works_of
 from d2sd.decoding.cost_aware import Experience
 from d2sd.engine import Engine
-from d2sd.trace.metrics import boundary_hit
-from d2sd.trace.progress import progress
+from d2sd.trace.metrics import Work, boundary_hit
+from d2sd.trace.text import progress
 from d2sd.whatif import Replay
 
 T = TypeVar("T")

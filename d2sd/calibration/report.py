@@ -50,8 +50,8 @@ from d2sd.calibration.scores import (
 )
 from d2sd.calibration.steps import StepTable, joined, tabulate, units, widened
 from d2sd.calibration.trained import TrainedReport, compare_trained, head_confidence
-from d2sd.trace.differences import weights_of
 from d2sd.trace.events import StepDone
+from d2sd.trace.metrics import weights_of
 from d2sd.trace.trace import Trace
 
 

@@ -42,8 +42,7 @@ from d2sd.costs.machines import MACHINES, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 
 BOOTSTRAP_SEED = 0
 GPU_OUT = Path("docs/benchmarks")

@@ -17,9 +17,8 @@ from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.costs.runs import Place
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
-from d2sd.trace.progress import progress
-from d2sd.trace.sets import read_traces
-from d2sd.trace.trace import Trace, load_trace
+from d2sd.trace.text import progress
+from d2sd.trace.trace import Trace, load_trace, read_traces
 
 if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
     from d2sd.engine import Engine

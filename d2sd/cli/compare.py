@@ -13,8 +13,8 @@ from d2sd.calibration.report import compare_gathered, curves
 from d2sd.calibration.sentences import count, how_compared, read_comparison
 from d2sd.cli.common import named, print_json, read_sets
 from d2sd.costs.runs import Places
-from d2sd.trace.differences import what_differs
 from d2sd.trace.files import write_whole
+from d2sd.trace.metrics import what_differs
 from d2sd.trace.text import printable
 
 

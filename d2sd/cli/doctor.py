@@ -12,11 +12,12 @@ from pathlib import Path
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import tell_of_template
 from d2sd.config import DecodeConfig
-from d2sd.doctor.diagnosis import fault
-from d2sd.doctor.examination import TOKENS, VISIBLE, Examination, examine
-from d2sd.doctor.folder_checks import Check, check_folder
-from d2sd.doctor.probes import alpha
-from d2sd.doctor.report import markdown, mend
+from d2sd.doctor.changes import write_changed
+from d2sd.doctor.checks import Check, check_folder
+from d2sd.doctor.diagnosis import Examination, folder_fault
+from d2sd.doctor.examination import TOKENS, VISIBLE, examine
+from d2sd.doctor.redraft import alpha
+from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_models, presets, with_drafter
@@ -24,8 +25,7 @@ from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.plan import markdown as markdown_of_plan
 from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
-from d2sd.trace.progress import progress
-from d2sd.trace.text import printable
+from d2sd.trace.text import printable, progress
 
 LIMIT = 30
 
@@ -77,8 +77,8 @@ def run(arguments: argparse.Namespace) -> int:
     if stopped:
         return 130
     if a.mend:
-        print(_mend(found[0], a.mend))
-    return int(any(e.diagnosis is not None and e.diagnosis.accuses for e in found))
+        print(_write_repaired(found[0], a.mend))
+    return int(any(e.diagnosis is not None and e.diagnosis.names_fault for e in found))
 
 
 def _plan(a: argparse.Namespace) -> int:
@@ -91,37 +91,38 @@ def _plan(a: argparse.Namespace) -> int:
     return int(found.refused is not None)
 
 
-def _mend(found: Examination, out: Path) -> str:
-    """Write what cured the drafter, and say what that brings; or say why there is nothing to write."""
-    cure, said = found.cure, found.diagnosis
-    if cure is None or said is None or not cure.proved or not said.accuses:
-        return f"{out} was not written: no change was proved to be the cure."
-    mend(found.drafter, [step.variant for step in cure.steps], out)
-    return f"{out}: {printable(', then '.join(s.variant.said for s in cure.steps))}; α {alpha(cure.before):.2f} → {alpha(cure.after):.2f}"
+def _write_repaired(examination: Examination, out: Path) -> str:
+    """Write the drafter with the changes that repair it, and return what they are and bring; or why there is nothing to write."""
+    repair, diagnosis = examination.confirmed_repair, examination.diagnosis
+    if repair is None or diagnosis is None or not diagnosis.names_fault:
+        return f"{out} was not written: no change was proved to be the cause."
+    write_changed(examination.drafter, [step.variant for step in repair.steps], out)
+    changes = printable(", then ".join(step.variant.description for step in repair.steps))
+    return f"{out}: {changes}; α {alpha(repair.before):.2f} → {alpha(repair.after):.2f}"
 
 
 def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine | None:
-    """An engine with the drafter that is examined, whose folder is checked first; None, concluded, where that finds a fault."""
+    """Returns an engine with the examined drafter, whose folder is checked first; if that finds a fault, None, with the diagnosis made."""
     into.checks = check_folder(into.drafter, models.target, second=bool(into.visible))
-    if fault(into.checks) is None:
+    if folder_fault(into.checks) is None:
         try:
             return Engine(with_drafter(models, into.drafter, dtype))
         except InputError as error:
-            said = str(error).removeprefix(f"cannot load the drafter {into.drafter}: ")
-            into.checks.append(Check("loading", "fault", said))
-    into.conclude()
+            finding = str(error).removeprefix(f"cannot load the drafter {into.drafter}: ")
+            into.checks.append(Check("loading", "fault", finding))
+    into.diagnosis = folder_fault(into.checks)
     return None
 
 
 def _examine(
     models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination
 ) -> bool:
-    """Check it, then run it with a progress bar; False where Ctrl-C ended it."""
+    """Check the drafter, then examine it with a progress bar; False if Ctrl-C ended it."""
     bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", leave=False)
     try:
         engine = load_checked(models, dtype, into)
         for step in () if engine is None else examine(engine, prompts, config, into):
-            bar.set_description(step.said, refresh=False)
+            bar.set_description(step.stage, refresh=False)
             bar.total = step.total
             bar.update(step.done - bar.n)
     except KeyboardInterrupt:

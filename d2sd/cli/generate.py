@@ -20,8 +20,7 @@ from d2sd.cli.common import (
 from d2sd.methods import METHODS
 from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
 from d2sd.trace.text import printable
-from d2sd.trace.trace import Trace
-from d2sd.trace.writer import TraceFile
+from d2sd.trace.trace import Trace, TraceFile
 
 if TYPE_CHECKING:  # with torch it takes seconds, which --help does without
     from d2sd.engine import Engine

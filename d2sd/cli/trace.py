@@ -22,10 +22,9 @@ from d2sd.trace.files import write_whole
 from d2sd.trace.logs import SOURCES, LogTotals, import_log, open_texts, together
 from d2sd.trace.logs.serving import COMPLETIONS, Server
 from d2sd.trace.metrics import acceptance_by_depth
-from d2sd.trace.reader import read_file
-from d2sd.trace.sets import read_traces, write_traces
+from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped, printable
-from d2sd.trace.trace import Trace
+from d2sd.trace.trace import Reader, Trace, read_traces, write_traces
 
 MAX_ROWS = 20
 
@@ -84,16 +83,15 @@ def run(arguments: argparse.Namespace) -> None:
 
 def _validate(arguments: argparse.Namespace) -> None:
     traces = list(read_traces(arguments.file))
+    steps, tokens = sum(len(t.steps) for t in traces), sum(len(t.token_ids) for t in traces)
     if len(traces) > 1:
-        steps, tokens = sum(len(t.steps) for t in traces), sum(len(t.token_ids) for t in traces)
         cut = sum(t.finished is None for t in traces)
         print(f"valid: {len(traces)} runs, {steps} steps, {tokens} tokens{f', {cut} of them cut off' if cut else ''}")
         return
-    reader = read_file(arguments.file)
-    assert reader.header is not None
-    schema, method = reader.header["schema"], escaped(reader.header["method"])
-    end = reader.finished.stop_reason if reader.finished else "cut off, no Finished line"
-    print(f"valid: schema {schema}, method {method}, {len(reader.steps)} steps, {len(reader.token_ids)} tokens, {end}")
+    (trace,) = traces
+    schema, method = trace.header["schema"], escaped(trace.header["method"])
+    end = trace.finished.stop_reason if trace.finished else "cut off, no Finished line"
+    print(f"valid: schema {schema}, method {method}, {steps} steps, {tokens} tokens, {end}")
 
 
 def _one(arguments: argparse.Namespace) -> Trace:
@@ -146,13 +144,13 @@ def _to_html(arguments: argparse.Namespace) -> None:
     trace = _one(arguments)
     name = Path(arguments.file).name
     if arguments.run is None:
-        reader = read_file(arguments.file)  # every line as it stands: a measured baseline is no part of a Trace
-        lines = "".join(bytes(line).decode("utf-8", "replace") for line in reader.lines)
+        # with a measured baseline, which is no part of a Trace
+        run = RecordedRun.of(Reader().file_records(arguments.file))
     else:
-        name, lines = f"{name}, run {arguments.run}", "".join(trace.lines())
-    title = f"{name}: {trace.header['method']}, {len(trace.steps)} steps"
-    write_whole(arguments.output, standalone_page(lines, title))
-    print(f"{arguments.output}: {len(trace.steps)} steps")
+        name, run = f"{name}, run {arguments.run}", RecordedRun.of(trace.records())
+    title = f"{name}: {run.header['method']}, {run.steps} steps"
+    write_whole(arguments.output, standalone_page(run, title))
+    print(f"{arguments.output}: {run.steps} steps")
 
 
 # Totals of one recorded run, or of the runs of a file.

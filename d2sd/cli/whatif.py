@@ -21,14 +21,13 @@ from d2sd.calibration.sentences import with_interval
 from d2sd.cli.common import add_model_arguments, load_engine, print_json, read_sets
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, Machine, machine_of
-from d2sd.doctor.changes import Drafter
-from d2sd.doctor.served import At, Served, hold, summed
+from d2sd.doctor.redraft import Drafter
+from d2sd.doctor.served import PositionShares, ServedComparison, compare, redraft_served
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.drafters import is_eagle3, published_config
 from d2sd.methods import METHODS
-from d2sd.trace.progress import progress
-from d2sd.trace.text import escaped, printable
+from d2sd.trace.text import escaped, printable, progress
 from d2sd.trace.trace import Trace
 from d2sd.whatif import Outcome, Replay, recorded_config, replayed
 
@@ -192,8 +191,8 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
     engine = load_engine(arguments)
     model = _served_drafter(engine, drafters[0])
     name = model.config.name_or_path
-    steps = progress(hold(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
-    found = summed(list(steps), traces)
+    steps = progress(redraft_served(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
+    found = compare(list(steps), traces)
     if arguments.json:
         print_json({"drafter": name, "runs": len(traces), **asdict(found)})
         return
@@ -211,7 +210,7 @@ def _served_drafter(engine: Engine, source: str | None) -> Drafter:
     return first
 
 
-def served_lines(found: Served, runs: int) -> Iterator[str]:
+def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
     """Yields sentences about a log and the same drafter here."""
     same = len(found.places) - found.less - found.more
     yield (
@@ -238,6 +237,6 @@ def served_lines(found: Served, runs: int) -> Iterator[str]:
     )
 
 
-def _shares(positions: Sequence[At], name: str) -> str:
+def _shares(positions: Sequence[PositionShares], name: str) -> str:
     shares = (getattr(at, name) for at in positions[:SHOWN_POSITIONS])
     return ", ".join(f"{n}: {'–' if share is None else format(share, '.0%')}" for n, share in enumerate(shares, 1))

@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from d2sd.costs.machines import DEFAULT, MACHINES, Curve, Machine, Work
+from d2sd.costs.machines import DEFAULT, MACHINES, Curve, Machine
+from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 
 LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same

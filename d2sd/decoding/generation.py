@@ -24,8 +24,8 @@ from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
+from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Committed, Decision, PrefillDone, StepDone, StopReason
-from d2sd.trace.schema import SCHEMA
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.walk import Walk, first_draft_boundary
 

@@ -13,7 +13,6 @@ from math import inf
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import Work
 from d2sd.decoding.autoregressive_drafters import ChainDrafter, LevelDrafter
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.cost_aware import Controller, Experience
@@ -25,6 +24,7 @@ from d2sd.methods.base import all_prefixes
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes, row_shape
 from d2sd.trace.events import Decision
+from d2sd.trace.metrics import Work
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.levels import Level

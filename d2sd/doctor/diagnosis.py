@@ -1,22 +1,25 @@
-"""The cause in one sentence, from checks, shape, probes and weights."""
+"""The findings of an examination, the changes that repair the drafter, and the cause that they point to, in one sentence."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from d2sd.doctor.changes import Kind
-from d2sd.doctor.folder_checks import Check
-from d2sd.doctor.probes import LOW, Cure, Position, Shape, alpha
-from d2sd.doctor.signs import Signs
-from d2sd.doctor.texts import Asked
-from d2sd.doctor.weights import Weighed
+from d2sd.doctor.checks import Check
+from d2sd.doctor.evidence import TextFindings, WeightFindings
+from d2sd.doctor.probes import TemplateTrial, Trial
+from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, by_position, shape
+
+LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
+TIMES = 2.0  # accepted tokens of such a one, over those before the repair
+MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
 
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
     "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
 )
-WORDS: dict[Kind, str] = {
+SENTENCES: dict[Kind, str] = {
     "taps": "it reads other target layers than in training, or the columns of fc are in another order",
     "mask": "its mask token differs from that in training",
     "rope": "its rotary embedding differs from that in training",
@@ -43,17 +46,43 @@ FETCH = "fetch or convert the weights again"
 
 
 @dataclass(frozen=True, slots=True)
-class Findings:
-    """All results of an examination; see ``Examination``."""
+class Repair:
+    """A sequence of changes, each the one that helps most after those before it.
 
-    checks: Sequence[Check]
-    found: Sequence[Position]
-    shape: Shape
-    cure: Cure | None = None
-    asked: Sequence[Asked] = ()
-    weighed: Weighed = field(default_factory=Weighed)
-    signs: Signs = field(default_factory=Signs)
-    bits: int | None = None
+    steps: the changes and their results.
+    before: the unchanged drafter, over the texts.
+    complete: whether no further change helps.
+    block: γ with all changes.
+    visible: number of tokens after the anchor that the drafter is shown.
+    """
+
+    steps: tuple[Trial, ...]
+    before: tuple[Walk, ...]
+    complete: bool
+    block: int
+    visible: int = 0
+
+    @property
+    def after(self) -> tuple[Walk, ...]:
+        """The texts with all changes."""
+        return self.steps[-1].walks
+
+    @property
+    def confirmed(self) -> bool:
+        """Whether these changes restore a working drafter's acceptance, so that they are the cause.
+
+        Either position 1 is accepted as with a trained drafter, and acceptance decays smoothly; or it is accepted as with a
+        drafter after little training, and several times as many tokens are accepted as before. Changes that often help a
+        drafter with another fault must also raise α by a good share, and leave no further change that helps.
+        """
+        rise = alpha(self.after) / alpha(self.before)
+        times = (alpha(self.after) - 1) / max(alpha(self.before) - 1, 1e-3)
+        positions = by_position(self.after, self.block, self.visible)
+        first = positions[0].share if positions else 0.0
+        restored = (first >= LOW and shape(positions)[0] == "smooth") or (first >= LITTLE and times >= TIMES)
+        if not any(step.variant.unspecific for step in self.steps):
+            return restored
+        return restored and rise >= 1 + MIN_RISE and (self.complete or times >= 2 * TIMES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,151 +91,221 @@ class Diagnosis:
 
     cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "rounding" if
         only that remains to be ruled out; "little" if a change helps but does not explain it; "unknown"; "none".
-    said: the cause in one sentence.
-    mend: the line to change; None if unknown.
+    sentence: the cause in one sentence.
+    fix: the line to change; None if unknown.
     """
 
     cause: str
-    said: str
-    mend: str | None = None
+    sentence: str
+    fix: str | None = None
 
     @property
-    def accuses(self) -> bool:
-        """Returns whether it names a fault."""
+    def names_fault(self) -> bool:
+        """Whether it names a fault."""
         return self.cause not in ("unknown", "none", "rounding", "little")
 
 
-def fault(checks: Sequence[Check]) -> Diagnosis | None:
+@dataclass(slots=True)
+class Examination:
+    """The findings about one drafter so far; ``examine`` fills in all but the first four.
+
+    drafter, target: their names.
+    checks: of the folder; empty if it was not checked.
+    visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
+    chat: whether prompts use the chat template.
+    walks: of each text, with the unchanged drafter.
+    block: γ.
+    longest: number of tokens of the longest text.
+    masks: number of mask tokens that were compared.
+    trials: latest result of each variant.
+    repair: the changes that help most, in order; None if none helps.
+    template_trials: the same prompts in other templates.
+    weights: findings from the weights alone.
+    texts: findings from the texts.
+    bits: of the target's weights; None if they are not on a grid.
+    seconds: duration of the examination.
+    diagnosis: None until it is concluded.
+    """
+
+    drafter: str
+    target: str
+    checks: list[Check]
+    visible: int = 0
+    chat: bool = False
+    walks: list[Walk] = field(default_factory=list)
+    block: int = 0
+    longest: int = 0
+    masks: int = 0
+    trials: list[Trial] = field(default_factory=list)
+    repair: Repair | None = None
+    template_trials: list[TemplateTrial] = field(default_factory=list)
+    weights: WeightFindings = field(default_factory=WeightFindings)
+    texts: TextFindings = field(default_factory=TextFindings)
+    bits: int | None = None
+    seconds: float = 0.0
+    diagnosis: Diagnosis | None = None
+
+    @property
+    def positions(self) -> list[PositionAcceptance]:
+        """Acceptance by position, without tokens that the drafter is shown."""
+        return by_position(self.walks, self.block, self.visible)
+
+    @property
+    def shape(self) -> tuple[Shape, int | None]:
+        """The shape of acceptance by position, and the position of a cliff."""
+        return shape(self.positions)
+
+    @property
+    def works(self) -> bool:
+        """Whether it is accepted as a trained drafter is, without any change."""
+        positions = self.positions
+        return self.shape[0] == "smooth" and bool(positions) and positions[0].share >= LOW
+
+    @property
+    def confirmed_repair(self) -> Repair | None:
+        """The changes that help most, if they are the cause."""
+        return self.repair if self.repair is not None and self.repair.confirmed else None
+
+
+def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     """Returns the fault found in the folder alone."""
     wrong = next((c for c in checks if c.state == "fault"), None)
-    return None if wrong is None else Diagnosis(wrong.kind, f"The folder has a fault: {wrong.said}.", wrong.mend)
+    return None if wrong is None else Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix)
 
 
-def diagnose(f: Findings) -> Diagnosis:
-    """Returns one cause, by the strongest evidence: folder, tokenizer, a proved change, weights, templates, other signs."""
-    if (wrong := fault(f.checks)) is not None:
-        return wrong
-    if f.signs.garbled:
-        return Diagnosis(
+def diagnose(e: Examination) -> Diagnosis:
+    """Returns one cause, by the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
+    named = folder_fault(e.checks) or next(_faults(e), None)
+    if named is not None:
+        return named
+    found = _without_fault(e)
+    if e.weights.constant_norms:
+        also = f"{e.weights.constant_norms[0]} holds one number alone: it was lost, or training never moved it."
+        return replace(found, sentence=f"{found.sentence} {also}")
+    return found
+
+
+def _faults(e: Examination) -> Iterator[Diagnosis]:
+    """The faults that the findings point to, the strongest evidence first."""
+    w, t = e.weights, e.texts
+    repair = e.confirmed_repair
+    if t.other_tokenizer:
+        yield Diagnosis(
             "tokenizer",
-            f"Most likely the tokenizer is not the target's: the surprise of the prompts is {f.signs.surprise:.0%} of that of tokens "
-            "drawn at random.", "the tokenizer files that came with the target",
-        )  # fmt: skip
-    cured = f.cure if f.cure is not None and f.cure.proved else None
-    if cured is not None and not all(step.variant.soft for step in cured.steps[:1]):
-        return _cured(cured)
-    if f.weighed.fresh:
-        said = f"It was hardly trained: what it reads of layers {list(f.weighed.fresh)} is still as random as at the start. {TRAINING}."
-        return Diagnosis("training", said)
-    if (damaged := _damaged(f.weighed, works(f))) is not None:
-        return damaged
-    if cured is not None:
-        return _cured(cured)
-    asks = max((a for a in f.asked if a.helps), key=lambda a: a.change.value or 0.0, default=None)
-    if asks is not None:
-        said = f"Most likely it was trained with another template: with {asks.template.said}, α is {asks.alpha:.2f} ({asks.change.value:+.2f})."
-        return Diagnosis("template", said, asks.template.mend)
-    if f.signs.backwards:
-        return Diagnosis(
+            f"Most likely the tokenizer is not the target's: the surprise of the prompts is {t.surprise:.0%} of that of tokens "
+            "drawn at random.",
+            "the tokenizer files that came with the target",
+        )
+    if repair is not None and not repair.steps[0].variant.unspecific:
+        yield _repaired(repair)
+    if w.untrained_taps:
+        sentence = f"It was hardly trained: what it reads of layers {list(w.untrained_taps)} is still as random as at the start. {TRAINING}."
+        yield Diagnosis("training", sentence)
+    yield from _damage(w, e.works)
+    if repair is not None:
+        yield _repaired(repair)
+    trials = [trial for trial in e.template_trials if trial.helps]
+    if trials:
+        best = max(trials, key=lambda trial: trial.change.value or 0.0)
+        yield Diagnosis(
+            "template",
+            f"Most likely it was trained with another template: with {best.template.description}, α is {best.alpha:.2f} "
+            f"({best.change.value:+.2f}).",
+            best.template.fix,
+        )
+    if t.markov_exchanged:
+        yield Diagnosis(
             "swapped",
             "Most likely its Markov tables stand in each other's place: they make the pairs of tokens of these texts likelier "
             "when exchanged.",
             "exchange markov_w1 and markov_w2",
-        )  # fmt: skip
-    if f.signs.second:
-        return Diagnosis(
+        )
+    if t.vp_drafter:
+        yield Diagnosis(
             "role",
             "Most likely it is a VP-Drafter, for the second role: given two tokens that it drafted correctly, it gets "
-            f"{f.signs.further or 0:.2f} times as many further tokens accepted. A drafter trained on masks alone gains nothing by that.",
+            f"{t.shown_ratio:.2f} times as many further tokens accepted. A drafter trained on masks alone gains nothing by that.",
             "give it as --second-drafter, and a first drafter beside it",
-        )  # fmt: skip
-    if f.signs.upside_down:
-        return Diagnosis(
+        )
+    if t.confidence_inverted:
+        yield Diagnosis(
             "confidence",
             "Its confidence head is inverted: of an accepted and a rejected token, it gives the accepted one the higher confidence only "
-            f"{f.signs.ranks:.0%} of the time. Drafts are unchanged, but everything that cuts them by confidence cuts the wrong ones.",
+            f"{t.confidence_auroc:.0%} of the time. Drafts are unchanged, but everything that cuts them by confidence cuts the wrong ones.",
             "the sign of confidence_head.proj",
-        )  # fmt: skip
-    found = _open(f)
-    if f.weighed.constant:
-        also = f"{f.weighed.constant[0]} holds one number alone: it was lost, or training never moved it."
-        return replace(found, said=f"{found.said} {also}")
-    return found
+        )
 
 
-def _open(f: Findings) -> Diagnosis:
-    """Returns the diagnosis if no cause is named."""
-    fine = works(f)
+def _repaired(repair: Repair) -> Diagnosis:
+    variants = [step.variant for step in repair.steps]
+    first = variants[0]
+    if first.left_out is not None:
+        words = f"the weights of {first.left_out} are damaged or were never trained"
+    else:
+        words = SENTENCES[first.kind]
+    if len(variants) > 1:
+        words += f", and {SENTENCES[variants[1].kind]}"
+    changes = ", then ".join(v.description for v in variants)
+    rise = f"α rises from {alpha(repair.before):.2f} to {alpha(repair.after):.2f}"
+    fixes = dict.fromkeys(v.fix or FETCH for v in variants)
+    return Diagnosis(
+        CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {rise}.", "; ".join(fixes)
+    )
+
+
+def _damage(w: WeightFindings, works: bool) -> Iterator[Diagnosis]:
+    """Damage of the weights that no change can undo.
+
+    works: whether it is accepted as a trained drafter is, so that what may also come of training is no damage.
+    """
+    if w.random_layers:
+        names = ", ".join(map(str, w.random_layers))
+        plural = "s" if len(w.random_layers) > 1 else ""
+        sentence = f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size."
+        yield Diagnosis("weights", sentence, FETCH)
+    for name in w.zero_matrices:
+        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} holds only zeros.", FETCH)
+    for name in w.clipped_matrices:
+        clipped = "was clipped: many of its entries are as large as the largest one"
+        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} {clipped}.", FETCH)
+    for one, other in w.copied_layers:
+        sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
+        yield Diagnosis("weights", sentence, FETCH)
+    if works:
+        return
+    for name in w.random_matrices:
+        sentence = f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
+        yield Diagnosis("weights", sentence, FETCH)
+    if w.constant_norms:
+        others = len(w.constant_norms) - 1
+        also = f", and so do {others} others" if others else ""
+        sentence = f"Most likely the weights of its norms were lost, or training never moved them: {w.constant_norms[0]} holds one number alone{also}. Training in bfloat16 alone rounds small updates of a 1 away."
+        yield Diagnosis("norms", sentence, FETCH)
+
+
+def _without_fault(e: Examination) -> Diagnosis:
+    """The diagnosis if no fault is named."""
     first = (
-        f"position {f.found[0].number} is accepted {f.found[0].share:.0%} of the time"
-        if f.found
+        f"position {e.positions[0].number} is accepted {e.positions[0].share:.0%} of the time"
+        if e.positions
         else "too little was accepted"
     )
-    if f.cure is not None:
-        step = f.cure.steps[0]
-        helps = f"{step.variant.said} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
-        said = f"{'No fault was proved' if fine else 'Unknown'}: {first}; {helps}."
-        return Diagnosis("little", said if fine else f"{said} {TRAINING}.")
-    if f.shape == "unclear":
+    if e.repair is not None:
+        step = e.repair.steps[0]
+        helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
+        sentence = f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}."
+        return Diagnosis("little", sentence if e.works else f"{sentence} {TRAINING}.")
+    if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
-    if f.bits is not None:
-        said = (
-            f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {f.bits} bits, which "
+    if e.bits is not None:
+        sentence = (
+            f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {e.bits} bits, which "
             "is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance."
         )
-        return Diagnosis(
-            "rounding", said if fine else f"{said} {TRAINING}.", "run it with the target that it was trained with"
-        )
-    if fine:
+        fix = "run it with the target that it was trained with"
+        return Diagnosis("rounding", sentence if e.works else f"{sentence} {TRAINING}.", fix)
+    if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
     return Diagnosis(
         "unknown", f"Unknown: {first}, nothing that was changed helps, and the folder is in order. {TRAINING}."
     )
-
-
-def _cured(cure: Cure) -> Diagnosis:
-    steps, kind = cure.steps, cure.steps[0].variant.kind
-    words = WORDS[kind]
-    if (part := steps[0].variant.without) is not None:
-        words = f"the weights of {part} are damaged or were never trained"
-    if len(steps) > 1:
-        words += f", and {WORDS[steps[1].variant.kind]}"
-    done = ", then ".join(step.variant.said for step in steps)
-    gain = f"α rises from {alpha(cure.before):.2f} to {alpha(cure.after):.2f}"
-    mends = [step.variant.mend or FETCH for step in steps]
-    return Diagnosis(
-        CAUSES.get(kind, kind), f"Most likely {words}: with {done}, {gain}.", "; ".join(dict.fromkeys(mends))
-    )
-
-
-def works(f: Findings) -> bool:
-    """Returns whether it is accepted as by a trained drafter, without any change."""
-    return f.shape == "smooth" and bool(f.found) and f.found[0].share >= LOW
-
-
-def _damaged(w: Weighed, works: bool) -> Diagnosis | None:
-    """Returns damage of the weights that no change can undo.
-
-    works: whether it is accepted as by a trained drafter, so that what may also come of training is none.
-    """
-    if w.random:
-        names = ", ".join(map(str, w.random))
-        plural = "s" if len(w.random) > 1 else ""
-        return Diagnosis("weights", f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size.", FETCH)  # fmt: skip
-    for damaged, what in ((w.empty, "holds only zeros"), (w.clipped, "was clipped: many of its entries are as large as the largest one")):  # fmt: skip
-        if damaged:
-            return Diagnosis("weights", f"Most likely its weights were damaged: {damaged[0]} {what}.", FETCH)
-    if w.copies:
-        one, other = w.copies[0]
-        return Diagnosis(
-            "weights", f"Most likely its weights were damaged: layer {other} is a copy of layer {one}.", FETCH
-        )
-    if w.odd and not works:
-        name = w.odd[0]
-        said = f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
-        return Diagnosis("weights", said, FETCH)
-    if w.constant and not works:
-        said = f"Most likely the weights of its norms were lost, or training never moved them: {w.constant[0]} holds one number alone"
-        others = len(w.constant) - 1
-        return Diagnosis("norms", f"{said}{f', and so do {others} others' if others else ''}. Training in bfloat16 alone rounds small updates of a 1 away.", FETCH)  # fmt: skip
-    return None

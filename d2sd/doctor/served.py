@@ -1,4 +1,4 @@
-"""A server's steps held against the same drafter here: at every place where the server drafted, how much it should have accepted."""
+"""A server's steps compared with the same drafter here: at every place where the server drafted, how much it should have accepted."""
 
 from __future__ import annotations
 
@@ -11,23 +11,19 @@ import torch
 
 from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.doctor.changes import Drafter
-from d2sd.doctor.redraft import ChainRedrafter, Redrafter
-from d2sd.doctor.subject import Redrafting, taps_of
-from d2sd.doctor.texts import Text, study
+from d2sd.doctor.redraft import Drafter, Text, redrafter, with_features
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
 from d2sd.whatif import MARGIN, MARGIN_OF_16_BITS, recorded_config
 
-OTHER = 0.1  # share of a text's tokens above which the target did not write it greedily
+MOST_OTHERS = 0.1  # share of a text's tokens above which the target did not write it greedily
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class ServedStep:
     """One step of a server.
 
     run, step: numbers from 0.
@@ -48,7 +44,7 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class At:
+class PositionShares:
     """Acceptance of one drafted position: the accepted share of the steps that accept all before it, None where none does."""
 
     server: float | None
@@ -56,7 +52,7 @@ class At:
 
 
 @dataclass(frozen=True, slots=True)
-class Served:
+class ServedComparison:
     """All steps of a server's log against the same drafter here, at the same places.
 
     places: one a step in which something was drafted.
@@ -68,17 +64,17 @@ class Served:
     others: of these, those that the target here would not have chosen.
     """
 
-    places: tuple[Place, ...]
+    places: tuple[ServedStep, ...]
     less: int
     more: int
-    first: Place | None
-    positions: tuple[At, ...]
+    first: ServedStep | None
+    positions: tuple[PositionShares, ...]
     difference: Estimate
     tokens: int
     others: int
 
 
-def hold(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> Iterator[tuple[list[Place], int]]:
+def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> Iterator[tuple[list[ServedStep], int]]:
     """Yields, run by run, every step that drafted something, and how many tokens of the output the target would not have chosen.
 
     model: the drafter that is served; an EAGLE-3 drafter drafts a chain. Raises ``InputError`` for a log without steps or token ids,
@@ -87,26 +83,23 @@ def hold(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> Iterator[tu
     target = engine.models.target
     for run, trace in enumerate(traces):
         text, steps = _text(trace, target, run)
-        drafter: Redrafting
-        if isinstance(model, DFlashDraftModel):
-            drafter = Redrafter(target, model)
-        else:
-            drafter = ChainRedrafter(target, model, max(_drafted(step) for step in steps))
+        drafter = redrafter(target, model, chain=max(map(_drafted, steps)))
         with engine.lock:
             others = count_others(target, text)
-            if others > OTHER * (len(text.ids) - text.start):
+            if others > MOST_OTHERS * (len(text.ids) - text.start):
                 raise InputError(
                     f"run {run + 1} was not written greedily by {target.name}: it would have chosen another token in "
                     f"{others} of {len(text.ids) - text.start} places; serve at temperature 0, and name the target that is served"
                 )
-            accepted = drafter.accepted(study(target, text, taps_of(model)), [s.anchor_position for s in steps])
+            text = with_features(target, text, model.target_layer_ids)
+            accepted = drafter.accepted(text, [s.anchor_position for s in steps])
         places = [
-            Place(
+            ServedStep(
                 run,
                 step.step,
                 step.anchor_position + 1 - text.start,
                 _drafted(step),
-                _accepted(step),
+                min(len(step.accepted), _drafted(step)),
                 min(count, _drafted(step)),
                 step.committed[-1].proposer != "target",
             )
@@ -148,51 +141,44 @@ def _drafted(step: StepDone) -> int:
     return len(step.first_draft.ids) if step.first_draft is not None else 0
 
 
-def _accepted(step: StepDone) -> int:
-    """Accepted tokens of the draft, as far as the text goes."""
-    return min(len(step.accepted), _drafted(step))
-
-
 @torch.inference_mode()
 def count_others(target: Target, text: Text) -> int:
     """Returns how many tokens of the output surely are not the target's greedy choice."""
     ids = torch.tensor([text.ids[:-1]], device=target.device)
-    hidden = target.base(
-        input_ids=ids, past_key_values=target.new_cache(ids.shape[1]), use_cache=True
-    ).last_hidden_state
+    hidden = target.read(ids, target.new_cache(ids.shape[1]))
     scores = target.logits(hidden[:, text.start - 1 :])[0].float()
     own = torch.tensor(text.ids[text.start :], device=target.device)
     gap = scores.max(-1).values - scores.gather(1, own[:, None])[:, 0]
     return int((gap > MARGIN.get(target.numbers, MARGIN_OF_16_BITS)).sum())
 
 
-def summed(found: Iterable[tuple[Sequence[Place], int]], traces: Sequence[Trace]) -> Served:
+def compare(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Sequence[Trace]) -> ServedComparison:
     """Returns all runs together.
 
-    found: see ``hold``.
+    found: see ``redraft_served``.
     """
     runs, others = zip(*found, strict=True)
-    places = tuple(place for run in runs for place in run)
-    unit = np.array([p.run for p in places])
-    rise = np.array([p.server - p.reference for p in places], float)
-    difference = Resampler(len(runs)).ratio(rise, np.ones(len(places)), unit)
-    sides = [[_share(*counts) for counts in _positions(places, side)] for side in ("server", "reference")]
-    positions = tuple(At(*pair) for pair in zip_longest(*sides))
-    less = [p for p in places if p.server < p.reference]
-    more = sum(p.server > p.reference for p in places)
-    tokens = sum(len(t.token_ids) for t in traces)
-    return Served(places, len(less), more, less[0] if less else None, positions, difference, tokens, sum(others))
-
-
-def _positions(places: Sequence[Place], side: str) -> list[tuple[int, int]]:
-    """Steps that reach each position and those that accept it; after a draft's or the text's end nothing is known."""
-    counts = [(getattr(p, side), p.drafted, p.cut) for p in places]
-    ends = [n == most or cut for n, most, cut in counts]
-    return reached(
-        [n for (n, *_), end in zip(counts, ends, strict=True) if not end],
-        [n for (n, *_), end in zip(counts, ends, strict=True) if end],
+    steps = tuple(step for run in runs for step in run)
+    unit = np.array([step.run for step in steps])
+    rise = np.array([step.server - step.reference for step in steps], float)
+    less = [step for step in steps if step.server < step.reference]
+    sides = (_shares([step.server for step in steps], steps), _shares([step.reference for step in steps], steps))
+    return ServedComparison(
+        places=steps,
+        less=len(less),
+        more=sum(step.server > step.reference for step in steps),
+        first=less[0] if less else None,
+        positions=tuple(PositionShares(*pair) for pair in zip_longest(*sides)),
+        difference=Resampler(len(runs)).ratio(rise, np.ones(len(steps)), unit),
+        tokens=sum(len(t.token_ids) for t in traces),
+        others=sum(others),
     )
 
 
-def _share(steps: int, accepted: int) -> float | None:
-    return accepted / steps if steps else None
+def _shares(accepted: Sequence[int], steps: Sequence[ServedStep]) -> list[float | None]:
+    """Accepted share by position; nothing is known after the end of a draft or of the text."""
+    whole: list[int] = []
+    ended: list[int] = []
+    for count, step in zip(accepted, steps, strict=True):
+        (ended if step.cut or count == step.drafted else whole).append(count)
+    return [further / there if there else None for there, further in reached(whole, ended)]

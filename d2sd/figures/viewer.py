@@ -18,12 +18,13 @@ from typing import Any
 from d2sd.errors import InputError
 from d2sd.figures.modules import join_modules, view_script
 from d2sd.figures.style import VIEWER
+from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace, load_trace
 
 STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
 SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
-CUT_OFF = '{"event":"Failed","sentence":"The recording ends here: the run was cut off."}'
+CUT_OFF = {"event": "Failed", "sentence": "The recording ends here: the run was cut off."}
 STANDALONE = VIEWER / "standalone.js"
 
 
@@ -66,14 +67,14 @@ class PageRun:
 
     def value(self, key: str) -> str:
         """Returns the run in the viewer's input format, under a key of its own."""
-        run = self.run if self.run.ended else RecordedRun.packed([*self.run.lines(), CUT_OFF])
         wanted = None if self.step is None else {"step": self.step, "node": self.node}
-        return run.segment(key=key, recorded=True, wanted=wanted)
+        value = self.run.segment(key=key, recorded=True, wanted=wanted)
+        return value if self.run.ended else value + to_line(CUT_OFF)
 
 
-def standalone_page(trace_lines: str, title: str, step: int | None = None, node: int | str | None = None) -> str:
-    """One run as an HTML file; see ``runs_page``. ``trace_lines``: a trace as JSON lines."""
-    return runs_page([PageRun(RecordedRun.packed(trace_lines.split("\n")), step=step, node=node)], title)
+def standalone_page(run: RecordedRun, title: str, step: int | None = None, node: int | str | None = None) -> str:
+    """One run as an HTML file; see ``runs_page``."""
+    return runs_page([PageRun(run, step=step, node=node)], title)
 
 
 def runs_page(
@@ -164,5 +165,5 @@ def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGH
     if step is not None and not 1 <= step <= steps:
         raise InputError(f"there is no step {step}; this trace has {steps}")
     title = f"{run.header['method']}, {steps} steps"
-    page = standalone_page("".join(run.lines()), title, None if step is None else step - 1)
+    page = standalone_page(RecordedRun.of(run.records()), title, None if step is None else step - 1)
     return Shown(page, title, height)

@@ -31,6 +31,7 @@ from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import refuse_others
 from d2sd.nets.lean import DTYPES, MIXED_FROM
 from d2sd.nets.models import Models
+from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
 from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
 
@@ -190,6 +191,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if not tokenizer("a")["input_ids"]:
             raise InputError("it has no tokenizer; put the tokenizer files of its model into the folder")
         check_token_ids([max(tokenizer.get_vocab().values())], target.config.vocab_size, "tokenizer's id")
+        check_passes(target)
         return target
     except torch.OutOfMemoryError as error:
         raise InputError(

@@ -13,7 +13,7 @@ from pathlib import Path
 from threading import RLock
 from typing import IO, Any
 
-import transformers
+from transformers import GgufConfig
 
 from d2sd.errors import InputError
 
@@ -144,9 +144,8 @@ def gguf_options(source: str) -> tuple[str, dict[str, Any]]:
 
 
 def widened() -> dict[str, Any]:
-    """The option by which transformers hands out a GGUF file's weights as floating-point numbers; early versions always do."""
-    config = getattr(transformers, "GgufConfig", None)
-    return {} if config is None else {"quantization_config": config(dequantize=True)}
+    """The option by which transformers hands out a GGUF file's weights as floating-point numbers."""
+    return {"quantization_config": GgufConfig(dequantize=True)}
 
 
 def check_gguf(path: Path) -> None:

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from d2sd.nets.transformers_calls import refuse_unknown
+
 
 class KeyValueCache:
     """Keys and values of layers in static buffers, (layers, batch, KV heads, capacity, head_dim) each.
@@ -62,8 +64,14 @@ class KeyValueCache:
         keys, values = self._parts[part]
         return keys[index], values[index]
 
-    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together."""
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write (batch, KV heads, R, D) rows after the committed slots; returns views of both parts together.
+
+        kwargs: of the attention layer, from transformers 5.24 on; not used.
+        """
+        refuse_unknown("caches", others)
         end = self.length + key.shape[2]
         self._check(end)
         keys, values = self.buffers(layer)
@@ -127,8 +135,11 @@ class CacheWindow:
         self.seen = torch.arange(read, device=slots.device) < slots[0]
         self.fresh: tuple[Tensor, Tensor]
 
-    def update(self, key: Tensor, value: Tensor, layer: int, *_: object, **__: object) -> tuple[Tensor, Tensor]:
-        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each."""
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write (1, KV heads, R, D) rows; returns the layer's window, (1, KV heads, read, D) each; ``kwargs`` as there."""
+        refuse_unknown("caches", others)
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
         keys.index_copy_(2, self._slots, key)
@@ -245,21 +256,17 @@ class LayerCache(KeyValueCache):
         for state in self._states.values():
             state.become(state.inputs[index], state.matrix[index])
 
-    def has_previous_state(self, *_: object, **__: object) -> bool:
-        """There is none at the beginning of a text (what transformers asks for up to 5.17 at least)."""
-        return False
-
-    def get_conv_state(self, *_: object, **__: object) -> None:
+    def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""
 
-    def get_recurrent_state(self, *_: object, **__: object) -> None:
+    def get_recurrent_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""
 
-    def update_conv_state(self, inputs: Tensor, layer: int, **_: object) -> Tensor:
+    def update_conv_state(self, inputs: Tensor, layer: int, conv_kernel_size: int | None = None) -> Tensor:
         """Keep the last of these inputs (B, channels, T), which are returned as they are."""
         self.state(layer).read_text(inputs)
         return inputs
 
-    def update_recurrent_state(self, matrix: Tensor, layer: int, **_: object) -> None:
+    def update_recurrent_state(self, matrix: Tensor, layer: int) -> None:
         """Keep the matrix (B, H, K, V) behind the text."""
         self.state(layer).matrix = matrix

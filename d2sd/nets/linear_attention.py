@@ -24,7 +24,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
-from d2sd.nets.caches import DeltaRows, LayerCache
+from d2sd.nets.attention import Backend
+from d2sd.nets.caches import CacheWindow, DeltaRows, LayerCache
+from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import PassRows
 
 EPSILON = 1e-6  # of the L2 norm of queries and keys, as in transformers
@@ -55,21 +57,29 @@ def tree_delta(
 
 def follow_trees(net: nn.Module) -> None:
     """Make a transformers layer able to process the rows of a tree after a prefix; other passes are unchanged."""
-    net.forward = partial(_forward, net, net.forward)
+    net.forward = partial(_forward, net, net.forward, cache_argument(type(net).forward))
 
 
 def _forward(
     net: Any,
     stock: Callable[..., Tensor],
+    cache_name: str,
     hidden_states: Tensor,
-    cache_params: Any = None,
     attention_mask: Tensor | None = None,
     rows: PassRows | None = None,
-    **_: Any,
+    backend: Backend | None = None,
+    tree_mask: Tensor | None = None,
+    window: CacheWindow | None = None,
+    **others: Any,
 ) -> Tensor:
-    if not isinstance(cache_params, LayerCache) or not cache_params.length:
-        return stock(hidden_states, cache_params=cache_params, attention_mask=attention_mask)
-    state = cache_params.state(net.layer_idx)
+    """The layer's output, (B, R, hidden). ``backend``, ``tree_mask`` and ``window`` concern attention layers only."""
+    cache = others.pop(cache_name, None)
+    refuse_unknown("linear layers", others)
+    if not isinstance(cache, LayerCache) or not cache.length:
+        return stock(hidden_states, attention_mask=attention_mask, **{cache_name: cache})
+    if attention_mask is not None:  # transformers makes none for our attention function
+        refuse_unknown("linear layers", {"attention_mask": attention_mask})
+    state = cache.state(net.layer_idx)
     rows = rows or PassRows.chain(hidden_states.shape[1], hidden_states.device)
     ancestors = rows.ancestors(hidden_states.device)
     places = rows.convolved(net.conv_kernel_size, hidden_states.device)

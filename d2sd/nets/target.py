@@ -22,6 +22,7 @@ from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
 from d2sd.nets.lean import LeanLayers, can_mix, product
 from d2sd.nets.linear_attention import follow_trees
+from d2sd.nets.transformers_calls import cache_argument
 from d2sd.nets.tree_attention import ATTENTION, PassRows
 from d2sd.nets.types import (
     check_supported,
@@ -109,6 +110,7 @@ class Target:
         self.model: Any = model.eval().requires_grad_(False)
         self.tokenizer, self.name = tokenizer, name
         self.base: Any = model.model
+        self._cache_argument = cache_argument(type(self.base).forward)
         self.embedding: Any = model.get_input_embeddings()
         self._taps = LayerTaps(self.base.layers)
         self.kinds = layer_kinds(config)
@@ -255,7 +257,7 @@ class Target:
         return LeanLayers(self.base.layers, self.base.rotary_emb, self.config, self.mixed) if possible else None
 
     @cached_property
-    def _rows_differ(self) -> bool:
+    def rows_differ(self) -> bool:
         """Whether layers need more than the tree's mask to know what rows see."""
         return not self.plain_attention or "linear" in self.kinds
 
@@ -287,16 +289,28 @@ class Target:
         tree = backend is dense and tree_mask is not None
         if self._lean is not None and isinstance(cache, KeyValueCache) and (tree or len(ids) == 1):
             return self._run_lean(self._lean, ids, positions, cache, tree_mask)
-        return self.base(
-            input_ids=ids[None],
-            position_ids=positions[None],
-            past_key_values=cache,
-            use_cache=True,
+        return self.read(
+            ids[None],
+            cache,
+            positions[None],
             backend=backend,
             tree_mask=tree_mask,
             window=cache if isinstance(cache, CacheWindow) else None,
-            rows=PassRows(positions, tree_mask) if self._rows_differ else None,
-        ).last_hidden_state[0]
+            rows=PassRows(positions, tree_mask) if self.rows_differ else None,
+        )[0]
+
+    def read(
+        self, ids: Tensor, cache: KeyValueCache | CacheWindow, positions: Tensor | None = None, **others: Any
+    ) -> Tensor:
+        """Returns the last hidden states of a batch of rows, (B, R, hidden), after the final norm; writes their keys and values.
+
+        ids: (B, R) int64; positions: (B or 1, R) int64, None for those after the cache's text.
+        others: further arguments of the layers, for their attention function.
+        """
+        hidden: Tensor = self.base(
+            input_ids=ids, position_ids=positions, use_cache=True, **{self._cache_argument: cache}, **others
+        ).last_hidden_state
+        return hidden
 
     def _run_lean(
         self, lean: LeanLayers, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None

@@ -12,6 +12,7 @@ from transformers import AttentionInterface
 
 from d2sd.nets.attention import Backend, attend_with_sinks
 from d2sd.nets.caches import CacheWindow
+from d2sd.nets.transformers_calls import refuse_unknown
 
 # Which keys the rows of one pass see, computed once for all layers.
 
@@ -135,12 +136,15 @@ def _tree_attention(
     rows: PassRows | None = None,
     sliding_window: int | None = None,
     s_aux: Tensor | None = None,
-    **_: Any,
+    **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention of R new rows over C cached and R own keys; without ``tree_mask`` the rows are a causal chain.
 
     sliding_window, s_aux: arguments of some types' layers: number of tokens that a row sees, and sinks (H,).
     """
+    if attention_mask is not None:  # transformers makes none for this function
+        others["attention_mask"] = attention_mask
+    refuse_unknown("attention", others)
     count = query.shape[2]
     context = key.shape[2] - count
     scale = scaling if scaling is not None else query.shape[-1] ** -0.5

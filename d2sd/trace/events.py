@@ -1,39 +1,50 @@
 """The events of a generation: plain, frozen data without tensors. The page, traces and metrics read only these.
 
 Positions are absolute (0 = first prompt token). Probabilities are in [0, 1]: at temperature 1 for drafters, and at the
-run's temperature for the target. Times are in seconds. When a trace is read, it is checked against the annotated types
-(``d2sd.trace.schema``).
+run's temperature for the target. Times are in seconds.
+
+These classes are the schema of a trace: a line is an event as JSON with its class name under ``event``, and reading one checks
+every field against its annotation here. What the fields mean for each other, ``d2sd.trace.checks`` checks.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypeVar
 
+import msgspec
 from msgspec import Meta, Struct
 
+Item = TypeVar("Item")
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what JavaScript holds exactly
 Parent = Annotated[int, Meta(ge=-1, le=2**53 - 1)]
 Probability = Annotated[float, Meta(ge=0, le=1)]
 Score = Annotated[float, Meta(le=0)]
 Seconds = Annotated[float, Meta(ge=0)]
 Amount = Annotated[float, Meta(ge=0)]
+Speed = Annotated[float, Meta(gt=0)]
+MAX_ITEMS = 4096  # of any list in a step, its nodes included
+MAX_TEXTS = 2**20  # of the lists of a whole prompt or output
+Items = Annotated[tuple[Item, ...], Meta(max_length=MAX_ITEMS)]
+LongItems = Annotated[tuple[Item, ...], Meta(max_length=MAX_TEXTS)]
 State = Literal["root", "accepted", "rejected", "unreached"]
 ProposedBy = Literal["first", "second", "target"]
 StopReason = Literal["end_token", "max_new_tokens", "stopped"]
 TEMPERATURES = (0.5, 0.707, 1.414, 2.0, 2.828, 4.0)  # of ``StepDone.tempered``: powers of √2
 
 
-class Alternative(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
-    """One of the likeliest tokens at a position. A step makes hundreds of them: a Struct costs a sixth of a dataclass."""
+class Data(Struct, frozen=True, gc=False, forbid_unknown_fields=True):
+    """Base of all events and their parts. They hold no cycles, so the garbage collector need not track them."""
+
+
+class Alternative(Data, frozen=True):
+    """One of the likeliest tokens at a position."""
 
     id: Count
     text: str
     probability: Probability
 
 
-@dataclass(frozen=True, slots=True)
-class Draft:
+class Draft(Data, frozen=True):
     """A drafted block. Entry j has depth ``prefix + 1 + j`` below the anchor.
 
     The draft continues the first ``prefix`` tokens of candidate ``base`` (0 = first draft, j = branch j−1); ``prefix`` is 0
@@ -42,15 +53,14 @@ class Draft:
 
     drafter: Literal["first", "second"]
     prefix: Count
-    ids: tuple[Count, ...]
-    texts: tuple[str, ...]
-    confidence: tuple[Probability, ...]
-    alternatives: tuple[tuple[Alternative, ...], ...]
+    ids: Items[Count]
+    texts: Items[str]
+    confidence: Items[Probability]
+    alternatives: Items[Items[Alternative]]
     base: Count = 0
 
 
-@dataclass(frozen=True, slots=True)
-class DraftLevel:
+class DraftLevel(Data, frozen=True):
     """One pass of a drafter whose tree grows level by level (EAGLE-3): the nodes that the next pass continued.
 
     Entry j is the j-th best of ``scored`` candidates.
@@ -60,16 +70,15 @@ class DraftLevel:
     nodes: its node in the verified tree; None if the tree contains better nodes instead.
     """
 
-    ids: tuple[Count, ...]
-    texts: tuple[str, ...]
-    parents: tuple[Count, ...]
-    scores: tuple[Score, ...]
-    nodes: tuple[Count | None, ...]
+    ids: Items[Count]
+    texts: Items[str]
+    parents: Items[Count]
+    scores: Items[Score]
+    nodes: Items[Count | None]
     scored: Count
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(Data, frozen=True):
     """A node of the verified token tree; node 0 is the anchor.
 
     candidates: numbers of the drafts that contain it (0 = first draft, j = branch j−1); empty if it is on no draft, only on
@@ -84,7 +93,7 @@ class Node:
     depth: Count
     token: Count
     text: str
-    candidates: tuple[Count, ...]
+    candidates: Items[Count]
     proposer: ProposedBy
     state: State
     drafter_probability: Probability | None
@@ -92,8 +101,7 @@ class Node:
     target_rank: Count | None
 
 
-@dataclass(frozen=True, slots=True)
-class Choice:
+class Choice(Data, frozen=True):
     """The target's choice at a visited node."""
 
     node: Count
@@ -102,16 +110,14 @@ class Choice:
     probability: Probability | None
 
 
-@dataclass(frozen=True, slots=True)
-class TargetTop:
+class TargetTop(Data, frozen=True):
     """The target's likeliest next tokens after a node, best first."""
 
     node: Count
-    top: tuple[Alternative, ...]
+    top: Items[Alternative]
 
 
-@dataclass(frozen=True, slots=True)
-class Committed:
+class Committed(Data, frozen=True):
     """One token of the output. ``text``: what it adds to the decoded text, empty if it ends inside a character."""
 
     token: Count
@@ -120,8 +126,7 @@ class Committed:
     node: Count | None
 
 
-@dataclass(frozen=True, slots=True)
-class StageSeconds:
+class StageSeconds(Data, frozen=True):
     """Measured wall-clock time of one step by stage."""
 
     first_draft: Seconds = 0.0
@@ -136,8 +141,7 @@ class StageSeconds:
         return self.first_draft + self.second_draft + self.tree + self.verify + self.commit
 
 
-@dataclass(frozen=True, slots=True)
-class Option:
+class Option(Data, frozen=True):
     """One option of a step: γ of the first draft (0: none), number of re-drafts, and expected tokens and time."""
 
     block_size: Count
@@ -146,8 +150,7 @@ class Option:
     seconds: Seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Data, frozen=True):
     """The decision of a cost-aware step.
 
     options: options considered before the first draft, in the step that last chose γ, then those considered after it.
@@ -156,15 +159,14 @@ class Decision:
     looking: whether the option was not expected to pay but tried again to update the estimates.
     """
 
-    options: tuple[Option, ...]
+    options: Items[Option]
     taken: Count
     tokens: Amount
     seconds: Seconds
     looking: bool
 
 
-@dataclass(frozen=True, slots=True)
-class PrefillDone:
+class PrefillDone(Data, frozen=True, tag_field="event", tag=True):
     """The prompt has been read.
 
     texts: the text of each prompt token.
@@ -172,14 +174,13 @@ class PrefillDone:
         instead, as in traces of schema 1.
     """
 
-    prompt_token_ids: tuple[Count, ...]
-    texts: tuple[str, ...]
+    prompt_token_ids: LongItems[Count]
+    texts: LongItems[str]
     seconds: Seconds
-    committed: tuple[Committed, ...] = ()
+    committed: LongItems[Committed] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class StepDone:
+class StepDone(Data, frozen=True, tag_field="event", tag=True):
     """One draft → re-draft → verify → commit cycle.
 
     anchor_position: number of tokens before the anchor.
@@ -200,40 +201,74 @@ class StepDone:
     anchor_text: str
     anchor_position: Count
     first_draft: Draft | None
-    boundary_posterior: tuple[Probability, ...]
+    boundary_posterior: Items[Probability]
     full_acceptance: Probability
-    selected_prefixes: tuple[Count, ...]
-    branches: tuple[Draft, ...]
-    nodes: tuple[Node, ...]
-    choices: tuple[Choice, ...]
-    accepted: tuple[Count, ...]
-    committed: tuple[Committed, ...]
+    selected_prefixes: Items[Count]
+    branches: Items[Draft]
+    nodes: Items[Node]
+    choices: Items[Choice]
+    accepted: Items[Count]
+    committed: Items[Committed]
     actual_boundary: Count | None
     seconds: StageSeconds
     elapsed: Seconds
     draft_passes: Count | None = None
-    levels: tuple[DraftLevel, ...] = ()
+    levels: Items[DraftLevel] = ()
     decision: Decision | None = None
-    target_tops: tuple[TargetTop, ...] = ()
-    trained: tuple[tuple[Probability, ...], ...] = ()
-    tempered: tuple[tuple[Probability, ...], ...] = ()
+    target_tops: Items[TargetTop] = ()
+    trained: Items[Items[Probability]] = ()
+    tempered: Items[Items[Probability]] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Finished:
+class Finished(Data, frozen=True, tag_field="event", tag=True):
     """Totals of the run. ``seconds`` excludes prefill."""
 
     stop_reason: StopReason
     text: str
-    token_ids: tuple[Count, ...]
+    token_ids: LongItems[Count]
     steps: Count
     seconds: Seconds
     prefill_seconds: Seconds
 
 
 Event = PrefillDone | StepDone | Finished
+EVENTS = frozenset({"PrefillDone", "StepDone", "Finished"})  # their names in a trace
 
 
-def to_dict(event: Event) -> dict[str, Any]:
-    """Returns the event as JSON-ready data, with its type under ``event``."""
-    return {"event": type(event).__name__, **asdict(event)}
+class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=True):
+    """The measured speed of plain decoding in tokens per second, a line that the page adds to the runs that it makes.
+
+    unwatched: the speed of the run, timed again alternately with plain decoding, without drawing either.
+    """
+
+    tokens_per_second: Speed
+    unwatched: Speed | None = None
+
+
+Record = Event | Baseline | dict[str, Any]
+"""What a line of a trace holds: an event, or else the header, why a run failed or the speed of plain decoding beside it."""
+
+_encoder = msgspec.json.Encoder()
+# The last fields of a step that has nothing there: left out, so that a line of an older trace is written as it was read.
+_NOTHING = b',"tempered":[]}', b',"trained":[]}', b',"target_tops":[]}'
+
+
+def to_line(record: Struct | dict[str, Any]) -> str:
+    """Returns one JSON line with its newline. Text that UTF-8 cannot encode is replaced."""
+    try:
+        line = _encoder.encode(record)
+    except UnicodeEncodeError:  # a lone surrogate in some text
+        line = _encoder.encode(_encodable(msgspec.to_builtins(record)))
+    for nothing in _NOTHING:
+        if not line.endswith(nothing):
+            break
+        line = line[: -len(nothing)] + b"}"
+    return line.decode() + "\n"
+
+
+def _encodable(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.encode("utf-8", "replace").decode()
+    if isinstance(value, dict):
+        return {k: _encodable(v) for k, v in value.items()}
+    return [_encodable(v) for v in value] if isinstance(value, list | tuple) else value

@@ -1,15 +1,22 @@
-"""Metrics of a step and of a run: acceptance, verdicts, speed, stage shares."""
+"""Metrics of a step and of a run: acceptance, verdicts, work, speed, stage shares; and in what the settings of runs differ."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
-from typing import Literal
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from msgspec import Struct
 
 from d2sd.trace.events import PrefillDone, StageSeconds, StepDone
+from d2sd.trace.text import escaped
 
 Verdict = Literal["repaired", "found", "missed", "all"]
 RANDOM = "random_prefix"  # the method that re-drafts from prefixes drawn at random
+MAX_TEXT = 60
+SYMBOLS = {"num_branches": "K", "block_size": "γ", "second_block_size": "γ₂", "node_budget": "B", "temperature": "T"}
+UNSAID = frozenset({"inspect", "max_new_tokens", "preset"})  # what changes no step, and names of whole sets
+PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id", "chat_template")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +44,18 @@ class Totals:
     seconds: float
     stage_seconds: dict[str, float]
 
+    def __str__(self) -> str:
+        """The figures that every run has, in one line."""
+        figures = f"α {self.mean_acceptance_length:.2f}, {self.nodes_per_step:.1f} nodes a step, {self.tokens_per_second:.1f} tokens/s"
+        return f"{self.tokens} tokens in {self.steps} steps: {figures}"
+
 
 def totals(steps: Iterable[StepDone], prefill: PrefillDone | None = None) -> Totals:
     """Returns the totals of the steps of one run and of its prefill, in one pass over the steps."""
     count, tokens, nodes, seconds = 0, 0, 0, 0.0
     verdicts: list[Verdict] = []
     gained, redrafts = 0, 0
-    stages = {f.name: 0.0 for f in fields(StageSeconds)}
+    stages = dict.fromkeys(StageSeconds.__struct_fields__, 0.0)
     for step in steps:
         count += 1
         tokens += len(step.committed)
@@ -136,3 +148,116 @@ def instructiveness(step: StepDone) -> tuple[int, ...]:
         return ()
     kept = step.actual_boundary or 0
     return (kept > 0, min(gained, 5) + min(kept, 3) - max(0, kept - 4), -abs(kept - 2))
+
+
+class Work(Struct, frozen=True, array_like=True, gc=False):
+    """Rows of one step's passes, from which its cost on a machine follows.
+
+    first: of the first draft, the anchor's included (EAGLE-3: depth + 2); 0 where nothing was drafted.
+    again: of each re-drafting pass: blocks × positions.
+    nodes: verified tree nodes, the anchor included.
+    """
+
+    first: int
+    again: tuple[int, ...]
+    nodes: int
+
+    @classmethod
+    def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
+        """Returns the work of a recorded step. ``header``: of its trace, for the settings that give the length of re-drafts."""
+        config = header.get("config")
+        known = config if isinstance(config, Mapping) else {}
+        size = 1 + len(step.first_draft.ids) if step.first_draft else 0
+        if not size and header.get("method") == "eagle3" and len(step.nodes) > 1:
+            size = _whole(known, "draft_depth") + 2
+        # drafts that were only drawn from the first one's distributions took no pass
+        drafted = step.branches if step.selected_prefixes else ()
+        block = size + _whole(known, "second_block_size") - _whole(known, "block_size")
+        third = sum(b.base > 0 for b in drafted)
+        return cls(size, tuple(n * block for n in (len(drafted) - third, third) if n), len(step.nodes))
+
+
+def _whole(config: Mapping[str, Any], name: str) -> int:
+    value = config.get(name)
+    return value if isinstance(value, int) else 0
+
+
+class Outcome(Struct, frozen=True, tag_field="event", tag=True):
+    """What follows from a step, for readers that do not compute it: ``verdict``, ``tokens_gained``, ``closed_from`` and ``Work.of``.
+
+    It is sent beside a step and is no part of a trace, so that no file can claim another outcome than its steps have.
+    """
+
+    verdict: Verdict | None
+    gained: int
+    closed: int | None
+    work: Work
+
+    @classmethod
+    def of(cls, step: StepDone, header: Mapping[str, Any]) -> Outcome:
+        """Returns the outcome of a step. ``header``: of its trace."""
+        closed = closed_from(step, str(header.get("method")))
+        return cls(verdict(step), tokens_gained(step), closed, Work.of(step, header))
+
+
+# Differences of settings, models and versions between two sets of recorded runs, from their headers.
+
+
+def what_differs(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> str:
+    """Returns a sentence that names the models, methods and settings in which the headers of A and B differ."""
+    found = [*_models(a, b), *_settings(a, b)]
+    if not found:
+        return "What differs: no model, method or setting that the runs name."
+    return f"What differs: {', '.join(found)}."
+
+
+def weights_of(headers: Sequence[Mapping[str, Any]], part: str) -> str:
+    """Returns the fingerprint of a part's weights; empty if a header lacks it or the headers name different ones.
+
+    part: ``"target"``, ``"first_drafter"`` or ``"second_drafter"``.
+    """
+    found = {str(_parts([header]).get(part, {}).get("weights") or "") for header in headers}
+    return found.pop() if len(found) == 1 else ""
+
+
+def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    names = [_all(side, "models") for side in (a, b)]
+    parts = [_parts(side) for side in (a, b)]
+    for part in sorted({*names[0], *names[1]} - UNSAID):
+        words, called = part.replace("_", " "), [side.get(part, "none") for side in names]
+        known = [side.get(part) for side in parts]
+        if known[0] and known[1]:
+            other = [f for f in PART_FIELDS if known[0].get(f) != known[1].get(f)]
+            if "weights" in other:
+                yield f"{words} ({called[0]} → {called[1]})" if called[0] != called[1] else f"{words} (other weights)"
+            elif other:
+                yield f"{words} (same weights, other {', '.join(f.replace('_', ' ') for f in other)})"
+        elif called[0] != called[1]:
+            yield f"{words} ({called[0]} → {called[1]})"
+
+
+def _settings(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    of_a, of_b = (_all(side, "config") for side in (a, b))
+    for name in sorted({*of_a, *of_b} - UNSAID, key=lambda n: (n != "method", n)):
+        before, after = of_a.get(name, "not named"), of_b.get(name, "not named")
+        if before != after:
+            yield f"{SYMBOLS.get(name, name.replace('_', ' '))} ({before} → {after})"
+
+
+def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
+    """The values of a header's field by name, those of several runs joined."""
+    found: dict[str, dict[str, None]] = {}
+    for header in headers:
+        inner = header.get(field)
+        for name, value in inner.items() if isinstance(inner, Mapping) else ():
+            if value is not None:
+                found.setdefault(str(name), {})[escaped(str(value)[:MAX_TEXT])] = None
+    return {name: " or ".join(values) for name, values in found.items()}
+
+
+def _parts(headers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
+    """What the headers say of each part, where all of them say the same."""
+    said = [h["parts"] if isinstance(h.get("parts"), Mapping) else {} for h in headers]
+    first = said[0] if said else {}
+    same = {part for part in first if all(other.get(part) == first[part] for other in said)}
+    return {str(part): first[part] for part in same if isinstance(first[part], Mapping)}

@@ -4,49 +4,63 @@ Gradio serializes, stores and compares the whole value of a component on every c
 make each update slower than the previous one. An update therefore holds only the new lines and their index in the run, and a
 page that missed some requests them. Long lines, and blocks of lines of a finished run, are sent compressed: ``~``, then raw
 deflate in base64, a tenth of the bytes.
+
+Before each step stands a line with its ``d2sd.trace.metrics.Outcome``.
 """
 
 from __future__ import annotations
 
-import json
+import base64
 import uuid
+import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, cast
 
-from d2sd.trace.events import Event
-from d2sd.trace.trace import Trace, parse_trace
-from d2sd.trace.viewer_lines import VERDICT, Judge, pack_line, unpack_line
-from d2sd.trace.writer import to_line
+from d2sd.trace.events import Baseline, Record, StepDone, to_line
+from d2sd.trace.metrics import Outcome, instructiveness
+from d2sd.trace.trace import Reader, Trace, lines_of, restored
 
 LONG = 2048  # characters
 BLOCK = 1 << 16  # characters
+PACKED = "~"
+OUTCOME = '{"event":"Outcome"'
 
 
 @dataclass(slots=True)
 class RecordedRun:
-    """Trace lines of one run, growing or finished.
+    """Trace lines of one run, growing or finished. They come from events, so they are not checked again when they are parsed.
 
     key: unique id.
     live: the run is in progress, and lines will be added.
+    header: the header of the run; empty if nothing is recorded.
+    baseline: the speed of plain decoding, if it was measured.
+    ended: whether the run's end, or why it broke off, is recorded; the speed of plain decoding may follow it.
+    steps: number of steps so far.
+    instructive: number of the most instructive step so far (``d2sd.trace.metrics.instructiveness``); 0 if there is none.
     """
 
     key: str = field(default_factory=lambda: uuid.uuid4().hex, compare=False)
     live: bool = field(default=False, compare=False)
+    header: dict[str, Any] = field(default_factory=dict, compare=False)
+    baseline: Baseline | None = field(default=None, compare=False)
+    ended: bool = field(default=False, compare=False)
+    steps: int = field(default=0, compare=False)
+    instructive: int = field(default=0, compare=False)
     _entries: list[str] = field(default_factory=list)  # a line or a block of lines each, as they travel
-    _judge: Judge | None = field(default_factory=Judge, compare=False, repr=False)  # None: no verdicts yet
+    _best: tuple[int, ...] = field(default=(), compare=False)  # instructiveness of that step
 
     @classmethod
-    def of(cls, lines: Iterable[str]) -> RecordedRun:
-        """Returns a finished run."""
+    def of(cls, records: Iterable[Record]) -> RecordedRun:
+        """Returns a finished run, in compressed blocks. ``records``: header, events and what stands beside them."""
         run = cls()
-        run.append(lines)
+        run._entries = list(_blocks(line for record in records for line in run._lines(record)))
         return run
 
     @classmethod
-    def packed(cls, lines: Iterable[str]) -> RecordedRun:
-        """Returns a finished run in compressed blocks; the verdicts on its steps are computed when it is first shown."""
-        return cls(_entries=_packed(lines), _judge=None)
+    def read(cls, raw: bytes) -> RecordedRun:
+        """Returns the finished run of the lines of a trace. Raises ``InputError``, also if a line is not right."""
+        return cls.of(Reader().records(lines_of(raw)))
 
     def holds(self, other: RecordedRun) -> bool:
         """Returns whether this run begins with all lines of another, non-empty run."""
@@ -64,77 +78,79 @@ class RecordedRun:
         """Size of its stored lines in characters."""
         return sum(map(len, self._entries))
 
-    def append(self, added: Iterable[str | Event | dict[str, Any]]) -> None:
-        """Add trace lines, with or without newlines, or events; empty lines are skipped."""
-        judge = self._judged()
-        for item in added:
-            if isinstance(item, str):
-                lines = judge.lines([item])
-            else:
-                lines = judge.event_lines(item)
-            self._entries += [_pack(line.rstrip("\n")) for line in lines if line.strip()]
+    def append(self, added: Iterable[Record]) -> None:
+        """Add the header, events or what stands beside them to a growing run."""
+        self._entries += [_pack(line) for record in added for line in self._lines(record)]
 
     def segment(self, start: int = 0, **notes: Any) -> str:
         """Returns the value for the page: a head, then the entries from ``start`` on.
 
-        The head holds the key of the run, the number of the first entry, the most instructive step, and the notes.
+        The head holds the key of the run, the number of the first entry, the numbers of steps and of the most instructive one,
+        and the notes.
         """
-        head = {"event": "Segment", "key": self.key, "from": start, "instructive": self._judged().instructive, **notes}
-        return "".join([to_line(head), *(line + "\n" for line in self._entries[start:])])
+        head = {
+            "event": "Segment",
+            "key": self.key,
+            "from": start,
+            "steps": self.steps,
+            "instructive": self.instructive,
+        }
+        return "".join([to_line(head | notes), *(entry + "\n" for entry in self._entries[start:])])
 
     def note(self, **notes: Any) -> str:
         """Returns a segment without entries."""
-        self._judged()  # which changes the number of entries
         return self.segment(len(self), **notes)
 
-    def _judged(self) -> Judge:
-        """Returns the judge of the steps so far; of a packed run they are judged at the first call."""
-        if self._judge is None:
-            judge = Judge()
-            self._entries = _packed(judge.lines(self.lines()))
-            self._judge = judge
-        return self._judge
-
-    @property
-    def header(self) -> dict[str, Any]:
-        """The header of the run; empty if nothing is recorded."""
-        return json.loads(unpack_line(self._entries[0])) if self._entries else {}
-
-    @property
-    def ended(self) -> bool:
-        """Whether the run's end, or why it broke off, is recorded; the speed of plain decoding may follow it."""
-        last = "\n".join(map(unpack_line, self._entries[-2:])).split("\n")[-2:]
-        return any(json.loads(line).get("event") in ("Finished", "Failed") for line in last if line)
-
-    def lines(self) -> list[str]:
-        """Returns the trace lines, without newlines."""
+    def lines(self, outcomes: bool = False) -> list[str]:
+        """Returns the trace lines, without newlines. ``outcomes``: also the lines before the steps that hold their outcomes."""
         every = (line for entry in self._entries for line in unpack_line(entry).split("\n"))
-        return [line for line in every if not line.startswith(VERDICT)]
+        return [line for line in every if outcomes or not line.startswith(OUTCOME)]
 
     def trace(self) -> Trace:
-        """Returns the parsed run. Raises ``InputError`` if nothing is recorded."""
-        return parse_trace("\n".join([*self.lines(), ""]).encode())
+        """Returns the run, its steps to be parsed on access. Raises ``InputError`` if nothing is recorded."""
+        return restored(line.encode() for line in self.lines())
+
+    def _lines(self, record: Record) -> Iterator[str]:
+        """Yields the line of a record, and before a step that of its outcome."""
+        if isinstance(record, StepDone):
+            if (worth := instructiveness(record)) > self._best:
+                self._best, self.instructive = worth, self.steps
+            self.steps += 1
+            yield to_line(Outcome.of(record, self.header)).rstrip("\n")
+        elif isinstance(record, Baseline):
+            self.baseline = record
+        kind = record.get("event") if isinstance(record, dict) else type(record).__name__
+        if kind == "Header":
+            self.header = cast(dict[str, Any], record)
+        self.ended = self.ended or kind in ("Finished", "Failed")
+        yield to_line(record).rstrip("\n")
+
+
+def pack_line(line: str) -> str:
+    """Returns the compressed form of a line: ``~`` and the base64 of its raw deflate stream, about a tenth as long."""
+    deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
+    packed = deflate.compress(line.encode("utf-8", "replace")) + deflate.flush()
+    return f"{PACKED}{base64.b64encode(packed).decode()}"
+
+
+def unpack_line(line: str) -> str:
+    """Returns the input of ``pack_line``; any other line unchanged."""
+    return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode() if line.startswith(PACKED) else line
 
 
 def _pack(line: str) -> str:
     return line if len(line) <= LONG else pack_line(line)
 
 
-def _packed(lines: Iterable[str]) -> list[str]:
-    return [part for block in _blocks(lines) for part in _pack(block).split("\n")]
-
-
 def _blocks(lines: Iterable[str]) -> Iterator[str]:
-    """The header by itself, since it is looked at often, then as many lines together as make a block."""
+    """The header by itself, since runs are compared by it, then as many lines together as make a block."""
     block: list[str] = []
     size, first = 0, True
-    for line in map(str.rstrip, lines):
-        if not line:
-            continue
+    for line in lines:
         block.append(line)
         size += len(line)
         if first or size > BLOCK:
-            yield "\n".join(block)
+            yield from _pack("\n".join(block)).split("\n")
             block, size, first = [], 0, False
     if block:
-        yield "\n".join(block)
+        yield from _pack("\n".join(block)).split("\n")

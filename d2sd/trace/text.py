@@ -1,12 +1,16 @@
-"""Token texts: labels of single tokens, increments of the decoded output, and safe spellings."""
+"""Texts: labels of single tokens, increments of the decoded output, safe spellings, and progress on stderr."""
 
 from __future__ import annotations
 
+import sys
 import unicodedata
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, TextIO
 
 BROKEN = "\ufffd"
 WINDOW = 16
+SECONDS = 10.0  # between lines of progress, and before the first
+LINE = "{desc}: {n_fmt} of {total_fmt}, {elapsed} gone, {remaining} left{postfix}"
 MARKS = {" ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥"}
 
 
@@ -69,3 +73,32 @@ def visible(text: str, most: int = 24) -> str:
     """Returns a token with its whitespace marked, cut to ``most`` characters; safe for a terminal."""
     shown = "".join(MARKS.get(c) or escaped(c) for c in text[: most + 1]) or "∅"
     return shown if len(shown) <= most else f"{shown[: most - 1]}…"
+
+
+class _Lines:
+    """A file for a bar that puts each of its states on a line of its own instead of writing the next one over it."""
+
+    def __init__(self, file: TextIO):
+        self._file = file
+
+    def write(self, text: str) -> None:
+        """Write what is visible of a state."""
+        if line := text.strip():
+            self._file.write(f"{line}\n")
+
+    def flush(self) -> None:
+        """Flush the file."""
+        self._file.flush()
+
+
+def progress(items: Iterable[Any] | None = None, **options: Any) -> Any:
+    """Returns tqdm's bar over the items, with its options, on stderr.
+
+    Where stderr is no terminal, a job of more than ten seconds prints a line every ten seconds.
+    """
+    from tqdm import tqdm  # here: whoever only reads traces does without
+
+    if sys.stderr.isatty():
+        return tqdm(items, file=sys.stderr, **options)
+    plain: dict[str, Any] = {"mininterval": SECONDS, "delay": SECONDS, "miniters": 1, "bar_format": LINE}
+    return tqdm(items, file=_Lines(sys.stderr), **{**options, **plain})

@@ -1,23 +1,43 @@
 """Traces: a run as JSON lines (header, prefill, steps, totals), written while running and read back.
 
-The page receives the same lines, so it draws a trace file and a live run in the same way.
+The page receives the same lines, so it draws a trace file and a live run in the same way. Reading has limits, and checks every
+line against the ones before it. Steps are kept as text to save memory.
 """
 
 from __future__ import annotations
 
 import gzip
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, cast, overload
 
-from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
-from d2sd.trace.files import write_whole
+from d2sd.errors import InputError
+from d2sd.trace.checks import (
+    Line,
+    check_order,
+    check_prefill,
+    check_step,
+    is_json,
+    kind_of,
+    read_baseline,
+    read_event,
+    read_header,
+    read_kind,
+)
+from d2sd.trace.events import EVENTS, Event, Finished, PrefillDone, Record, StepDone, to_line
+from d2sd.trace.files import UNREADABLE, cannot_read, opened, write_whole
 from d2sd.trace.metrics import Totals, totals
-from d2sd.trace.reader import Reader, lines_of, read_file
-from d2sd.trace.writer import to_line
 
 MAX_DOMAIN = 60
+MAX_BYTES = 512 * 2**20  # unpacked
+MAX_LINE_BYTES = 8 * 2**20
+MAX_LINES = 100_000
+KEPT_STEPS = 2048
+START = b'{"event":"Header"'  # as every writer here puts it
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,11 +100,14 @@ class Trace:
         if self.finished:
             yield self.finished
 
+    def records(self) -> Iterator[Record]:
+        """Yields the header and the events: the content of every line."""
+        yield self.header
+        yield from self.events()
+
     def lines(self) -> Iterator[str]:
         """Yields the JSON lines of the trace file."""
-        yield to_line(self.header)
-        for event in self.events():
-            yield to_line(event)
+        return map(to_line, self.records())
 
     def save(self, path: str | Path) -> None:
         """Write the trace; gzipped when the name ends in ``.gz``. Raises ``InputError``."""
@@ -97,17 +120,281 @@ def load_trace(path: str | Path) -> Trace:
 
     The whole file is checked immediately. Steps are kept as text and parsed on access.
     """
-    return trace_of(read_file(path))
+    reader = Reader()
+    for _ in reader.file_records(path):
+        pass
+    return reader.trace
 
 
 def parse_trace(raw: bytes) -> Trace:
     """Returns the trace in these lines. A truncated last line (a killed run) is dropped. Raises ``InputError``."""
     reader = Reader()
     reader.read(lines_of(raw))
-    return trace_of(reader)
+    return reader.trace
 
 
-def trace_of(reader: Reader) -> Trace:
-    """Returns the trace of the lines that a reader has read."""
-    assert reader.header is not None
-    return Trace(reader.header, reader.prefill, reader.steps, reader.finished)
+def restored(lines: Iterable[Line]) -> Trace:
+    """Returns the trace of lines that were written here or checked before, header first: they are not checked again."""
+    header, prefill, steps, finished = None, None, [], None
+    for line in lines:
+        kind = kind_of(line)
+        if kind == "Header":
+            header = read_header(line)
+        elif kind == "StepDone":
+            steps.append(line)
+        elif kind == "PrefillDone":
+            prefill = cast(PrefillDone, read_event(line))
+        elif kind == "Finished":
+            finished = cast(Finished, read_event(line))
+    if header is None:
+        raise InputError("the trace is empty")
+    return Trace(header, prefill, RecordedSteps(steps), finished)
+
+
+class RecordedSteps(Sequence[StepDone]):
+    """The steps of a trace file, checked on reading and kept as text, since objects would take several times the memory.
+
+    Indexing parses a step into a ``StepDone``. The most recent ones are cached.
+    """
+
+    def __init__(self, lines: list[Line]):
+        self._lines = lines
+        self._step = lru_cache(KEPT_STEPS)(lambda index: cast(StepDone, read_event(lines[index])))
+
+    def __len__(self) -> int:
+        return len(self._lines)
+
+    @overload
+    def __getitem__(self, index: int) -> StepDone: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[StepDone, ...]: ...
+    def __getitem__(self, index: int | slice) -> StepDone | tuple[StepDone, ...]:
+        numbers = range(len(self._lines))[index]
+        return self._step(numbers) if isinstance(numbers, int) else tuple(map(self._step, numbers))
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, RecordedSteps | tuple):
+            return NotImplemented
+        return len(self) == len(other) and all(a == b for a, b in zip(self, other, strict=True))
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return RecordedSteps, (list(map(bytes, self._lines)),)
+
+    def __repr__(self) -> str:
+        return f"<{len(self)} recorded steps>"
+
+
+class Reader:
+    """Reads the lines of a trace one by one and checks each against the previous ones.
+
+    token_ids: all committed tokens.
+    """
+
+    def __init__(self) -> None:
+        self.header: dict[str, Any] = {}
+        self.prefill: PrefillDone | None = None
+        self.finished: Finished | None = None
+        self.token_ids: list[int] = []
+        self._steps: list[Line] = []
+        self._last: StepDone | None = None
+
+    @property
+    def trace(self) -> Trace:
+        """The trace of the lines that were read so far."""
+        return Trace(self.header, self.prefill, RecordedSteps(self._steps), self.finished)
+
+    def read(self, lines: Iterable[Line]) -> None:
+        """Read all lines, as ``records`` does."""
+        for _ in self.records(lines):
+            pass
+
+    def records(self, lines: Iterable[Line]) -> Iterator[Record]:
+        """Yields the content of all lines, which include newlines. A truncated last line is dropped, and so are lines with an
+        unknown event.
+
+        Raises ``InputError`` that names the line.
+        """
+        size = 0
+        for number, line in enumerate(lines, 1):
+            size += len(line)
+            if len(line) > MAX_LINE_BYTES:
+                raise InputError(f"trace line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+            if size > MAX_BYTES:
+                raise InputError(f"trace line {number}: the trace is larger than {MAX_BYTES // 2**20} MiB")
+            if number > MAX_LINES:
+                raise InputError(f"trace line {number}: a trace has at most {MAX_LINES} lines")
+            try:
+                record = self.take(line)
+            except InputError as error:
+                if self.header and line[-1:] != b"\n" and not is_json(line):
+                    break  # cut off by a kill
+                raise InputError(f"trace line {number}: {error}") from None
+            if record is not None:
+                yield record
+        if not self.header:
+            raise InputError("the trace is empty")
+
+    def file_records(self, path: str | Path) -> Iterator[Record]:
+        """Yields the same of a trace file, plain or gzip. Raises ``InputError``."""
+        try:
+            with opened(path) as file:
+                # line by line, so that a small file cannot unpack to more than its lines are worth
+                yield from self.records(iter(lambda: file.readline(MAX_LINE_BYTES + 1), b""))
+        except UNREADABLE as error:
+            raise cannot_read("trace", path, error) from None
+
+    def take(self, line: Line) -> Record | None:
+        """Read one line and return its content; None for empty lines and those with an unknown event. Raises ``InputError``."""
+        if line in (b"\n", b"\r\n"):
+            return None
+        kind = kind_of(line)
+        if not self.header:
+            if kind != "Header":
+                raise InputError("not the header of a trace")
+            self.header = read_header(line)
+            return self.header
+        if kind == "Header":
+            raise InputError("a second header; a trace holds one run")
+        if kind not in EVENTS:
+            read_kind(line)  # it must be JSON; its other fields may be anything
+            return read_baseline(line) if kind == "Baseline" else None
+        event = read_event(line)
+        if isinstance(event, StepDone):
+            self._check_step(event)
+            self._steps.append(line)
+            self._last = event
+        elif isinstance(event, PrefillDone):
+            self._check_prefill(event)
+            self.prefill = event
+        else:
+            self._check_finished(event)
+            self.finished = event
+        return event
+
+    def _check_step(self, step: StepDone) -> None:
+        if self.finished:
+            raise InputError("a step after Finished")
+        check_step(step)
+        check_order(step, self._last, self.prefill, len(self._steps))
+        self.token_ids += [c.token for c in step.committed]
+
+    def _check_prefill(self, prefill: PrefillDone) -> None:
+        if self.prefill or self._steps or self.finished:
+            raise InputError("PrefillDone comes once, before the steps")
+        check_prefill(prefill)
+        self.token_ids += [c.token for c in prefill.committed]
+
+    def _check_finished(self, finished: Finished) -> None:
+        if self.finished:
+            raise InputError("a second Finished")
+        if finished.steps != len(self._steps):
+            raise InputError(f"steps: the trace holds {len(self._steps)}")
+        if list(finished.token_ids) != self.token_ids:
+            raise InputError("token_ids: they must be the tokens that prefill and the steps committed")
+
+
+def lines_of(raw: bytes) -> Iterator[Line]:
+    """Yields the lines of a text as memory views. Copying them would take a quarter of the time to read a long trace."""
+    view, at = memoryview(raw), 0
+    while at < len(raw):
+        end = raw.find(b"\n", at) + 1 or len(raw)
+        yield view[at:end]
+        at = end
+
+
+# Many traces in one file: read and written one at a time, never all at once.
+
+
+def read_traces(path: str | Path) -> Iterator[Trace]:
+    """Yields the traces of a file with one or more, plain or gzip. Raises ``InputError``, which names the run."""
+    try:
+        with opened(path) as file:
+            for number, lines in enumerate(_runs(file), 1):
+                reader = Reader()
+                try:
+                    reader.read(lines)
+                except InputError as error:
+                    raise InputError(f"run {number}: {error}" if number > 1 else str(error)) from None
+                yield reader.trace
+    except UNREADABLE as error:
+        raise cannot_read("trace", path, error) from None
+
+
+def _runs(file: IO[bytes]) -> Iterator[list[bytes]]:
+    """The lines of one run after another, up to the next header."""
+    run: list[bytes] = []
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if run and (line.startswith(START) or (b'"Header"' in line and _is_header(line))):
+            yield run
+            run = []
+        if line.strip() or run:
+            run.append(line)
+    yield run
+
+
+def _is_header(line: bytes) -> bool:
+    try:
+        return kind_of(line) == "Header"
+    except InputError:
+        return False
+
+
+def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
+    """Write traces one after another, gzipped if the name ends in ``.gz``, and returns their number. The file is written
+    atomically."""
+    place = Path(path)
+    part, count = place.with_name(f".{place.name[:100]}.{os.getpid()}.part"), 0
+    try:
+        try:
+            with (
+                gzip.open(part, "wt", encoding="utf-8")
+                if place.suffix == ".gz"
+                else open(part, "w", encoding="utf-8") as file
+            ):
+                for trace in traces:
+                    file.writelines(trace.lines())
+                    count += 1
+            part.replace(place)
+        finally:
+            part.unlink(missing_ok=True)
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    return count
+
+
+class TraceFile:
+    """A trace file that is written during its run. Each line is passed to the system before the next one is made, so a
+    killed run leaves complete lines. Raises ``InputError`` if the file cannot be written."""
+
+    def __init__(self, path: str | Path):
+        self.path, self.lines, self._size = path, 0, 0
+        try:
+            self._file = open(path, "wb", buffering=0)  # noqa: SIM115 (closed by __exit__)
+        except OSError as error:
+            raise self._refused(error) from None
+
+    def write(self, record: Record) -> None:
+        """Append a line. If the disk is full, the partly written line is removed."""
+        raw = memoryview(to_line(record).encode())
+        try:
+            at = 0
+            while at < len(raw):
+                at += self._file.write(raw[at:]) or 0
+        except OSError as error:
+            with suppress(OSError):  # a pipe or a device keeps what it got
+                os.ftruncate(self._file.fileno(), self._size)
+            raise self._refused(error) from None
+        self._size += len(raw)
+        self.lines += 1
+
+    def _refused(self, error: OSError) -> InputError:
+        kept = f"; its first {self.lines} lines are there" if self.lines else ""
+        return InputError(f"cannot write the trace {self.path}: {error.strerror}{kept}")
+
+    def __enter__(self) -> TraceFile:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

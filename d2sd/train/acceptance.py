@@ -28,7 +28,7 @@ from d2sd.folders.weights import parts
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 from d2sd.trace.files import make_folder, write_whole
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 from d2sd.trace.trace import Trace
 from d2sd.train.loop import digest_of
 from d2sd.train.text import read_jsonl

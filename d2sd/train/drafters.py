@@ -27,7 +27,7 @@ from d2sd.folders.weights import weights_digest
 from d2sd.nets.lean import halve, halved, mixes_by_default, quick_bfloat16
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import check_supported, text_options
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.loop import digest, processes, train
 from d2sd.train.settings import DrafterTraining

@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from d2sd.errors import InputError
 from d2sd.nets.lean import quick_bfloat16
 from d2sd.trace.files import write_whole
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 from d2sd.train.settings import LoopConfig
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]

@@ -21,7 +21,7 @@ from d2sd.folders.weights import weights_digest
 from d2sd.nets.lean import halve, mixes_by_default
 from d2sd.nets.target import Target
 from d2sd.trace.files import write_whole
-from d2sd.trace.progress import progress
+from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
 
 MAX_LINE = 4_000_000

@@ -13,12 +13,13 @@ from dataclasses import dataclass, fields, replace
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import Machine, Work
+from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.proposer import Proposer
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 from d2sd.tree.walk import first_draft_boundary, walk
 

@@ -13,7 +13,7 @@ from app.session import History
 from d2sd import InputError
 from d2sd.__about__ import HOME
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.sets import read_traces
+from d2sd.trace.trace import read_traces
 
 
 @pytest.fixture(scope="module")
@@ -24,7 +24,7 @@ def page():
 @pytest.fixture
 def run():
     trace = next(iter(read_traces(HOME / "assets" / "traces" / "opening.jsonl.gz")))
-    return api.KEPT.keep(RecordedRun.packed(trace.lines()), "API").key
+    return api.KEPT.keep(RecordedRun.of(trace.records()), "API").key
 
 
 def test_only_the_endpoints_for_programs_are_listed_and_say_what_they_take(page):
@@ -93,7 +93,7 @@ def test_a_step_that_is_not_there_is_named(run):
 
 def test_only_the_latest_runs_are_kept(monkeypatch):
     monkeypatch.setattr(api, "KEPT", History(most=2))
-    keys = [api.KEPT.keep(RecordedRun.of([f'{{"event":"Header","prompt":"{n}"}}']), "API").key for n in range(3)]
+    keys = [api.KEPT.keep(RecordedRun.of([{"event": "Header", "prompt": f"{n}"}]), "API").key for n in range(3)]
     assert [bool(api.KEPT.find(key)) for key in keys] == [False, True, True]
     with pytest.raises(InputError, match="there is no run"):
         api.kept(keys[0])

@@ -13,27 +13,23 @@ from app import models, presets
 from app.calibrate import measure as calibrate
 from app.calibrate.tab import NAMES, _measure, _measure_prompts, _open, build_calibrate
 from app.explore.tab import build_explore
+from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.session import Session
-from app.tabs.notice import stopped
 from d2sd import InputError, load_trace
 from d2sd.bench.prompts import read_prompts
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
-from tests.app.event import Event
 
 VALUES = {"block_size": 16, "num_branches": 4, "temperature": 0, "max_new_tokens": 16}
 
 
-def updates(
-    recordings=None, session=None, source="heldout", limit=3, model="tiny", method="d2sd", text=None, **changes
-):
-    session = session or Session()
-    return calibrate.prompts(
-        session,
-        session.request(),
+def updates(recordings=None, job=None, source="heldout", limit=3, model="tiny", method="d2sd", text=None, **changes):
+    job = job or Job()
+    work = calibrate.prompts(
+        job,
         recordings if recordings is not None else Recordings(),
         calibrate.PromptSource(source or "your prompts", text),
         limit,
@@ -41,6 +37,7 @@ def updates(
         method,
         {**VALUES, **changes},
     )
+    return updates_of(job, work)
 
 
 @pytest.fixture
@@ -105,11 +102,11 @@ def test_a_prompt_set_measures_what_the_engine_generates():
 
 
 def test_stop_keeps_the_prompts_that_are_finished():
-    session, recordings = Session(), Recordings()
-    running = updates(recordings, session)
+    job, recordings = Job(), Recordings()
+    running = updates(recordings, job)
     for update in running:
         if update.value and json.loads(update.value)["progress"]["done"] == 1:
-            session.stop()
+            job.stopped = True
             break
     *_, last = running
     progress = json.loads(last.value)["progress"]
@@ -118,26 +115,20 @@ def test_stop_keeps_the_prompts_that_are_finished():
     assert len(recordings.runs) == 1
 
 
-def asked_prompts(session, recordings, explore=None):
-    """The stream of the tab that runs three short prompts, from the values of its controls."""
-    controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
-    return _measure_prompts("prompts", session, session.request(), recordings, explore or Session(), None, *controls)
-
-
 def test_what_is_measured_while_prompts_run_takes_their_place(opening):
-    session, recordings, explore = Session(), Recordings(), Session()
-    running = asked_prompts(session, recordings, explore)
+    job, recordings, explore = Job(), Recordings(), Session()
+    controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
+    running = _measure_prompts(job, "prompts", recordings, explore, None, *controls)
     while not recordings.runs:
         next(running)
     done = recordings.runs[0]
-    drawn, _ = _measure("files", session, recordings, explore, [str(opening)], None)
+    drawn, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], None)
     assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
-    rest = list(running)
-    assert all(not isinstance(figures, str) and not isinstance(said, gr.Textbox) for figures, said in rest)
+    assert job.cancelled()
+    assert all(update.value is None for update in running)
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
     assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
     assert explore.history.sets[0].runs == (done,)
-    assert not session.waiting
 
 
 def test_prompts_that_run_do_not_list_the_steps_of_those_before():
@@ -148,26 +139,12 @@ def test_prompts_that_run_do_not_list_the_steps_of_those_before():
     assert recordings.runs == []
 
 
-def test_the_note_of_a_measurement_that_was_stopped_in_the_line_stays():
-    session, recordings = Session(), Recordings()
-    waiting = asked_prompts(session, recordings)
-    assert stopped(session).value == "Cancelled while waiting in the queue: nothing was run."
-    assert not any(isinstance(said, gr.Textbox) for _, said in waiting)
-
-
 def test_stop_stays_while_the_prompts_of_another_source_may_run():
     with gr.Blocks() as page, gr.Tabs() as tabs, gr.Tab("Calibrate") as tab:
         build_calibrate(tab, tabs, build_explore(gr.State(Session())))
     choose = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "choose")
     assert [choose(kind)[-1] for kind in ("shown", "files")] == [gr.skip(), gr.skip()]
     assert choose("own")[-1].visible
-
-
-def test_a_measurement_stopped_while_it_waited_never_starts():
-    session = Session()
-    waiting = updates(session=session)
-    session.stop()
-    assert list(waiting) == []
 
 
 @pytest.mark.parametrize(
@@ -289,22 +266,23 @@ def test_no_file_or_too_many_is_one_sentence(paths):
 def test_a_measured_run_opens_again_as_it_was(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
-    segment, tab, _ = _open(session, recordings, Event({"run": 0, "step": 3, "loaded": False}))
+    segment, tab, _ = _open(Call(session, data={"run": 0, "step": 3, "loaded": False}), session, recordings)
     assert session.shown.trace() == presets.opening().trace()
     assert session.shown.header["run"] in segment
     assert tab.selected == "explore"
 
 
-@pytest.mark.parametrize("data", [None, {}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}])
+@pytest.mark.parametrize("data", [{}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}])
 def test_a_run_that_is_not_there_is_a_sentence(opening, data):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
-    assert "no longer there" in _open(session, recordings, Event(data))[2].value
+    with pytest.raises(InputError, match="no longer there"):
+        _open(Call(session, data=data), session, recordings)
 
 
 def test_a_measured_run_opens_when_its_file_has_gone(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
     opening.unlink()
-    _open(session, recordings, Event({"run": 0}))
+    _open(Call(session, data={"run": 0}), session, recordings)
     assert session.shown.trace() == presets.opening().trace()

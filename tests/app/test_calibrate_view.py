@@ -14,6 +14,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from msgspec import structs
 
 from app import presets
 from app.calibrate.measured import Measured
@@ -23,7 +24,6 @@ from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.writer import to_line
 from tests.app.test_explore_view import HOSTILE
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tools.measure_calibrate import STEPS, repeated
@@ -32,7 +32,7 @@ from tools.measure_calibrate import STEPS, repeated
 def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
     """What the page is sent for these runs."""
     names = labels or [f"run {n}" for n in range(len(traces))]
-    runs = [Recording(name, RecordedRun.of([to_line(trace.header)])) for name, trace in zip(names, traces, strict=True)]
+    runs = [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(names, traces, strict=True)]
     return json.loads(drawing(Measured(traces), runs, Progress("Some runs", len(traces), len(traces))))
 
 
@@ -57,7 +57,7 @@ def test_every_figure_has_its_place_in_the_page(data):
 def test_a_confidence_head_has_a_figure_whose_marks_list_its_steps(recorded):
     """Half of the steps have one: their places are those of the steps, not of the half."""
     steps = tuple(
-        replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
+        structs.replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
         for at, s in enumerate(recorded.steps)
     )
     data = drawn([replace(recorded, steps=steps)])
@@ -159,8 +159,12 @@ def hostile(recorded: Trace) -> Trace:
     """The recorded run with its drafted and committed texts replaced."""
     steps = []
     for step, words in zip(recorded.steps, itertools.cycle(HOSTILE), strict=False):
-        draft = replace(step.first_draft, texts=(words,) * len(step.first_draft.texts))
-        steps.append(replace(step, first_draft=draft, committed=tuple(replace(c, text=words) for c in step.committed)))
+        draft = structs.replace(step.first_draft, texts=(words,) * len(step.first_draft.texts))
+        steps.append(
+            structs.replace(
+                step, first_draft=draft, committed=tuple(structs.replace(c, text=words) for c in step.committed)
+            )
+        )
     return replace(recorded, steps=tuple(steps))
 
 
@@ -169,9 +173,7 @@ def address(recorded) -> Iterator[str]:
     """The view alone."""
 
     def shown(traces: list[Trace], labels: list[str]) -> str:
-        runs = [
-            Recording(name, RecordedRun.of([to_line(trace.header)])) for name, trace in zip(labels, traces, strict=True)
-        ]
+        runs = [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(labels, traces, strict=True)]
         return drawing(Measured(traces), runs, Progress(labels[0], len(labels), len(labels)))
 
     with gr.Blocks() as demo:

@@ -18,7 +18,7 @@ from app.runs.tab import move, together
 from app.session import History, Session
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
-from tests.app.event import Event
+from tests.app.event import Event, answered
 
 
 @pytest.fixture
@@ -27,7 +27,7 @@ def kept():
     lines = presets.opening().lines()
     for number in range(3):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": f"prompt {number} </script>"}
-        history.keep(RecordedRun.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
+        history.keep(RecordedRun.read("\n".join([json.dumps(head), *lines[1:]]).encode()), "Explore")
     return history
 
 
@@ -39,7 +39,7 @@ def test_a_window_is_saved_and_opened_another_day(kept, tmp_path):
     path = tmp_path / "d2sd-runs.jsonl.gz"
     path.write_bytes(window_file(kept.runs))
     session = Session()
-    open_trace(session, str(path))
+    answered(open_trace, session, session, str(path))
     assert [k.run.lines() for k in session.history.runs] == [k.run.lines() for k in kept.runs]
     assert session.shown.lines() == kept.runs[0].run.lines()
     assert len(uploads.read_all(path)[0]) == 3

@@ -11,21 +11,21 @@ import pytest
 from app import presets
 from app.compare import compare
 from app.compare.tab import add_files, drawing, offer, open_step, rename, show
-from app.record import recorded_race
+from app.jobs import Ticket
+from app.race.lanes import recorded_race
 from app.runs.recordings import Recording, RunSet
 from app.runs.view import about
 from app.session import Session
-from app.work import Ticket
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
-from tests.app.event import Event
+from tests.app.event import answered
 
 
 @pytest.fixture
 def session():
     session = Session()
     for lane in recorded_race().lanes:
-        session.history.keep(RecordedRun.of(lane.trace.lines()), "Race")
+        session.history.keep(RecordedRun.of(lane.trace.records()), "Race")
     return session
 
 
@@ -41,7 +41,7 @@ def test_at_first_the_two_newest_are_chosen(session):
 
 
 def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
-    drawn = json.loads(show(Ticket(), session, *names(session)[:2])[0])
+    drawn = json.loads(answered(show, Ticket(), session, *names(session)[:2])[0])
     assert drawn["comparison"]["paired"]
     assert drawn["comparison"]["unit"].startswith("block of")
     (pair,) = drawn["pairs"]
@@ -63,8 +63,8 @@ def test_without_any_interval_the_figure_says_so_instead_of_standing_empty(sessi
 
 
 def test_choices_that_are_gone_are_a_sentence(session):
-    assert "choose what to compare" in show(Ticket(), session, None, None)[1].value
-    assert "still in the list" in show(Ticket(), session, "run gone", "set gone")[1].value
+    assert "choose what to compare" in answered(show, Ticket(), session, None, None)[1].value
+    assert "still in the list" in answered(show, Ticket(), session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
         compare.pick(session.history, "magic")
 
@@ -79,7 +79,7 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     assert label == f"Set: good.jsonl ({about(presets.opening().header)})"  # what it was made with
     assert about(presets.opening().header).startswith("D²SD on ")
     assert name == "set good.jsonl"
-    drawn = json.loads(show(Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
+    drawn = json.loads(answered(show, Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["sides"][0]["runs"] == 1
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
 
@@ -94,14 +94,17 @@ def test_sets_meet_by_prompt():
 
 def test_a_step_of_either_side_opens_in_explore(session):
     a, b = names(session)[:2]
-    segment, tab, _ = open_step(session, a, b, Event(side=1, run=0, step=2))
+    segment, tab, _ = answered(open_step, session, session, a, b, side=1, run=0, step=2)
     assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
     assert f"run {session.shown.key}" == b
     assert tab.selected == "explore"
     session.history.keep_set("mine", [Recording.of(presets.opening().trace())])
-    open_step(session, "set mine", b, Event(side=0, run=0, step=0))
+    answered(open_step, session, session, "set mine", b, side=0, run=0, step=0)
     assert session.shown.header["run"] == presets.opening().header["run"]
-    assert "no longer there" in open_step(session, "set mine", b, Event(side=0, run=9, step=0))[2].value
+    assert (
+        "no longer there"
+        in answered(open_step, session, session, "set mine", b, side=0, run=9, step=0, outputs=2)[2].value
+    )
 
 
 def test_a_set_is_renamed_and_no_two_have_one_name(session):

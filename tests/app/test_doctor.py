@@ -6,15 +6,14 @@ import pytest
 
 from app.calibrate import measure as doctor
 from app.calibrate.measure import PromptSource
+from app.jobs import Job, updates_of
 from app.models import Chosen, drafter_folder
-from app.work import Ticket
 from d2sd.doctor import examination
-from d2sd.doctor.folder_checks import Check
+from d2sd.doctor.checks import Check
 
 
-def updates(ticket, limit=1, model="tiny"):
-    source = PromptSource("heldout")
-    return doctor.report(ticket, ticket.request(), source, limit, Chosen(model), {"chat": False})
+def updates(job, limit=1, model="tiny"):
+    return updates_of(job, doctor.report(job, PromptSource("heldout"), limit, Chosen(model), {"chat": False}))
 
 
 @pytest.fixture(autouse=True)
@@ -22,8 +21,8 @@ def short(monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 8)
 
 
-def test_it_tells_how_far_it_is_and_ends_with_a_report():
-    seen = list(updates(Ticket()))
+def test_progress_is_reported_and_then_the_report():
+    seen = list(updates(Job()))
     assert any(u.news.startswith("Probes: ") for u in seen)
     assert [u.value for u in seen[:-1]] == [None] * (len(seen) - 1)
     assert "## `tiny/dflash` for `tiny/target`" in seen[-1].value
@@ -31,38 +30,31 @@ def test_it_tells_how_far_it_is_and_ends_with_a_report():
 
 
 def test_a_public_report_names_no_folder_of_this_machine_and_stays_escaped(monkeypatch):
-    said = "/srv/own_<b>/late\\<img src=/x/y onerror=z()> is unknown"
+    finding = "/srv/own_<b>/late\\<img src=/x/y onerror=z()> is unknown"
     monkeypatch.setattr(
-        doctor, "check_folder", lambda *_: [Check("tensors", "fault", said, mend="rename /srv/own/late")]
+        doctor, "check_folder", lambda *_: [Check("tensors", "fault", finding, fix="rename /srv/own/late")]
     )
     monkeypatch.setenv("FOLDERS", "refuse")
-    report = list(updates(Ticket()))[-1].value
+    report = list(updates(Job()))[-1].value
     assert "srv" not in report
     assert r"…/\<img src=…/y onerror=z()\> is unknown" in report
     assert "To mend: `rename …/late`" in report
 
 
-def test_where_a_check_is_a_fault_nothing_is_run(monkeypatch):
-    monkeypatch.setattr(doctor, "check_folder", lambda *_: [Check("fc", "fault", "it is wrong")])
-    seen = list(updates(Ticket()))
-    assert [u.news for u in seen if u.news][-1] == "Reading the drafter's folder …"
-    assert "The folder has a fault: it is wrong." in seen[-1].value
-
-
 def test_stopped_it_shows_what_was_found_by_then():
-    ticket = Ticket()
-    running = updates(ticket)
+    job = Job()
+    running = updates(job)
     while not next(running).news.startswith("Read and draft"):
         pass
-    ticket.stop()
+    job.stopped = True
     (last,) = running
     assert "Stopped before the end" in last.value
     assert "| tensors | ok |" in last.value
 
 
-@pytest.mark.parametrize(("given", "sentence"), [({"limit": 0}, "between 1 and 60, not 0"), ({"model": "/no"}, "/no")])
-def test_bad_input_is_one_sentence(given, sentence):
-    (last,) = [u for u in updates(Ticket(), **given) if u.problem]
+@pytest.mark.parametrize(("choice", "sentence"), [({"limit": 0}, "between 1 and 60, not 0"), ({"model": "/no"}, "/no")])
+def test_bad_input_is_one_sentence(choice, sentence):
+    (last,) = [u for u in updates(Job(), **choice) if u.problem]
     assert sentence in last.problem
     assert last.value is None
 

@@ -12,11 +12,11 @@ import d2sd
 from app import links, models, streaming
 from app.explore import run as explore
 from app.explore.run import Asked
+from app.jobs import Job, Update, updates_of
 from app.links import Link
 from app.models import Chosen
 from app.session import Session
 from app.settings import SETTINGS
-from app.work import Update
 from d2sd import Finished
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
@@ -29,9 +29,12 @@ def asked(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=F
     return Asked(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
 
 
+BEFORE = {"event": "Header", "prompt": "before"}
+
+
 def outcome(session=None, **changes):
-    session = session or Session()
-    return list(explore.run(session, session.request(), asked(**changes)))
+    job = Job()
+    return list(updates_of(job, explore.run(session or Session(), job, asked(**changes))))
 
 
 def lines(updates):
@@ -144,11 +147,11 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch):
 def test_bad_input_is_one_sentence_and_changes_nothing(changes, sentence, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models.machine, "memory", lambda: 4e9)
-    session = Session(shown=RecordedRun.of(["before"]))
+    session = Session(shown=RecordedRun.of([BEFORE]))
     *_, last = outcome(session, **changes)
     assert last.value is None
     assert sentence in last.problem
-    assert session.shown.lines() == ["before"]
+    assert session.shown.lines() == RecordedRun.of([BEFORE]).lines()
 
 
 def test_settings_left_open_are_the_engines_choice():
@@ -156,44 +159,21 @@ def test_settings_left_open_are_the_engines_choice():
     assert (header["config"]["second_block_size"], header["config"]["node_budget"]) == (16, 64)
 
 
-def test_a_new_run_of_the_same_window_stops_the_old_one():
-    session = Session()
-    old = explore.run(session, session.request(), asked(max_new_tokens=400))
-    updates = [next(old)]
-    session.request()
-    assert events([*updates, *old])[-1]["stop_reason"] == "stopped"
-
-
-def test_a_run_stopped_while_it_waited_never_starts():
-    session = Session()
-    waiting = explore.run(session, session.request(), asked())
-    session.stop()
-    assert list(waiting) == []
-
-
-def test_a_double_click_runs_once():
-    session = Session()
-    session.request()
-    number = session.request()
-    assert session.claim(number)
-    assert list(explore.run(session, number, asked())) == []
-
-
-def test_windows_do_not_stop_each_other():
-    one, other = Session(), Session()
-    run = explore.run(one, one.request(), asked())
+def test_a_run_that_is_cancelled_ends_before_its_next_step():
+    job = Job()
+    run = explore.run(Session(), job, asked(max_new_tokens=400))
     updates = [next(run)]
-    other.stop()
-    assert events([*updates, *run])[-1]["stop_reason"] != "stopped"
+    job.replaced = True
+    assert events([*updates, *run])[-1]["stop_reason"] == "stopped"
 
 
 def test_a_run_says_nothing_more_once_its_window_shows_something_else():
     session = Session()
-    run = explore.run(session, session.request(), asked(compare=True))
+    run = explore.run(session, Job(), asked(compare=True))
     next(run)
-    session.show(RecordedRun.of(["another trace"]), "Opened", "trace")
+    session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
     assert all(update == Update() for update in run)
-    assert session.shown.lines() == ["another trace"]
+    assert session.shown.lines() == RecordedRun.of([BEFORE]).lines()
 
 
 @pytest.mark.parametrize("out_of_sight", [True, False])
@@ -211,11 +191,11 @@ def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypa
 
     monkeypatch.setattr(engine, "run", watched)
     session = Session()
-    run = explore.run(session, session.request(), asked(compare=True))
+    run = explore.run(session, Job(), asked(compare=True))
     if out_of_sight:
         while not next(run).value:
             pass
-        session.show(RecordedRun.of(["another trace"]), "Opened", "trace")
+        session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
     silent = [begun[-1] for update in run if update == Update()]
     assert set(silent) >= {"d2sd watched", "d2sd", "autoregressive"}
 

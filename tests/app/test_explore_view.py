@@ -12,7 +12,7 @@ import pytest
 
 from app.explore.controls import ExplorerView
 from d2sd.trace.run import RecordedRun
-from d2sd.trace.viewer_lines import Judge
+from tests.records import record
 
 HOSTILE = [
     "<script>window.__pwned=1</script>",
@@ -119,12 +119,12 @@ def trace(run: str, steps: list[list[str]], prompt: str = "Once", end: bool = Tr
 
 
 def judged(feed: Callable[[], Any]) -> Callable[[], Iterator[str]]:
-    """A feed as the server sends it: before each step its verdict."""
+    """A feed as the server sends it: before each step its outcome."""
 
     def sent() -> Iterator[str]:
         values = feed()
         for value in [values] if isinstance(values, str) else values:
-            yield "\n".join(Judge().lines(value.split("\n")))
+            yield "\n".join(RecordedRun.of(map(record, value.splitlines())).lines(outcomes=True))
 
     return sent
 
@@ -157,14 +157,15 @@ def page(browser: Any) -> Iterator[Any]:
         step |= {"committed": step["committed"][:2], "actual_boundary": None}
         return [*lines, json.dumps(step) + "\n", finished.replace("stopped", "max_new_tokens")]
 
-    run = RecordedRun.of(trace("lossy", [WORDS] * 6))
+    run, steps = RecordedRun(), RecordedRun()
+    run.append(map(record, trace("lossy", [WORDS] * 6)))
+    steps.append(map(record, trace("wanted", [WORDS] * 6)))
 
     def lossy() -> Iterator[str]:
         for start, end in ((0, 3), (5, 7), (7, len(run))):
             part = RecordedRun(run.key, _entries=run._entries[:end])
             yield part.segment(start)
 
-    steps = RecordedRun.of(trace("wanted", [WORDS] * 6))
     place = {"step": 2, "node": 4}
 
     def again(data: gr.EventData) -> str:
@@ -596,7 +597,7 @@ def test_model_text_is_never_markup(page: Any) -> None:
     page.click("#nasty")
     page.wait_for_selector(f"#explorer [data-run=nasty][data-steps='{len(HOSTILE)}']", state="attached")
     shown = page.locator("#text .output").evaluate("e => e.textContent")
-    assert shown == "".join(text.replace("\ud800", "\ufffd") * 3 for text in HOSTILE)
+    assert shown == "".join(text.replace("\ud800", "?") * 3 for text in HOSTILE)
     assert page.locator("#text .prompt").text_content() == HOSTILE[0]
     for _ in HOSTILE:
         page.keyboard.press("ArrowDown")
@@ -627,8 +628,10 @@ def test_the_last_step_says_why_the_text_ends_once_that_is_known(page: Any) -> N
 
 def test_packed_lines_are_the_same_lines_and_much_shorter() -> None:
     lines = trace("packed", hostile_steps())
-    run = RecordedRun.of(lines)
-    assert [line + "\n" for line in run.lines()] == [line.encode("utf-8", "replace").decode() for line in lines]
+    run = RecordedRun()
+    run.append(map(record, lines))
+    sent = [json.loads(line) for line in run.lines()]
+    assert [r["event"] for r in sent] == [json.loads(line)["event"] for line in lines]
     assert len(run.segment()) < len("".join(lines)) / 2
     assert run.segment(2).split("\n")[1:] == run.segment().split("\n")[3:]
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from app import model_choice as getting
-from app.session import Session
+from app.jobs import Job, updates_of
 from d2sd import InputError
 from d2sd.folders.getting import Stopped
 from d2sd.folders.store import MEGABYTE, REMOTE
@@ -26,8 +26,8 @@ def asked(monkeypatch):
             return end(stop)
 
         monkeypatch.setattr(getting, "get_target", get)
-        session = Session()
-        return session, getting.run(session, session.request(), REMOTE["smollm2"])
+        job = Job()
+        return job, updates_of(job, getting.run(job, REMOTE["smollm2"]))
 
     return begin
 
@@ -39,13 +39,12 @@ def until_stopped(stop):
 
 
 def test_progress_is_told_and_stop_says_what_stays(asked):
-    session, updates = asked(until_stopped)
+    job, updates = asked(until_stopped)
     assert next(updates).news == "Getting SmolLM2-135M-Instruct: connecting …"
     assert any("5 of 93 MB" in update.news for update in updates)
-    assert session.getting
-    session.stop()
+    job.stopped = True
     assert list(updates)[-1].note == "Stopped at 5 of 93 MB; the next download resumes from there."
-    assert not session.getting
+    assert job.ended
 
 
 def test_the_end_names_the_model_or_what_went_wrong(asked):

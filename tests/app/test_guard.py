@@ -14,16 +14,17 @@ from pathlib import Path
 import gradio as gr
 import pytest
 
-from app import gradio_internals, guard, models, visitors
+from app import gradio_internals, guard, jobs, models, visitors
 from app.compare import tab as compare
 from app.explore import tab as explore
+from app.jobs import NEXT
+from app.jobs import sentence as notice
 from app.layout import build, launch_options
 from app.session import Session
-from app.tabs import notice
-from app.work import NEXT
 from d2sd import InputError
 from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
+from tests.app.event import answered
 from tests.page_client import PageClient, Window
 
 WRONG = [
@@ -86,10 +87,10 @@ def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
 
 def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
     work = client.then(client.call("run", "click"))
-    right = client.values(work)
-    for place, value in ((2, {}), (3, 5), (8, "x"), (9, 10**400), (10, [])):
-        window = Window(client)
-        *_, done = [m for m in window.queued(work, [*right[:place], value, *right[place + 1 :]]) if m.get("output")]
+    for name, value in (("prompt", {}), ("model", 5), ("gamma", "x"), ("gamma-2", 10**400), ("branches", [])):
+        values = client.values(work, **{name: value})
+        assert values != client.values(work)
+        *_, done = [m for m in Window(client).queued(work, values) if m.get("output")]
         assert done["success"] is False
         assert done["output"]["error"].endswith(".")
     assert "Traceback" not in "".join(capfd.readouterr())
@@ -112,7 +113,7 @@ def test_what_is_to_be_known_of_a_drafter_stands_in_the_last_message_of_its_run(
 
 def test_what_is_left_out_is_asked_for():
     session = Session()
-    assert "Choose a trace file" in explore.open_trace(session, None)[-1].value
+    assert "Choose a trace file" in answered(explore.open_trace, session, session, None)[-1].value
     assert "Choose one or more trace files" in compare.add_files(session, None, None, None)[-1].value
 
 
@@ -156,7 +157,7 @@ def test_a_file_of_another_window_cannot_be_opened_without_its_content(client, t
     own.write_text("secret")
     for path in (f"{folder[:-1]}0/{name}", f"{folder}/../{name}", str(own), folder, "/etc/passwd"):
         file = {"path": path, "meta": {"_type": "gradio.FileData"}}
-        *_, done = [m for m in Window(client).queued(call, [None, file]) if m.get("output")]
+        *_, done = [m for m in Window(client).queued(call, client.values(call, open_trace=file)) if m.get("output")]
         assert str(tmp_path) not in str(done)
         assert "secret" not in str(done)
         assert done["output"].get("error") or "was not opened" in str(done["output"]["data"])
@@ -170,7 +171,7 @@ def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
     window.stay()
     _, there = client.upload("x.jsonl", "\n".join([*demo_lines(), ""]).encode())
     call = client.call("open-trace", "upload")
-    list(window.queued(call, [None, {"path": there, "meta": {"_type": "gradio.FileData"}}]))
+    list(window.queued(call, client.values(call, open_trace={"path": there, "meta": {"_type": "gradio.FileData"}})))
     kept = demo.app.state_holder.session_data[window.hash]
     shown = [s.shown for s in kept.state_data.values() if hasattr(s, "shown") and isinstance(s.shown, RecordedRun)]
     gone = [weakref.ref(s) for s in (kept, *kept.state_data.values()) if hasattr(s, "__weakref__")]
@@ -287,8 +288,6 @@ def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
     ],
 )  # fmt: skip
 def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
-    from app.tabs.notice import sentence as notice
-
     monkeypatch.delenv("FOLDERS", raising=False)
     monkeypatch.setenv("SPACE_ID", "a/b")
     assert visitors.without_paths(sentence) == seen
@@ -301,7 +300,7 @@ def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
 def test_who_stands_in_the_line_is_told_even_between_two_turns(client, monkeypatch, waits):
     window, first = Window(client), client.call("run", "click")
     window.at_once(first, client.values(first))  # while nobody's run goes on
-    monkeypatch.setattr(notice, "waits", lambda request: waits)
+    monkeypatch.setattr(jobs, "waits", lambda request: waits)
     tick = client.ticked(first).call
     assert (NEXT in str(window.at_once(tick, client.values(tick))[1])) == waits
 

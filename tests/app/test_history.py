@@ -11,24 +11,24 @@ import pytest
 from app import links, models, presets
 from app import session as history
 from app.explore.controls import Controls
+from app.race.lanes import recorded_race
 from app.race.tab import METHODS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep, open_lane
 from app.race.view import query as race_query
 from app.race.whatif_tab import WhatIf
-from app.record import recorded_race
 from app.runs.recordings import Recording
 from app.runs.tab import GONE, Shown, _kept, file, remove, rename, show
 from app.runs.view import FORM, about, drawing
 from app.session import Histories, History, Session
 from app.settings import SETTINGS
 from d2sd.trace.run import RecordedRun
-from tests.app.event import Event
+from tests.app.event import Event, answered
 
 NAME = "0123456789abcdef" * 2
 
 
 def made(number, size=10):
-    return RecordedRun.of([json.dumps({"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size})])
+    return RecordedRun.of([{"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size}])
 
 
 def test_a_window_keeps_the_newest_runs(monkeypatch):
@@ -45,20 +45,20 @@ def test_a_window_keeps_the_newest_runs(monkeypatch):
 
 def test_the_same_run_is_kept_once_and_a_longer_copy_serves_for_a_shorter():
     kept = History()
-    lines = presets.opening().lines()
-    whole = kept.keep(RecordedRun.of(lines), "Recorded")
-    assert kept.keep(RecordedRun.of(lines[:-1]), "Calibrate") is whole
+    records = list(presets.opening().trace().records())
+    whole = kept.keep(presets.opening(), "Recorded")
+    assert kept.keep(RecordedRun.of(records), "Calibrate") is whole
     assert kept.keep(whole, "Explore") is whole
     assert len(kept.runs) == 1
 
 
 def test_a_run_that_was_cut_off_is_not_the_whole_one():
     kept = History()
-    lines = presets.opening().lines()
-    kept.keep(RecordedRun.of(lines), "Recorded")
-    cut = RecordedRun.of(lines[:9])
+    records = list(presets.opening().trace().records())
+    kept.keep(presets.opening(), "Recorded")
+    cut = RecordedRun.of(records[:9])
     assert kept.keep(cut, "Opened") is cut
-    assert kept.keep(RecordedRun.of(lines[:9]), "Opened") is cut
+    assert kept.keep(RecordedRun.of(records[:9]), "Opened") is cut
 
 
 def test_a_page_finds_its_window_again_and_no_other():
@@ -84,11 +84,11 @@ def test_windows_used_longest_ago_go_first(monkeypatch):
 def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
     session = Session()
     run = session.history.keep(presets.opening(), "Recorded")
-    segment, _ = show(session, Event(key=run.key, step=3, node=None))
+    segment, _ = answered(show, session, session, key=run.key, step=3, node=None)
     head = json.loads(segment.split("\n")[0])
     assert (head["key"], head["wanted"], head["recorded"]) == (run.key, {"step": 3, "node": None}, True)
     assert session.shown is run
-    assert show(session, Event(key="gone"))[1].value == GONE
+    assert answered(show, session, session, key="gone")[1].value == GONE
     assert session.shown is run
 
 
@@ -144,13 +144,13 @@ def test_lanes_of_a_race_are_kept_and_open():
     session, race = Session(), recorded_race()
     keep(session.history, race)
     assert len(session.history.runs) == len(race.lanes)
-    _, tab, _ = open_lane(session, Event(lane=1))
+    _, tab, _ = answered(open_lane, session, session, lane=1)
     assert session.shown.header["method"] == race.lanes[1].trace.header["method"]
     assert session.shown is session.history.find(session.shown.key).run
     assert tab.selected == "explore"
     assert json.loads(drawing(session.history, session.shown.key))["shown"] == session.shown.key
     for lane in (None, -1, 99, "1"):
-        assert "no longer exists" in open_lane(session, Event(lane=lane))[2].value
+        assert "no longer exists" in answered(open_lane, session, session, lane=lane, outputs=2)[2].value
 
 
 def test_sets_are_kept_by_title_within_bounds():
@@ -242,7 +242,7 @@ class Form:
 
 def written(prompt, **config):
     header = {**presets.opening().header, "prompt": prompt}
-    return RecordedRun.of([json.dumps({**header, "config": {**header["config"], **config}})])
+    return RecordedRun.of([{**header, "config": {**header["config"], **config}}])
 
 
 def test_what_is_typed_while_the_form_follows_runs_is_not_lost():

@@ -8,6 +8,7 @@ import zlib
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from app import presets
 from app.learn import live_settings
@@ -17,7 +18,7 @@ from app.learn.view import lesson_run, tour
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.costs.runs import works_of
 from d2sd.trace.metrics import boundary_hit, closed_from, totals
-from d2sd.trace.viewer_lines import VERDICT, Judge
+from d2sd.trace.run import OUTCOME, RecordedRun
 
 STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"]
 
@@ -36,9 +37,7 @@ def told(recorded):
 
 def instructive(trace):
     """The step that is chosen of all steps of a trace."""
-    judge = Judge()
-    list(judge.lines(trace.lines()))
-    return judge.instructive
+    return RecordedRun.of(trace.records()).instructive
 
 
 def equation(stop):
@@ -108,7 +107,7 @@ def test_the_boundary_is_worked_out_as_the_engine_did(told):
 def test_a_flag_behind_the_whole_draft_is_told_with_its_own_probability(told, recorded):
     step, _ = told
     drafted = len(step.first_draft.ids)
-    ended = replace(step, selected_prefixes=(0, drafted), actual_boundary=drafted)
+    ended = structs.replace(step, selected_prefixes=(0, drafted), actual_boundary=drafted)
     stops = {s.id: s for s in lessons(replace(recorded, steps=(ended,)))[0].stops}
     numbers = dict(stops["boundary"].numbers)
     assert numbers[f"flag 2: all {drafted} accepted"] == decimal(step.full_acceptance)
@@ -208,7 +207,7 @@ def test_every_step_of_every_method_can_be_told(engine, method):
 def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
     lines = data["lines"].splitlines()
-    assert [line for line in lines if not line.startswith(VERDICT)] == presets.lesson()["lines"]
+    assert [line for line in lines if not line.startswith(OUTCOME)] == presets.lesson()["lines"]
     assert len(lines) == len(presets.lesson()["lines"]) + len(recorded.steps)
     chat = recorded.header["models"]["preset"] == presets.FIRST
     assert data["about"] == (presets.FIRST_SAID if chat else presets.TINY_SAID)
@@ -228,7 +227,7 @@ def test_places_behind_a_drafted_end_of_text_are_said_to_get_no_flag(recorded):
     step = recorded.steps[0]
     assert closed_from(step, "d2sd") is None
     likeliest = max(range(len(step.boundary_posterior)), key=step.boundary_posterior.__getitem__)
-    ended = replace(step, selected_prefixes=tuple(range(likeliest)))
+    ended = structs.replace(step, selected_prefixes=tuple(range(likeliest)))
     assert closed_from(ended, "d2sd") == likeliest
     assert closed_from(ended, "random_prefix") is None
     stop = next(s for s in lessons(replace(recorded, steps=(ended,)))[0].stops if s.id == "boundary")

@@ -15,6 +15,7 @@ from d2sd.bench.runner import entry
 from d2sd.bench.settings import BenchSetting
 from d2sd.costs.machines import MACHINES
 from d2sd.figures import modules as machines
+from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay
 from tests.scripts.test_scripts import NODE
 
@@ -23,13 +24,12 @@ PRICES = f"""
 import {{ readFileSync }} from "node:fs";
 import {{ meanCost }} from "{machines.VIEWER}/machine.js";
 import {{ MACHINES }} from "{machines.VIEWER}/machines.js";
-import {{ summarise }} from "{machines.VIEWER}/step.js";
 import {{ retimed }} from "{ROOT}/app/race/costs.js";
 import {{ readLane }} from "{ROOT}/app/race/lane.js";
 import {{ costOf }} from "{ROOT}/app/learn/live.js";
 import {{ readWork }} from "{ROOT}/assets/viewer/machine.js";
 const given = JSON.parse(readFileSync(0, "utf8"));
-const works = given.steps.map((step) => summarise(step, {{}}, given.header).work);
+const works = given.works.map(readWork);
 const [k, , , point] = given.point;
 console.log(JSON.stringify(Object.fromEntries(MACHINES.map((machine) => {{
   const lane = retimed(readLane(given.lane), machine);
@@ -43,14 +43,15 @@ console.log(JSON.stringify(Object.fromEntries(MACHINES.map((machine) => {{
 def test_one_run_has_one_price_on_every_machine_everywhere(engine, tmp_path, method):
     config = engine.resolve(DecodeConfig(method, 40))
     trace = engine.generate("the cat sat", config)
-    steps = [json.loads(line) for line in trace.lines() if json.loads(line)["event"] == "StepDone"]
+    lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
+    works = [line["work"] for line in lines if line["event"] == "Outcome"]
     drawn = json.loads(race_view.drawing(Race("the cat sat", (method,), (Lane(trace),))))
     (outcome,) = Replay(engine, trace).run([config])
     points = [live_settings.SettingsPoint(4, config.block_size, outcome.committed, outcome.works)]
     point = live_settings.drawing(trace, points)["points"][0]
     script = tmp_path / "prices.mjs"
     script.write_text(PRICES, encoding="utf-8")
-    given = json.dumps({"header": trace.header, "steps": steps, "lane": drawn["lanes"][0], "point": point})
+    given = json.dumps({"header": trace.header, "works": works, "lane": drawn["lanes"][0], "point": point})
     options = ["--disable-warning=MODULE_TYPELESS_PACKAGE_JSON"]
     ran = subprocess.run([NODE, *options, script], input=given, capture_output=True, text=True, timeout=60, check=True)
     on_the_page = json.loads(ran.stdout)

@@ -6,13 +6,14 @@ import json
 
 from app import presets
 from app.record import worth
+from d2sd.trace.events import Baseline
 from d2sd.trace.run import RecordedRun
 
 
 def changed(**baseline: float) -> RecordedRun:
     """The opening run with other speeds."""
-    lines = [line for line in presets.opening().lines() if json.loads(line)["event"] != "Baseline"]
-    return RecordedRun.of([*lines, json.dumps({"event": "Baseline", **baseline})] if baseline else lines)
+    records = presets.opening().trace().records()
+    return RecordedRun.of([*records, Baseline(**baseline)] if baseline else records)
 
 
 def test_the_opening_run_has_words_and_every_kind_of_step_and_was_faster_than_plain_decoding():
@@ -30,16 +31,15 @@ def test_a_run_that_was_slower_or_not_timed_does_not_open_the_page():
 
 
 def test_a_run_of_punctuation_or_without_a_missed_step_does_not_open_the_page():
-    lines = presets.opening().lines()
-    events = [json.loads(line) for line in lines]
+    events = [json.loads(line) for line in presets.opening().lines()]
     for event in events:
         if event["event"] == "StepDone":
             event["committed"] = [{**token, "text": " 7,"} for token in event["committed"]]
-    assert worth(RecordedRun.of(map(json.dumps, events)))[0] is False
+    assert worth(RecordedRun.of(events))[0] is False
     for event in events:
         if event["event"] == "StepDone" and event["actual_boundary"] not in event["selected_prefixes"]:
             event["selected_prefixes"] = []  # nothing was predicted
-    assert worth(RecordedRun.of(map(json.dumps, events)))[1][0] == 0
+    assert worth(RecordedRun.of(events))[1][0] == 0
 
 
 def test_the_second_example_is_of_another_model():

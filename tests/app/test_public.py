@@ -8,10 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from app import links, models, presets
 from app.calibrate import measure as calibrate
 from app.explore import run as explore
+from app.jobs import Job, failure_sentence, updates_of
 from app.learn.tour import lessons
 from app.models import Chosen
 from app.race import run as race
@@ -22,8 +24,6 @@ from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
 from d2sd.folders.loading import BUNDLED
-from d2sd.trace.run import RecordedRun
-from d2sd.trace.viewer_lines import unpack_line
 from tests.unit.test_logs import SGLANG, VLLM
 
 DEFAULTS = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 8}
@@ -40,37 +40,26 @@ def public(request, monkeypatch):
 @pytest.mark.parametrize("chosen", WAYS, ids=lambda c: c.vp or c.model)
 def test_no_folder_or_hub_id_is_opened_for_a_visitor(public, monkeypatch, chosen):
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
-    session = Session()
-    asked = explore.Asked("One day", chosen, "d2sd", False, DEFAULTS)
-    said = [u.problem for u in explore.run(session, session.request(), asked)]
-    said += [u.problem for u in race.run(session, session.request(), "One day", chosen, ["dflash"], DEFAULTS)]
-    ways = calibrate.prompts(
-        session, session.request(), Recordings(), calibrate.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS
+    job, asked = Job(), explore.Asked("One day", chosen, "d2sd", False, DEFAULTS)
+    ways = (
+        explore.run(Session(), job, asked),
+        race.run(job, "One day", chosen, ["dflash"], DEFAULTS),
+        calibrate.prompts(job, Recordings(), calibrate.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS),
     )
-    said += [u.problem for u in ways]
+    said = [u.problem for work in ways for u in updates_of(job, work)]
     assert [s for s in said if s]
     assert all("this page" in s and CAPITAL not in s for s in said if s)
     assert "model" not in links.read({"model": chosen.model}).values or chosen.vp
 
 
 def test_no_prompt_file_of_the_server_is_read(public):
-    session = Session()
-    ways = calibrate.prompts(
-        session,
-        session.request(),
-        Recordings(),
-        calibrate.PromptSource("/etc/passwd"),
-        1,
-        Chosen("tiny"),
-        "d2sd",
-        DEFAULTS,
-    )
-    (said,) = [u.problem for u in ways]
-    assert "there is no prompt set" in said
+    source = calibrate.PromptSource("/etc/passwd")
+    with pytest.raises(InputError, match="there is no prompt set"):
+        list(calibrate.prompts(Job(), Recordings(), source, 1, Chosen("tiny"), "d2sd", DEFAULTS))
 
 
 def test_a_run_that_breaks_off_tells_a_visitor_no_path(public, monkeypatch):
-    sentence = explore.failure_sentence(RuntimeError("cannot map /srv/secret/place/weights.bin"))
+    sentence = failure_sentence(RuntimeError("cannot map /srv/secret/place/weights.bin"))
     assert sentence == "The run stopped: cannot map …/weights.bin"
 
 
@@ -146,7 +135,7 @@ def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
 
 def test_line_breaks_of_other_scripts_stay_inside_their_texts():
     trace = presets.opening().trace()
-    steps = [replace(trace.steps[0], anchor_text="a\u2028b\u0085c"), *trace.steps[1:]]
+    steps = [structs.replace(trace.steps[0], anchor_text="a\u2028b\u0085c"), *trace.steps[1:]]
     kept = recordings.Recording.of(replace(trace, steps=steps))
     assert list(kept.run.trace().steps) == steps
 
@@ -179,16 +168,6 @@ def test_the_tour_goes_on_without_confidences(tmp_path):
     assert not stops["boundary"].numbers
 
 
-def test_a_block_holds_many_lines_and_the_header_stands_alone():
-    lines = presets.opening().lines()
-    run = RecordedRun.packed(lines)
-    assert run.lines() == lines
-    segment = run.segment(1)
-    assert segment.count("\n") == len(run)
-    assert RecordedRun.packed(["", "x", "", "y"]).lines() == ["x", "y"]
-    assert RecordedRun.packed([]).lines() == []
-
-
 def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     log = tmp_path / "replies.jsonl"
     log.write_text((json.dumps(VLLM) + "\n") * 30, encoding="utf-8")
@@ -200,22 +179,3 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
     with pytest.raises(InputError, match=r"totals alone, no steps \(sglang, 33 steps, 69 of 231"):
         uploads.read_all(log)
-
-
-def test_a_run_that_was_recorded_is_judged_as_one_that_goes_on():
-    trace = presets.opening().trace()
-    live, streamed = RecordedRun(live=True), RecordedRun(live=True)
-    for line in trace.lines():
-        live.append([line])
-    for event in (trace.header, *trace.events()):  # as a run hands them over
-        streamed.append([event])
-    kept = RecordedRun.packed(trace.lines())
-    plain = [line.rstrip("\n") for line in trace.lines()]
-    assert live.lines() == streamed.lines() == kept.lines() == plain
-    heads = [json.loads(run.segment().partition("\n")[0]) for run in (live, streamed, kept)]
-    assert len({head["instructive"] for head in heads}) == 1
-
-    def opened(run):
-        return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
-
-    assert opened(live) == opened(streamed) == opened(kept)

@@ -6,23 +6,21 @@ import json
 from dataclasses import replace
 from urllib.parse import parse_qsl
 
-import gradio as gr
 import msgspec
 import pytest
+from msgspec import structs
 
 from app import models
+from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
-from app.race.lanes import Lane, lane_name
+from app.race.lanes import RECORDED, Lane, lane_name, recorded_race
 from app.race.view import FILLED_IN, drawing
 from app.race.view import query as query_of
-from app.race.whatif import Drawn, drawn
-from app.race.whatif_tab import WhatIf, build_whatif
-from app.record import RACE, recorded_answers, recorded_race
-from app.session import Session
+from app.race.whatif import Drawn, drawn, recorded_answers
+from app.race.whatif_tab import WhatIf
 from app.streaming import prepare
-from app.tabs.notice import stopped
 from d2sd import METHODS, DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.folders.store import REMOTE
@@ -34,9 +32,9 @@ VALUES = {
 PROMPT = "One day, a cat"
 
 
-def run(methods=("d2sd", "autoregressive"), session=None, prompt=PROMPT, model="tiny", **changes):
-    session = session or Session()
-    return list(race.run(session, session.request(), prompt, Chosen(model), list(methods), {**VALUES, **changes}))
+def run(methods=("d2sd", "autoregressive"), prompt=PROMPT, model="tiny", **changes):
+    job = Job()
+    return list(updates_of(job, race.run(job, prompt, Chosen(model), list(methods), {**VALUES, **changes})))
 
 
 @pytest.fixture(scope="module")
@@ -104,8 +102,8 @@ def test_without_plain_decoding_there_is_no_speedup():
 def test_a_text_that_differs_is_named_with_its_place(done):
     first, second = done.lanes
     steps = second.trace.steps
-    other = replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
-    changed = replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
+    other = structs.replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
+    changed = structs.replace(steps[-1], committed=(other, *steps[-1].committed[1:]))
     mixed = replace(done, lanes=(first, Lane(replace(second.trace, steps=(*steps[:-1], changed)))))
     row = race.rows(mixed)[1]
     assert row.identical is False
@@ -131,24 +129,17 @@ def test_bad_input_is_one_sentence_and_leaves_the_shown_race(changes, sentence):
 
 
 def test_stop_keeps_the_methods_that_are_through():
-    session = Session()
-    running = race.run(session, session.request(), PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
+    job = Job()
+    running = race.run(job, PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
     for update in running:
         if update.value and update.value.status.startswith("2 of 3"):
-            session.stop()
+            job.stopped = True
             break
     *_, last = running
     assert [lane.complete for lane in last.value.lanes] == [True, False]
     lanes = json.loads(drawing(last.value))["lanes"]
     assert [lane["state"] for lane in lanes] == ["done", "stopped", "not run"]
     assert race.rows(last.value)[1].place is None
-
-
-def test_a_race_stopped_while_it_waited_never_starts():
-    session = Session()
-    waiting = race.run(session, session.request(), PROMPT, Chosen("tiny"), ["dflash"], VALUES)
-    session.stop()
-    assert list(waiting) == []
 
 
 def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
@@ -166,9 +157,9 @@ def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
     assert json.loads(drawing(last))["lanes"][1]["state"] == "broke off"
 
 
-def ask(trace, session=None, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd")):
-    session = session or Session()
-    return list(whatif.run(session, session.request(), "Race", trace, Chosen("tiny"), list(sweeps), list(methods)))
+def ask(trace, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd")):
+    job = Job()
+    return list(updates_of(job, whatif.run(job, "Race", trace, Chosen("tiny"), list(sweeps), list(methods))))
 
 
 def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
@@ -237,13 +228,11 @@ def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
 
 
 def test_what_if_stops_between_points(done):
-    session = Session()
-    running = whatif.run(
-        session, session.request(), "Race", done.lanes[1].trace, Chosen("tiny"), ["num_branches"], ["d2sd"]
-    )
+    job = Job()
+    running = whatif.run(job, "Race", done.lanes[1].trace, Chosen("tiny"), ["num_branches"], ["d2sd"])
     for update in running:
         if update.value and update.value.outcomes:
-            session.stop()
+            job.stopped = True
             break
     *_, last = running
     assert 1 <= len(last.value.outcomes) < 6
@@ -258,7 +247,7 @@ def test_what_if_refuses_in_one_sentence(done):
 
 def test_the_recorded_race_is_small_and_whole():
     recorded = recorded_race()
-    assert RACE.stat().st_size < 300_000
+    assert RECORDED.stat().st_size < 300_000
     assert recorded.recorded
     assert all(lane.complete for lane in recorded.lanes)
     assert all(row.identical for row in race.rows(recorded))
@@ -275,16 +264,6 @@ def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
     assert last.note.startswith("Left out: method 'd2sd' needs a VP-Drafter")
     (only,) = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd"])
     assert "needs a VP-Drafter" in only.problem
-
-
-def test_the_note_of_questions_that_were_stopped_in_the_line_stays():
-    with gr.Blocks() as page:
-        build_whatif(gr.State(Session()), [gr.Textbox() for _ in range(3)])
-    answer = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "run")
-    session = Session()
-    waiting = answer(session, session.request(), "d2sd", Session(), "tiny", "", "", ["num_branches"], ["d2sd"])
-    assert stopped(session).value == "Cancelled while waiting in the queue: nothing was run."
-    assert [said for _, said in waiting] == [gr.skip()]
 
 
 def test_a_form_that_holds_the_block_of_a_longer_drafter_is_not_refused():

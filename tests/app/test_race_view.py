@@ -8,13 +8,13 @@ from typing import Any
 
 import gradio as gr
 import pytest
+from msgspec import structs
 from playwright.sync_api import expect
 
 from app.models import named
-from app.race.lanes import Lane, Race
+from app.race.lanes import Lane, Race, recorded_race
 from app.race.view import RaceView, drawing
-from app.race.whatif import WhatIfView
-from app.record import recorded_answers, recorded_race
+from app.race.whatif import WhatIfView, recorded_answers
 from app.view import ROUTE
 from tests.app.test_explore_view import HOSTILE
 
@@ -25,7 +25,7 @@ def hostile_race() -> Race:
     first, *rest = race.lanes
     trace = first.trace
     steps = [
-        replace(step, committed=tuple(replace(c, text=text) for c in step.committed))
+        structs.replace(step, committed=tuple(structs.replace(c, text=text) for c in step.committed))
         for step, text in zip(trace.steps, HOSTILE, strict=False)
     ]
     return replace(race, lanes=(Lane(replace(trace, steps=tuple(steps))), Lane(rest[0].trace, HOSTILE[1]), *rest[1:]))

@@ -6,9 +6,9 @@ import pytest
 
 from app import models, presets
 from app.compare import compare as replay
+from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.runs.recordings import RunSet
-from app.work import Ticket
 from d2sd import DecodeConfig
 
 
@@ -24,8 +24,8 @@ def texts():
 
 
 def ask(texts, model="tiny"):
-    ticket = Ticket()
-    return list(replay.run(ticket, ticket.request(), texts, Chosen(model)))
+    job = Job()
+    return list(updates_of(job, replay.run(job, texts, Chosen(model))))
 
 
 def test_the_same_drafter_takes_the_same_steps(texts):
@@ -46,10 +46,10 @@ def test_another_drafter_is_held_against_the_recorded_one(texts):
 
 
 def test_it_stops_between_texts(texts):
-    ticket = Ticket()
-    running = replay.run(ticket, ticket.request(), texts, Chosen("tiny"))
+    job = Job()
+    running = replay.run(job, texts, Chosen("tiny"))
     assert next(u for u in running if u.news.startswith("1 of"))
-    ticket.stop()
+    job.stopped = True
     assert not list(running)
 
 

@@ -8,9 +8,9 @@ import pytest
 
 from app import models, presets
 from app.explore import questions as step_questions
+from app.jobs import Job
 from app.layout import build, launch_options
 from app.models import Chosen
-from app.work import Ticket
 from tests.page_client import PageClient, Window
 
 RUN = presets.opening()
@@ -31,9 +31,10 @@ def asked(**changes):
     return {"key": RUN.key, "step": 1, "prefix": 4, "number": 7, **changes}
 
 
-def updates(shown=None, ticket=None, **changes):
-    ticket = ticket or Ticket()
-    return list(step_questions.run(REDRAFT, ticket, ticket.request(), shown or RUN, asked(**changes)))
+def updates(question=REDRAFT, job=None, data=None, **changes):
+    job = job or Job()
+    job.data = asked(**changes) if data is None else data
+    return list(step_questions.run(question, job, RUN))
 
 
 def answer(*args, **changes):
@@ -74,8 +75,7 @@ def test_the_page_verifies_a_readers_own_draft(client):
 
 def test_a_readers_own_draft_is_verified_or_refused_in_a_sentence(monkeypatch):
     def typed(**fields):
-        ticket, asked = Ticket(), {"key": RUN.key, "step": 1, "number": 7, **fields}
-        return list(step_questions.run(TYPED, ticket, ticket.request(), RUN, asked))[-1].value
+        return answer(TYPED, data={"key": RUN.key, "step": 1, "number": 7, **fields})
 
     whole = "".join(c.text for c in RUN.trace().steps[1].committed)
     found = typed(words=whole)
@@ -89,10 +89,10 @@ def test_a_readers_own_draft_is_verified_or_refused_in_a_sentence(monkeypatch):
         {"words": "a" * 999},
         {"words": "a", "step": 999},
     ):
-        answer = typed(**fields)
-        assert answer.keys() == {"number", "problem"}
-        assert answer["problem"].endswith(".")
-        assert "failed" not in answer["problem"]
+        said = typed(**fields)
+        assert said.keys() == {"number", "problem"}
+        assert said["problem"].endswith(".")
+        assert "failed" not in said["problem"]
     monkeypatch.setattr(step_questions, "_done", lambda *_: 1 / 0)
     assert typed(words="a")["problem"].startswith("The check failed: ")
 
@@ -107,9 +107,7 @@ def test_wrong_numbers_are_one_sentence(step, prefix):
 
 
 def test_what_is_no_question_is_one_sentence_too():
-    ticket = Ticket()
-    (update,) = step_questions.run(REDRAFT, ticket, ticket.request(), RUN, {})
-    assert update.value == {
+    assert answer(data={}) == {
         "number": None,
         "problem": "This run is no longer shown; choose a step of the run that is.",
     }
@@ -144,20 +142,18 @@ def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeyp
 
 
 def test_an_answer_that_a_newer_question_overtook_is_not_given(monkeypatch):
-    ticket = Ticket()
-    real = step_questions._done
+    job, real = Job(), step_questions._done
 
     def slowly(*args):
-        ticket.request()
+        job.replaced = True
         return real(*args)
 
     monkeypatch.setattr(step_questions, "_done", slowly)
-    assert [u.value for u in updates(ticket=ticket) if not u.news] == []
-    old, new = ticket.request(), ticket.request()
-    assert list(step_questions.run(REDRAFT, ticket, old, RUN, asked())) == []
-    ticket.stop()
-    (update,) = step_questions.run(REDRAFT, ticket, new, RUN, asked())
-    assert update.value == {"number": 7, "problem": step_questions.STOPPED}
+    assert [u.value for u in updates(job=job) if not u.news] == []
+
+
+def test_a_question_that_was_stopped_while_it_waited_is_answered_so():
+    assert answer(job=Job(stopped=True)) == {"number": 7, "problem": step_questions.STOPPED}
 
 
 def test_what_nobody_expected_is_a_sentence(monkeypatch):

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Locator, Page, Route, expect
 
 from app import presets
-from app.work import Ticket
+from app.jobs import Ticket
 from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view
 
@@ -133,7 +133,7 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     def hold(route: Route) -> None:
         data = json.loads(route.request.post_data or "")["data"]
         chosen = (
-            data[0] == "files" and len(data) == 6
+            data[0] == "files" and len(data) == 7
         )  # more go with a measurement of prompts, which was asked for before
         held.append(route) if chosen and not held else route.continue_()
 

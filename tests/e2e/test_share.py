@@ -16,8 +16,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import models, presets
+from app.jobs import TURNS
 from app.models import Chosen
-from app.work import TURNS
 from d2sd.decoding.generation import Generation
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import (

@@ -85,7 +85,7 @@ def test_its_address_names_a_step_and_a_node(show, opening):
 
 def test_it_opens_where_it_was_exported(show, tmp_path):
     path = tmp_path / "page.html"
-    path.write_text(standalone_page(gzip.decompress(OPENING.read_bytes()).decode(), "x", 5, "bonus"), "utf-8")
+    path.write_text(standalone_page(RecordedRun.read(gzip.decompress(OPENING.read_bytes())), "x", 5, "bonus"), "utf-8")
     page = show(path)
     expect(view(page)).to_have_attribute("data-pinned", "5")
     expect(view(page)).to_have_attribute("data-node", "bonus")
@@ -136,10 +136,7 @@ def test_nothing_in_a_trace_breaks_out_of_its_data_block(show, tmp_path):
         token["text"] = BREAKOUT
     lines[-1]["sentence"] = BREAKOUT
     path = tmp_path / "hostile.html"
-    path.write_text(
-        standalone_page("".join(json.dumps(line, ensure_ascii=False) + "\n" for line in lines), BREAKOUT),
-        encoding="utf-8",
-    )
+    path.write_text(standalone_page(RecordedRun.of(lines), BREAKOUT), encoding="utf-8")
     page = show(path)
     expect(page.locator("#text .prompt")).to_contain_text("</script><script>window.pwned=1</script>")
     expect(page.locator("h1")).to_contain_text("</script><script>")
@@ -165,9 +162,9 @@ def test_its_policy_runs_no_other_script(browser, opening, tmp_path):
 
 
 def test_a_run_that_was_cut_off_says_so(show, tmp_path):
-    lines = gzip.decompress(OPENING.read_bytes()).decode().splitlines()[:9]
+    raw = b"\n".join([*gzip.decompress(OPENING.read_bytes()).splitlines()[:9], b""])
     path = tmp_path / "cut.html"
-    path.write_text(standalone_page("\n".join(lines), "cut"), encoding="utf-8")
+    path.write_text(standalone_page(RecordedRun.read(raw), "cut"), encoding="utf-8")
     page = show(path)
     expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
     expect(view(page)).to_have_attribute("data-steps", "7")
@@ -178,7 +175,7 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
     lines = presets.opening().lines()
     for number in range(2):
         head = {**json.loads(lines[0]), "run": f"{number}" * 32, "prompt": BREAKOUT}
-        history.keep(RecordedRun.of([json.dumps(head, separators=(",", ":")), *lines[1:]]), "Explore")
+        history.keep(RecordedRun.read("\n".join([json.dumps(head), *lines[1:]]).encode()), "Explore")
     path = tmp_path / "class.html"
     path.write_text(class_page(history.runs, history.runs[0].run.key, 3, title=BREAKOUT), "utf-8")
     page = show(path)

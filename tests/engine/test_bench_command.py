@@ -9,8 +9,9 @@ from itertools import count
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.costs.machines import Work, machine_of
+from d2sd.costs.machines import machine_of
 from d2sd.engine import Engine
+from d2sd.trace.metrics import Work
 
 
 def bench(capfd, *arguments):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError, StepDone
 from d2sd.methods import d2sd as d2sd_method
@@ -101,7 +102,9 @@ def test_what_cannot_be_re_drafted_is_a_sentence(bundled, story):
 def test_nothing_is_drafted_behind_a_drafted_end(bundled, story):
     first = story.steps[0].first_draft
     (end, *_) = bundled.models.target.end_ids
-    ended = replace(story.steps[0], first_draft=replace(first, ids=(*first.ids[:3], end, *first.ids[4:])))
+    ended = structs.replace(
+        story.steps[0], first_draft=structs.replace(first, ids=(*first.ids[:3], end, *first.ids[4:]))
+    )
     run = replace(story, steps=(ended, *story.steps[1:]))
     assert redraft(bundled, run, 0, 3).draft.prefix == 3
     with pytest.raises(InputError, match="ends the text at its token 4"):
@@ -109,7 +112,7 @@ def test_nothing_is_drafted_behind_a_drafted_end(bundled, story):
 
 
 def test_a_trace_whose_steps_are_of_another_text_is_refused(bundled, story):
-    moved = replace(story.steps[2], anchor_position=story.steps[2].anchor_position + 10**6)
+    moved = structs.replace(story.steps[2], anchor_position=story.steps[2].anchor_position + 10**6)
     run = replace(story, steps=(*story.steps[:2], moved, *story.steps[3:]))
     with pytest.raises(InputError, match="does not fit its text"):
         redraft(bundled, run, 2, 0)

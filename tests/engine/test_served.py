@@ -1,4 +1,4 @@
-"""A server's log against the same drafter here: equal where both are one drafter, and where a worse one falls behind."""
+"""A server's log compared with the same drafter here: equal for one drafter, and fewer accepted tokens for a worse one."""
 
 from __future__ import annotations
 
@@ -6,15 +6,16 @@ import json
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
 from d2sd.cli.whatif import served_lines as lines
-from d2sd.doctor.served import At, Place, hold, summed
+from d2sd.doctor.served import PositionShares, ServedStep, compare, redraft_served
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.logs.requests import Counts, Texts
-from d2sd.trace.sets import write_traces
+from d2sd.trace.trace import write_traces
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He"]
 
@@ -35,15 +36,15 @@ def logged(run):
     ).result(Texts())  # fmt: skip
 
 
-def held(bundled, model, traces):
-    return summed(list(hold(bundled, model, traces)), traces)
+def compared(bundled, model, traces):
+    return compare(list(redraft_served(bundled, model, traces)), traces)
 
 
 def test_every_step_of_the_same_drafter_is_equal(bundled):
     for method, name in (("dflash", "first"), ("eagle3", "eagle3")):
         model = getattr(bundled.models, name)
         traces = written(bundled, method, **{name: model})
-        found = held(bundled, model, traces)
+        found = compared(bundled, model, traces)
         assert (found.less, found.more, found.first, found.others) == (0, 0, None, 0)
         assert [p.server for p in found.places if p.run == 0] == [len(s.accepted) for s in traces[0].steps]
         assert all(at.server == at.reference for at in found.positions)
@@ -54,7 +55,7 @@ def test_the_first_step_with_fewer_tokens_is_named(bundled):
     first = bundled.models.first
     worse = first.reformed(replace(first.form, mask_token=77))
     traces = written(bundled, "dflash", first=worse)
-    found = held(bundled, first, traces)
+    found = compared(bundled, first, traces)
     assert found.less > found.more
     place = found.first
     assert place == next(p for p in found.places if p.server < p.reference)
@@ -71,9 +72,10 @@ def test_the_first_step_with_fewer_tokens_is_named(bundled):
 
 
 def test_after_a_draft_that_was_accepted_whole_nothing_is_known():
-    places = [Place(0, 0, 1, 2, 2, 2, False), Place(0, 1, 4, 2, 1, 2, False), Place(0, 2, 6, 2, 0, 0, True)]
-    found = summed([(places, 0)], [])
-    assert found.positions == (At(1.0, 1.0), At(0.5, 1.0))
+    counts = ((0, 1, 2, 2, 2, False), (1, 4, 2, 1, 2, False), (2, 6, 2, 0, 0, True))
+    steps = [ServedStep(0, *step) for step in counts]
+    found = compare([(steps, 0)], [])
+    assert found.positions == (PositionShares(1.0, 1.0), PositionShares(0.5, 1.0))
 
 
 def changed(trace, **header):
@@ -87,20 +89,20 @@ def test_what_cannot_be_drafted_again_is_refused(bundled):
         "holds totals and no steps": replace(run, steps=()),
         "return_token_ids": changed(run, missing=["tokens"]),
         "above temperature 0": changed(run, config={"temperature": 1.0}),
-        "nothing was drafted": replace(run, steps=tuple(replace(s, first_draft=None) for s in run.steps)),
+        "nothing was drafted": replace(run, steps=tuple(structs.replace(s, first_draft=None) for s in run.steps)),
         "its tokens or its length do not fit": replace(
-            run, prefill=replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
+            run, prefill=structs.replace(run.prefill, prompt_token_ids=(99_999, *run.prefill.prompt_token_ids[1:]))
         ),
         "was not written greedily": replace(
-            run, prefill=replace(run.prefill, prompt_token_ids=(7,) * len(run.prefill.prompt_token_ids))
+            run, prefill=structs.replace(run.prefill, prompt_token_ids=(7,) * len(run.prefill.prompt_token_ids))
         ),
     }
     for said, trace in refused.items():
         with pytest.raises(InputError, match=said):
-            list(hold(bundled, model, [trace]))
+            list(redraft_served(bundled, model, [trace]))
 
 
-def test_the_command_holds_a_log_against_one_drafter(bundled, tmp_path, capsys):
+def test_the_command_compares_a_log_with_one_drafter(bundled, tmp_path, capsys):
     log = tmp_path / "log.jsonl"
     write_traces(log, written(bundled, "dflash", first=bundled.models.first))
     assert main(["whatif", str(log), "--served"]) == 0

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from math import nan
 from types import SimpleNamespace
 
 import pytest
 import torch
+from msgspec.structs import replace
 
 from d2sd import DecodeConfig, InputError
 from d2sd.decoding.inspection import Inspection, describe_tops, measure, measured_rows
-from d2sd.trace.consistency import check_step
+from d2sd.trace.checks import check_step
 
 
 @pytest.fixture(scope="module")

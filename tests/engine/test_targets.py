@@ -13,7 +13,7 @@ from transformers import AutoConfig, AutoModelForCausalLM, AutoModelForImageText
 
 from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding.verifier import Verifier
-from d2sd.doctor.changes import variants
+from d2sd.doctor.variants import variants
 from d2sd.folders.loading import load_target
 from d2sd.nets.attention import BACKENDS
 from d2sd.nets.models import Models
@@ -214,7 +214,7 @@ def test_the_doctor_can_try_the_rotary_positions_of_every_target(tokenizer, kind
     target = make_typed(tokenizer, kind)
     drafter = make_drafter(target, 6, layers=1)
     own = next(variant for variant in variants(drafter, target, 40, False) if variant.kind == "rope")
-    engine = Engine(Models(target, own.of(drafter)))
+    engine = Engine(Models(target, own.apply(drafter)))
     assert len(engine.generate([5, 6, 7], DecodeConfig("dflash", 3)).token_ids) == 3
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
 import torch
+from msgspec.structs import replace
 
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.decoding.block_drafter import tempered
 from d2sd.folders.loading import BUNDLED, load_drafter
 from d2sd.nets.models import Models
-from d2sd.trace.consistency import check_step
+from d2sd.trace.checks import check_step
 from d2sd.trace.events import TEMPERATURES
 from tests.nets import make_drafter, make_target
 

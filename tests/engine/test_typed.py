@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 import torch
+from msgspec import structs
 
 from d2sd import DecodeConfig, InputError
 from d2sd.whatif.questions import MAX_TYPED, agreeing, spaced, verify_typed
@@ -109,7 +110,7 @@ def test_what_cannot_be_verified_is_a_sentence(bundled, story):
     parts = {**story.header["parts"], "target": {"weights": "0"}}
     with pytest.raises(InputError, match="another target than the models"):
         verify_typed(bundled, replace(story, header={**story.header, "parts": parts}), 0, "a")
-    moved = replace(story.steps[2], anchor_position=10**7)
+    moved = structs.replace(story.steps[2], anchor_position=10**7)
     with pytest.raises(InputError, match="does not fit its text"):
         verify_typed(bundled, replace(story, steps=(*story.steps[:2], moved, *story.steps[3:])), 2, "a")
 

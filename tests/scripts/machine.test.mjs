@@ -1,7 +1,7 @@
 // What steps cost on other machines.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { meanCost, stepCost, workOf } from "../../assets/viewer/machine.js";
+import { meanCost, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { MACHINES } from "../../assets/viewer/machines.js";
 
 const [PAPER] = MACHINES;
@@ -15,14 +15,9 @@ test("a step costs what its paper reports: DFlash and D²SD each their own", () 
   near(meanCost(PAPER, "autoregressive", [{ first: 0, again: [], nodes: 1 }]), 1);
 });
 
-test("the work of a step is the rows of its passes; drafts that were only sampled took none", () => {
-  const config = { block_size: 8, second_block_size: 10, draft_depth: 5 };
-  const draft = { ids: [1, 2, 3, 4, 5, 6, 7] };
-  const nodes = Array(20).fill({});
-  const branches = [{ base: 0 }, { base: 0 }, { base: 1 }];
-  assert.deepEqual(workOf({ first_draft: draft, branches, selected_prefixes: [1, 2], nodes }, { method: "d2sd_three_level", config }), { first: 8, again: [20, 10], nodes: 20 });
-  assert.deepEqual(workOf({ first_draft: draft, branches, selected_prefixes: [], nodes }, { method: "dflash_resample", config }), { first: 8, again: [], nodes: 20 });
-  assert.deepEqual(workOf({ nodes }, { method: "eagle3", config }), { first: 7, again: [], nodes: 20 });
-  assert.deepEqual(workOf({ nodes: [{}] }, { method: "eagle3", config }), { first: 0, again: [], nodes: 1 });
-  assert.deepEqual(workOf({}, null), { first: 0, again: [], nodes: 1 });
+test("steps whose work or drafter's time is not known have no price", () => {
+  assert.equal(meanCost(PAPER, "dflash", [readWork([16, [], 16]), readWork(undefined)]), null);
+  assert.equal(meanCost(PAPER, "draft_model", [readWork([16, [], 16])]), null);
+  assert.equal(meanCost(PAPER, "dflash", []), null);
+  assert.deepEqual(readWork([8, [20, -1], "x"]), { first: 8, again: [20, 0], nodes: 1 });
 });

@@ -26,7 +26,7 @@ function stepLine(drafted, boundary, selected = [], elapsed = 0) {
 }
 
 /** The line before a step: what the server says came of it. */
-const verdictLine = (verdict, gained = 0, closed = null) => JSON.stringify({ event: "Verdict", verdict, gained, closed });
+const outcomeLine = (verdict, gained = 0, closed = null, work = [5, [], 5]) => JSON.stringify({ event: "Outcome", verdict, gained, closed, work });
 
 const HEADER = JSON.stringify({ event: "Header", run: "r", method: "d2sd", prompt: "Once" });
 const FINISHED = JSON.stringify({ event: "Finished", stop_reason: "max_new_tokens" });
@@ -44,10 +44,10 @@ async function settled(store) {
 
 test("a run is read as it arrives, and its totals add up", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, verdictLine("found"), stepLine(4, 2, [2], 0.5)));
+  store.feed(segment("k", 0, HEADER, outcomeLine("found"), stepLine(4, 2, [2], 0.5)));
   await settled(store);
   assert.equal(store.live, true);
-  store.feed(segment("k", 3, verdictLine("all"), stepLine(4, 4, [1], 1), verdictLine("missed"), stepLine(4, 0, [3], 1.5), FINISHED));
+  store.feed(segment("k", 3, outcomeLine("all"), stepLine(4, 4, [1], 1), outcomeLine("missed"), stepLine(4, 0, [3], 1.5), FINISHED));
   await settled(store);
   assert.equal(store.live, false);
   assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
@@ -55,16 +55,17 @@ test("a run is read as it arrives, and its totals add up", async () => {
   assert.equal(store.prompt, "Once");
   assert.equal(store.step(2).ending, "max_new_tokens");
   assert.equal(store.step(3), null);
-  assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // a verdict is no part of the trace
+  assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // an outcome is no part of the trace
 });
 
-test("a step's verdict is the one before it, bounded; without one there is none", async () => {
+test("a step's outcome is the one before it, bounded; without one there is none", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, verdictLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), verdictLine("toString", -1, {}), stepLine(4, 2)));
+  store.feed(segment("k", 0, HEADER, outcomeLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), outcomeLine("toString", -1, {}, 7), stepLine(4, 2)));
   await settled(store);
   const told = ({ verdict, gained, closed }) => [verdict, gained, closed];
   const expected = [["repaired", 2, 3], ["none", 0, null], ["none", 0, null]];
   assert.deepEqual(store.summaries.map(told), expected);
+  assert.deepEqual(store.summaries.map(({ work }) => work), [{ first: 5, again: [], nodes: 5 }, null, null]);
   assert.deepEqual([0, 1, 2].map((at) => told(store.step(at))), expected);
 });
 

@@ -1,6 +1,6 @@
 """Block drafters written out from their papers and published layouts, row by row in float64: what ours are held against.
 
-Reads a ``config.json`` and its tensors by their published names, and shares no code with ``d2sd.models``.
+Reads a ``config.json`` and its tensors by their published names, and shares no code with ``d2sd.nets``.
 """
 
 from __future__ import annotations

@@ -7,6 +7,7 @@ from statistics import NormalDist
 import numpy as np
 import pytest
 import torch
+from msgspec import structs
 
 from d2sd import DecodeConfig, Engine, calibration
 from d2sd.calibration import boundaries as outcomes
@@ -176,7 +177,7 @@ def cut(steps, budget):
         right = [Committed(1, "a", "first", k + 1) for k in range(kept)]
         last = Committed(1 if boundary > budget else 2, "a", "target", None)
         ends = boundary > budget
-        out.append(replace(step, committed=(*right, last), actual_boundary=None if ends else boundary, nodes=step.nodes[: budget + 1],
+        out.append(structs.replace(step, committed=(*right, last), actual_boundary=None if ends else boundary, nodes=step.nodes[: budget + 1],
                            accepted=tuple(range(1, kept + 1))))  # fmt: skip
     return out
 
@@ -197,12 +198,12 @@ def test_a_node_budget_does_not_change_what_confidence_is_worth():
 
 
 def test_a_boundary_is_what_was_committed_where_the_trace_does_not_say():
-    step = replace(made_step([0.9, 0.8, 0.7], 3), actual_boundary=None)
+    step = structs.replace(made_step([0.9, 0.8, 0.7], 3), actual_boundary=None)
     assert steps.observed(step) == (3, 3)
-    assert steps.observed(replace(step, committed=step.committed[:3])) == (3, 3)  # all of it, and nothing after
-    parted = replace(made_step([0.9, 0.8, 0.7], 1), actual_boundary=None)
+    assert steps.observed(structs.replace(step, committed=step.committed[:3])) == (3, 3)  # all of it, and nothing after
+    parted = structs.replace(made_step([0.9, 0.8, 0.7], 1), actual_boundary=None)
     assert steps.observed(parted) == (1, 1)
-    ended = replace(parted, committed=parted.committed[:1])
+    ended = structs.replace(parted, committed=parted.committed[:1])
     assert steps.observed(ended) == (1, steps.UNSEEN)
     assert steps.observed(made_step([], None)) == (steps.UNSEEN, steps.UNSEEN)
 
@@ -318,7 +319,7 @@ def test_a_drafter_that_is_over_confident_below_one_half_is_advised_a_temperatur
 
 
 def test_runs_that_do_not_say_what_another_temperature_gives_get_no_advice():
-    runs = [[replace(step, tempered=()) for step in run] for run in simulated(40, 40, true_temperature=2.5)]
+    runs = [[structs.replace(step, tempered=()) for step in run] for run in simulated(40, 40, true_temperature=2.5)]
     report = calibration.calibrate(calibration.tabulate(runs))
     assert report.advice is None
     assert not any("temperature" in s.text for s in calibration.read_report(report))

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from argparse import ArgumentParser
@@ -108,6 +110,18 @@ def test_module_runs_as_a_program():
     assert "re-drafts from the K likeliest rejection boundaries" in text
     assert "d2sd_three_level: D²SD, and every branch" in text
     assert "specdiff2_select: K whole drafts" in text
+
+
+@pytest.mark.parametrize("opened", [os.pipe, os.openpty], ids=["pipe", "terminal"])
+def test_a_command_prints_nothing_but_its_own_words(opened):
+    read, write = opened()
+    command = [sys.executable, "-m", "d2sd", "generate", "--prompt", "the", "--max-new-tokens", "6"]
+    done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=write, check=True)
+    said = os.read(read, 1 << 16).decode().replace("\r", "")
+    os.close(read)
+    os.close(write)
+    assert done.stdout.strip()
+    assert re.fullmatch(r"\n*6 tokens in \d steps?, mean acceptance length [\d.]+, \d+ tokens/s\n", said), said
 
 
 def test_out_of_memory_is_a_sentence(capsys, monkeypatch):

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec import structs
 
 from d2sd.calibration import comparison, tabulate
 from d2sd.calibration.comparison import (
@@ -89,15 +90,17 @@ def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
 
 
 def test_speed_is_tokens_over_time():
-    runs = [[replace(made_step([0.5] * 3, 1, (0,), n), elapsed=0.5 * (n + 1)) for n in range(4)] for _ in range(10)]
+    runs = [
+        [structs.replace(made_step([0.5] * 3, 1, (0,), n), elapsed=0.5 * (n + 1)) for n in range(4)] for _ in range(10)
+    ]
     speed = figure(compare(side(runs), side(runs)), "speed")
     assert (speed.a.value, speed.count_a) == (4.0, 40)
 
 
 def test_lower_ranked_choices_are_no_redrafts():
     step = made_step([0.9, 0.8], 1, (0,))
-    other = replace(step.nodes[2], candidates=(), state="accepted")
-    step = replace(step, nodes=(*step.nodes[:2], other), accepted=(1, 2), branches=(step.first_draft,))
+    other = structs.replace(step.nodes[2], candidates=(), state="accepted")
+    step = structs.replace(step, nodes=(*step.nodes[:2], other), accepted=(1, 2), branches=(step.first_draft,))
     runs = [[step]] * 8
     result = compare(side(runs), side(runs))
     assert figure(result, "redraft").a.value == 0
@@ -167,7 +170,7 @@ def test_nothing_at_all_compares_to_nothing():
 
 
 def spoken(step, *texts):
-    return replace(step, committed=tuple(Committed(n, t, "first", None) for n, t in enumerate(texts)))
+    return structs.replace(step, committed=tuple(Committed(n, t, "first", None) for n, t in enumerate(texts)))
 
 
 def told(*steps, lead=""):

@@ -6,10 +6,11 @@ import random
 
 import pytest
 
-from d2sd.costs.machines import Curve, Work, machine_of
+from d2sd.costs.machines import Curve, machine_of
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
 from d2sd.errors import InputError
+from d2sd.trace.metrics import Work
 from tests.unit.adaptive_world import CPU
 
 

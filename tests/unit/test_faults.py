@@ -20,7 +20,7 @@ from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.engine import Engine
 from d2sd.trace.files import write_whole
-from d2sd.trace.writer import TraceFile
+from d2sd.trace.trace import TraceFile
 from d2sd.train import loop as checkpoint
 
 ROOT = Path(__file__).parents[2]
@@ -28,7 +28,7 @@ OPENING = ROOT / "assets" / "traces" / "opening.jsonl.gz"
 WRITER = """
 import sys, time
 from d2sd.trace.trace import load_trace
-from d2sd.trace.writer import TraceFile
+from d2sd.trace.trace import TraceFile
 trace = load_trace(sys.argv[1])
 with TraceFile(sys.argv[2]) as file:
     file.write(trace.header)
@@ -236,5 +236,5 @@ def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
 
 
 def test_the_writer_needs_no_torch():
-    code = "import sys, d2sd.trace.writer, d2sd.trace.files; sys.exit('torch' in sys.modules)"
+    code = "import sys, d2sd.trace.trace, d2sd.trace.files; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=Path(d2sd.__file__).parents[1]).returncode == 0

@@ -7,6 +7,7 @@ import re
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
@@ -42,7 +43,9 @@ def test_colours_are_those_of_the_light_page():
 
 
 def test_every_figure_of_a_report_is_drawn_with_its_numbers(trace):
-    others = [replace(s, tempered=[[c] * len(TEMPERATURES) for c in s.first_draft.confidence]) for s in trace.steps]
+    others = [
+        structs.replace(s, tempered=[[c] * len(TEMPERATURES) for c in s.first_draft.confidence]) for s in trace.steps
+    ]
     told = replace(trace, steps=others)
     panels = {p.id: p for p in calibration_panels(report_of([told] * 8, ["a", "b"] * 4))}
     assert panels.keys() == {

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import gc
 import weakref
-from dataclasses import replace
 
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from d2sd import Trace
 from d2sd.__about__ import HOME
 from d2sd.calibration import Gathering, calibrate, label, tabulate, tabulate_paths
 from d2sd.calibration import report as gathering
 from d2sd.calibration.boundaries import Expectations, pooled
-from d2sd.trace.sets import read_traces
+from d2sd.trace.trace import read_traces
 from tests.unit.test_calibration import made_step, simulated
 
 

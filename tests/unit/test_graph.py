@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from math import log
 from pathlib import Path
 
 import networkx
 import pytest
+from msgspec.structs import replace
 
 import d2sd
 from d2sd import METHODS, DecodeConfig
@@ -81,7 +81,7 @@ def test_the_engine_imports_no_drawing_library():
     for path in Path(d2sd.__file__).parent.rglob("*.py"):
         names = imported_at_once(path)
         assert not names & {"gradio", "networkx", "app"}, path
-        assert "plotly" not in names or path.parent.name == "drawing", path
+        assert "plotly" not in names or path.parent.name == "figures", path
 
 
 def test_a_tree_that_grew_by_levels_says_so_and_its_scores_are_those_of_the_drafter(engine):

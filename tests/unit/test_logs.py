@@ -13,8 +13,7 @@ from d2sd.calibration import calibrate, read_report, tabulate
 from d2sd.calibration.comparison import Side, align, compare
 from d2sd.trace.logs import LogTotals, import_log
 from d2sd.trace.logs.requests import UNKNOWN
-from d2sd.trace.sets import read_traces
-from d2sd.trace.trace import parse_trace
+from d2sd.trace.trace import parse_trace, read_traces
 
 # As documented: vLLM's detailed level and its summary, SGLang's details, the pull request of LLAMA_SPEC_DUMP.
 DETAILED = {

@@ -7,9 +7,10 @@ import gzip
 import pytest
 
 from app import presets
-from d2sd.costs.machines import HARDWARE, MACHINES, TARGET, Curve, Machine, Work, cycle
+from d2sd.costs.machines import HARDWARE, MACHINES, TARGET, Curve, Machine, cycle
 from d2sd.costs.runs import here, works_of
 from d2sd.errors import InputError
+from d2sd.trace.metrics import Work
 from d2sd.trace.trace import parse_trace
 
 DFLASH, D2SD, THIRD = Work(16, (), 16), Work(16, (64,), 80), Work(16, (64, 64), 144)

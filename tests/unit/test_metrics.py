@@ -1,13 +1,26 @@
-"""What came of the predicted boundaries, and totals over steps."""
+"""What came of the predicted boundaries, work and totals of steps; and how sets of runs differ, by weights, names and settings."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
-from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone
-from d2sd.trace.metrics import boundary_hit, closed_from, instructiveness, tokens_gained, totals, verdict
+from d2sd import DecodeConfig, Engine
+from d2sd.nets.models import Models
+from d2sd.trace.checks import read_header
+from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone, to_line
+from d2sd.trace.metrics import (
+    Work,
+    boundary_hit,
+    closed_from,
+    instructiveness,
+    tokens_gained,
+    totals,
+    verdict,
+    weights_of,
+    what_differs,
+)
+from tests.nets import make_drafter, make_target
 
 
 def step(boundary: int | None, selected: tuple[int, ...], added: int) -> StepDone:
@@ -15,22 +28,8 @@ def step(boundary: int | None, selected: tuple[int, ...], added: int) -> StepDon
     kept = boundary or 0
     nodes = [Node(0, -1, 0, 1, "", (0, 1), "target", "root", None, None, None)]
     for depth in range(1, kept + added + 1):
-        first = depth <= kept
-        nodes.append(
-            Node(
-                depth,
-                depth - 1,
-                depth,
-                1,
-                "a",
-                (0, 1) if first else (1,),
-                "first" if first else "second",
-                "accepted",
-                0.5,
-                0.5,
-                0,
-            )
-        )
+        drafts, proposer = ((0, 1), "first") if depth <= kept else ((1,), "second")
+        nodes.append(Node(depth, depth - 1, depth, 1, "a", drafts, proposer, "accepted", 0.5, 0.5, 0))
     accepted = tuple(range(1, kept + added + 1))
     draft = Draft("first", 0, (1, 1, 1), ("a", "a", "a"), (0.5, 0.5, 0.5), ())
     committed = (*(Committed(1, "a", "first", n) for n in accepted), Committed(2, "b", "target", None))
@@ -63,6 +62,7 @@ def test_totals_count_repairs_and_what_a_redraft_brings():
     assert figures.repaired_rate == pytest.approx(1 / 3)
     assert figures.tokens_per_redraft == pytest.approx(2 / 4)
     assert [tokens_gained(s) for s in run] == [2, 0, 0, 0]
+    assert str(figures) == "12 tokens in 4 steps: α 3.00, 3.0 nodes a step, 12.0 tokens/s"
     nothing = totals([])
     assert nothing.repaired_rate is nothing.tokens_per_redraft is None
 
@@ -80,3 +80,64 @@ def test_the_step_that_shows_the_idea_keeps_some_tokens_and_gains_some():
     ended = replace(ended, committed=ended.committed[:-1])
     found = step(2, (2,), 0)
     assert instructiveness(best) > instructiveness(one_kind) > instructiveness(ended) == instructiveness(found) == ()
+
+
+def test_the_work_of_a_step_is_the_rows_of_its_passes_and_drafts_that_were_only_sampled_took_none():
+    config = {"block_size": 4, "second_block_size": 6, "draft_depth": 5}
+    drafted = step(1, (0, 1), 2)
+    redraft = drafted.branches[0]
+    third = replace(drafted, branches=(redraft, redraft, replace(redraft, base=1)))
+    bare = replace(drafted, first_draft=None, branches=(), selected_prefixes=())
+    works = [
+        Work.of(made, {"method": method, "config": config})
+        for made, method in (
+            (third, "d2sd_three_level"),
+            (replace(third, selected_prefixes=()), "dflash_resample"),
+            (bare, "eagle3"),
+            (replace(bare, nodes=bare.nodes[:1]), "eagle3"),
+        )
+    ]
+    assert works == [Work(4, (12, 6), 4), Work(4, (), 4), Work(7, (), 4), Work(0, (), 1)]
+    assert Work.of(bare, {"config": 3}) == Work(0, (), 4)
+
+
+def headers(tokenizer, seed, **settings):
+    target = make_target(tokenizer)
+    engine = Engine(Models(target, make_drafter(target, block_size=6, seed=seed)))
+    return engine.header(engine.request("the cat", DecodeConfig("dflash", 4, **settings)))
+
+
+def test_a_header_names_its_parts_and_can_be_read(tokenizer):
+    header = headers(tokenizer, 1)
+    assert read_header(to_line(header).encode())["parts"] == header["parts"]
+    drafter = header["parts"]["first_drafter"]
+    assert (drafter["block_size"], drafter["mask_token_id"], drafter["dtype"]) == (6, 1, "float32")
+    assert drafter["weights"] != header["parts"]["target"]["weights"]
+
+
+def test_what_differs_is_said_of_two_checkpoints_of_one_name_and_of_settings(tokenizer):
+    a, b, fewer = headers(tokenizer, 1), headers(tokenizer, 2), headers(tokenizer, 1, block_size=4)
+    assert what_differs([a], [a]) == "What differs: no model, method or setting that the runs name."
+    assert what_differs([a], [b, b]) == "What differs: first drafter (other weights)."
+    assert what_differs([a], [fewer]) == "What differs: γ (6 → 4), γ₂ (6 → 4)."
+
+
+def test_headers_of_other_engines_are_compared_by_what_they_say():
+    older = {"models": {"target": "x", "first_drafter": "a/b"}, "config": {"num_branches": 4}, "parts": 3}
+    newer = {"models": {"target": "x", "first_drafter": "c\x1b/d"}, "config": {"num_branches": 8}}
+    said = what_differs([older], [newer, {"models": 3}])
+    assert said.startswith("What differs: first drafter (a/b → c")
+    assert "\x1b" not in said
+    assert said.endswith("K (4 → 8).")
+    assert what_differs([], []).startswith("What differs: no model")
+
+
+def test_a_network_is_known_by_its_weights_whatever_it_is_called():
+    named = [
+        {"parts": {"first_drafter": {"name": name, "weights": weights}}}
+        for name, weights in (("a", "1"), ("b", "1"), ("a", "2"))
+    ]
+    assert weights_of(named[:2], "first_drafter") == "1"
+    assert weights_of(named, "first_drafter") == ""
+    assert weights_of([*named[:2], {}], "first_drafter") == ""
+    assert weights_of([], "first_drafter") == ""

@@ -8,7 +8,7 @@ import pytest
 
 import d2sd
 from d2sd.__about__ import HOME
-from d2sd.trace.sets import read_traces
+from d2sd.trace.trace import read_traces
 
 
 @pytest.fixture(scope="module")

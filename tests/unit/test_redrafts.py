@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from d2sd.calibration import calibrate, label, read_report, tabulate
 from d2sd.calibration.boundaries import candidates, promised, tabulate_redrafts

@@ -11,7 +11,7 @@ import pytest
 from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.trace.logs.serving import Server
-from d2sd.trace.sets import read_traces
+from d2sd.trace.trace import read_traces
 from tests.unit.test_logs import SGLANG, TWO_STEPS
 
 VLLM = {

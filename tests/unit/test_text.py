@@ -1,12 +1,17 @@
-"""Texts of tokens: the pieces of a growing output, also where a character comes in several tokens."""
+"""Texts of tokens, also where a character comes in several of them; and progress in a file: plain lines."""
 
 from __future__ import annotations
+
+import subprocess
+from pathlib import Path
 
 from hypothesis import given
 from hypothesis import settings as examples
 from hypothesis import strategies as st
 
-from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts
+import d2sd
+from d2sd.trace import text as module
+from d2sd.trace.text import BROKEN, WINDOW, Detokenizer, TokenTexts, progress
 
 SPLIT = "a cat 😀 naïve 日本語 👩‍👩‍👧 — é" * 6
 
@@ -51,3 +56,35 @@ def test_a_part_of_a_character_has_a_readable_label(tokenizer):
 
 def test_an_id_beyond_the_tokenizer_is_labelled_by_its_number(tokenizer):
     assert TokenTexts(tokenizer)[10**6] == "<1000000>"
+
+
+def test_a_long_job_prints_lines_where_stderr_is_no_terminal(capsys, monkeypatch):
+    monkeypatch.setattr(module, "SECONDS", 0.0)
+    bar = progress(range(3), desc="texts", unit="text")
+    for number in bar:
+        bar.set_postfix({"loss": number}, refresh=False)
+    bar.close()
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "\r" not in err
+    lines = err.splitlines()
+    assert [line.partition(",")[0] for line in lines[:4]] == [f"texts: {n} of 3" for n in range(4)]
+    assert lines[2].endswith("loss=0") or lines[2].endswith("loss=1")
+
+
+def test_a_short_job_prints_nothing_there(capsys):
+    assert list(progress(range(3), desc="texts", leave=False)) == [0, 1, 2]
+    assert capsys.readouterr().err == ""
+
+
+def test_a_terminal_gets_a_bar(capsys, monkeypatch):
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True)
+    list(progress(range(3), desc="texts"))
+    assert "100%" in capsys.readouterr().err
+
+
+def test_every_command_shows_its_progress_so():
+    found = subprocess.run(
+        ["grep", "-rlE", r"^ *(from|import) tqdm", str(Path(d2sd.__file__).parent)], capture_output=True, text=True
+    ).stdout
+    assert [Path(path).name for path in found.split()] == ["text.py"]

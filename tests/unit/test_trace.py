@@ -6,18 +6,19 @@ import copy
 import gzip
 import json
 import sys
-from dataclasses import fields, replace
+from dataclasses import fields
 from pathlib import Path
 
 import orjson
 import pytest
+from msgspec import structs
 
 import d2sd
 from d2sd import METHODS, DecodeConfig, InputError, load_trace
-from d2sd.trace import reader
+from d2sd.trace import trace as module
+from d2sd.trace.events import to_line
 from d2sd.trace.graph import step_graph
 from d2sd.trace.trace import Trace, parse_trace
-from d2sd.trace.writer import to_line
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
@@ -234,7 +235,7 @@ def test_sizes_are_limited(trace, tmp_path, monkeypatch):
         ("MAX_LINES", 3, "at most 3 lines"),
     ]:
         with monkeypatch.context() as patch:
-            patch.setattr(reader, limit, value)
+            patch.setattr(module, limit, value)
             for read in (
                 lambda: load_trace(tmp_path / "run.jsonl.gz"),
                 lambda: parse_trace("".join(trace.lines()).encode()),
@@ -287,9 +288,9 @@ def long_run(steps: int) -> bytes:
     token, position = trace.prefill.prompt_token_ids[-1], len(trace.prefill.prompt_token_ids) - 1
     for number in range(steps):
         step = trace.steps[number % (len(trace.steps) - 1)]
-        nodes = (replace(step.nodes[0], token=token), *step.nodes[1:])
+        nodes = (structs.replace(step.nodes[0], token=token), *step.nodes[1:])
         here = {"step": number, "anchor": token, "anchor_position": position, "nodes": nodes, "elapsed": float(number)}
-        lines.append(to_line(replace(step, **here)))
+        lines.append(to_line(structs.replace(step, **here)))
         token, position = step.committed[-1].token, position + len(step.committed)
     return "".join(lines).encode()
 

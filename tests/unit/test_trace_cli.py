@@ -9,19 +9,19 @@ from pathlib import Path
 
 import networkx
 import pytest
+from msgspec import structs
 
 import d2sd
 from d2sd.__main__ import main
 from d2sd.cli.description import MARKS, describe_step, draw_tree
 from d2sd.cli.trace import statistics
 from d2sd.figures.viewer import standalone_page
+from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Finished
 from d2sd.trace.logs.requests import NOT_KNOWN, Chain, chain_step
 from d2sd.trace.metrics import verdict
-from d2sd.trace.schema import SCHEMA
-from d2sd.trace.sets import write_traces
-from d2sd.trace.trace import Trace
-from d2sd.trace.viewer_lines import unpack_line
+from d2sd.trace.run import RecordedRun, unpack_line
+from d2sd.trace.trace import Trace, write_traces
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 HOSTILE = "\x1b]0;owned\x07\x1b[2J\x9b31m\r\u202e\u2066\x00\ufffe</data><x>&\ud7ff"
@@ -37,14 +37,14 @@ def hostile(trace, tmp_path) -> Path:
     """The recorded run with every text replaced by one that attacks terminals and XML."""
 
     def step(s):
-        return replace(
+        return structs.replace(
             s,
             anchor_text=HOSTILE,
-            first_draft=replace(s.first_draft, texts=(HOSTILE,) * len(s.first_draft.ids)),
-            branches=tuple(replace(b, texts=(HOSTILE,) * len(b.ids)) for b in s.branches),
-            nodes=tuple(replace(n, text=HOSTILE) for n in s.nodes),
-            choices=tuple(replace(c, text=HOSTILE) for c in s.choices),
-            committed=tuple(replace(c, text=HOSTILE) for c in s.committed),
+            first_draft=structs.replace(s.first_draft, texts=(HOSTILE,) * len(s.first_draft.ids)),
+            branches=tuple(structs.replace(b, texts=(HOSTILE,) * len(b.ids)) for b in s.branches),
+            nodes=tuple(structs.replace(n, text=HOSTILE) for n in s.nodes),
+            choices=tuple(structs.replace(c, text=HOSTILE) for c in s.choices),
+            committed=tuple(structs.replace(c, text=HOSTILE) for c in s.committed),
         )  # fmt: skip
 
     header = {**trace.header, "method": HOSTILE, "prompt": HOSTILE, "models": {HOSTILE: HOSTILE}}
@@ -121,10 +121,10 @@ def test_show_also_draws_a_step_without_a_draft(engine):
 
 def test_a_very_deep_tree_is_drawn(trace):
     step = trace.steps[0]
-    deep = [replace(step.nodes[1], id=i, parent=i - 1, depth=i, state="unreached") for i in range(1, 4096)]
-    assert len(list(draw_tree(replace(step, nodes=(step.nodes[0], *deep))))) >= 2
-    comb = [replace(n, parent=max(0, n.id - 1 - n.id % 2), depth=1) for n in deep]
-    assert max(map(len, draw_tree(replace(step, nodes=(step.nodes[0], *comb))))) < 400
+    deep = [structs.replace(step.nodes[1], id=i, parent=i - 1, depth=i, state="unreached") for i in range(1, 4096)]
+    assert len(list(draw_tree(structs.replace(step, nodes=(step.nodes[0], *deep))))) >= 2
+    comb = [structs.replace(n, parent=max(0, n.id - 1 - n.id % 2), depth=1) for n in deep]
+    assert max(map(len, draw_tree(structs.replace(step, nodes=(step.nodes[0], *comb))))) < 400
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["show", "--step", "3"], ["stats"], ["validate"]])
@@ -212,19 +212,20 @@ def test_the_page_holds_all_lines_and_nothing_outside(trace, tmp_path):
     assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#)""", page)
     assert page.count("</script>") == 2
     assert "default-src 'none'" in page
-    assert '"tokens_per_second"' in unpacked(page)  # the measured baseline came along
+    assert lines_in(page)[-1]["event"] == "Baseline"  # the measured speed came along
 
 
-def unpacked(page):
-    """The blocks of lines of a page."""
-    return "\n".join(map(unpack_line, re.findall(r"~[A-Za-z0-9+/=]+", page)))
+def lines_in(page):
+    """The lines of a page's run after its head."""
+    (run,) = json.loads(page.partition('id="trace">')[2].partition("</script>")[0])
+    return [json.loads(line) for entry in run["value"].splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
 
 def test_a_cut_run_makes_a_page_that_says_so(trace):
-    lines = list(replace(trace, finished=None).lines())
-    assert "was cut off" in unpacked(standalone_page("".join(lines), "cut"))
+    cut = RecordedRun.of(replace(trace, finished=None).records())
+    assert "was cut off" in lines_in(standalone_page(cut, "cut"))[-1]["sentence"]
     assert isinstance(trace.finished, Finished)
-    assert "was cut off" not in unpacked(standalone_page("".join(trace.lines()), "whole"))
+    assert lines_in(standalone_page(RecordedRun.of(trace.records()), "whole"))[-1]["event"] == "Finished"
 
 
 def test_files_of_many_runs_are_told_as_such_and_one_of_them_is_named(trace, tmp_path, capsys):

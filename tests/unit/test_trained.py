@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import pytest
+from msgspec.structs import replace
 
 from d2sd.calibration import compare_trained, read_trained, tabulate, trained
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.calibration.trained import auroc, head_confidence
 from d2sd.errors import InputError
-from d2sd.trace.consistency import check_step
-from d2sd.trace.writer import to_line
+from d2sd.trace.checks import check_step
+from d2sd.trace.events import to_line
 from tests.unit.test_calibration import made_step
 
 

@@ -105,7 +105,7 @@ def _read_everywhere(path: Path) -> str | None:
         if fault := one_sentence(error):
             return fault
     json.loads(calibrate.shown(Recordings(), run))
-    standalone_page("\n".join(run.lines()), "x")
+    standalone_page(run, "x")
     return None if run.ended in (True, False) and run.segment() else "no segment"
 
 

@@ -18,8 +18,10 @@ from playwright.sync_api import Page, expect, sync_playwright
 
 from app import presets
 from d2sd.figures.viewer import standalone_page
+from d2sd.trace.run import RecordedRun
 from tests.chromium import launch
 from tests.page_client import PageClient, Window
+from tests.records import record
 from tools.torture import material
 
 Cases = Iterator[str | None]
@@ -123,7 +125,7 @@ def files(rng: random.Random) -> Cases:
                         there,
                     )
                 )
-            done = [m for m in window.queued(call, [None, file]) if m.get("output")]
+            done = [m for m in window.queued(call, page.values(call, open_trace=file)) if m.get("output")]
             text = json.dumps(done[-1]["output"]) if done else ""
             fault = None if done else "no answer"
             if "root:" in text or str(ROOT) in text:
@@ -222,7 +224,10 @@ def _trace(rng: random.Random, page: Page, address: str, _: Path) -> None:
 
 def _alone(rng: random.Random, page: Page, _: str, folder: Path) -> None:
     path = folder / "alone.html"
-    path.write_text(standalone_page("\n".join(_hostile_trace(rng)), rng.choice(material.SCRIPTS)), encoding="utf-8")
+    path.write_text(
+        standalone_page(RecordedRun.of(map(record, _hostile_trace(rng))), rng.choice(material.SCRIPTS)),
+        encoding="utf-8",
+    )
     page.goto(path.as_uri())
     expect(page.locator("#tree g.node").first).to_be_visible(timeout=60_000)
     page.keyboard.press("Home")

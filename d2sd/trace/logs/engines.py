@@ -23,10 +23,20 @@ from typing import Annotated, Any, NamedTuple
 from msgspec import Meta, Struct
 
 from d2sd.errors import InputError
-from d2sd.trace.events import Alternative, Committed, Count, Event, Finished, PrefillDone, Probability
+from d2sd.trace.checks import SCHEMA
+from d2sd.trace.events import (
+    MAX_ITEMS,
+    MAX_TEXTS,
+    Alternative,
+    Committed,
+    Count,
+    Event,
+    Finished,
+    PrefillDone,
+    Probability,
+)
 from d2sd.trace.logs.records import PARTS, Record, convert, first_choice
 from d2sd.trace.logs.requests import NOT_KNOWN, Chain, Counts, Texts, Token, chain_step, check_mean, dense
-from d2sd.trace.schema import MAX_ITEMS, MAX_TEXTS, SCHEMA
 from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"

@@ -11,8 +11,8 @@ import orjson
 
 from d2sd.errors import InputError
 from d2sd.trace.files import UNREADABLE, cannot_read, opened
-from d2sd.trace.reader import MAX_BYTES, MAX_LINE_BYTES
 from d2sd.trace.text import escaped
+from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES
 
 T = TypeVar("T")
 MAX_DOCUMENT = 96 * 10**6

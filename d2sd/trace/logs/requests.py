@@ -9,7 +9,10 @@ from math import isclose
 from typing import Any
 
 from d2sd.errors import InputError, first_line
+from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import (
+    MAX_ITEMS,
+    MAX_TEXTS,
     Alternative,
     Choice,
     Committed,
@@ -23,7 +26,6 @@ from d2sd.trace.events import (
     StepDone,
     StopReason,
 )
-from d2sd.trace.schema import MAX_ITEMS, MAX_TEXTS, SCHEMA
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import boundary_posterior

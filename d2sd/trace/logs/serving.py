@@ -18,7 +18,7 @@ import orjson
 from d2sd.errors import InputError
 from d2sd.trace.logs.engines import read_llamacpp_stream, read_sglang, read_vllm
 from d2sd.trace.logs.requests import Counts
-from d2sd.trace.reader import MAX_LINE_BYTES
+from d2sd.trace.trace import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
 TIMEOUT = 600.0  # seconds

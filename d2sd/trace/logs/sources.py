@@ -13,9 +13,8 @@ from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
 from d2sd.trace.logs.printed import BENCHMARKS, read_metrics, read_text
 from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, read_records, read_stream
 from d2sd.trace.logs.requests import LogTotals, Texts
-from d2sd.trace.reader import MAX_BYTES
 from d2sd.trace.text import escaped
-from d2sd.trace.trace import Trace
+from d2sd.trace.trace import MAX_BYTES, Trace
 
 # By content the first source that fits is taken.
 FITS = {name: reader.fits for readers in (ENGINES, BENCHMARKS) for name, reader in readers.items()}

@@ -9,8 +9,7 @@ from typing import Any, Literal
 
 import torch
 
-from d2sd.doctor.changes import taps_line
-from d2sd.doctor.texts import unused_marker
+from d2sd.doctor.variants import taps_line
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import BORROWED, MAPS, drafter_config_of, is_eagle3, own_name, published_config
 from d2sd.folders.weights import tensor_shapes, weight_files
@@ -21,26 +20,31 @@ from d2sd.nets.target import Target
 
 State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
-MOST = 4  # names in a sentence
-ALIKE = 0.5  # of two names of tensors of one shape, to be taken for one
+MOST_NAMES = 4  # in a sentence
+MIN_SIMILARITY = 0.5  # of two names of tensors of one shape, to be taken for the same
+# Markers of turns, and a template with each.
+MARKERS = {
+    "<|im_start|>": "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
+    "<|start_header_id|>": "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
     """One check and its result.
 
-    what: its name in a word or two.
+    name: in a word or two.
     state: a "fault" prevents the drafter from running or makes it draft wrongly; a "note" may be intended.
-    said: the finding.
+    finding: what was found.
     kind: kind of a fault, as ``cause`` in ``d2sd.doctor.diagnosis``.
-    mend: what to change; None if nothing.
+    fix: what to change; None if nothing.
     """
 
-    what: str
+    name: str
     state: State
-    said: str
+    finding: str
     kind: str = "folder"
-    mend: str | None = None
+    fix: str | None = None
 
 
 def check_folder(source: str, target: Target, second: bool = False) -> list[Check]:
@@ -53,16 +57,10 @@ def check_folder(source: str, target: Target, second: bool = False) -> list[Chec
         raw = published_config(source)
         checks += _check_parts(source, raw, target, second)
     except InputError as error:
-        checks.append(Check("config.json", "fault", str(error), mend="the key that the sentence names"))
+        checks.append(Check("config.json", "fault", str(error), fix="the key that the sentence names"))
     except Exception as error:
-        checks.append(
-            Check(
-                "folder",
-                "fault",
-                f"it cannot be read: {first_line(error)}",
-                mend="a folder with config.json and safetensors",
-            )
-        )
+        finding = f"it cannot be read: {first_line(error)}"
+        checks.append(Check("folder", "fault", finding, fix="a folder with config.json and safetensors"))
     return checks
 
 
@@ -75,18 +73,18 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     form = read_form(raw)
     yield Check("layout", "good", f"{form.layout}: a block drafter of kind {form.kind}")
     try:
-        yield from check_tensors(form, tensor_shapes(weight_files(source)), target)
+        yield from _check_tensors(form, tensor_shapes(weight_files(source)), target)
     except InputError as error:
         yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
-    yield from check_form(form, raw, target)
+    yield from _check_form(form, raw, target)
     if form.second_role:
-        said = "its config says that it is a VP-Drafter, for the second role"
+        finding = "its config says that it is a VP-Drafter, for the second role"
         never = " and it never saw an empty prefix" if form.visible_prefixes else ""
-        yield Check("role", "good" if second else "note", f"{said}{never}")
+        yield Check("role", "good" if second else "note", f"{finding}{never}")
     yield from _check_ends(raw, target)
 
 
-def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
+def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
     """Returns checks for missing, unread and misshapen tensors."""
     held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
     brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
@@ -95,22 +93,21 @@ def check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator
     wanted = {name: tuple(weight.shape) for name, weight in made.named_parameters()}
     yield from _check_fc(form, held, target)
     wrong = [n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and n != "fc.weight"]
-    for name in wrong[:MOST]:
+    for name in wrong[:MOST_NAMES]:
         yield Check("shapes", "fault", f"{name} is {list(held[name])}, and the config makes it {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
     if (layers := _layers_held(held)) > form.shape["num_hidden_layers"]:
-        said = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
-        yield Check(
-            "layers", "fault", said, "layers", f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
-        )
+        finding = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
+        fix = f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
+        yield Check("layers", "fault", finding, "layers", fix)
         return
-    for name in missing[:MOST]:
-        said = f"{name} is missing"
+    for name in missing[:MOST_NAMES]:
+        finding = f"{name} is missing"
         alike = [s for s in surplus if held[s] == wanted[name]]
-        close = difflib.get_close_matches(name, alike, 1, ALIKE) or (alike if len(alike) == 1 else [])
-        mend = f"rename {close[0]} to {name}" if close else f"a folder that has {name}"
-        said += f", and {close[0]}, of the same shape, is not known: it is misnamed" if close else ""
-        yield Check("tensors", "fault", said, "tensors", mend)
+        close = difflib.get_close_matches(name, alike, 1, MIN_SIMILARITY) or (alike if len(alike) == 1 else [])
+        fix = f"rename {close[0]} to {name}" if close else f"a folder that has {name}"
+        finding += f", and {close[0]}, of the same shape, is not known: it is misnamed" if close else ""
+        yield Check("tensors", "fault", finding, "tensors", fix)
     if surplus and not missing:
         try:
             refuse_tensors(surplus)
@@ -132,16 +129,16 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
     if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
         return
     reads, rest = divmod(shape[1], hidden)
-    said = f"fc.weight is {list(shape)}: it reads {reads} layers of width {hidden}, and the config names {count}"
+    finding = f"fc.weight is {list(shape)}: it reads {reads} layers of width {hidden}, and the config names {count}"
     if rest or shape[0] != hidden or not 0 < reads < target.config.num_hidden_layers:
         yield Check("fc", "fault", f"fc.weight is {list(shape)}, and {count} taps make it {[hidden, count * hidden]}", "taps", "hidden_size or the taps")  # fmt: skip
         return
     even = default_target_layers(target.config.num_hidden_layers, reads)
     named = f"; spread evenly as usual, they are {even}" if len(even) == reads else ""
-    yield Check("fc", "fault", said + named, "taps", taps_line(form, even))
+    yield Check("fc", "fault", finding + named, "taps", taps_line(form, even))
 
 
-def check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
+def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     """Compare the config with the target."""
     c, layers = target.config, target.config.num_hidden_layers
     if form.shape["hidden_size"] != c.hidden_size:
@@ -155,25 +152,20 @@ def check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Ite
     yield _check_mask(form, target)
     guesses = form.block_size - 1
     yield Check("block", "good", f"{form.rows} rows a block, which read {form.reads}: {guesses} guesses a step, at most {guesses + 1} tokens with the target's own")  # fmt: skip
-    if any(w is not None for w in form.windows):
-        widths = sorted({w for w in form.windows if w is not None})
-        inside = "causal" if any(form.causal) else "bidirectional"
-        yield Check("window", "note", f"{sum(w is not None for w in form.windows)} of {len(form.windows)} layers see only {widths} positions back, {inside} in the block; right only if it was trained so")  # fmt: skip
+    inside = "causal" if any(form.causal) else "bidirectional"
+    if widths := sorted({w for w in form.windows if w is not None}):
+        narrowed = sum(w is not None for w in form.windows)
+        yield Check("window", "note", f"{narrowed} of {len(form.windows)} layers see only {widths} positions back, {inside} in the block; right only if it was trained so")  # fmt: skip
     else:
-        yield Check(
-            "window", "good", f"none; in the block rows are {'causal' if any(form.causal) else 'bidirectional'}"
-        )
+        yield Check("window", "good", f"none; in the block rows are {inside}")
     own, theirs = dict(form.shape["rope_parameters"]), dict(c.rope_parameters)
     if own == theirs:
         yield Check("RoPE", "good", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, as the target's")
     else:
         yield Check("RoPE", "note", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}; the target's are {theirs.get('rope_theta'):g} and {theirs.get('rope_type')}")  # fmt: skip
     if form.draft_vocabulary is not None:
-        yield Check(
-            "vocabulary",
-            "note",
-            f"it drafts {form.draft_vocabulary} of {c.vocab_size} tokens; any other one ends a draft",
-        )
+        finding = f"it drafts {form.draft_vocabulary} of {c.vocab_size} tokens; any other one ends a draft"
+        yield Check("vocabulary", "note", finding)
     stored, run = raw.get("dtype") or raw.get("torch_dtype") or "not named", target.numbers
     yield Check("numbers", "good", f"its weights are kept in {str(stored)[:20]}; the target runs in {run}")
 
@@ -194,34 +186,38 @@ def _check_taps(form: DrafterForm, layers: int) -> Check:
 
 def _check_mask(form: DrafterForm, target: Target) -> Check:
     mask, tokenizer = form.mask_token, target.tokenizer
-    said = f"token {mask}"
+    finding = f"token {mask}"
     if mask >= len(tokenizer):
-        return Check("mask token", "good", f"{said}, which no text has")
+        return Check("mask token", "good", f"{finding}, which no text has")
     text = repr(str(tokenizer.convert_ids_to_tokens(mask)))[:40]
     if mask in target.end_ids:
-        return Check("mask token", "note", f"{said} is {text}, which ends a text")
+        return Check("mask token", "note", f"{finding} is {text}, which ends a text")
     if mask == tokenizer.pad_token_id:
-        return Check("mask token", "note", f"{said} is {text}, which pads a batch")
+        return Check("mask token", "note", f"{finding} is {text}, which pads a batch")
     if mask not in tokenizer.added_tokens_decoder:
-        return Check("mask token", "note", f"{said} is {text}, an ordinary token that texts have")
-    return Check("mask token", "good", f"{said}, {text}")
+        return Check("mask token", "note", f"{finding} is {text}, an ordinary token that texts have")
+    return Check("mask token", "good", f"{finding}, {text}")
 
 
 def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     ends = raw.get("eos_token_id")
     named = set(ends if isinstance(ends, list) else [] if ends is None else [ends])
     if named and not named & target.end_ids:
-        yield Check(
-            "end tokens", "note", f"its config names {sorted(named)}, the target ends with {sorted(target.end_ids)}"
-        )
+        finding = f"its config names {sorted(named)}, the target ends with {sorted(target.end_ids)}"
+        yield Check("end tokens", "note", finding)
     else:
         yield Check("end tokens", "good", f"the target's: {sorted(target.end_ids)}")
     tokenizer = target.tokenizer
     if not tokenizer.chat_template:
         yield Check("template", "good", "the target has no chat template")
         return
-    unused = unused_marker(target)
-    if unused:
+    if unused := unused_marker(target):
         yield Check("template", "note", f"the target's vocabulary has {unused}, and its chat template does not use it")
     else:
         yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")
+
+
+def unused_marker(target: Target) -> str | None:
+    """Returns a turn marker that is in the vocabulary but not in the chat template, or None."""
+    template, vocabulary = str(target.tokenizer.chat_template or ""), target.tokenizer.get_vocab()
+    return next((m for m in MARKERS if m in vocabulary and template and m not in template), None)

@@ -1,19 +1,127 @@
-"""Checks that the fields of a step are consistent, so that all readers of a trace can rely on it.
+"""Checks of trace lines: every field of its type and within its bounds, and what the fields of a step mean for each other.
 
-They accept ``StepDone`` and its counterpart in ``d2sd.trace.schema``, and raise ``InputError`` with the name of the field.
+Whoever reads a trace can rely on what was checked here. All functions raise ``InputError`` with the name of the field.
 """
 
 from __future__ import annotations
 
+import re
 from itertools import chain
 from operator import ge
-from typing import Any
+from typing import Annotated, Any, TypeVar
+
+import msgspec
+import orjson
 
 from d2sd.errors import InputError
-from d2sd.trace.events import TEMPERATURES, PrefillDone
+from d2sd.trace.events import TEMPERATURES, Baseline, Draft, Event, PrefillDone, StepDone
+from d2sd.trace.text import escaped
+
+Line = bytes | memoryview
+Read = TypeVar("Read")
+SCHEMA = 2
+MAX_HEADER_DEPTH = 4
+MAX_HEADER_ITEMS = 10_000
+# Every writer here puts the kind first, so that most lines are told apart without reading them.
+_START = re.compile(rb'\{"event":"(\w{1,40})"')
 
 
-def check_step(step: Any) -> None:
+class _Kind(msgspec.Struct):
+    event: str
+
+
+class _Header(msgspec.Struct, tag_field="event", tag="Header"):
+    """What the readers of a header rely on; it may hold more."""
+
+    schema: Annotated[int, msgspec.Meta(ge=1)]
+    run: Annotated[str, msgspec.Meta(max_length=200)]
+    method: Annotated[str, msgspec.Meta(max_length=200)]
+    config: dict[str, Any]
+    models: dict[str, Any]
+    versions: dict[str, Any]
+    hardware: dict[str, Any]
+    prompt: str | None
+
+
+_kind = msgspec.json.Decoder(_Kind)
+_header = msgspec.json.Decoder(_Header)
+_header_fields = msgspec.json.Decoder(dict[str, Any])
+_event = msgspec.json.Decoder(Event)
+_baseline = msgspec.json.Decoder(Baseline)
+
+
+def kind_of(line: Line) -> str:
+    """Returns the ``event`` of a line."""
+    match = _START.match(line)
+    return match[1].decode() if match else read_kind(line)
+
+
+def read_kind(line: Line) -> str:
+    """Returns the ``event`` of a line, which must be JSON as a whole."""
+    return _decoded(_kind, line).event
+
+
+def read_event(line: Line) -> Event:
+    """Returns an event; each of its fields has its type and is within its bounds."""
+    return _decoded(_event, line)
+
+
+def read_baseline(line: Line) -> Baseline | None:
+    """Returns a ``Baseline`` line; None for any other line."""
+    try:
+        return _decoded(_baseline, line)
+    except InputError:
+        return None
+
+
+def read_header(line: Line) -> dict[str, Any]:
+    """Returns the header as it was written, with all its fields."""
+    _decoded(_header, line)
+    header = _decoded(_header_fields, line)
+    if header["schema"] > SCHEMA:
+        raise InputError(f"this trace has schema {header['schema']}; this version reads up to {SCHEMA}")
+    _check_size(header)
+    return header
+
+
+def is_json(line: Line) -> bool:
+    """Returns whether the line is complete JSON; the last line of a killed run is not."""
+    try:
+        orjson.loads(line)
+    except orjson.JSONDecodeError:
+        return False
+    return True
+
+
+def _check_size(header: dict[str, Any]) -> None:
+    """A header may hold anything, but nothing that code which looks into it could stumble over."""
+    level: list[Any] = [header]
+    for _ in range(MAX_HEADER_DEPTH):
+        level = [i for v in level if isinstance(v, dict | list) for i in (v.values() if isinstance(v, dict) else v)]
+        if len(level) > MAX_HEADER_ITEMS:
+            raise InputError(f"the header holds more than {MAX_HEADER_ITEMS} values side by side")
+        if any(isinstance(v, int) and not -(2**63) <= v < 2**63 for v in level):
+            raise InputError("the header holds a whole number that does not fit into 64 bits")
+    if level:
+        raise InputError(f"the header is nested more than {MAX_HEADER_DEPTH} deep")
+
+
+def _decoded(decoder: msgspec.json.Decoder[Read], line: Line) -> Read:
+    try:
+        return decoder.decode(line)
+    except msgspec.ValidationError as error:
+        sentence, _, place = str(error).replace("`", "").partition(" - at $")
+        sentence = escaped(f"{sentence[:1].lower()}{sentence[1:160]}")
+        raise InputError(f"{escaped(place[:100].lstrip('.'))}: {sentence}" if place else sentence) from None
+    except msgspec.DecodeError as error:
+        raise InputError(f"not JSON ({error})") from None
+    except UnicodeDecodeError:
+        raise InputError("not UTF-8 text") from None
+    except RecursionError:
+        raise InputError("nested too deeply") from None
+
+
+def check_step(step: StepDone) -> None:
     """Check a single step: its tree, drafts, accepted path and committed tokens. Raises ``InputError``."""
     parents = _check_tree(step)
     path = _check_path(step, parents)
@@ -26,14 +134,14 @@ def check_step(step: Any) -> None:
         _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
 
 
-def check_prefill(prefill: Any) -> None:
+def check_prefill(prefill: PrefillDone) -> None:
     """Check prefill: one text per token, and at most one committed token, from the target. Raises ``InputError``."""
     _need(len(prefill.texts) == len(prefill.prompt_token_ids), "texts", "one for each prompt token is needed")
     own = all(c.node is None and c.proposer == "target" for c in prefill.committed)
     _need(own and len(prefill.committed) <= 1, "committed", "prefill gives one token, the target's own")
 
 
-def check_order(step: Any, before: Any | None, prefill: PrefillDone | None, number: int) -> None:
+def check_order(step: StepDone, before: StepDone | None, prefill: PrefillDone | None, number: int) -> None:
     """Check that ``step`` has this number and starts where the step ``before`` ended, or the first one where the prompt did.
 
     Raises ``InputError``.
@@ -56,7 +164,7 @@ def _need(ok: bool, field: str, sentence: str) -> None:
         raise InputError(f"{field}: {sentence}")
 
 
-def _check_tree(step: Any) -> list[int]:
+def _check_tree(step: StepDone) -> list[int]:
     """Node 0 is the root and every parent comes before its children. Returns the parents."""
     nodes = step.nodes
     _need(bool(nodes), "nodes", "the anchor, node 0, is missing")
@@ -85,7 +193,7 @@ def _check_tree(step: Any) -> list[int]:
     return parents
 
 
-def _check_path(step: Any, parents: list[int]) -> list[int]:
+def _check_path(step: StepDone, parents: list[int]) -> list[int]:
     """The accepted nodes lead from the anchor downwards. Returns the path, anchor first."""
     states, accepted = [n.state for n in step.nodes], list(step.accepted)
     path = [0, *accepted]
@@ -105,7 +213,7 @@ def _check_path(step: Any, parents: list[int]) -> list[int]:
     return path
 
 
-def _check_committed(step: Any, path: list[int]) -> None:
+def _check_committed(step: StepDone, path: list[int]) -> None:
     """The accepted tokens and then at most the bonus token are committed; the choices led there."""
     committed = step.committed
     _need(bool(committed), "committed", "a step commits at least one token")
@@ -113,9 +221,9 @@ def _check_committed(step: Any, path: list[int]) -> None:
     _need([c.node for c in drafted] == path[1:], "committed", "the nodes must be the accepted ones, in order")
     bonus = len(committed) - len(drafted)
     _need(bonus <= 1 and (not bonus or committed[-1].node is None), "committed", "only the last token has no node")
-    for at, c in enumerate(drafted):
-        if c.token != step.nodes[c.node].token:
-            raise InputError(f"committed[{at}].token: it must be that of node {c.node}")
+    for at, (c, node) in enumerate(zip(drafted, path[1:], strict=True)):
+        if c.token != step.nodes[node].token:
+            raise InputError(f"committed[{at}].token: it must be that of node {node}")
     choices = step.choices
     _need([c.node for c in choices] == path[: len(choices)], "choices", "one for each node of the path, anchor first")
     for at, (choice, token) in enumerate(zip(choices, committed, strict=False)):
@@ -124,7 +232,7 @@ def _check_committed(step: Any, path: list[int]) -> None:
     _need(len(choices) <= len(committed), "choices", "there are more than committed tokens")
 
 
-def _check_drafts(step: Any) -> None:
+def _check_drafts(step: StepDone) -> None:
     """Lists that belong together are equally long, and every reference is to something that is there."""
     first, posterior = step.first_draft, step.boundary_posterior
     drafted = 0
@@ -154,7 +262,7 @@ def _check_drafts(step: Any) -> None:
     )
 
 
-def _check_trained(step: Any) -> None:
+def _check_trained(step: StepDone) -> None:
     """Of the drafts in their order: nothing, or one value for each drafted token."""
     drafts = [] if step.first_draft is None else [step.first_draft, *step.branches]
     _need(len(step.trained) in (0, len(drafts)), "trained", f"empty, or one list for each of {len(drafts)} drafts")
@@ -162,7 +270,7 @@ def _check_trained(step: Any) -> None:
         _need(len(said) in (0, len(draft.ids)), f"trained[{at}]", f"empty, or one for each of the {len(draft.ids)} ids")
 
 
-def _check_tempered(step: Any) -> None:
+def _check_tempered(step: StepDone) -> None:
     """Of the first draft: nothing, or one value for each token and temperature."""
     drafted = 0 if step.first_draft is None else len(step.first_draft.ids)
     _need(
@@ -174,7 +282,7 @@ def _check_tempered(step: Any) -> None:
         )
 
 
-def _check_levels(step: Any) -> None:
+def _check_levels(step: StepDone) -> None:
     """Of a tree that grew level by level: entries belong together, parents and nodes are there."""
     above = 1
     for number, level in enumerate(step.levels):
@@ -192,7 +300,7 @@ def _check_levels(step: Any) -> None:
         above = count
 
 
-def _check_draft(draft: Any, field: str) -> None:
+def _check_draft(draft: Draft, field: str) -> None:
     count = len(draft.ids)
     lengths = {"texts": len(draft.texts), "confidence": len(draft.confidence), "alternatives": len(draft.alternatives)}
     if {0, count}.issuperset(lengths.values()) and lengths["texts"] == count:

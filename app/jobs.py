@@ -1,0 +1,445 @@
+"""Jobs of the page: requested at once, run in a queue, reported in a notice, stopped by a button.
+
+A job is requested outside the queue, so that Stop and newer requests also reach one that waits. Every view has a ``Ticket``
+with its newest job. ``wire`` connects a button to a job, ``answer`` an event that is answered without one. Both turn errors
+into one sentence, and drop what a newer request has overtaken.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import statistics
+import time
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+import gradio as gr
+import torch
+
+from app.gradio_internals import hidden_when, told, waiting
+from app.settings import readable
+from app.visitors import without_paths
+from d2sd import InputError
+from d2sd.errors import first_line
+
+T = TypeVar("T")
+log = logging.getLogger(__name__)
+SECONDS_BETWEEN_PLACES = 0.5
+MODEL = "model"  # the concurrency id of everything that runs the models: one at a time
+AT_ONCE: dict[str, Any] = {"show_progress": "hidden", "queue": False}
+IN_TURN: dict[str, Any] = {
+    "show_progress": "hidden",
+    "concurrency_id": MODEL,
+    "concurrency_limit": 1,
+    "trigger_mode": "multiple",
+}
+BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
+CANCELLED = "Cancelled while waiting in the queue: nothing was run."
+NEXT = "Something else is running; this starts when it ends."  # for the first in the queue
+TURNS_COUNTED = 9  # the latest ones, from which a waiting time is estimated
+
+
+@dataclass(frozen=True, slots=True)
+class Update(Generic[T]):
+    """A progress update for the page. At most one of ``problem``, ``news`` and ``note`` is not empty.
+
+    value: new content of the view; None leaves it unchanged.
+    problem: an error message.
+    news: the current activity.
+    note: a remark about the content.
+    """
+
+    value: T | None = None
+    problem: str = ""
+    news: str = ""
+    note: str = ""
+
+    def map(self, function: Callable[[T], Any]) -> Update[Any]:
+        """Returns the same update with the function applied to its value, if it has one."""
+        return self if self.value is None else replace(self, value=function(self.value))
+
+
+@dataclass(slots=True, eq=False)
+class Job:
+    """One request for work.
+
+    work: the generator function that does it; it tells apart the jobs of views that share a ticket.
+    data: data of the event that requested it, if a custom component sent it.
+    in_turn: whether it runs the models; others report how they ended even if they were cancelled.
+    place: number of requests ahead of it in the queue, as last reported; None if none was reported.
+    """
+
+    work: object = None
+    data: dict[str, Any] = field(default_factory=dict)
+    in_turn: bool = True
+    place: int | None = None
+    started: bool = False
+    ended: bool = False
+    stopped: bool = False
+    replaced: bool = False
+
+    def cancelled(self) -> bool:
+        """Returns whether it was stopped, or replaced by a newer job: it ends before its next step."""
+        return self.stopped or self.replaced
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has not started and still may."""
+        return not self.started and not self.cancelled()
+
+    @property
+    def active(self) -> bool:
+        """Whether it waits or runs."""
+        return not self.ended and not self.cancelled()
+
+
+@dataclass(slots=True)
+class Ticket:
+    """The newest job of a view, and the number of the page's latest call about it."""
+
+    job: Job | None = None
+    call: int = 0
+
+    def replace(self, job: Job | None) -> None:
+        """Make this the newest job; the one before, running or waiting, is cancelled."""
+        if self.job is not None:
+            self.job.replaced = True
+        self.job = job
+
+    def start(self, work: object, even_stopped: bool = False) -> Job | None:
+        """Start the newest job if it is one of this work. Returns None if there is none that waits.
+
+        even_stopped: whether a job that was stopped while it waited is returned as well.
+        """
+        job = self.job
+        if job is None or job.work is not work or job.started or (job.stopped and not even_stopped):
+            return None
+        job.started = True
+        return job
+
+    def stop(self) -> bool:
+        """Cancel the newest job; returns whether it was waiting."""
+        was_waiting = self.waiting
+        if self.job is not None:
+            self.job.stopped = True
+        return was_waiting
+
+    def latest(self, call: int | None) -> bool:
+        """Register a call of the page, and return whether it is the latest; answers of older ones must not change the page.
+
+        call: its number among those of the page; without one, as from other callers, it always counts as the latest.
+        """
+        self.call = max(self.call, call or 0)
+        return call is None or call == self.call
+
+    @property
+    def waiting(self) -> bool:
+        """Whether the newest job waits for its start."""
+        return self.job is not None and self.job.waiting
+
+
+class Turns:
+    """The queue for the models."""
+
+    def __init__(self) -> None:
+        self._whose: object = None
+        self._began = 0.0
+        self._lasted = deque[float](maxlen=TURNS_COUNTED)
+
+    def taken(self, by: object, updates: Iterator[Update[T]]) -> Iterator[Update[T]]:
+        """Yields the updates of one request, and records how long it took.
+
+        Without any update, yields one that changes nothing: Gradio would treat an empty stream as empty values.
+
+        by: identifies the requester, for ``news``.
+        """
+        self._whose, self._began, first = by, time.monotonic(), None
+        try:
+            first = next(updates, None)
+            yield first or Update()
+            if first:
+                yield from updates
+        finally:
+            self._whose = None
+            if first:
+                self._lasted.append(time.monotonic() - self._began)
+
+    def news(self, asking: object, waiting: int = 0) -> str:
+        """Returns a sentence for a request that waits for another one; empty if none runs, or only that of ``asking``.
+
+        waiting: number of requests in the queue ahead of this one.
+        """
+        return "" if self._whose is None or self._whose is asking else self.line(waiting)
+
+    def line(self, waiting: int) -> str:
+        """Returns a sentence for a queued request, with a waiting time estimated from the latest requests.
+
+        waiting: number of requests in the queue ahead of this one.
+        """
+        said = NEXT
+        if waiting:
+            said = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
+        if not self._lasted:
+            return said
+        one = statistics.median(self._lasted)
+        gone = 0.0 if self._whose is None else min(one, time.monotonic() - self._began)
+        return f"{said} Judging by the latest requests, the wait is {_about(one * (waiting + 1) - gone)}."
+
+
+def _about(seconds: float) -> str:
+    if seconds < 10:
+        return "less than 10 s"
+    return f"about {round(seconds, -1):.0f} s" if seconds < 95 else f"about {seconds / 60:.0f} minutes"
+
+
+TURNS = Turns()
+
+
+def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
+    """Returns one sentence for work that failed, which begins with ``what``; unexpected errors are logged as well."""
+    if isinstance(error, torch.OutOfMemoryError | MemoryError):
+        return f"{what}: there was not enough memory. Ask for fewer tokens or a shorter prompt."
+    if not isinstance(error, InputError):
+        log.warning("a job failed", exc_info=error)
+    return without_paths(f"{what}: {first_line(error, 200)}")
+
+
+def updates_of(job: Job, work: Iterator[Update[T]]) -> Iterator[Update[T]]:
+    """Yields the updates of a job; an error becomes a last one with its sentence."""
+    try:
+        yield from work
+    except InputError as error:
+        yield Update(problem=readable(error))
+    except Exception as error:  # whatever it was, the page says so and goes on
+        yield Update(problem=failure_sentence(error))
+    finally:
+        job.ended = True
+
+
+def notice_box(elem_id: str) -> gr.Textbox:
+    """Returns the box for ``sentence``, and adds a hidden live region from which screen readers announce its changes."""
+    gr.HTML('<p role="status"></p>', elem_id=f"{elem_id}-said", elem_classes="said-aloud", padding=False)
+    box = gr.Textbox(
+        visible=False, interactive=False, elem_id=elem_id, elem_classes="notice", lines=2, max_lines=6, label="Notice"
+    )
+    say = f"(words) => {{ const said = document.querySelector('#{elem_id}-said p'); if (said) said.textContent = words; }}"
+    box.change(None, box, None, js=say, **AT_ONCE)
+    return box
+
+
+def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
+    """Returns the box with one of the three sentences; hidden if all are empty."""
+    return gr.Textbox(
+        without_paths(problem) or news or note,
+        label="Please check" if problem else "Please wait" if news else "Note",
+        elem_classes=["notice", "problem" if problem else "news"],
+        visible=bool(problem or news or note),
+    )
+
+
+def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
+    """Hide an error message when one of these events changes a value. This runs in the browser, without a server call."""
+    hide = hidden_when(f"document.querySelector('#{notice.elem_id}.problem')")
+    gr.on(list(changed), None, None, notice, js=hide, **AT_ONCE)
+
+
+class Speaker:
+    """What the updates of a job show in the notice, as long as it is not cancelled.
+
+    Each update repeats the sentence, since Gradio's client may lose one if the next update has none. After another call of the
+    page it is not repeated, since that call may have shown a newer sentence.
+
+    quiet: whether it says nothing before it has to wait or to load models.
+    """
+
+    def __init__(self, ticket: Ticket, job: Job, quiet: bool = False):
+        self._ticket, self._job = ticket, job
+        self._quiet = quiet and job.place is None
+        self._last: tuple[str, str, str] | None = None
+        self._call = ticket.call
+
+    def __call__(self, update: Update[Any]) -> Any:
+        """Returns the box for an update; an empty one changes nothing."""
+        now = update.problem, update.news, update.note
+        self._quiet = self._quiet and not update.news
+        older = now == self._last and self._ticket.call != self._call
+        silent = self._quiet or (self._job.cancelled() and self._job.in_turn)
+        if silent or older or update == Update():
+            return gr.skip()
+        self._last, self._call = now, self._ticket.call
+        return sentence(*now)
+
+
+def _counted(
+    event: Any, function: Callable[..., Any], inputs: Sequence[Any], outputs: Sequence[Any], **options: Any
+) -> Any:
+    """Wire an event so that the last argument of its function is the number of the call among those of the page, from 1.
+
+    Answers may arrive in another order than they were requested in; the browser knows the order.
+    """
+    number = gr.Number(visible=False, precision=0)
+    count = f"(...values) => [...values.slice(0, {len(inputs)}), (window.callsOfPage = (window.callsOfPage || 0) + 1)]"
+    return event(function, [*inputs, number], outputs, js=count, **options)
+
+
+def wire(
+    event: Any,
+    work: Callable[..., Iterator[Update[Any]]],
+    ticket: gr.State,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    notice: gr.Textbox,
+    *,
+    stop: gr.Button | None = None,
+    wanted: tuple[Any, Callable[[Any], bool]] | None = None,
+    in_turn: bool = True,
+    in_view: bool = False,
+) -> Any:
+    """Wire an event to work: requested at once, it runs in the queue, and its updates go to the outputs and the notice.
+
+    event: a listener, such as ``button.click``.
+    work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is what the
+        output shows, or a list for several.
+    stop: the button that cancels the newest job of the ticket; None if it is wired already.
+    wanted: a control and a function of its value that returns whether the event requests work at all.
+    in_turn: whether the work runs the models, one request at a time.
+    in_view: whether the view waits for an answer: the notice then only says that the job waits or loads models, and work is
+        also called for a job that was stopped while it waited.
+
+    Returns the event that does the work, for ``then``.
+    """
+    control, test = wanted or (None, None)
+
+    def request(request: gr.Request, event: gr.EventData, *values: Any) -> Any:
+        *chosen, current, call = values
+        if (test and not test(*chosen)) or not current.latest(call):
+            return gr.skip()
+        place = ahead(request)
+        news = TURNS.news(current, place) if in_turn else ""
+        current.replace(Job(work, told(event), in_turn, place if news else None))
+        # The timer always starts, since other requests may be queued before this one.
+        return gr.skip() if in_view and not news else sentence(news=news), gr.Timer(active=in_turn)
+
+    def run(*values: Any) -> Iterator[list[Any]]:
+        *given, current = values
+        nothing = [gr.skip() for _ in outputs]
+        if (job := current.start(work, even_stopped=in_view)) is None:
+            yield [*nothing, gr.skip()]
+            return
+        speak = Speaker(current, job, quiet=in_view)
+        updates = updates_of(job, work(job, *given))
+        for update in TURNS.taken(current, updates) if in_turn else updates:
+            shown = nothing if update.value is None else update.value if len(outputs) > 1 else [update.value]
+            yield [*shown, speak(update)]
+
+    def cancel(current: Ticket) -> Any:
+        reports = current.job is not None and current.job.active and not current.job.in_turn
+        waited = current.stop()
+        return gr.skip() if reports or in_view else sentence(note=CANCELLED if waited else "")
+
+    if stop is not None:
+        stop.click(cancel, ticket, notice, **AT_ONCE)
+    given = [ticket] if control is None else [control, ticket]
+    requested = _counted(event, request, given, [notice, _place_timer(notice, ticket)], **AT_ONCE)
+    return requested.then(run, [*inputs, ticket], [*outputs, notice], **(IN_TURN if in_turn else BESIDE))
+
+
+def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
+    """Returns a timer that shows a waiting window its place in the queue when it changes, and stops when its job starts.
+
+    An unchanged place is not sent again: it could arrive after the first sentence of the job.
+    """
+    timer = gr.Timer(SECONDS_BETWEEN_PLACES, active=False)
+
+    def tick(current: Ticket, request: gr.Request) -> tuple[Any, Any]:
+        job = current.job
+        if job is None or not job.waiting:
+            return gr.skip(), gr.Timer(active=False)
+        if not waits(request):  # a busy server may take longer to queue it than the first tick takes to come
+            return gr.skip(), gr.skip()
+        if (place := ahead(request)) == job.place:
+            return gr.skip(), gr.skip()
+        job.place = place
+        return sentence(news=TURNS.line(place)), gr.skip()
+
+    timer.tick(tick, ticket, [notice, timer], **AT_ONCE)
+    return timer
+
+
+def ahead(request: gr.Request) -> int:
+    """Returns how many other windows are queued for the models before this one."""
+    return len(set(itertools.takewhile(lambda window: window != request.session_hash, waiting(MODEL))))
+
+
+def waits(request: gr.Request) -> bool:
+    """Returns whether this window is queued for the models."""
+    return request.session_hash in waiting(MODEL)
+
+
+class Overtaken(Exception):
+    """A later call of the page has made the answer to this one useless."""
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of the page that is answered without a job.
+
+    ticket: of the view that it changes.
+    number: among the calls of the page; None for other callers.
+    data: data of its event, if a custom component sent it.
+    """
+
+    ticket: Ticket
+    number: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+
+    def overtaken(self) -> bool:
+        """Returns whether there was a later call."""
+        return not self.ticket.latest(self.number)
+
+    def check(self) -> None:
+        """Raise ``Overtaken`` if there was a later call: before anything is changed that the page shows."""
+        if self.overtaken():
+            raise Overtaken
+
+
+def answer(
+    event: Any,
+    work: Callable[..., Sequence[Any]],
+    ticket: gr.State,
+    inputs: Sequence[Any],
+    outputs: Sequence[Any],
+    notice: gr.Textbox,
+    **options: Any,
+) -> Any:
+    """Wire an event to a function whose answer is dropped if a later call has overtaken it; an ``InputError`` is a notice.
+
+    work: called with the ``Call`` and the values of the inputs; returns what the outputs and the notice show.
+    options: of the event.
+
+    Returns the event, for ``then``.
+    """
+
+    def answered(event: gr.EventData, *values: Any) -> Sequence[Any]:
+        *given, current, number = values
+        return answer_to(Call(current, number, told(event)), work, given, len(outputs))
+
+    return _counted(event, answered, [*inputs, ticket], [*outputs, notice], **options)
+
+
+def answer_to(call: Call, work: Callable[..., Sequence[Any]], values: Sequence[Any], outputs: int) -> Sequence[Any]:
+    """Returns what the outputs and the notice show after a call."""
+    call.ticket.latest(call.number)
+    nothing = [gr.skip() for _ in range(outputs)]
+    try:
+        try:
+            found = work(call, *values)
+        except InputError as error:
+            found = [*nothing, sentence(problem=f"{error}")]
+        call.check()
+    except Overtaken:
+        return [*nothing, gr.skip()]
+    return found

@@ -1,0 +1,334 @@
+"""Evidence of faults that needs no change of the drafter: in its weights, in the target's, and in what it drafts over the texts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import log
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from d2sd.calibration.resampling import Estimate, Resampler
+from d2sd.calibration.scores import Scores
+from d2sd.calibration.trained import auroc
+from d2sd.doctor.changes import weights_of
+from d2sd.doctor.redraft import BlockRedrafter, Drafter, Text, Walk
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
+
+MOST_RANDOM = 1.15  # prominence: no matrix of a layer that looks random is above it
+UNTRAINED_SPREAD, UNTRAINED_PROMINENCE = 0.06, 1.03
+ITERATIONS = 40
+MIN_SIDE = 32  # of a matrix that is looked at
+CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: in trained ones it is one entry, or two
+
+
+@dataclass(frozen=True, slots=True)
+class WeightFindings:
+    """Findings from a drafter's weights alone.
+
+    random_layers: layers whose matrices all look random.
+    untrained_taps: taps whose part of ``fc`` still looks like its random initialization.
+    constant_norms: norms whose weights are all the same number.
+    zero_matrices: matrices of zeros.
+    clipped_matrices: matrices with many entries as large as the largest.
+    copied_layers: pairs of layers with the same matrices.
+    random_matrices: matrices that do not stand out from random numbers while the same matrix of every other layer does.
+    """
+
+    random_layers: tuple[int, ...] = ()
+    untrained_taps: tuple[int, ...] = ()
+    constant_norms: tuple[str, ...] = ()
+    zero_matrices: tuple[str, ...] = ()
+    clipped_matrices: tuple[str, ...] = ()
+    copied_layers: tuple[tuple[int, int], ...] = ()
+    random_matrices: tuple[str, ...] = ()
+
+
+def examine_weights(model: Drafter) -> WeightFindings:
+    """Returns all findings for a drafter of either kind."""
+    weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
+    matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
+    norms = {n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1}
+    block = model if isinstance(model, DFlashDraftModel) else None
+    layers = layer_prominences(block) if block else []
+    return WeightFindings(
+        random_layers=tuple(random_layers(layers)),
+        untrained_taps=tuple(untrained_taps(block)) if block else (),
+        constant_norms=tuple(n for n, w in norms.items() if bool((w == w[0]).all())),
+        zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
+        clipped_matrices=tuple(n for n, w in matrices.items() if bool(w.any()) and _largest_share(w) > CLIPPED),
+        copied_layers=tuple(_copied_layers(matrices, len(block.layers))) if block else (),
+        random_matrices=tuple(random_matrices(layers)),
+    )
+
+
+def _largest_share(weight: Tensor) -> float:
+    return float((weight.abs() == weight.abs().max()).float().mean())
+
+
+def _copied_layers(matrices: Mapping[str, Tensor], layers: int) -> list[tuple[int, int]]:
+    def of(n: int) -> list[Tensor]:
+        return [w for name, w in matrices.items() if name.startswith(f"layers.{n}.")]
+
+    pairs = ((a, b) for b in range(layers) for a in range(b))
+    return [(a, b) for a, b in pairs if of(a) and all(torch.equal(x, y) for x, y in zip(of(a), of(b), strict=True))]
+
+
+def prominence(weight: Tensor) -> float:
+    """Returns the largest singular value of an (m, n) matrix, divided by σ·(√m + √n), that of random entries (Marchenko–Pastur).
+
+    It is about 1 for random numbers, also for shuffled trained ones. Training makes some directions larger.
+    """
+    entries = weight.float()
+    generator = torch.Generator(entries.device).manual_seed(0)
+    vector = torch.randn(entries.shape[1], generator=generator, dtype=torch.float32, device=entries.device)
+    size = torch.tensor(0.0, dtype=torch.float32)
+    for _ in range(ITERATIONS):
+        vector = entries.T @ (entries @ (vector / vector.norm()))
+        size = vector.norm().sqrt()
+    rows, columns = entries.shape
+    return float(size / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
+
+
+def layer_prominences(model: DFlashDraftModel) -> list[dict[str, float]]:
+    """Returns the prominence of every matrix of every layer, by its name."""
+    return [
+        {n: prominence(w) for n, w in layer.named_parameters() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
+        for layer in model.layers
+    ]
+
+
+def random_layers(layers: Sequence[Mapping[str, float]]) -> list[int]:
+    """Returns layers none of whose matrices stands out from random numbers of its size.
+
+    layers: see ``layer_prominences``.
+    """
+    return [number for number, of in enumerate(layers) if of and max(of.values()) < MOST_RANDOM]
+
+
+def random_matrices(layers: Sequence[Mapping[str, float]]) -> list[str]:
+    """Returns matrices that look random where the same one of every other layer surely does not.
+
+    Among trained drafters, some matrices never stand out in any layer; so one says nothing without the others.
+
+    layers: see ``layer_prominences``.
+    """
+    if len(layers) < 2:
+        return []
+    named = ((n, [of[n] for of in layers]) for n in layers[0])
+    return [
+        f"layers.{at}.{name}"
+        for name, values in named
+        for at, value in enumerate(values)
+        if value < UNTRAINED_PROMINENCE and min(values[:at] + values[at + 1 :]) >= MOST_RANDOM
+    ]
+
+
+def untrained_taps(model: DFlashDraftModel) -> list[int]:
+    """Returns the taps whose part of ``fc`` still has the spread and spectrum of its random initialization, if they are at
+    least half of all taps."""
+    width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
+    found = []
+    for tap, part in zip(model.form.taps, model.fc.weight.float().split(width, 1), strict=True):
+        if abs(float(part.std()) / spread - 1) < UNTRAINED_SPREAD and prominence(part) < UNTRAINED_PROMINENCE:
+            found.append(tap)
+    return found if 2 * len(found) >= len(model.form.taps) else []
+
+
+# A quantised target: most matrices lie on a grid.
+
+
+GRIDS = {4: (7, 8, 7.5), 8: (127, 128, 127.5)}  # by bits: steps from 0 to the largest entry
+GROUPS = (32, 64, 128)  # entries in a row that may share a scale
+SAMPLE = 64  # rows of a matrix that are compared with a grid
+
+
+def quantised_bits(target: Target) -> int | None:
+    """Returns the bits of the grid on which most matrices of the target's layers lie, although stored in a wider dtype; None
+    if there is no grid."""
+    counts: dict[int, int] = {}
+    layers: Any = target.base.layers
+    matrices = [w for layer in (layers[0], layers[len(layers) // 2]) for w in layer.parameters() if w.dim() == 2]
+    for weight in matrices:
+        if not weight.is_floating_point() or weight.element_size() < 2:
+            return 8
+        for bits in GRIDS:
+            if any(_on_grid(rows, bits) for rows in _groups(weight)):
+                counts[bits] = counts.get(bits, 0) + 1
+                break
+    return next((bits for bits, count in counts.items() if 2 * count > len(matrices)), None)
+
+
+def _groups(weight: Tensor) -> list[Tensor]:
+    """The entries that may share a scale, as rows: of a row, of a column, of the matrix, or so many in a row."""
+    entries = weight.detach().float()
+    parts = [entries[:SAMPLE], entries.T[:SAMPLE], entries.flatten()[None]]
+    some = entries[:SAMPLE]
+    return parts + [some.unflatten(1, (-1, size)).flatten(0, 1) for size in GROUPS if not some.shape[1] % size]
+
+
+def _on_grid(rows: Tensor, bits: int) -> bool:
+    """Whether rows are whole multiples of a step that their largest entry, or the distance of their ends, gives."""
+    largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
+    low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
+    between = (rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1)
+    return any(_whole(rows * (levels / largest)) for levels in GRIDS[bits]) or _whole(between)
+
+
+def _whole(steps: Tensor) -> bool:
+    """Looks at entries within 32 steps of 0, where rounding to bfloat16 still leaves whole steps apart."""
+    near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
+    return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08
+
+
+# Evidence from the texts: the role that the drafter was trained for, its confidence, its Markov tables, and the texts themselves.
+
+
+SHOWN = 2  # tokens after the anchor that a drafter is shown, to see whether it gains by them
+FEWEST = 60  # positions that a comparison needs
+VP_RATIO = 1.15  # from which on a drafter gains by tokens that it is shown, as a VP-Drafter does
+INVERTED = 0.4  # AUROC of the confidence below which it is inverted; 0.5 is chance
+UNRELATED = 0.9  # of the surprise of random tokens
+MANY_REPEATED = 0.5  # share of 4-token sequences that occur earlier in their text
+GRAM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TextFindings:
+    """Findings from the texts; each is None if it was not examined or is inconclusive.
+
+    shown_ratio: accepted tokens from position 3 on, with two tokens shown, over those where it drafted the same two itself.
+    confidence_auroc: AUROC of the confidence head at position 1: 1 is perfect, 0.5 chance, 0 inverted.
+    surprise: of the prompts' tokens to the target, over that of random tokens.
+    repeated: share of 4-token sequences that occur earlier in their text.
+    markov_gain: log-likelihood of the texts' pairs of tokens by the Markov tables, less that with the two tables exchanged, in
+        nats per token.
+    """
+
+    shown_ratio: float | None = None
+    confidence_auroc: float | None = None
+    surprise: float | None = None
+    repeated: float | None = None
+    markov_gain: Estimate | None = None
+
+    @property
+    def vp_drafter(self) -> bool:
+        """Whether it behaves like a drafter trained with visible drafted tokens."""
+        return self.shown_ratio is not None and self.shown_ratio >= VP_RATIO
+
+    @property
+    def confidence_inverted(self) -> bool:
+        """Whether its confidence head is anti-correlated with acceptance."""
+        return self.confidence_auroc is not None and self.confidence_auroc < INVERTED
+
+    @property
+    def markov_exchanged(self) -> bool:
+        """Whether its Markov tables surely describe what precedes a token, where they should describe what follows it."""
+        return self.markov_gain is not None and self.markov_gain.high is not None and self.markov_gain.high < 0
+
+    @property
+    def other_tokenizer(self) -> bool:
+        """Whether the target finds the prompts as unlikely as random tokens."""
+        return self.surprise is not None and self.surprise >= UNRELATED
+
+
+def examine_texts(
+    target: Target, model: Drafter, texts: Sequence[Text], walks: Sequence[Walk], visible: int
+) -> TextFindings:
+    """Returns the findings about a drafter from texts and its walks over them.
+
+    visible: number of tokens after the anchor that the drafter was shown.
+    """
+    if not isinstance(model, DFlashDraftModel):
+        return TextFindings(surprise=surprise(target, texts), repeated=repeated_share(texts))
+    return TextFindings(
+        shown_ratio=None if visible else shown_ratio(target, model, texts, walks),
+        confidence_auroc=None if model.confidence_head is None else confidence_auroc(target, model, texts, walks),
+        surprise=surprise(target, texts),
+        repeated=repeated_share(texts),
+        markov_gain=markov_gain(model, texts),
+    )
+
+
+def shown_ratio(target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks: Sequence[Walk]) -> float | None:
+    """Returns accepted tokens from position 3 on when two tokens are shown, relative to those when it drafts the same two itself.
+
+    A drafter that was trained on masks alone gains nothing from being shown tokens that it drafted correctly.
+    """
+    drafter = BlockRedrafter(target, model, SHOWN)
+    positions, own, with_shown = 0, 0, 0
+    for text, walked in zip(texts, walks, strict=True):
+        right = [n for n, count in enumerate(walked.by_anchor) if count >= SHOWN]
+        if right:
+            positions += len(right)
+            own += sum(walked.by_anchor[n] - SHOWN for n in right)
+            with_shown += sum(drafter.accepted(text, [text.anchors[n] for n in right]))
+    return with_shown / max(own, 1) if positions >= FEWEST else None
+
+
+@torch.inference_mode()
+def confidence_auroc(
+    target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks: Sequence[Walk]
+) -> float | None:
+    """Returns the AUROC of the confidence head at position 1; None for too few accepted or rejected tokens."""
+    drafter = BlockRedrafter(target, model)
+    confidence = torch.cat([drafter.confidence_logits(text, text.anchors) for text in texts]).cpu().numpy()
+    accepted = np.array([count > 0 for w in walks for count in w.by_anchor])
+    if min(accepted.sum(), (~accepted).sum()) < FEWEST:
+        return None
+    unit = np.repeat(np.arange(len(texts)), [len(text.anchors) for text in texts])
+    first, row = np.ones(len(unit), int), np.arange(len(unit))
+    return auroc(Scores(confidence, accepted, first, row, unit), Resampler(len(texts)))[0]
+
+
+@torch.inference_mode()
+def markov_gain(model: DFlashDraftModel, texts: Sequence[Text]) -> Estimate | None:
+    """Returns the gain in log-likelihood of its Markov tables over the exchanged ones, with its interval over texts.
+
+    A row of the first table times the second one is the logits that a token adds to those after it. None for other kinds of
+    Markov heads, and for tables that differ in shape, so that nobody can have exchanged them.
+    """
+    if model.markov_head is None or model.markov_head.kind != "vanilla":
+        return None
+    before, after = model.markov_head.markov_w1.weight.float(), model.markov_head.markov_w2.weight.float()
+    if before.shape != after.shape:
+        return None
+    gains = []
+    for text in texts:
+        ids = torch.tensor(text.ids, device=before.device)
+        own, exchanged = (
+            (rows[ids[:-1]] @ columns.T).log_softmax(-1).gather(1, ids[1:, None]).sum()
+            for rows, columns in ((before, after), (after, before))
+        )
+        gains.append(float(own - exchanged))
+    counts = np.array([len(text.ids) - 1 for text in texts], float)
+    return Resampler(len(texts)).ratio(np.array(gains), counts, np.arange(len(texts)))
+
+
+@torch.inference_mode()
+def surprise(target: Target, texts: Sequence[Text]) -> float | None:
+    """Returns the mean surprise of the prompts' tokens to the target, divided by log V, without the first token of each."""
+    total, count = 0.0, 0
+    for text in texts:
+        ids = torch.tensor([text.ids[: text.start]], device=target.device)
+        if ids.shape[1] < 2:
+            continue
+        hidden = target.base(input_ids=ids).last_hidden_state[:, :-1]
+        log_probs = target.logits(hidden)[0].float().log_softmax(-1)
+        total -= float(log_probs.gather(1, ids[0, 1:, None]).sum())
+        count += ids.shape[1] - 1
+    return total / count / log(target.config.vocab_size) if count else None
+
+
+def repeated_share(texts: Sequence[Text]) -> float | None:
+    """Returns the share of generated 4-token sequences that occur earlier in the same text; None if there are none."""
+    count = distinct = 0
+    for text in texts:
+        ids = text.ids[text.start :]
+        grams = list(zip(*(ids[n:] for n in range(GRAM)), strict=False))
+        count, distinct = count + len(grams), distinct + len(set(grams))
+    return 1 - distinct / count if count else None

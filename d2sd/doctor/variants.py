@@ -1,0 +1,452 @@
+"""All changes that are tried on a drafter: other readings of its weights, as its config expresses them, and edits of the weights."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain, combinations
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from d2sd.doctor.changes import MIN_GAIN, TOKEN_IDS, Kind, Variant, WeightEdit, config_line, set_keys, weights_of
+from d2sd.doctor.redraft import Drafter
+from d2sd.folders.drafters import LAYERS
+from d2sd.methods.base import MAX_BLOCK
+from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, plain_rope
+from d2sd.nets.eagle3 import Eagle3Config
+from d2sd.nets.layouts import DrafterForm
+from d2sd.nets.target import Target
+
+SHIFTS = (-1, 1, -2, 2, -3, 3)
+BASES = (1e4, 1e5, 5e5, 1e6, 5e6, 1e7)  # of published models
+WINDOWS = (32, 128, 512, 1024, 2048, 4096)
+ROWS = (4, 5, 6, 7, 8, 10, 12, 16, 24, 32)
+MIN_GAIN_LONGER = 0.04  # some drafters draft a little further than they were trained for
+MOST_SPECIAL = 300  # special tokens that are compared as mask tokens
+
+
+def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
+    """Returns all variants of a drafter of either kind but those of the mask token, each once.
+
+    longest: number of tokens of the longest text.
+    whole: whether some drafts are accepted completely, so that longer ones may help.
+    """
+    form = model.form if isinstance(model, DFlashDraftModel) else model.config
+    if isinstance(form, DrafterForm):
+        found = list(_block_readings(form, target, longest, whole))
+    else:
+        found = list(_eagle3_readings(form, target))
+    found += weight_variants(model, target)
+    if isinstance(model, DFlashDraftModel) and model.dtype.itemsize < 4:
+        description = "the drafter's weights in float32"
+        found.append(Variant("dtype", description, "run with --dtype float32", form, in_float32=True))
+    seen, distinct = [Variant("taps", "", None, form).key], []
+    for variant in found:
+        if variant.key not in seen:
+            seen.append(variant.key)
+            distinct.append(variant)
+    return distinct
+
+
+def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
+    """Returns candidates for the mask token: special tokens, the first and last unused ids, neighbouring ids."""
+    tokenizer, size = target.tokenizer, target.config.vocab_size
+    special = sorted(n for n, token in tokenizer.added_tokens_decoder.items() if token.special)[:MOST_SPECIAL]
+    others = [len(tokenizer), len(tokenizer) - 1, size - 1, form.mask_token - 1, form.mask_token + 1]
+    named = [tokenizer.mask_token_id, tokenizer.pad_token_id, tokenizer.unk_token_id]
+    candidates = dict.fromkeys(n for n in (*named, *special, *others) if n is not None and 0 <= n < size)
+    return [n for n in candidates if n != form.mask_token]
+
+
+def with_mask(form: DrafterForm, token: int, text: str) -> Variant:
+    """Returns the variant with another mask token, whose text is ``text``."""
+    values = {_dflash_key(form, "mask_token_id"): token}
+    return _reading("mask", f"mask token {token} ({text})", values, replace(form, mask_token=token))
+
+
+def taps_line(form: DrafterForm, taps: Sequence[int]) -> str:
+    """Returns the config line for these target layers."""
+    return config_line(_taps_keys(form, taps))
+
+
+# Readings: one changed setting each, with the config keys that express it.
+
+
+def _reading(
+    kind: Kind, description: str, values: dict[str, Any], form: DrafterForm | Eagle3Config, min_gain: float = MIN_GAIN
+) -> Variant:
+    return Variant(kind, description, config_line(values), form, edit_config=set_keys(values), min_gain=min_gain)
+
+
+def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int]]]:
+    """Other target layers that a drafter may have been trained with, with descriptions: all shifted, reordered, evenly spaced,
+    and each one shifted alone."""
+    found = [(f"every tap {by:+d}", [n + by for n in taps]) for by in SHIFTS]
+    found += [("taps in ascending order", sorted(taps)), ("taps in reverse order", list(taps[::-1]))]
+    even = default_target_layers(layers, len(taps))
+    if len(even) == len(taps):
+        found.append(("taps spread evenly up to L − 3", even))
+    for one, other in combinations(range(len(taps)), 2):
+        order = list(taps)
+        order[one], order[other] = order[other], order[one]
+        found.append((f"taps {taps[one]} and {taps[other]} exchanged", order))
+    for at, tap in enumerate(taps):
+        for by in SHIFTS[:4]:
+            found.append((f"tap {tap} as {tap + by}", [*taps[:at], tap + by, *taps[at + 1 :]]))
+    for description, others in found:
+        if min(others) >= 0 and max(others) < layers:
+            yield f"{description}: {others}", others
+
+
+def _other_ropes(own: Mapping[str, Any], target: Target) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Other rotary embeddings: the target's, usual bases, and the drafter's without scaling."""
+    theirs = plain_rope(target.config)
+    yield f"the target's RoPE (base {theirs.get('rope_theta'):g})", theirs
+    for base in BASES:
+        yield f"RoPE base {base:g}, unscaled", {"rope_theta": base, "rope_type": "default"}
+    if own.get("rope_type") != "default":
+        yield "RoPE unscaled", {"rope_theta": own["rope_theta"], "rope_type": "default"}
+
+
+def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool) -> Iterator[Variant]:
+    for description, taps in _other_taps(form.taps, target.config.num_hidden_layers):
+        yield _reading("taps", description, _taps_keys(form, taps), replace(form, taps=tuple(taps)))
+    at = _layer_prefix(form)
+    for description, rope in _other_ropes(form.shape["rope_parameters"], target):
+        values = {f"{at}rope_parameters": rope, f"{at}rope_theta": None, f"{at}rope_scaling": None}
+        yield _reading("rope", description, values, replace(form, shape={**form.shape, "rope_parameters": rope}))
+    yield from _windows(form, longest)
+    for causal in (False, True):
+        description = "rows see no later row of their block" if causal else "rows see the whole block"
+        causal_form = replace(form, causal=(causal,) * len(form.causal))
+        yield _reading("causal", description, _causal_keys(form, causal), causal_form)
+    yield _other_anchor(form)
+    for rows in ROWS:
+        if rows < form.rows or (whole and form.rows < rows <= min(2 * form.rows, MAX_BLOCK - 1)):
+            description = f"{rows} rows a block, {rows - 1 + form.shift} guesses a step"
+            min_gain = MIN_GAIN_LONGER if rows > form.rows else MIN_GAIN
+            yield _reading("rows", description, {"block_size": rows}, replace(form, rows=rows), min_gain)
+
+
+def _windows(form: DrafterForm, longest: int) -> Iterator[Variant]:
+    count, at = len(form.windows), _layer_prefix(form)
+    if any(w is not None for w in form.windows):
+        values: dict[str, Any] = {f"{at}layer_types": ["full_attention"] * count, f"{at}sliding_window": None}
+        if form.layout == "nested":
+            values["dflash_config.use_swa"] = None
+        whole = replace(form, windows=(None,) * count)
+        bidirectional = values | _causal_keys(form, False)
+        description = "no window, bidirectional in the block"
+        yield _reading("window", description, bidirectional, replace(whole, causal=(False,) * count))
+        yield _reading("window", "no window, the rest as it is", values | _causal_keys(form, any(form.causal)), whole)
+        return
+    for width in WINDOWS:
+        if width < longest:
+            values = {f"{at}layer_types": ["sliding_attention"] * count, f"{at}sliding_window": width}
+            values |= _causal_keys(form, any(form.causal))
+            narrowed = replace(form, windows=(width,) * count)
+            yield _reading("window", f"a window of {width} in all layers", values, narrowed)
+
+
+def _other_anchor(form: DrafterForm) -> Variant:
+    """The other position that a row predicts."""
+    if form.reads == "next":
+        description, other = "a row is about its own position (fill)", replace(form, reads="fill")
+        expressed = {
+            "speculators": ("sample_from_anchor: false", set_keys({"sample_from_anchor": False})),
+            "flat": ("the nested layout of DFlash (dflash_config), since a flat one always reads next", _nested),
+            "nested": ('architectures: ["DFlashDraftModel"], since DSpark always reads next', None),
+        }
+    else:
+        description, other = "a row is about the position after it (next)", replace(form, reads="next")
+        expressed = {
+            "speculators": ("sample_from_anchor: true", set_keys({"sample_from_anchor": True})),
+            "nested": ("the flat layout of DeepSpec (all keys at the top), whose rows read next", _flat),
+        }
+    fix, edit = expressed.get(form.layout, (None, None))
+    return Variant("reads", description, fix, other, edit_config=edit)
+
+
+DFLASH_KEYS = ("mask_token_id", "target_layer_ids")  # that DFlash keeps in an object of their own
+
+
+def _nested(config: dict[str, Any]) -> dict[str, Any]:
+    rest = {k: v for k, v in config.items() if k not in DFLASH_KEYS}
+    dflash = {name: config[name] for name in DFLASH_KEYS}
+    return {**rest, "architectures": ["DFlashDraftModel"], "dflash_config": dflash}
+
+
+def _flat(config: dict[str, Any]) -> dict[str, Any]:
+    rest = {k: v for k, v in config.items() if k != "dflash_config"}
+    return {**rest, **config["dflash_config"], "architectures": ["Qwen3DSparkModel"]}
+
+
+def _taps_keys(form: DrafterForm, taps: Sequence[int]) -> dict[str, Any]:
+    """Speculators counts a layer by its input."""
+    if form.layout == "speculators":
+        return {"aux_hidden_state_layer_ids": [n + 1 for n in taps]}
+    return {_dflash_key(form, "target_layer_ids"): list(taps)}
+
+
+def _causal_keys(form: DrafterForm, causal: bool) -> dict[str, Any]:
+    return {"sliding_window_non_causal": not causal} if form.layout == "speculators" else {"is_causal": causal}
+
+
+def _dflash_key(form: DrafterForm, name: str) -> str:
+    return f"dflash_config.{name}" if form.layout == "nested" else name
+
+
+def _layer_prefix(form: DrafterForm) -> str:
+    return "transformer_layer_config." if form.layout == "speculators" else ""
+
+
+def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
+    for description, taps in _other_taps(form.target_layer_ids, target.config.num_hidden_layers):
+        fix = f"{LAYERS}: {taps} in eagle_config, or each one more beside it"
+        other = replace(form, target_layer_ids=tuple(taps))
+        yield Variant("taps", description, fix, other, edit_config=partial(_set_eagle3_taps, taps))
+    for description, rope in _other_ropes(form.layer.rope_parameters, target):
+        values = {"rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
+        yield _eagle3_layer("rope", description, values, form)
+    before, output = not form.norm_before_residual, not form.norm_output
+    description = "the residual is the normed feature" if before else "the residual is the feature as it is"
+    yield _reading(
+        "residual", description, {"norm_before_residual": before}, replace(form, norm_before_residual=before)
+    )
+    source = "the final norm's output" if output else "what is before the final norm"
+    yield _reading("output", f"deeper levels read {source}", {"norm_output": output}, replace(form, norm_output=output))
+    yield from _head_sizes(form, target)
+
+
+def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
+    """In ``eagle_config`` layers are numbered by their outputs, beside it by their inputs."""
+    if "eagle_config" in config:
+        return set_keys({f"eagle_config.{LAYERS}": taps, LAYERS: None})(config)
+    return set_keys({LAYERS: [n + 1 for n in taps]})(config)
+
+
+def _eagle3_layer(kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config) -> Variant:
+    """With other keys of the layer's config, which speculators keep in an object of their own."""
+    layer = copy.deepcopy(form.layer)
+    for name, value in values.items():
+        if value is not None:
+            setattr(layer, name, value)
+
+    def edit(config: dict[str, Any]) -> dict[str, Any]:
+        at = "transformer_layer_config." if "transformer_layer_config" in config else ""
+        return set_keys({f"{at}{name}": value for name, value in values.items()})(config)
+
+    return Variant(kind, description, config_line(values), replace(form, layer=layer), edit_config=edit)
+
+
+def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
+    """Heads of another size, as many as the same matrices hold; norms of queries and keys would fix their size."""
+    if form.qk_norm:
+        return
+    own, c, t = form.head_dim, form.layer, target.config
+    theirs = int(getattr(t, "head_dim", None) or t.hidden_size // t.num_attention_heads)
+    queries, keys = c.num_attention_heads * own, c.num_key_value_heads * own
+    for size in dict.fromkeys((theirs, 2 * own, own // 2, 4 * own, 64, 128)):
+        if size < 2 or size % 2 or size == own or queries % size or keys % size:
+            continue
+        sizes = {"head_dim": size, "num_attention_heads": queries // size, "num_key_value_heads": keys // size}
+        yield _eagle3_layer("head_dim", f"heads of size {size}, {queries // size} of them", sizes, form)
+
+
+# Edits of the weights that undo common conversion mistakes, in all layers and in each layer alone.
+
+
+MOST_LAYERS = 8
+# Tensors that have one shape in most drafters, so that nothing notices when they are exchanged.
+PAIRS = (
+    ("mlp.gate_proj", "mlp.up_proj"), ("self_attn.k_proj", "self_attn.v_proj"), ("self_attn.q_proj", "self_attn.o_proj"),
+    ("input_layernorm", "post_attention_layernorm"), ("self_attn.q_norm", "self_attn.k_norm"), ("input_layernorm", "hidden_norm"),
+    ("hidden_norm", "post_attention_layernorm"),
+)  # fmt: skip
+PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
+TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
+OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
+
+Edit = tuple[Kind, str, str, WeightEdit]  # kind, description, fix and edit of a variant
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """A drafter's weights, the prefixes of its layers' names, and the numbers of its heads."""
+
+    weights: Mapping[str, Tensor]
+    layers: tuple[str, ...]
+    query_heads: int
+    key_heads: int
+
+    def names(self, part: str, layers: Sequence[str]) -> list[str]:
+        """Returns the weights of this part in these layers that exist."""
+        return [n for at in layers if (n := f"{at}{part}.weight") in self.weights]
+
+    def scopes(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yields all layers, then each alone, with words for them."""
+        yield "" if len(self.layers) == 1 else " in every layer", self.layers
+        if 1 < len(self.layers) <= MOST_LAYERS:
+            yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
+
+    def same_shape(self, one: str, other: str) -> bool:
+        return self.weights[one].shape == self.weights[other].shape
+
+
+def weight_variants(model: Drafter, target: Target) -> list[Variant]:
+    """Returns all variants of a drafter with edited weights."""
+    if isinstance(model, DFlashDraftModel):
+        layers, config = tuple(f"layers.{n}." for n in range(len(model.layers))), model.config
+        form: DrafterForm | Eagle3Config = model.form
+    else:
+        layers, config, form = ("layer.",), model.config.layer, model.config
+    net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
+    edits = chain(
+        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _exchanged_layers(net),
+        _tables(net, target), _shifted_map(net),
+    )  # fmt: skip
+    found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
+    for part, names in _removable(net):
+        kind: Kind = "layer" if part.startswith("layer") else "sublayer"
+        found.append(Variant(kind, f"{part} left out", None, form, _each(names, torch.zeros_like), left_out=part))
+    return found
+
+
+def _each(names: Sequence[str], change: Callable[[Tensor], Tensor]) -> WeightEdit:
+    return lambda w: {n: change(w[n]) for n in names}
+
+
+def _exchange(pairs: Iterable[tuple[str, str]]) -> WeightEdit:
+    pairs = list(pairs)
+    return lambda w: {a: w[b] for one, other in pairs for a, b in ((one, other), (other, one))}
+
+
+def _exchanged_weights(net: _Network) -> Iterator[Edit]:
+    for one, other in PAIRS:
+        for where, layers in net.scopes():
+            pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
+            if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
+                names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
+                yield "swapped", f"{names} exchanged{where}", f"exchange {names}{where}", _exchange(pairs)
+    for pair in PAIRS_OF_MODEL:
+        one, other = (f"{name}.weight" for name in pair)
+        if {one, other} <= net.weights.keys() and net.same_shape(one, other):
+            names = f"{one} and {other}"
+            yield "swapped", f"{names} exchanged", f"exchange {names}", _exchange([(one, other)])
+    if net.layers == ("layer.",):  # EAGLE-3 reads embedding and feature side by side
+        inputs = [n for part in "qkv" for n in net.names(f"self_attn.{part}_proj", net.layers)]
+        description = "halves of the inputs of q, k and v exchanged"
+        fix = "exchange the halves of the columns of q_proj, k_proj and v_proj"
+        yield "swapped", description, fix, _each(inputs, lambda w: w.roll(w.shape[1] // 2, 1))
+
+
+def _transposed(net: _Network) -> Iterator[Edit]:
+    for part in ("self_attn.q_proj", "self_attn.o_proj", "self_attn.k_proj", "self_attn.v_proj"):
+        for where, layers in net.scopes():
+            names = net.names(part, layers)
+            if names and all(net.weights[n].shape[0] == net.weights[n].shape[1] for n in names):
+                description = f"{part.rpartition('.')[2]} transposed{where}"
+                yield "transposed", description, f"transpose {part}{where}", _each(names, lambda w: w.T.contiguous())
+
+
+def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
+    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects them."""
+    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def halves_to_pairs(weight: Tensor, heads: int) -> Tensor:
+    """The inverse: halves into pairs, as llama.cpp's converter does for some types."""
+    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def _reordered_heads(net: _Network) -> Iterator[Edit]:
+    heads = {"q": net.query_heads, "k": net.key_heads}
+    for order, change in (("pairs into halves", pairs_to_halves), ("halves into pairs", halves_to_pairs)):
+        for parts in ("qk", "q", "k"):
+            counts = {n: heads[p] for p in parts for n in net.names(f"self_attn.{p}_proj", net.layers)}
+            names = " and ".join(f"{p}_proj" for p in parts)
+            description = f"rows of {names} within each head from {order}"
+            fix = f"order the {description}, as a GGUF conversion undone"
+            yield "rotary", description, fix, partial(_reorder, counts, change)
+
+
+def _reorder(
+    heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor], weights: Mapping[str, Tensor]
+) -> dict[str, Tensor]:
+    return {name: change(weights[name], count) for name, count in heads.items()}
+
+
+def _shifted_norms(net: _Network) -> Iterator[Edit]:
+    every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
+    heads = [n for n in every if n.endswith(("q_norm.weight", "k_norm.weight"))]
+    rest = [n for n in every if n not in heads]
+    groups = {
+        "all norms": every,
+        "norms of queries and keys": heads,
+        "the other norms": rest,
+        "input and post-attention norms": [n for n in rest if n.endswith("layernorm.weight")],
+    }
+    seen: list[list[str]] = []
+    for group, names in groups.items():
+        if not names or names in seen:
+            continue
+        seen.append(names)
+        for by in (1.0, -1.0):
+            change = "add 1 to" if by > 0 else "take 1 off"
+            fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
+            yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+
+
+def _exchanged_layers(net: _Network) -> Iterator[Edit]:
+    if len(net.layers) > MOST_LAYERS:
+        return
+    for one, other in combinations(range(len(net.layers)), 2):
+        first, second = net.layers[one], net.layers[other]
+        pairs = [(n, second + n.removeprefix(first)) for n in net.weights if n.startswith(first)]
+        fix = f"exchange the weights of layers {one} and {other}"
+        yield "order", f"layers {one} and {other} exchanged", fix, _exchange(pairs)
+
+
+def _tables(net: _Network, target: Target) -> Iterator[Edit]:
+    ids = net.weights.get(TOKEN_IDS)
+    for part in TABLES:
+        name = f"{part}.weight"
+        if (own := net.weights.get(name)) is None:
+            continue
+        if not part.startswith("markov_head"):
+            table = (target.head if part == "lm_head" else target.embedding).weight
+            if part == "lm_head" and ids is not None and len(ids) == len(own):
+                table = table[ids.to(table.device)]
+            if table.shape == own.shape and not table.is_meta:
+                yield "tables", f"the target's own {part}", f"the target's {part}, or none", _each([name], table.to)
+        for by in (1, -1):
+            description = f"rows of {part} moved by {by:+d}"
+            yield "tables", description, description, _each([name], partial(torch.roll, shifts=by, dims=0))
+
+
+def _shifted_map(net: _Network) -> Iterator[Edit]:
+    ids = net.weights.get(TOKEN_IDS)
+    if ids is None or bool((ids == torch.arange(len(ids), device=ids.device)).all()):
+        return
+    for by in (1, -1):
+        edit = _each([TOKEN_IDS], partial(_moved_ids, by))
+        yield "map", f"d2t {by:+d}", f"d2t {by:+d} for every token", edit
+
+
+def _moved_ids(by: int, ids: Tensor) -> Tensor:
+    return (ids + by).clamp_min(0)
+
+
+def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:
+    """Layers, and the attention or the MLP of one, with the weights that remove it where they are 0."""
+    if len(net.layers) > MOST_LAYERS:
+        return
+    for number, at in enumerate(net.layers):
+        ends = {part: f"{at}{end}.weight" for part, end in OUTPUTS.items()}
+        yield from ((f"the {part} of layer {number}", [end]) for part, end in ends.items())
+        if len(net.layers) > 1:
+            yield f"layer {number}", list(ends.values())

@@ -1,0 +1,102 @@
+"""A comparison of a target's passes over a token tree with transformers' own forward pass, made when the target is loaded.
+
+Releases of transformers change how models call their layers. A call that is misread here would give another text without an
+error.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+
+import torch
+
+from d2sd.errors import InputError, first_line
+from d2sd.nets.attention import attend_dense as dense
+from d2sd.nets.target import Target
+from d2sd.nets.transformers_calls import older_version
+from d2sd.nets.tree_attention import ATTENTION
+
+WINDOW = 4  # tokens that sliding layers see meanwhile, fewer than there are
+PROMPT = 7  # tokens before the tree
+BRANCHES = ((0, 1, 2), (0, 3, 4))  # the tree's rows by path; the second path is committed, and one token follows
+
+_agreed: set[tuple[str, str]] = set()  # types and number formats, in this process
+
+
+def check_passes(target: Target) -> None:
+    """Raise ``InputError`` if a target with linear layers, sliding windows or sinks does not compute what transformers computes.
+
+    This is done once in a process for a type in a number format, with the first layers alone, up to one of each kind.
+    """
+    key = target.config.model_type, target.numbers
+    if key in _agreed or not target.rows_differ:
+        return
+    installed = f"transformers {version('transformers')}"
+    try:
+        difference = _difference(target)
+    except (InputError, torch.OutOfMemoryError):
+        raise
+    except Exception as error:
+        raise InputError(
+            f"targets of type {key[0]} do not run with {installed} ({first_line(error)}); {older_version()}"
+        ) from error
+    if not difference <= _tolerance(target):
+        raise InputError(
+            f"targets of type {key[0]} would write a wrong text with {installed}, whose own hidden states differ by "
+            f"{difference:.0%}; {older_version()}"
+        )
+    _agreed.add(key)
+
+
+def _tolerance(target: Target) -> float:
+    """A relative difference above rounding and below the effect of a lost window, sink or state (20% and more)."""
+    whole = target.dtype == torch.float32 and getattr(target.model, "hf_quantizer", None) is None
+    return 5e-3 if whole else 0.1
+
+
+@torch.no_grad()
+def _difference(target: Target) -> float:
+    """The largest relative difference of final hidden states among a prompt, a tree and one more token; of each the median over
+    rows, since a rounding error may choose another expert in some."""
+    size, committed = PROMPT + len(BRANCHES[1]), BRANCHES[1]
+    ids = ((7 * torch.arange(PROMPT + 6) + 3) % target.config.vocab_size).to(target.device)
+    prompt, tree, last = ids.split([PROMPT, 5, 1])
+    mask = torch.zeros(5, 5, dtype=torch.bool, device=target.device)
+    for path in BRANCHES:
+        for depth, row in enumerate(path, 1):
+            mask[row, list(path[:depth])] = True
+    positions = torch.arange(size + 1, device=target.device)
+    cache = target.new_cache(len(ids))
+    with _reduced(target):
+        ours = [target.forward(prompt, positions[:PROMPT], cache, None, None)]
+        cache.commit(range(PROMPT))
+        ours.append(target.forward(tree, PROMPT - 1 + mask.sum(-1), cache, mask, dense))
+        cache.commit(committed)
+        ours.append(target.forward(last, positions[size:], cache, mask[:1, :1], dense))
+        target.model.set_attn_implementation("eager")
+        texts = torch.stack([torch.cat([prompt, tree[list(path)], last]) for path in BRANCHES])
+        first, second = target.base(input_ids=texts, use_cache=False).last_hidden_state
+    own = [second[:PROMPT], torch.cat([first[PROMPT:size], second[PROMPT + 1 : size]]), second[size:]]
+    errors = [(a - b).float().norm(dim=-1) / b.float().norm(dim=-1) for a, b in zip(ours, own, strict=True)]
+    return max(float(error.median()) for error in errors)
+
+
+@contextmanager
+def _reduced(target: Target) -> Iterator[None]:
+    """Context in which a target has its first layers alone, with short windows; its attention function is set again at its end."""
+    layers = target.base.layers
+    count = 1 + max(target.kinds.index(kind) for kind in set(target.kinds))
+    windowed = [part for part in (target.config, *layers.modules()) if getattr(part, "sliding_window", None)]
+    sizes = [part.sliding_window for part in windowed]
+    try:
+        target.base.layers = layers[:count]
+        for part in windowed:
+            part.sliding_window = WINDOW
+        yield
+    finally:
+        target.base.layers = layers
+        for part, size in zip(windowed, sizes, strict=True):
+            part.sliding_window = size
+        target.model.set_attn_implementation(ATTENTION)

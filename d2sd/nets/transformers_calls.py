@@ -1,0 +1,43 @@
+"""Calls between transformers and this package: argument names that changed, and arguments that are not known here."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from importlib.metadata import version
+from typing import Any
+
+from d2sd.errors import InputError
+
+CACHE_NAMES = ("cache", "cache_params", "past_key_values")  # the first from transformers 5.24 on
+# Arguments that models pass on to all their layers, and on which no result depends. Dropout is zero in models that only infer.
+NEUTRAL = frozenset({"dropout", "position_ids", "use_cache", "output_hidden_states", "output_router_logits"})
+
+
+def cache_argument(forward: Callable[..., Any]) -> str:
+    """Returns the name of the cache among the arguments of a ``forward`` of transformers; raises ``InputError`` if it has none
+    of the known names."""
+    names = inspect.signature(forward).parameters
+    if known := next((name for name in CACHE_NAMES if name in names), None):
+        return known
+    raise InputError(
+        f"layers of transformers {version('transformers')} take no cache by a known name; {older_version()}"
+    )
+
+
+def refuse_unknown(function: str, arguments: Mapping[str, Any]) -> None:
+    """Raise ``InputError`` if transformers passes arguments to one of our functions that are unknown and not neutral.
+
+    function: what is called, for the message.
+    arguments: by name, without those that the function uses.
+    """
+    if unknown := sorted(arguments.keys() - NEUTRAL):
+        raise InputError(
+            f"transformers {version('transformers')} calls {function} with {', '.join(unknown)}, which this version of "
+            f"d2sd-explorer does not know; {older_version()}"
+        )
+
+
+def older_version() -> str:
+    """Returns what to do where the installed transformers does not fit, as the end of a sentence."""
+    return f"install transformers<{version('transformers')}"

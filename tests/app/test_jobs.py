@@ -1,0 +1,404 @@
+"""Jobs: requested, queued, run, stopped and answered once for all tabs; what is late changes nothing that is newer."""
+
+from __future__ import annotations
+
+import json
+import logging
+from types import SimpleNamespace
+
+import gradio as gr
+import pytest
+
+from app import jobs, presets
+from app.calibrate import measure as calibrate
+from app.calibrate import tab as calibrate_tab
+from app.calibrate.tab import _compare_again, _measure, _measure_shown
+from app.compare import tab as compare_tab
+from app.compare.tab import show
+from app.explore.tab import build_explore, open_trace
+from app.jobs import CANCELLED, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
+from app.runs import recordings as uploads
+from app.runs import tab as runs_tab
+from app.runs.recordings import Recordings
+from app.session import Session
+from d2sd import InputError
+from tests.app.event import Event, answered
+
+WINDOW = SimpleNamespace(session_hash="w")
+
+
+@pytest.fixture(autouse=True)
+def no_queue(monkeypatch):
+    """Gradio's queue exists only within a call of a page."""
+    monkeypatch.setattr(jobs, "waiting", lambda _: [])
+
+
+class Wired:
+    """A button and its Stop, wired to work with one output; called as Gradio calls them."""
+
+    def __init__(self, work, ticket=None, **options):
+        self.ticket = Ticket() if ticket is None else ticket
+        with gr.Blocks() as page:
+            parts = gr.Button().click, work, gr.State(self.ticket), [], [gr.Textbox()], gr.Textbox()
+            wire(*parts, stop=gr.Button(), **options)
+        self.handlers = {fn.fn.__name__: fn.fn for fn in page.fns.values() if fn.fn}
+
+    def request(self, *values, call=None, **data):
+        """Press the button; returns the notice and the timer."""
+        return self.handlers["request"](WINDOW, Event(data), *values, self.ticket, call)
+
+    def run(self):
+        """What the queue does when its turn has come: pairs of output and notice."""
+        return self.handlers["run"](self.ticket)
+
+    def stop(self):
+        """Press Stop; returns the notice."""
+        return self.handlers["cancel"](self.ticket)
+
+    def tick(self):
+        """The notice and the timer when the timer of a waiting window ticks."""
+        return self.handlers["tick"](self.ticket, WINDOW)
+
+
+def counting(job):
+    """Work without an end of its own."""
+    n = 0
+    while not job.cancelled():
+        n += 1
+        yield Update(n, news=f"{n} …")
+    yield Update(note="the end")
+
+
+def broken(error):
+    def work(_):
+        yield Update(news="Loading …")
+        raise error
+
+    return work
+
+
+def words(notices):
+    return [None if notice == gr.skip() else notice.value for notice in notices]
+
+
+def test_a_job_runs_until_it_is_stopped_and_then_says_nothing_more():
+    wired = Wired(counting)
+    assert wired.request()[0].visible is False
+    running = wired.run()
+    assert [next(running)[0], next(running)[1].value] == [1, "2 …"]
+    assert wired.stop().visible is False
+    assert list(running) == [[gr.skip(), gr.skip()]]
+    assert wired.ticket.job.ended
+
+
+def test_a_job_that_is_stopped_while_it_waits_never_starts_and_the_note_stays():
+    wired = Wired(counting)
+    wired.request()
+    assert wired.stop().value == CANCELLED
+    assert wired.stop().visible is False  # once
+    assert list(wired.run()) == [[gr.skip(), gr.skip()]]
+
+
+def test_a_double_click_runs_once():
+    wired = Wired(lambda _: iter([Update("run")]))
+    wired.request()
+    wired.request()
+    assert [output for output, _ in wired.run()] == ["run"]
+    assert [output for output, _ in wired.run()] == [gr.skip()]
+
+
+def test_a_newer_request_cancels_what_runs_and_other_windows_go_on():
+    wired, other = Wired(counting), Wired(counting)
+    for one in (wired, other):
+        one.request()
+    running, elsewhere = wired.run(), other.run()
+    next(running), next(elsewhere)
+    wired.request()
+    assert list(running) == [[gr.skip(), gr.skip()]]
+    assert wired.ticket.waiting
+    assert next(elsewhere)[0] == 2
+
+
+def test_views_that_share_a_ticket_start_their_own_jobs_only():
+    ticket = Ticket()
+    one, other = (Wired(work, ticket) for work in (counting, lambda _: iter([Update("other")])))
+    one.request()
+    other.request()
+    assert [output for output, _ in one.run()] == [gr.skip()]
+    assert [output for output, _ in other.run()] == ["other"]
+
+
+def test_a_button_may_request_nothing():
+    wired = Wired(counting, wanted=(gr.Radio(["a", "b"], render=False), lambda kind: kind == "a"))
+    assert wired.request("b", call=2) == gr.skip()
+    assert wired.ticket == Ticket()
+    wired.request("a", call=1)
+    assert wired.ticket.waiting
+
+
+def test_a_request_that_a_later_call_has_overtaken_is_dropped():
+    wired = Wired(counting)
+    wired.ticket.latest(5)
+    assert wired.request(call=4) == gr.skip()
+    assert not wired.ticket.waiting
+    wired.request(call=6)
+    assert wired.ticket.waiting
+
+
+def test_bad_input_is_one_sentence_in_the_words_of_the_page():
+    wired = Wired(broken(InputError("num_branches must be a whole number")))
+    wired.request()
+    assert words(notice for _, notice in wired.run()) == ["Loading …", "branches K must be a whole number"]
+
+
+@pytest.mark.parametrize(
+    ("error", "said", "logged"),
+    [
+        (RuntimeError("no kernel\nat /srv/x.py"), "The run stopped: no kernel", True),
+        (
+            MemoryError(),
+            "The run stopped: there was not enough memory. Ask for fewer tokens or a shorter prompt.",
+            False,
+        ),
+    ],
+)
+def test_an_unexpected_error_is_one_sentence_and_is_logged(caplog, error, said, logged):
+    wired = Wired(broken(error))
+    wired.request()
+    assert words(notice for _, notice in wired.run())[-1] == said
+    assert [r.exc_info[1] for r in caplog.records if r.levelno >= logging.WARNING] == [error] * logged
+    assert wired.ticket.job.ended
+
+
+def test_an_error_of_a_job_that_is_overtaken_is_not_said():
+    wired = Wired(broken(InputError("no")))
+    wired.request()
+    running = wired.run()
+    next(running)
+    wired.request()
+    assert words(notice for _, notice in running) == [None]
+
+
+def test_a_window_that_closes_frees_its_turn():
+    wired = Wired(counting)
+    wired.request()
+    running = wired.run()
+    next(running)
+    assert jobs.TURNS.news(None)
+    running.close()
+    assert not jobs.TURNS.news(None)
+    assert wired.ticket.job.ended
+
+
+def test_a_view_that_waits_for_an_answer_gets_one_and_the_notice_stays():
+    asked = []
+
+    def work(job):
+        asked.append(job.data)
+        yield Update("stopped" if job.cancelled() else "answer")
+
+    wired = Wired(work, in_view=True)
+    assert wired.request(step=3)[0] == gr.skip()
+    assert list(wired.run()) == [["answer", gr.skip()]]
+    wired.request(step=4)
+    assert wired.stop() == gr.skip()
+    assert list(wired.run()) == [["stopped", gr.skip()]]
+    assert asked == [{"step": 3}, {"step": 4}]
+
+
+def test_what_takes_no_turn_says_how_it_ended_after_stop():
+    wired = Wired(counting, in_turn=False)
+    wired.request()
+    running = wired.run()
+    next(running)
+    assert not jobs.TURNS.news(None)
+    assert wired.stop() == gr.skip()
+    assert words(notice for _, notice in running) == ["the end"]
+
+
+def test_a_caller_without_a_number_is_heard():
+    ticket = Ticket(call=7)
+    assert ticket.latest(None)
+    assert ticket.call == 7
+    assert [ticket.latest(n) for n in (6, 8, 7)] == [False, True, False]
+
+
+def test_the_notice_repeats_its_sentence_until_another_call_may_have_shown_one():
+    job = Job()
+    ticket = Ticket(job)
+    speak = Speaker(ticket, job)
+    assert speak(Update(news="Loading …")).value == "Loading …"
+    assert speak(Update("drawn")).visible is False
+    assert speak(Update("more")).visible is False  # the client may have lost the one before
+    ticket.latest(3)
+    assert speak(Update("more")) == gr.skip()  # else it would hide the problem of a file that was opened meanwhile
+    assert speak(Update()) == gr.skip()
+    assert speak(Update(note="done")).value == "done"
+
+
+def test_an_answer_that_is_overtaken_changes_nothing():
+    ticket, shown = Ticket(), []
+
+    def slow(call):
+        ticket.latest(9)
+        call.check()
+        shown.append("late")
+
+    def refused(_):
+        ticket.latest(9)
+        raise InputError("late")
+
+    for work in (slow, refused, lambda _: ["late", sentence(note="late")]):
+        assert answered(work, ticket, number=8) == [gr.skip(), gr.skip()]
+    assert shown == []
+    assert answered(lambda _: ["new", sentence()], ticket, number=10)[0] == "new"
+    with pytest.raises(Overtaken):
+        jobs.Call(ticket, 9).check()
+
+
+@pytest.mark.parametrize(("change", "shown"), [("stopped", True), ("replaced", False)])
+def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanwhile(monkeypatch, change, shown):
+    def report(job, *_):
+        yield Update(news="drafting")
+        setattr(job, change, True)
+        yield Update("# Report")
+
+    monkeypatch.setattr(calibrate, "report", report)
+    ticket = Ticket()
+    with gr.Blocks() as page:
+        parts = gr.Button(), gr.Button(), calibrate_tab.build_report(), gr.Textbox(), gr.State(ticket), []
+        calibrate_tab.wire_doctor(*parts, lambda: (None, 1, None, "", {}))
+    handlers = {f.fn.__name__: f.fn for f in page.fns.values() if f.fn}
+    handlers["request"](WINDOW, Event(), ticket, None)
+    *_, (found, said) = handlers["run"](ticket)
+    assert isinstance(found, gr.Markdown) is shown
+    assert said == gr.skip()
+
+
+@pytest.fixture
+def trace(tmp_path):
+    path = tmp_path / "mine.jsonl"
+    path.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
+    return str(path)
+
+
+def meanwhile(monkeypatch, module, name, act):
+    """Let something newer happen while a function of a module works."""
+    real = getattr(module, name)
+
+    def slowly(*args, **kwargs):
+        found = real(*args, **kwargs)
+        act()
+        return found
+
+    monkeypatch.setattr(module, name, slowly)
+
+
+def nothing(answer):
+    return all(part == gr.skip() for part in answer)
+
+
+def test_figures_of_files_that_were_read_too_long_come_no_more(trace, monkeypatch):
+    ticket, kept, explore = Ticket(), Recordings(), Session(shown=presets.opening())
+    newer = []
+
+    def press():
+        newer.append(answered(_measure, ticket, "shown", kept, explore, None, None, number=2))
+
+    meanwhile(monkeypatch, calibrate, "read_uploads", press)
+    assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, number=1))
+    assert json.loads(newer[0][0])["progress"]["title"].startswith("The run in Explore")
+    assert kept.title == "The run in Explore"
+    assert [s.title for s in explore.history.sets] == ["mine.jsonl"]  # what was read is not lost
+
+
+def test_an_older_choice_of_the_source_does_not_clear_a_newer_problem():
+    ticket, kept, explore = Ticket(), Recordings(), Session()
+    given = "files", kept, explore, [], None
+    assert answered(_measure, ticket, *given, number=5)[1].value == "choose one or more trace files first"
+    assert nothing(answered(_measure_shown, ticket, *given, number=4))
+    assert answered(_measure_shown, ticket, *given, number=6)[1].visible is False
+
+
+def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch):
+    ticket, explore = Ticket(), Session()
+    kept = Recordings()
+    answered(_measure, ticket, "files", kept, explore, [trace], None, number=1)
+    again = lambda number: answered(_compare_again, ticket, kept, explore, None, number=number)  # noqa: E731
+    assert not nothing(again(2))
+    meanwhile(monkeypatch, calibrate_tab.calibrate, "again", lambda: ticket.latest(4))
+    assert nothing(again(3))
+    meanwhile(monkeypatch, calibrate_tab.calibrate, "again", lambda: kept.runs.append(kept.runs[0]))
+    assert nothing(again(5))
+
+
+def test_two_sides_that_were_not_the_last_ones_are_not_drawn(trace, monkeypatch):
+    ticket, session = Ticket(), Session()
+    answered(open_trace, session, session, trace)
+    (name,) = [f"run {kept.run.key}" for kept in session.history.runs]
+    assert not nothing(answered(show, ticket, session, name, name, number=1))
+    meanwhile(monkeypatch, compare_tab, "drawing", lambda: ticket.latest(3))
+    assert nothing(answered(show, ticket, session, name, name, number=2))
+
+
+def test_a_trace_that_was_read_too_long_is_kept_but_not_shown(trace, monkeypatch):
+    session = Session(shown=presets.opening())
+    before = session.shown
+    meanwhile(monkeypatch, uploads, "read_all", lambda: session.latest(9))
+    assert nothing(answered(open_trace, session, session, trace, number=8))
+    assert session.shown is before
+    assert [kept.label for kept in session.history.runs] == ["mine.jsonl"]
+    key = session.history.runs[0].run.key
+    assert nothing(answered(runs_tab.show, session, session, number=7, key=key))
+    assert session.shown is before
+    assert not nothing(answered(runs_tab.show, session, session, number=10, key=key))
+
+
+def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatch):
+    now = [0.0]
+    monkeypatch.setattr(jobs.time, "monotonic", lambda: now[0])
+    turns, mine = jobs.Turns(), Ticket()
+    assert turns.news(mine) == ""
+    others = turns.taken("others", iter([Update(news="a"), Update(news="b")]))
+    next(others)
+    assert turns.news(mine) == jobs.NEXT  # no turn has ended yet
+    assert turns.news("others") == ""
+    now[0] = 40.0
+    list(others)
+    list(turns.taken("nothing to do", iter([])))
+    assert turns.news(mine) == ""
+    assert turns.line(0).endswith("the wait is about 40 s.")
+    others = turns.taken("others", iter([Update(news="a")]))
+    next(others)
+    now[0] = 55.0
+    assert "2 more are ahead of yours: number 3 in the queue" in turns.news(mine, 2)
+    assert [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)] == [
+        "about 20 s.",
+        "about 60 s.",
+        "about 2 minutes.",
+    ]
+    now[0] = 90.0  # longer than the others took
+    assert turns.line(0).endswith("less than 10 s.")
+
+
+def test_a_place_is_told_once(monkeypatch):
+    places = iter([2, 2, 1, 1])
+    wired = Wired(counting)
+    wired.request()
+    monkeypatch.setattr(jobs, "ahead", lambda _: next(places))
+    monkeypatch.setattr(jobs, "waits", lambda _: True)
+    said = [wired.tick()[0] for _ in range(4)]
+    assert [part == gr.skip() for part in said] == [False, True, False, True]
+    assert "2 more are ahead" in said[0].value
+
+
+def test_the_run_button_says_run_again_once_its_run_is_stopped():
+    session = Session()
+    with gr.Blocks() as page:
+        controls = build_explore(gr.State(session)).controls
+    pressed = next(f.fn for f in page.fns.values() if (controls.run._id, "click") in f.targets)
+    rest = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "rest")
+    pressed(WINDOW, Event(), session, None)
+    assert rest(session) == gr.skip()
+    session.stop()
+    assert rest(session).value == "Run"

@@ -1,0 +1,273 @@
+"""The doctor's drafts over texts: probes, what the texts tell of a drafter, and the change that repairs it."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import replace
+
+import pytest
+import torch
+
+from d2sd.calibration.resampling import Estimate
+from d2sd.cli.doctor import load_checked
+from d2sd.config import DecodeConfig
+from d2sd.doctor import evidence, probes
+from d2sd.doctor.changes import weights_of, write_changed
+from d2sd.doctor.diagnosis import Examination
+from d2sd.doctor.evidence import (
+    VP_RATIO,
+    TextFindings,
+    confidence_auroc,
+    markov_gain,
+    repeated_share,
+    shown_ratio,
+    surprise,
+)
+from d2sd.doctor.probes import MIN_RISE, change_of_alpha, is_clear, probe, relative_gain, score_masks, templates
+from d2sd.doctor.redraft import BlockRedrafter, Text, Walk, generate_texts, redrafter, walk, with_features
+from d2sd.doctor.variants import mask_tokens, variants, weight_variants, with_mask
+from d2sd.engine import Engine
+from d2sd.errors import InputError
+from d2sd.folders.loading import load_drafter
+from d2sd.nets.models import Models
+from tools.broken_ways import TINY, WAYS
+
+PROMPTS = [
+    "One day, Lily and Max went to the park with their mom. They saw",
+    "Once upon a time there was a little dog. The dog",
+    "Tom had a red ball. He",
+    "Question: What is 3 + 4?",
+    "The sun was warm and Anna",
+]
+TOKENS = 24
+
+
+@pytest.fixture(scope="module")
+def texts(bundled):
+    """What the bundled target generates, with the features that any variant of its drafter reads."""
+    target, model = bundled.models.target, bundled.models.first
+    config = DecodeConfig("autoregressive", TOKENS)
+    layers = {n for v in variants(model, target, 100, True) for n in v.taps} | {*model.target_layer_ids}
+    generated = generate_texts(target, [bundled.encode(p, config) for p in PROMPTS], TOKENS)
+    return [with_features(target, t, layers) for t in generated]
+
+
+@pytest.fixture(scope="module")
+def walks(bundled, texts):
+    """The bundled drafter over them."""
+    return [walk(BlockRedrafter(bundled.models.target, bundled.models.first), t) for t in texts]
+
+
+@pytest.mark.parametrize("name", ["dflash", "dspark", "eagle3"])
+def test_a_text_is_walked_as_decoding_walks_it(bundled, texts, name):
+    target = bundled.models.target
+    if name == "eagle3":
+        model = bundled.models.eagle3
+        engine, settings = Engine(Models(target, eagle3=model)), {"draft_top_k": 1}
+    else:
+        model = load_drafter(str(TINY / name), torch.float32, "cpu", target)
+        engine, settings = Engine(Models(target, model)), {}
+    config = engine.resolve(DecodeConfig("eagle3" if settings else "dflash", TOKENS, inspect=False, **settings))
+    for known in texts[:2]:
+        trace = engine.generate(known.ids[: known.start], config)
+        assert list(known.ids[known.start :]) == list(trace.token_ids)
+        steps = tuple(len(s.committed) - 1 for s in trace.steps)
+        found = walk(redrafter(target, model), with_features(target, known, model.target_layer_ids)).accepted
+        assert found[:-1] == steps[:-1]
+        # the last step is cut with or without a bonus token
+        assert sum(found) + len(found) - len(steps) - sum(steps) in (0, 1)
+
+
+def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts, monkeypatch):
+    target, known = bundled.models.target, texts[0]
+    drafter = BlockRedrafter(target, bundled.models.second, visible=2)
+    found = drafter.accepted(known, known.anchors)
+    assert 0 < max(found) <= bundled.models.second.block_size - 3
+    blocks = drafter._blocks
+    monkeypatch.setattr(drafter, "_blocks", lambda *args: blocks(*args).index_fill(1, torch.tensor([1, 2]), 0))
+    assert sum(drafter.accepted(known, known.anchors)) < 0.9 * sum(found)  # other tokens were shown
+
+
+def test_features_that_a_text_has_are_not_read_again(bundled, texts, monkeypatch):
+    monkeypatch.setattr(bundled.models.target, "base", None)
+    assert with_features(bundled.models.target, texts[0], (1, 4)) is texts[0]
+
+
+def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
+    target, model = bundled.models.target, bundled.models.first
+    found = variants(model, target, 100, True)
+    assert len({v.description for v in found}) == len(found)
+    assert model.form not in [v.form for v in found if v.edit_weights is None]
+    assert {v.kind for v in found} == {
+        "taps", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "rotary", "swapped", "transposed", "norms", "order",
+    }  # fmt: skip
+    assert all(v.writable == (v.left_out is None) for v in found)
+    assert all(0 <= n < 16 for v in found for n in v.taps)
+    assert "dflash_config.target_layer_ids: [2, 5, 8, 11, 14]" in {v.fix for v in found if v.kind == "taps"}
+    half = copy.deepcopy(model).bfloat16()
+    assert "dtype" in {v.kind for v in variants(half, target, 100, True)}
+    assert mask_tokens(model.form, target) == [0, 4095, 2]
+
+
+def test_one_added_to_the_layers_own_norms_is_undone_exactly(bundled):
+    model = bundled.models.first
+    broken = {n: w + 1 if n.endswith("layernorm.weight") else w for n, w in weights_of(model).items()}
+    found = weight_variants(model, bundled.models.target)
+    (undo,) = (v for v in found if "-1" in v.description and "input and post" in v.description)
+    repaired = {**broken, **undo.edit_weights(broken)}
+    assert all(torch.allclose(repaired[n], w, atol=1e-6) for n, w in weights_of(model).items())
+    assert not any(torch.equal(broken[n], w) for n, w in weights_of(model).items() if n.endswith("layernorm.weight"))
+
+
+@pytest.mark.parametrize(
+    ("broken", "kind"),
+    [
+        (lambda form: replace(form, mask_token=77), "mask"),
+        (lambda form: replace(form, reads="next"), "reads"),
+        (lambda form: replace(form, shape={**form.shape, "rope_parameters": {"rope_theta": 3e7, "rope_type": "default"}}), "rope"),
+        (lambda form: replace(form, windows=(12,) * 3, causal=(True,) * 3), "window"),
+    ],
+)  # fmt: skip
+def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, monkeypatch):
+    monkeypatch.setattr(probes, "ROUNDS", ((4, 1, -0.2),))  # the best of four texts alone goes on to all
+    monkeypatch.setattr(probes, "SCREEN_EVERY", 2)
+    target, model = bundled.models.target, bundled.models.first
+    sick = model.reformed(broken(model.form))
+    base = [walk(BlockRedrafter(target, sick), t) for t in texts]
+    tried = [
+        v for v in variants(sick, target, 100, True) if v.kind in (kind, "layer") and v.description[-6:] != "causal"
+    ]
+    if kind == "mask":
+        tokens = mask_tokens(sick.form, target)
+        best = max(zip(score_masks(target, sick, 0, texts, tokens), tokens, strict=True))[1]
+        tried = [with_mask(sick.form, best, "<|mask|>")]
+    found = list(probe(target, sick, 0, texts, base, tried, len(tried)))
+    assert max((t for t in found if t.helps), key=lambda t: t.gain.value).variant.kind == kind
+    assert [t.variant.kind for t in found if t.texts == len(texts)] == [kind]
+
+
+def test_a_sound_drafter_is_helped_by_nothing(bundled, texts, walks):
+    target, model = bundled.models.target, bundled.models.first
+    some = [v for v in variants(model, target, 100, True) if v.kind in ("window", "rows", "rotary")]
+    assert not [t for t in probe(target, model, 0, texts, walks, some, 150) if t.helps]
+
+
+def test_a_variant_that_loses_most_in_the_first_text_is_not_screened_in_the_others(bundled, texts, walks):
+    target, model = bundled.models.target, bundled.models.first
+    found = {v.description: v for v in variants(model, target, 100, True)}
+    worst, same = found["a row is about the position after it (next)"], found["RoPE base 100000, unscaled"]
+    screened = list(probe(target, model, 0, texts, walks, [worst, same], 2))[:2]
+    assert [t.texts for t in screened] == [1, probes.SCREEN_TEXTS]
+
+
+def test_mask_tokens_are_compared_over_contexts_that_are_read_once(bundled, texts, monkeypatch):
+    target, model, read = bundled.models.target, bundled.models.first, []
+    project = type(model).project_context
+    monkeypatch.setattr(type(model), "project_context", lambda *args: read.append(1) or project(*args))
+    ours, other = score_masks(target, model, 0, texts, [model.form.mask_token, 77])
+    assert ours > other
+    assert len(read) == len(texts)
+
+
+def test_a_change_is_clear_where_its_whole_interval_is_above_0_and_it_is_large_enough():
+    assert is_clear(Estimate(0.1, 0.01, 0.2), 0.02)
+    assert not is_clear(Estimate(0.1, -0.01, 0.2), 0.02)
+    assert not is_clear(Estimate(0.015, 0.01, 0.02), 0.02)
+    assert not is_clear(Estimate(0.1), 0.02)
+
+
+def test_intervals_hold_for_everything_that_was_tried():
+    base = [Walk((1,) * 8, 16, (1, 1, 0))] * 4 + [Walk((2,) * 6, 18, (2, 1, 0))] * 4
+    better = [Walk((2,) * 5, 16, (3, 1, 0))] * 4 + [Walk((3,) * 4, 18, (3, 2, 1))] * 4
+    for compare in (relative_gain, change_of_alpha):
+        one, many = compare(better, base, 1), compare(better, base, 40)
+        assert many.low < one.low < one.value < one.high < many.high
+    assert relative_gain(base, base, 1).value == 0
+
+
+def test_other_templates_are_those_that_change_the_prompts(bundled):
+    config = DecodeConfig("autoregressive")
+    assert templates(bundled, PROMPTS, config) == []
+    tokenizer = bundled.models.target.tokenizer
+    tokenizer.chat_template = (
+        "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}{% if enable_thinking %}?{% endif %}"
+    )
+    try:
+        assert [t.fix for t in templates(bundled, PROMPTS, config)] == ["--chat"]
+        found = templates(bundled, PROMPTS, replace(config, chat=True))
+        assert [(t.fix, t.min_rise) for t in found] == [("leave out --chat", MIN_RISE), ("--thinking", MIN_RISE)]
+        tokenizer.chat_template = "{% for m in messages %}Q: {{ m['content'] }}{% endfor %}"  # thinking changes nothing
+        assert [t.fix for t in templates(bundled, PROMPTS, replace(config, chat=True))] == ["leave out --chat"]
+    finally:
+        tokenizer.chat_template = None
+
+
+def test_a_vp_drafter_gains_by_tokens_that_it_is_shown(bundled, texts, walks):
+    target, second = bundled.models.target, bundled.models.second
+    own = [walk(BlockRedrafter(target, second), t) for t in texts]
+    assert shown_ratio(target, bundled.models.first, texts, walks) < VP_RATIO < shown_ratio(target, second, texts, own)
+
+
+def test_exchanged_markov_tables_describe_what_precedes_a_token(bundled, texts):
+    model = load_drafter(str(TINY / "dspark"), torch.float32, "cpu", bundled.models.target)
+    assert not TextFindings(markov_gain=markov_gain(model, texts)).markov_exchanged
+    head = model.markov_head
+    head.markov_w1.weight, head.markov_w2.weight = head.markov_w2.weight, head.markov_w1.weight
+    assert TextFindings(markov_gain=markov_gain(model, texts)).markov_exchanged
+    assert markov_gain(bundled.models.first, texts) is None  # it has none
+
+
+def test_an_inverted_confidence_head_prefers_rejected_tokens(bundled, texts, monkeypatch):
+    target = bundled.models.target
+    model = load_drafter(str(TINY / "dspark"), torch.float32, "cpu", target)
+    walks = [walk(BlockRedrafter(target, model), t) for t in texts]
+    assert confidence_auroc(target, model, texts, walks) is None  # too few rejected tokens
+    monkeypatch.setattr(evidence, "FEWEST", 10)
+    own = confidence_auroc(target, model, texts, walks)
+    for w in model.confidence_head.proj.parameters():
+        w.data.neg_()
+    inverted = confidence_auroc(target, model, texts, walks)
+    assert inverted == pytest.approx(1 - own)
+    assert inverted < 0.5 < own
+
+
+def test_prompts_that_mean_nothing_and_texts_that_repeat_are_seen(bundled, texts):
+    target = bundled.models.target
+    assert surprise(target, texts) < 0.6
+    shuffled = [Text((*torch.randint(300, 4000, (t.start,)).tolist(), 5), t.start) for t in texts]
+    assert TextFindings(surprise=surprise(target, shuffled)).other_tokenizer
+    assert repeated_share([Text((1, *[5, 6, 7, 8] * 6), 1)]) > 0.7
+    assert repeated_share([Text(tuple(range(30)), 1)]) == 0
+
+
+@pytest.mark.parametrize("name", ["q and k as GGUF", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
+def test_what_repairs_a_drafter_can_be_written_to_a_folder(bundled, texts, tmp_path, name):
+    target = bundled.models.target
+    folder = WAYS[name].drafter(tmp_path / "d")
+
+    def loaded(source):
+        models = load_checked(Models(target), None, Examination(str(source), "t", [])).models
+        return models.first or models.eagle3
+
+    model = loaded(folder)
+    own = [v for v in variants(model, target, 100, True) if v.kind in WAYS[name].causes.split()]
+    some = [with_features(target, t, model.target_layer_ids) for t in texts[:2]]
+
+    def accepted(one):
+        return sum(sum(redrafter(target, one).accepted(t, t.anchors[::3])) for t in some)
+
+    scores = [accepted(v.apply(model)) for v in own]
+    best = own[max(range(len(own)), key=scores.__getitem__)]
+    assert max(scores) > 1.2 * accepted(model)
+    write_changed(str(folder), [best], tmp_path / "m")
+    assert accepted(loaded(tmp_path / "m")) == max(scores)
+    with pytest.raises(InputError, match="is there already"):
+        write_changed(str(folder), [best], tmp_path / "m")
+
+
+def test_a_change_that_no_folder_can_express_is_not_written(bundled, tmp_path):
+    found = variants(bundled.models.first, bundled.models.target, 100, True)
+    without_layer = next(v for v in found if v.kind == "layer")
+    with pytest.raises(InputError, match="layer 0 left out"):
+        write_changed(str(TINY / "dflash"), [without_layer], tmp_path / "m")
+    assert not (tmp_path / "m").exists()

@@ -1,0 +1,80 @@
+"""A stored run: the lines of its trace, before each step its outcome, as they are sent to the viewer."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from d2sd import DecodeConfig, InputError
+from d2sd.trace.events import Baseline
+from d2sd.trace.metrics import Outcome, instructiveness
+from d2sd.trace.run import OUTCOME, RecordedRun, pack_line, unpack_line
+
+
+@pytest.fixture(scope="module", params=["d2sd", "random_prefix", "dflash"])
+def trace(engine, request):
+    return engine.generate("the cat sat", DecodeConfig(request.param, 32))
+
+
+def opened(run):
+    """The lines of a segment after its head, as the viewer reads them."""
+    return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
+
+
+def test_before_each_step_stands_what_the_metrics_say_of_it(trace):
+    lines = RecordedRun.of(trace.records()).lines(outcomes=True)
+    said = [json.loads(line) for line in lines if line.startswith(OUTCOME)]
+    expected = [Outcome.of(step, trace.header) for step in trace.steps]
+    assert [(s["verdict"], s["gained"], s["closed"]) for s in said] == [
+        (o.verdict, o.gained, o.closed) for o in expected
+    ]
+    assert [s["work"] for s in said] == [[o.work.first, list(o.work.again), o.work.nodes] for o in expected]
+    steps = [n for n, line in enumerate(lines) if line.startswith('{"event":"StepDone"')]
+    assert all(lines[n - 1].startswith(OUTCOME) for n in steps)
+
+
+def test_a_recorded_run_is_sent_as_one_that_goes_on_and_is_its_trace(trace):
+    live, best = RecordedRun(live=True), 0
+    for number, record in enumerate(trace.records(), -2):
+        live.append([record])
+        if number > 0 and record is not trace.finished:
+            best = number if instructiveness(record) > instructiveness(trace.steps[best]) else best
+        assert live.instructive == best
+        assert live.ended == (record is trace.finished)
+    kept = RecordedRun.of(trace.records())
+    assert opened(live) == opened(kept)
+    assert live.lines() == kept.lines() == [line.rstrip("\n") for line in trace.lines()]
+    assert live.trace() == kept.trace() == RecordedRun.read("".join(trace.lines()).encode()).trace() == trace
+    assert live.holds(kept)
+    heads = [json.loads(run.segment(key="k").partition("\n")[0]) for run in (live, kept)]
+    assert heads[0] == heads[1] == {"event": "Segment", "key": "k", "from": 0, "steps": len(trace.steps), "instructive": best}  # fmt: skip
+
+
+def test_the_speed_of_plain_decoding_stands_beside_a_run(trace):
+    run = RecordedRun.of([*trace.records(), Baseline(50.0)])
+    assert run.lines()[-1] == '{"event":"Baseline","tokens_per_second":50.0}'
+    assert RecordedRun.read("\n".join(run.lines()).encode()).baseline == Baseline(50.0)
+    assert run.ended
+    assert run.trace() == trace
+
+
+def test_only_a_trace_that_is_right_is_read(trace):
+    header, prefill, step, *_ = trace.lines()
+    with pytest.raises(InputError, match=r"line 3: accepted"):
+        RecordedRun.read("".join([header, prefill, step.replace('"accepted":[', '"accepted":[0,')]).encode())
+    with pytest.raises(InputError, match="empty"):
+        RecordedRun().trace()
+
+
+def test_the_header_stands_alone_and_a_block_holds_many_lines(trace):
+    run = RecordedRun.of(trace.records())
+    assert run.segment(1).count("\n") == len(run) < len(run.lines())
+    assert json.loads(unpack_line(run.segment().split("\n")[1])) == run.header
+    assert run.note(file="f").count("\n") == 1
+    assert RecordedRun.of([]).lines() == []
+
+
+def test_a_packed_line_is_the_line():
+    assert unpack_line(pack_line("a\nb")) == "a\nb"
+    assert unpack_line("{}") == "{}"
