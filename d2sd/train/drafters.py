@@ -24,7 +24,7 @@ from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import widened_experts
 from d2sd.folders.store import located
 from d2sd.folders.weights import weights_digest
-from d2sd.nets.lean import halve, halved, mixes_by_default, quick_bfloat16
+from d2sd.nets.dtypes import halve, halved, mixes_by_default, quick_bfloat16
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import check_supported, text_options
 from d2sd.trace.text import progress

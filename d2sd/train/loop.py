@@ -27,7 +27,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from d2sd.errors import InputError
-from d2sd.nets.lean import quick_bfloat16
+from d2sd.nets.dtypes import quick_bfloat16
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
 from d2sd.train.settings import LoopConfig

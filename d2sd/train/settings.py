@@ -48,7 +48,7 @@ class LoopConfig:
     """Settings of the training loop. ``batch_size`` counts rows per process and micro-step; times are in steps.
 
     precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
-        with it (``d2sd.nets.lean.quick_bfloat16``).
+        with it (``d2sd.nets.dtypes.quick_bfloat16``).
     save_every: interval of checkpoints to resume from; only the newest one stays.
     keep_every: interval of saved drafters, all of which stay; 0: only the last one is saved.
     """

@@ -18,7 +18,7 @@ from d2sd.decoding.verifier import gumbel_noise, restrict
 from d2sd.errors import InputError
 from d2sd.folders.loading import DTYPES, load_target
 from d2sd.folders.weights import weights_digest
-from d2sd.nets.lean import halve, mixes_by_default
+from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
@@ -179,9 +179,9 @@ def _respond(target: Target, batch: list[Request], config: RegenerateConfig, num
 
     for position in range(width, longest + config.max_new_tokens):
         positions = torch.arange(position - ids.shape[1], position, device=device)[None]
-        hidden = target.base(input_ids=ids, position_ids=positions, past_key_values=cache, use_cache=True)
+        hidden = target.read(ids, cache, positions)
         cache.commit(range(ids.shape[1]))
-        tokens = _choose(target.logits(hidden.last_hidden_state[:, -1]), greedy, config, number, position)
+        tokens = _choose(target.logits(hidden[:, -1]), greedy, config, number, position)
         for row, token in zip(alive, tokens.tolist(), strict=True):
             if position >= len(batch[row].prompt) and not ended(row):
                 responses[row].append(token)
@@ -238,7 +238,7 @@ def regenerate_responses(
 def load_writer(target: str | Path, dtype: str | None) -> Target:
     """Returns the target as the engine runs it, on this machine's first device.
 
-    dtype: one of ``d2sd.nets.lean.DTYPES``; None: float32, with weights in float16 where the engine would take them so
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None: float32, with weights in float16 where the engine would take them so
     (``mixed``). Batched passes run transformers' own modules, so their linear layers are replaced.
     """
     device = "cuda" if torch.cuda.is_available() else "cpu"
