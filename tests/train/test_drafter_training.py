@@ -188,17 +188,6 @@ def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
     assert cut.read_bytes() == whole
 
 
-def test_greedy_responses_are_what_the_engine_generates_however_long_the_prompts_beside_are(folder, tmp_path):
-    prompts = [prompt_of(t) for t in sums(200)[:6]]
-    config = RegenerateConfig(6, 20, greedy_share=1.0)
-    regenerate_responses(folder / "target", prompts, tmp_path / "r.jsonl", config)
-    engine = load("custom", target=str(folder / "target"))
-    rows = list(map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines()))
-    assert len({len(row["prompt_ids"]) for row in rows}) > 1
-    for row in rows:
-        assert engine.generate(row["prompt_ids"], DecodeConfig("autoregressive", 20)).token_ids == row["response_ids"]
-
-
 def test_trained_folders_load_and_draft(folder, tmp_path):
     shutil.copytree(folder / "target", tmp_path / "target")
     drafter(folder, tmp_path / "dflash", 3)
