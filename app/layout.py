@@ -20,6 +20,7 @@ from app.race.tab import build_race
 from app.runs import recordings as uploads
 from app.runs.tab import Shown, wire_runs
 from app.session import Session
+from d2sd.figures.modules import join_modules
 
 # Colours and type of the page; the drawing's own colours are in assets/viewer/colours.css.
 
@@ -62,6 +63,11 @@ def _texts(pattern: str) -> str:
     return "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob(pattern)))
 
 
+def _early() -> str:
+    """Scripts that run before the page is built."""
+    return "\n".join(f"{join_modules(path)};" for path in sorted((STATIC / "early").glob("*.js")))
+
+
 def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
     return {
@@ -72,7 +78,7 @@ def launch_options() -> dict[str, Any]:
         "max_file_size": f"{uploads.MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
         "app_kwargs": {
-            "middleware": [Middleware(guard.Guard), Middleware(EarlyScript, _texts("early/*.js"))],
+            "middleware": [Middleware(guard.Guard), Middleware(EarlyScript, _early())],
             "routes": [plotly_js.ROUTE],
         },
     }

@@ -1,6 +1,6 @@
 // The verdict and the sentences it rests on, and the headline figures.
 
-import { h, oneWait, text } from "../../assets/viewer/dom.js";
+import { button, h, oneWait, readJson, text } from "../../assets/viewer/dom.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { OUTCOMES, count, probability, visible } from "../../assets/viewer/words.js";
 import { FigureView, plotly } from "../../assets/viewer/figures.js";
@@ -15,8 +15,8 @@ class SummaryView {
     this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
     this.reading.addEventListener("click", (event) => {
-      const button = event.target.closest("button[data-chart]");
-      if (button) this.choose(button.dataset.chart, button.dataset.places.split(",").map(Number));
+      const chosen = event.target.closest("button[data-chart]");
+      if (chosen) this.choose(chosen.dataset.chart, chosen.dataset.places.split(",").map(Number));
     });
   }
 
@@ -66,14 +66,10 @@ export function positionsCsv(data) {
 }
 
 function downloads(get) {
-  const button = (words, kind, make) => {
-    const b = h("button", { type: "button", class: "small", "data-save": kind }, words);
-    b.addEventListener("click", () => get() && saveFile(`calibration.${kind}`, kind === "csv" ? "text/csv" : "application/json", make(get())));
-    return b;
-  };
+  const saver = (words, kind, make) => button(words, { class: "small", "data-save": kind }, () => get() && saveFile(`calibration.${kind}`, kind === "csv" ? "text/csv" : "application/json", make(get())));
   return [
-    button("CSV", "csv", positionsCsv),
-    button("JSON", "json", (data) => JSON.stringify({ title: data.progress.title, runs: data.runs, reading: data.reading, report: data.report }, null, 1)),
+    saver("CSV", "csv", positionsCsv),
+    saver("JSON", "json", (data) => JSON.stringify({ title: data.progress.title, runs: data.runs, reading: data.reading, report: data.report }, null, 1)),
   ];
 }
 
@@ -88,17 +84,15 @@ class MembersView {
     this.title = h("h3", { tabindex: -1 });
     this.count = h("p", { class: "question", "aria-live": "polite" });
     this.list = h("ol", { class: "rows" });
-    this.more = h("button", { type: "button", class: "small more" });
-    this.close = h("button", { type: "button", class: "icon", "aria-label": "Close the list" }, "✕");
-    this.box = h("section", { class: "panel members", "aria-label": "Steps" }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)), this.count, this.list, this.more);
-    this.close.addEventListener("click", closed);
-    this.more.addEventListener("click", () => {
+    this.more = button("", { class: "small more" }, () => {
       this.shown += AT_ONCE;
       this.draw();
     });
+    this.close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
+    this.box = h("section", { class: "panel members", "aria-label": "Steps" }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)), this.count, this.list, this.more);
     this.list.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      const item = button && this.items[Number(button.dataset.item)];
+      const chosen = event.target.closest("button");
+      const item = chosen && this.items[Number(chosen.dataset.item)];
       if (item) this.open(item.row, item.at);
     });
   }
@@ -195,7 +189,7 @@ const PATIENCE_MS = 20000;
 const MAIN = ["uniform", "positions", "matrix", "ranks", "gains", "moved"];
 const FURTHER = ["equal_mass", "head", "second", "promise", "domain", "kind"];
 
-export function start(element, trigger, props, watch, server, given) {
+export function start(element, trigger, props, watch, server, options) {
   let data = null;
   let choice = { chart: "", places: [] };
   const whenShown = oneWait(PATIENCE_MS); // of two steps that are opened, the later one is selected
@@ -205,9 +199,9 @@ export function start(element, trigger, props, watch, server, given) {
     showChoice(true);
   };
   const summary = new SummaryView(choose);
-  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, given, choose)));
+  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, options, choose)));
   const figures = [...main, ...more];
-  const against = new SidesView(given);
+  const against = new SidesView(options);
   const compared = h("section", { class: "compared", "aria-label": "Comparison", hidden: true }, against.top, against.pair);
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
@@ -219,15 +213,11 @@ export function start(element, trigger, props, watch, server, given) {
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
   root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, compared, views, further, summary.spoken);
-  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(given.plotly).catch(() => {})).observe(element); // once the tab is open
+  new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // once the tab is open
   element.replaceChildren(root);
 
   function show() {
-    try {
-      data = JSON.parse(props.value || "null");
-    } catch {
-      data = null;
-    }
+    data = readJson(props.value);
     const some = Boolean(data && data.report);
     views.hidden = further.hidden = !some;
     compared.hidden = !some || !data.against;
@@ -261,13 +251,13 @@ export function start(element, trigger, props, watch, server, given) {
     for (const figure of figures) figure.select(figure.id === choice.chart ? choice.places : [], row === null ? [] : placesOf(data, figure.id, row));
   }
 
-  function showChoice(asked) {
+  function showChoice(chosen) {
     if (!data) return;
     const { chart, places } = choice;
     mark();
     if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
     else members.show(data, null, surprises(data));
-    if (!asked || !places.length) return;
+    if (!chosen || !places.length) return;
     // Where the list is out of sight, as always in one column, go there; come back when it is closed.
     const { top } = members.box.getBoundingClientRect();
     if (top < 0 || top > window.innerHeight * 0.7) {
@@ -283,8 +273,8 @@ export function start(element, trigger, props, watch, server, given) {
     showChoice(false);
     if (!from) return;
     from.box.scrollIntoView({ block: "nearest" });
-    const button = from.numbers.querySelector(`button[data-place="${place}"]`);
-    if (button) button.focus();
+    const mark = from.numbers.querySelector(`button[data-place="${place}"]`);
+    if (mark) mark.focus();
   }
 
   /** Explore gets the run from the server unless it has it already; then the step is selected there. */

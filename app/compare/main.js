@@ -1,6 +1,6 @@
 // What differs between two sides, in words and figures.
 
-import { h, list, s, text } from "../../assets/viewer/dom.js";
+import { button, h, list, readJson, s, text } from "../../assets/viewer/dom.js";
 import { FigureView } from "../../assets/viewer/figures.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { TextsView } from "./texts.js";
@@ -11,14 +11,14 @@ function sideMark(side, x, y) {
 }
 
 export class SidesView {
-  /** `given`: what figures need. */
-  constructor(given, ...tools) {
+  /** `options`: what figures need. */
+  constructor(options, ...tools) {
     this.tools = tools;
     this.legend = h("ul", { class: "legend sides", "aria-label": "Sides" });
     this.reading = h("ul", {});
     this.how = h("p", { class: "fine" });
     this.top = h("div", { class: "panel top" }, this.legend, this.reading, this.how);
-    this.figures = ["differences", "where", "both-reliability", "both-ranks"].map((id) => new FigureView(id, given));
+    this.figures = ["differences", "where", "both-reliability", "both-ranks"].map((id) => new FigureView(id, options));
     for (const figure of this.figures.slice(0, 2)) { // figure and numbers, one below the other
       figure.numbers.hidden = false;
       figure.button.remove();
@@ -37,26 +37,20 @@ export class SidesView {
 
 // Compare: what differs, the curves of both sides, and their texts place by place.
 
-export function start(element, trigger, props, watch, server, given) {
-  const save = h("button", { type: "button", class: "small" }, "JSON");
-  const sides = new SidesView(given, save);
+export function start(element, trigger, props, watch, server, options) {
+  const save = button("JSON", { class: "small" }, () => {
+    const { titles, comparison, reading, sides: both } = data;
+    saveFile("comparison.json", "application/json", JSON.stringify({ titles, reading, comparison, sides: both }, null, 1));
+  });
+  const sides = new SidesView(options, save);
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));
   const empty = h("p", { class: "empty" }, "Choose two runs, or two sets of runs: what you run, open or measure is offered here.");
   const parts = [sides.top, texts.box, sides.pair];
   element.replaceChildren(h("section", { class: "panels compared", "aria-label": "Compare" }, empty, ...parts));
   let data = null;
 
-  save.addEventListener("click", () => {
-    const { titles, comparison, reading: said, sides: both } = data;
-    saveFile("comparison.json", "application/json", JSON.stringify({ titles, reading: said, comparison, sides: both }, null, 1));
-  });
-
   function show() {
-    try {
-      data = JSON.parse(props.value || "null");
-    } catch {
-      data = null;
-    }
+    data = readJson(props.value);
     const some = Boolean(data && data.comparison);
     empty.hidden = some;
     for (const part of parts) part.hidden = !some;

@@ -1,7 +1,8 @@
 // Two runs over the same characters: bars of their steps, and their texts; the steps at one place are chosen together.
 
-import { h, list, s, text, whole } from "../../assets/viewer/dom.js";
-import { count, LONE, OUTCOMES, PROPOSERS, spoken } from "../../assets/viewer/words.js";
+import { button, h, list, s, text, whole } from "../../assets/viewer/dom.js";
+import { readToken } from "../../assets/viewer/step.js";
+import { count, LONE, OUTCOMES, spoken } from "../../assets/viewer/words.js";
 
 /** What came of a prediction, as everywhere on the page; a step without one has neither mark nor words. */
 const outcomeOf = (step) => OUTCOMES[step.fate] || { mark: "", words: "no prediction" };
@@ -15,7 +16,7 @@ function readPair(raw) {
       const [end, tokens, fate, boundary] = list(step);
       const begin = from;
       from = whole(end, begin, 1e9, begin);
-      return { begin, end: from, before: place ? "" : before, tokens: list(tokens).map((t) => ({ text: text(list(t)[0]), proposer: PROPOSERS.includes(list(t)[1]) ? list(t)[1] : "target" })), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
+      return { begin, end: from, before: place ? "" : before, tokens: list(tokens).map(readToken), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
     });
   };
   return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), parts: whole(raw.parts_at, 0, 1e9, null), byTokens: raw.by_tokens === true, runs: list(raw.runs), differ: list(raw.differ), sides: list(raw.sides).slice(0, 2).map(side) };
@@ -114,8 +115,7 @@ export class TextsView {
     const step = this.pair.sides[side][at];
     if (!step) return about.replaceChildren("no steps");
     const { mark, words } = outcomeOf(step);
-    const open = h("button", { type: "button" }, "Explore →");
-    open.addEventListener("click", () => this.open(side, this.pair.runs[side], at));
+    const open = button("Explore →", {}, () => this.open(side, this.pair.runs[side], at));
     return about.replaceChildren(h("b", {}, `Step ${at + 1}`), `${mark} ${words}; ${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`, open);
   }
 

@@ -3,6 +3,6 @@
 import { start as startPage } from "../../assets/viewer/standalone.js";
 import { start as startTour } from "./main.js";
 
-export function start(given) {
-  startPage({ ...given, startTour });
+export function start(options) {
+  startPage({ ...options, startTour });
 }

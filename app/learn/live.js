@@ -1,10 +1,10 @@
 // K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when
 // the run was recorded, so nothing is waited for.
 
-import { h, list, number, s, text, whole } from "../../assets/viewer/dom.js";
+import { h, list, number, s, sum, text, whole } from "../../assets/viewer/dom.js";
 import { MachineChoice, meanCost, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
-import { MACHINES } from "../../assets/viewer/machines.js";
+import { MACHINES } from "../../assets/viewer/constants.js";
 
 /** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
 export function costOf({ k, works }, machine, method) {
@@ -40,7 +40,7 @@ export class LiveView {
     this.task.hidden = !this.here;
     if (!live || !list(live.points).length) return;
     const points = list(live.points).map(([k, gamma, committed, works]) => ({ k: whole(k, 0, 64, 1), gamma: whole(gamma, 2, 64, 2), committed: list(committed).map((n) => whole(n, 1, 1e6, 1)), works: list(works).map(readWork).filter(Boolean) }));
-    const mean = (values) => values.reduce((a, b) => a + b, 0) / Math.max(1, values.length);
+    const mean = (values) => sum(values) / Math.max(1, values.length);
     for (const point of points) Object.assign(point, { alpha: mean(point.committed), nodes: mean(point.works.map(({ nodes }) => nodes)) });
     const values = (name) => [...new Set(points.map((point) => point[name]))].sort((a, b) => a - b);
     this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), method: text(live.method), opening: text(opening), k: values("k"), gamma: values("gamma") };

@@ -1,13 +1,17 @@
-// The card of one stop: words, equation, the numbers of the step, and the way on.
+// Learn: the story of a step, then its stops, a card each beside the live step.
 
-import { h, list, oneWait, text, whole } from "../../assets/viewer/dom.js";
-import { HIDDEN, MARKS } from "../../assets/viewer/words.js";
+import { readAddress } from "../../assets/viewer/address.js";
+import { button, h, oneWait, text } from "../../assets/viewer/dom.js";
+import { Store, inflate } from "../../assets/viewer/store.js";
 import { DrawsView, Stage, TURN, WalkView } from "./stage.js";
 import { LiveView, PassView } from "./live.js";
+import { stopsOf, tokensWith } from "./stops.js";
 import { StoryView } from "./story.js";
 
+const EXPLORE_MS = 20000; // how long Explore may take to show the step
 const TURN_TITLE = "Now change K and γ";
 
+/** The card of one stop: words, equation, the numbers of the step, and the way on. */
 class CardView {
   /** `go(at)` shows a stop (`TURN` after the last one, where K and γ can be changed), `all()` shows everything, `open()` leads
    *  to Explore. */
@@ -17,17 +21,13 @@ class CardView {
     this.where = h("p", { class: "where" });
     this.body = h("div", { class: "body", "aria-live": "polite", "aria-atomic": "true" });
     this.dots = h("ol", { class: "dots", "aria-label": "Stops" });
-    this.back = h("button", { type: "button", class: "move", id: "learn-back" }, "← Back");
-    this.next = h("button", { type: "button", class: "move next", id: "learn-next" }, "Next →");
-    this.all = h("button", { type: "button", class: "quiet", id: "learn-all", "aria-pressed": "false" }, "Show everything");
-    this.open = h("button", { type: "button", class: "move next", id: "learn-open" }, "Open in Explore →");
+    this.back = button("← Back", { class: "move", id: "learn-back" }, () => this.go(this.at - 1));
+    this.next = button("Next →", { class: "move next", id: "learn-next" }, () => this.go(this.at + 1));
+    this.all = button("Show everything", { class: "quiet", id: "learn-all", "aria-pressed": "false" }, all);
+    this.open = button("Open in Explore →", { class: "move next", id: "learn-open" }, open);
     this.keys = h("p", { class: "keys" }, h("kbd", {}, "←"), h("kbd", {}, "→"), " between stops, ", h("kbd", {}, "Esc"), " everything");
     this.foot = h("div", { class: "foot" }, this.all, this.keys);
     this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next, this.open), this.dots, this.foot);
-    this.back.addEventListener("click", () => this.go(this.at - 1));
-    this.next.addEventListener("click", () => this.go(this.at + 1));
-    this.all.addEventListener("click", all);
-    this.open.addEventListener("click", open);
     this.dots.addEventListener("click", (event) => {
       const dot = event.target.closest("button");
       if (dot) this.go(Number(dot.dataset.stop));
@@ -39,14 +39,13 @@ class CardView {
     return this.live.live ? TURN : TURN - 1;
   }
 
-  /** Shows stop `at` of a lesson, `this.first` being where Back ends; `step` and `branches` are for the turn that follows the last stop. */
-  show(lesson, at, step, everything) {
+  /** Shows stop `at` of step number `step`, `this.first` being where Back ends; behind the last stop K and γ can be changed. */
+  show(stops, at, step, everything) {
     this.at = at;
-    const { stops } = lesson;
     const turn = at >= stops.length;
     const stop = turn ? null : stops[at];
     this.where.textContent = turn ? `Step ${step + 1} of a recorded run · your turn` : `Step ${step + 1} of a recorded run · stop ${at + 1} of ${stops.length}`;
-    this.title.textContent = turn ? TURN_TITLE : text(stop.title);
+    this.title.textContent = turn ? TURN_TITLE : stop.title;
     const shown = `${at} ${step}`;
     if (shown !== this.shown || turn) this.body.replaceChildren(...(turn ? this.turn() : this.stop(stop, at)));
     if (shown !== this.shown) this.enter(stop);
@@ -59,7 +58,7 @@ class CardView {
     this.next.textContent = at === stops.length - 1 ? "Your turn →" : "Next →";
     this.all.setAttribute("aria-pressed", everything);
     this.all.textContent = everything ? "Back to this stop" : "Show everything";
-    const names = [...stops.map((s) => text(s.title)), TURN_TITLE].slice(0, this.last + 1);
+    const names = [...stops.map(({ title }) => title), TURN_TITLE].slice(0, this.last + 1);
     if (this.dots.children.length !== names.length) this.dots.replaceChildren(...names.map((name, i) => h("li", {}, h("button", { type: "button", "data-stop": i, "aria-label": `${i < stops.length ? `Stop ${i + 1}` : "Your turn"}: ${name}`, title: name }, i < stops.length ? i + 1 : "K"))));
     [...this.dots.children].forEach((li, i) => {
       li.firstChild.classList.toggle("done", i < at);
@@ -70,7 +69,7 @@ class CardView {
 
   /** What moves at a stop begins when it is entered. */
   enter(stop) {
-    const [walk, odds] = stop ? [list(stop.walk), list(stop.odds)] : [[], []];
+    const { walk, odds } = stop || { walk: [], odds: [] };
     if (walk.length) this.walk.load(walk);
     else this.walk.leave();
     if (odds.length) this.draws.load(odds);
@@ -78,15 +77,15 @@ class CardView {
   }
 
   stop(stop, at) {
-    const rows = stop.numbers.map(([name, value]) => h("div", {}, h("dt", {}, h("bdi", {}, spaced(name))), h("dd", {}, h("bdi", {}, spaced(value)))));
+    const rows = stop.numbers.map(([name, value]) => h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))));
     return [
-      ...stop.say.map((sentence) => h("p", {}, h("bdi", {}, spaced(sentence)))),
-      stop.equation.length ? h("p", { class: "equation", role: "math", "aria-label": stop.equation.map(([kind, words]) => (kind === "sub" ? ` sub ${words} ` : words)).join("") }, ...stop.equation.map(piece)) : "",
-      list(stop.walk).length ? this.walk.box : "",
-      rows.length && !list(stop.odds).length ? h("dl", { class: "values" }, ...rows) : "",
-      list(stop.odds).length ? this.draws.box : "",
+      ...stop.say.map((sentence) => h("p", {}, h("bdi", {}, sentence))),
+      stop.equation.length ? h("p", { class: "equation", role: "math", "aria-label": stop.equation.map(spokenPiece).join("") }, ...stop.equation.map(drawnPiece)) : "",
+      stop.walk.length ? this.walk.box : "",
+      rows.length && !stop.odds.length ? h("dl", { class: "values" }, ...rows) : "",
+      stop.odds.length ? this.draws.box : "",
       stop.verified ? this.pass.box : "",
-      ...list(stop.asked).map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, text(question)), h("p", {}, text(answer)))),
+      ...stop.questions.map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, question), h("p", {}, answer))),
       at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
     ];
   }
@@ -96,137 +95,146 @@ class CardView {
   }
 }
 
-/** Whitespace of tokens made visible, as in the tree; what a token holds stays text. */
-const spaced = (value) => text(value).replace(HIDDEN, "◌").replace(/“([^”]*)”/g, (_, token) => "“" + [...token].map((c) => MARKS[c] || c).join("") + "”");
+const drawnPiece = (piece) => (Array.isArray(piece) ? h(piece[0] === "var" ? "i" : piece[0], {}, piece[1]) : piece);
+const spokenPiece = (piece) => (!Array.isArray(piece) ? piece : piece[0] === "sub" ? ` sub ${piece[1]} ` : piece[1]);
 
-const piece = ([kind, words]) => (kind === "sub" || kind === "sup" ? h(kind, {}, text(words)) : kind === "var" ? h("i", {}, text(words)) : text(words));
+/** The tour over one run, first the story of a step, then its stops. */
+class Tour {
+  /** `trigger` reaches the server; `options`: styles of the live view, and the `roofline` that the stop about costs speaks of. */
+  constructor(element, trigger, options) {
+    Object.assign(this, { element, trigger, options, at: 0, step: 0, everything: false });
+    this.whenShown = oneWait(EXPLORE_MS);
+    this.store = new Store(() => {}, () => {});
+    this.walk = new WalkView((at) => this.stage.walk(at, this.walk.visits, this.step));
+    this.live = new LiveView((k) => this.stage.branches(k, this.tokensWith(k)));
+    this.card = new CardView({ go: (at) => this.go(at), all: () => this.toggleAll(), open: () => this.open(), walk: this.walk, draws: new DrawsView(), pass: new PassView(), live: this.live });
+    this.stage = new Stage(options.styles, (step) => this.follow(step));
+    this.story = new StoryView(this.store, () => this.go(0));
+    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
+    this.layout = h("div", { class: "layout", hidden: true }, this.card.box, h("div", { class: "beside" }, this.live.cut, this.stage.box));
+    element.replaceChildren(h("section", { class: "panels tour", "aria-label": "Learn how a step works" }, this.notice, this.story.box, this.layout));
+    this.keys = (event) => this.onKey(event);
+    document.addEventListener("keydown", this.keys, true);
+  }
 
-// Learn: a card beside a live step.
-
-export async function start(element, trigger, props, watch, server, given) {
-  const whenShown = oneWait(20000);
-  const root = h("section", { class: "panels tour", "aria-label": "Learn how a step works" });
-  const state = { at: 0, step: 0, everything: false, lessons: [] };
-  const walk = new WalkView((at) => stage.walk(at, walk.visits, state.step));
-  const live = new LiveView((k) => stage.branches(k, wouldBring(k)));
-  const card = new CardView({ go, all: () => toggleAll(), open, walk, draws: new DrawsView(), pass: new PassView(), live });
-  const stage = new Stage(given.styles, (step) => {
-    if (step === state.step) return;
-    state.step = step;
-    show();
-  });
-  const story = new StoryView(() => go(0));
-  const notice = h("p", { class: "notice", role: "alert", hidden: true });
-  const again = h("button", { type: "button", class: "small" }, "Try again");
-  const layout = h("div", { class: "layout", hidden: true }, card.box, h("div", { class: "beside" }, live.cut, stage.box));
-  root.append(notice, story.box, layout);
-  element.replaceChildren(root);
-  again.addEventListener("click", load);
-  document.addEventListener("keydown", onKey, true);
-  await load();
-
-  async function load() {
-    notice.hidden = true;
+  /** Loads the run, with a notice and another try where that fails. `ask()` is answered with the packed tour; `lines`: of the run
+   *  where they are not in it; `address`: the stop and step to begin with. */
+  async load(ask, lines, address) {
+    this.notice.hidden = true;
     try {
-      const tour = await unpack(await server.tour());
-      layout.hidden = false;
-      state.lessons = tour.lessons;
-      state.run = text(tour.run);
-      const asked = new URLSearchParams(text(props.address) || location.search);
-      const start = asked.has("stop") ? whole(asked.get("step"), 1, tour.lessons.length, tour.start + 1) - 1 : tour.start;
-      state.step = start;
-      card.about = text(tour.about);
-      card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
-      const lines = props.lines ?? tour.lines;
-      stage.load(lines);
-      story.load(lines);
-      live.load(tour.live, tour.here, tour.opening);
-      await until(() => stage.steps > start && story.read);
-      stage.pin(start);
-      state.at = within(whole(asked.get("stop"), 0, TURN + 1, 0) - 1);
-      show();
-      element.addEventListener("learn:go", ({ detail }) => {
-        if (detail.step && detail.step - 1 !== state.step) stage.pin(detail.step - 1);
-        if (detail.stop - 1 !== state.at) go(detail.stop - 1);
-      });
-      element.dataset.ready = "yes";
+      await this.begin(JSON.parse(await inflate(await ask())), lines, address);
     } catch (error) {
       console.warn(error);
-      notice.hidden = false;
-      notice.replaceChildren("The tour did not load; is the connection lost? ", again);
+      this.notice.hidden = false;
+      this.notice.replaceChildren("The tour did not load; is the connection lost? ", button("Try again", { class: "small" }, () => this.load(ask, lines, address)));
     }
   }
 
-  function show() {
-    const lesson = state.lessons[state.step];
-    if (!lesson) return;
-    const telling = state.at < 0;
+  async begin(tour, ownLines, { stop, step }) {
+    const { card, element, live, stage, store } = this;
+    this.layout.hidden = false;
+    this.run = text(tour.run);
+    card.about = text(tour.about);
+    card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
+    const lines = ownLines ?? tour.lines;
+    stage.load(lines);
+    store.feed(lines);
+    live.load(tour.live, tour.here, tour.opening);
+    await until(() => store.complete);
+    this.step = stop === null || step === null ? tour.start : Math.min(step, store.length) - 1;
+    await until(() => stage.steps > this.step);
+    stage.pin(this.step);
+    this.at = this.within((stop ?? 0) - 1);
+    this.show();
+    element.addEventListener("learn:go", ({ detail }) => {
+      if (detail.step && detail.step - 1 !== this.step) stage.pin(detail.step - 1);
+      if (detail.stop - 1 !== this.at) this.go(detail.stop - 1);
+    });
+    element.dataset.ready = "yes";
+  }
+
+  /** Another step was pinned in the live view. */
+  follow(step) {
+    if (step === this.step) return;
+    this.step = step;
+    this.show();
+  }
+
+  show() {
+    const { element, layout, story, store } = this;
+    const step = store.step(this.step);
+    if (!step) return;
+    const telling = this.at < 0;
     [story.box.hidden, layout.hidden] = [!telling, telling];
-    if (telling) story.show(state.step);
-    else showStop(lesson);
-    Object.assign(element.dataset, { at: state.at, step: state.step, everything: state.everything });
+    if (telling) story.show(this.step);
+    else this.showStop(step);
+    Object.assign(element.dataset, { at: this.at, step: this.step, everything: this.everything });
     element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
   }
 
-  function showStop(lesson) {
-    card.first = within(-1);
-    card.show(lesson, state.at, state.step, state.everything);
-    live.cut.hidden = state.at < TURN;
-    if (state.at < TURN) stage.branches(null, 0);
+  showStop(step) {
+    const { card, live, stage, store } = this;
+    const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline, roofline: this.options.roofline };
+    card.first = this.within(-1);
+    card.show(stopsOf(step, run), this.at, this.step, this.everything);
+    live.cut.hidden = this.at < TURN;
+    if (this.at < TURN) stage.branches(null, 0);
     else live.show();
-    requestAnimationFrame(() => stage.light(state.at, state.step, state.everything));
+    requestAnimationFrame(() => stage.light(this.at, this.step, this.everything));
   }
 
   /** The nearest stop to `at` that there is; the story, where it can be told, is before the first. */
-  function within(at) {
-    return Math.min(card.last, Math.max(story.tells(state.step) ? -1 : 0, at));
+  within(at) {
+    return Math.min(this.card.last, Math.max(this.story.tells(this.step) ? -1 : 0, at));
   }
 
-  function go(at) {
-    state.at = within(at);
-    state.everything = false;
-    show();
-    if (state.at < 0) return story.go(0);
+  go(at) {
+    const { card, layout, story } = this;
+    this.at = this.within(at);
+    this.everything = false;
+    this.show();
+    if (this.at < 0) return story.go(0);
     card.title.focus({ preventScroll: true });
     if (layout.getBoundingClientRect().top < 0) layout.scrollIntoView({ block: "start" });
-    requestAnimationFrame(() => card.title.scrollIntoView({ block: "nearest" })); // below the picture on a phone, once that is drawn
+    return requestAnimationFrame(() => card.title.scrollIntoView({ block: "nearest" })); // below the picture on a phone, once that is drawn
   }
 
   /** One frame of the story on or back, or one stop; behind the last frame comes the first stop. */
-  function move(by) {
-    if (state.at >= 0) go(state.at + by);
-    else if (!story.go(story.at + by) && by > 0) go(0);
+  move(by) {
+    if (this.at >= 0) this.go(this.at + by);
+    else if (!this.story.go(this.story.at + by) && by > 0) this.go(0);
   }
 
-  function toggleAll() {
-    if (state.at < 0 || state.at >= TURN) return;
-    state.everything = !state.everything;
-    show();
-  }
-
-  /** Explore gets the recorded run, this step is selected there, and the field for K is ready to be changed. */
-  function open() {
-    trigger("select", { step: state.step });
-    const find = () => {
-      const view = document.querySelector("#explorer [data-run]");
-      return view && view.offsetParent && view.dataset.run === state.run.slice(0, 200) && view.dataset.pinned === String(state.step);
-    };
-    whenShown(find, showField);
+  toggleAll() {
+    if (this.at < 0 || this.at >= TURN) return;
+    this.everything = !this.everything;
+    this.show();
   }
 
   /** Tokens of the step with its first `k` re-drafts alone; 0: not known. */
-  function wouldBring(k) {
-    const lesson = state.lessons[state.step];
-    return k !== null && lesson && lesson.by_branches[k] ? lesson.by_branches[k][0] : 0;
+  tokensWith(k) {
+    const step = this.store.step(this.step);
+    return k !== null && step && k <= step.branches.length ? tokensWith(step, k) : 0;
+  }
+
+  /** Explore gets the recorded run, this step is selected there, and the field for K is ready to be changed. */
+  open() {
+    this.trigger("select", { step: this.step });
+    const find = () => {
+      const view = document.querySelector("#explorer [data-run]");
+      return view && view.offsetParent && view.dataset.run === this.run.slice(0, 200) && view.dataset.pinned === String(this.step);
+    };
+    this.whenShown(find, () => this.showField());
   }
 
   /** The field for K; on a narrow page the settings are unfolded for it. */
-  function showField() {
+  showField() {
+    const { live } = this;
     const fold = document.querySelector("#fold button[aria-expanded='false']");
     if (fold && fold.offsetParent) fold.click();
     const field = document.querySelector("#branches input");
     if (!field || !field.offsetParent) return;
-    if (state.at >= TURN && live.live) {
+    if (this.at >= TURN && live.live) {
       field.value = live.at().point.k; // what was set here
       field.dispatchEvent(new Event("input", { bubbles: true }));
     }
@@ -238,9 +246,10 @@ export async function start(element, trigger, props, watch, server, given) {
   }
 
   /** First in line, so that ← and → lead through the stops here and not through the steps of the live view. */
-  function onKey(event) {
+  onKey(event) {
+    const { element } = this;
     if (!element.isConnected) {
-      document.removeEventListener("keydown", onKey, true);
+      document.removeEventListener("keydown", this.keys, true);
       return;
     }
     const from = event.composedPath()[0];
@@ -250,18 +259,17 @@ export async function start(element, trigger, props, watch, server, given) {
     const ours = event.target === document.body || element.contains(event.target) || (event.target instanceof Element && event.target.matches("[role='tab']"));
     if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (by) move(by);
-    else if (event.key === "Escape") toggleAll();
+    if (by) this.move(by);
+    else if (event.key === "Escape") this.toggleAll();
     else return;
     event.preventDefault();
     event.stopImmediatePropagation();
   }
 }
 
-/** JSON that was deflated and written in base64. */
-async function unpack(packed) {
-  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
-  return new Response(new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"))).json();
+export async function start(element, trigger, props, watch, server, options) {
+  const tour = new Tour(element, trigger, options);
+  await tour.load(() => server.tour(), props.lines, readAddress(text(props.address) || location.search));
 }
 
 /** Waits until something is true; gives up after a while. */

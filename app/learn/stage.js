@@ -1,6 +1,6 @@
 // The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
 
-import { h, list, number, text } from "../../assets/viewer/dom.js";
+import { button, h, list, number, text } from "../../assets/viewer/dom.js";
 import { start as startLiveView } from "../../assets/viewer/main.js";
 import { count, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
 
@@ -92,18 +92,18 @@ export class Stage {
   }
 
   /** Fades what fewer re-drafts would not have; null: nothing. `brought`: the tokens that the step would have committed. */
-  branches(kept, brought) {
-    Object.assign(this, { kept, brought });
+  branches(most, brought) {
+    Object.assign(this, { most, brought });
     this.showBranches();
   }
 
   showBranches() {
-    const kept = this.kept ?? Infinity;
-    for (const part of this.frame.querySelectorAll(":is(#tree, #strip) [data-draft]")) part.classList.toggle("unasked", Number(part.dataset.draft) > kept);
+    const most = this.most ?? Infinity;
+    for (const part of this.frame.querySelectorAll(":is(#tree, #strip) [data-draft]")) part.classList.toggle("unasked", Number(part.dataset.draft) > most);
     const otherwise = this.frame.querySelector("#tree .strong .edge.unasked") !== null;
     this.frame.classList.toggle("otherwise", otherwise);
     this.said.hidden = !otherwise || !this.brought;
-    if (!this.said.hidden) this.said.textContent = `With K = ${kept} this step would have brought ${count(this.brought, "token")}.`;
+    if (!this.said.hidden) this.said.textContent = `With K = ${most} this step would have brought ${count(this.brought, "token")}.`;
   }
 
   /** The names of the lanes tell what was accepted; before the check that is not known. */
@@ -125,14 +125,10 @@ export class WalkView {
   constructor(moved) {
     Object.assign(this, { moved, visits: [], at: 0, timer: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    const button = (id, words, act) => {
-      const made = h("button", { type: "button", class: "small", id }, words);
-      made.addEventListener("click", act);
-      return made;
-    };
-    this.back = button("walk-back", "◂ Node", () => this.go(this.at - 1));
-    this.play = button("walk-play", "▶ Walk", () => (this.timer ? this.pause() : this.start()));
-    this.next = button("walk-next", "Node ▸", () => this.go(this.at + 1));
+    const tool = (id, words, act) => button(words, { class: "small", id }, act);
+    this.back = tool("walk-back", "◂ Node", () => this.go(this.at - 1));
+    this.play = tool("walk-play", "▶ Walk", () => (this.timer ? this.pause() : this.start()));
+    this.next = tool("walk-next", "Node ▸", () => this.go(this.at + 1));
     this.said = h("p", { class: "said", role: "status" });
     this.box = h("div", { class: "walk", role: "group", "aria-label": "Walk through the tree" }, h("div", { class: "row" }, this.back, this.play, this.next), this.said);
   }
@@ -203,13 +199,9 @@ export class DrawsView {
   constructor() {
     this.rows = h("tbody", {});
     this.said = h("p", { class: "said", role: "status" });
-    const button = (words, times) => {
-      const made = h("button", { type: "button", class: "small", "data-times": times }, words);
-      made.addEventListener("click", () => this.draw(times));
-      return made;
-    };
+    const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => this.draw(times));
     const head = h("tr", {}, ...["the target may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)));
-    this.box = h("div", { class: "draws" }, h("div", { class: "row" }, button("Draw once", 1), button("Draw 100 times", 100)), h("table", {}, h("thead", {}, head), this.rows), this.said);
+    this.box = h("div", { class: "draws" }, h("div", { class: "row" }, drawer("Draw once", 1), drawer("Draw 100 times", 100)), h("table", {}, h("thead", {}, head), this.rows), this.said);
   }
 
   /** Shows what can be drawn; what is not listed is drawn as “another token”. */

@@ -2,9 +2,8 @@
 
 import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "../../assets/viewer/numbers.js";
 import { count, fixed, joined, milliseconds, quoted, visible } from "../../assets/viewer/words.js";
-import { h, s, text } from "../../assets/viewer/dom.js";
+import { button, h, s, text } from "../../assets/viewer/dom.js";
 import { MachineChoice, meanCost } from "../../assets/viewer/machine.js";
-import { Store } from "../../assets/viewer/store.js";
 
 /** The token at which the accepted path ends; null where nothing was accepted. */
 const lastAccepted = (step) => (step.accepted.length ? step.nodes.get(step.accepted[step.accepted.length - 1]) : null);
@@ -25,7 +24,7 @@ export function placesOf(step, most) {
 }
 
 /** Rows of the drawing, first draft first: its candidate number, its name and its cells. `most`: re-drafts at most; the one that
- *  won is among them. A cell is `own` where no row above has its node, and `kept` where the target accepted it. */
+ *  won is among them. A cell is `own` where no row above has its node, and `accepted` where the target accepted it. */
 export function rowsOf(step, places, most) {
   const numbers = step.branches.map((_, at) => at + 1);
   const winner = winnerOf(step);
@@ -35,7 +34,7 @@ export function rowsOf(step, places, most) {
   const seen = new Set();
   return [0, ...shown].map((candidate) => {
     const nodes = [...step.nodes.values()].filter((n) => n.depth > 0 && n.depth <= places && n.candidates.includes(candidate));
-    const cells = nodes.map((n) => ({ id: n.id, parent: n.parent, place: n.depth, text: n.text, own: !seen.has(n.id), kept: accepted.has(n.id) }));
+    const cells = nodes.map((n) => ({ id: n.id, parent: n.parent, place: n.depth, text: n.text, own: !seen.has(n.id), accepted: accepted.has(n.id) }));
     for (const { id } of cells) seen.add(id);
     return { candidate, name: candidate ? `from ${step.branches[candidate - 1].prefix}` : "draft", cells };
   });
@@ -189,8 +188,8 @@ class Sketch {
   drafts(step, layout) {
     return layout.rows.flatMap(({ candidate, cells }, row) =>
       cells.map((c) => {
-        const verdict = candidate ? (c.kept ? "kept" : "idle") : c.place <= step.boundary ? "kept" : c.place === step.boundary + 1 ? "wrong" : "lost";
-        return this.cell(layout, layout.at(row + 1, c.place), `${candidate ? "again" : "first"} ${verdict}${c.own ? "" : " copy"}${c.kept ? " accepted" : ""}`, c.text);
+        const verdict = candidate ? (c.accepted ? "kept" : "idle") : c.place <= step.boundary ? "kept" : c.place === step.boundary + 1 ? "wrong" : "lost";
+        return this.cell(layout, layout.at(row + 1, c.place), `${candidate ? "again" : "first"} ${verdict}${c.own ? "" : " copy"}${c.accepted ? " accepted" : ""}`, c.text);
       }),
     );
   }
@@ -214,7 +213,7 @@ class Sketch {
     return [...placed.values()].map((c) => {
       const [[x0, y0], [x1, y1]] = [from(placed.get(c.parent) || at(0, 0)), to(c)];
       const mid = way === "wide" ? `${((x0 + x1) / 2).toFixed(1)} ${y0.toFixed(1)} ${((x0 + x1) / 2).toFixed(1)} ${y1.toFixed(1)}` : `${x0.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)} ${x1.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)}`;
-      return s("path", { class: `link${c.kept ? " accepted" : ""}`, d: `M${x0.toFixed(1)} ${y0.toFixed(1)}C${mid} ${x1.toFixed(1)} ${y1.toFixed(1)}` });
+      return s("path", { class: `link${c.accepted ? " accepted" : ""}`, d: `M${x0.toFixed(1)} ${y0.toFixed(1)}C${mid} ${x1.toFixed(1)} ${y1.toFixed(1)}` });
     });
   }
 }
@@ -222,22 +221,18 @@ class Sketch {
 // The story of one step in 90 seconds: paragraphs that are scrolled past a drawing, which shows what the paragraph in view says.
 
 export class StoryView {
-  /** `leave()`: on to the stops, which tell the same step in detail. */
-  constructor(leave) {
+  /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail. */
+  constructor(store, leave) {
+    this.store = store;
     this.at = 0;
     this.index = null;
     this.frames = [];
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.store = new Store(() => {}, () => {});
     this.sketch = new Sketch();
     this.choice = new MachineChoice(() => this.showCosts());
     this.costs = h("div", { class: "costs" });
     this.elsewhere = h("p", { class: "elsewhere" });
-    const on = (words) => {
-      const made = h("button", { type: "button", class: "on" }, words);
-      made.addEventListener("click", leave);
-      return made;
-    };
+    const on = (words) => button(words, { class: "on" }, leave);
     this.dots = h("ol", { class: "frames", "aria-label": "The story" });
     this.dots.addEventListener("click", ({ target }) => target.dataset.frame && this.go(Number(target.dataset.frame)));
     this.text = h("div", { class: "paragraphs" });
@@ -246,15 +241,6 @@ export class StoryView {
     this.box = h("div", { class: "story", hidden: true }, this.text, this.picture);
     new ResizeObserver(() => this.draw()).observe(this.picture);
     this.seen = null;
-  }
-
-  /** Reads a run; `read` is true when it is read to its end. */
-  load(lines) {
-    this.store.feed(lines);
-  }
-
-  get read() {
-    return this.store.complete;
   }
 
   /** What the frames say of the run as a whole. */
@@ -269,7 +255,7 @@ export class StoryView {
 
   /** Whether the story of step `index` can be told. */
   tells(index) {
-    if (!this.run && this.read) this.sum();
+    if (!this.run && this.store.complete) this.sum();
     return Boolean(this.run) && framesOf(this.store.step(index), this.run).length > 0;
   }
 

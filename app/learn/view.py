@@ -5,17 +5,15 @@ from __future__ import annotations
 import base64
 import zlib
 from collections.abc import Sequence
-from dataclasses import asdict
 from functools import lru_cache
 from typing import Any
 
 import orjson
 
 from app import presets
-from app.learn.tour import lessons
 from app.view import APP, DrawnView, panel_sheets, read
 from d2sd.costs import machines as known
-from d2sd.costs.machines import STAGES, Curve, Machine
+from d2sd.costs.machines import BYTES, HARDWARE, STAGES, TARGET, Curve, Machine
 from d2sd.costs.runs import here
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
@@ -31,9 +29,7 @@ class LearnView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
         options.setdefault("server_functions", [tour])
-        super().__init__(
-            value, "learn/main.js", given={"styles": stage_styles()}, sheets=SHEETS, elem_id=elem_id, **options
-        )
+        super().__init__(value, "learn/main.js", given=_options(), sheets=SHEETS, elem_id=elem_id, **options)
 
 
 def stage_styles() -> str:
@@ -41,14 +37,32 @@ def stage_styles() -> str:
     return "\n".join([viewer_styles(), read(APP / "learn" / "stage.css")])
 
 
+def roofline() -> dict[str, Any]:
+    """Returns what limits a pass of an 8B model on a large card, and for how many tokens a laptop's processor computes it in the
+    time in which it reads the weights."""
+    card, laptop = HARDWARE["h100"], HARDWARE["laptop-cpu"]
+    return {
+        "card": card.name,
+        "gigabytes": BYTES * TARGET.weights / 1e9,
+        "reading": BYTES * TARGET.weights / card.bandwidth,  # seconds
+        "arithmetic": 2 * TARGET.weights / card.peak,  # seconds for each token
+        "ridge": card.ridge,
+        "laptop": laptop.ridge,
+    }
+
+
+def _options() -> dict[str, Any]:
+    return {"styles": stage_styles(), "roofline": roofline()}
+
+
 def tours_page(runs: Sequence[PageRun], title: str) -> str:
     """``runs_page`` with the tour of every run that has one."""
     styles = "\n".join(panel_sheets(*SHEETS).values())
-    return runs_page(runs, title, HANDOUT, styles, {"styles": stage_styles()})
+    return runs_page(runs, title, HANDOUT, styles, _options())
 
 
 def tour(_: Any = None) -> str:
-    """The recorded run, the tour of each of its steps and its live settings, packed: base64 of a raw deflate stream of JSON.
+    """The recorded run, the step that its tour begins with and its live settings, packed: base64 of a raw deflate stream of JSON.
 
     Called from the page, which always sends an argument.
     """
@@ -74,7 +88,6 @@ def packed_tour() -> str:
     return _packed(
         trace,
         run.instructive,
-        speeds(run)[0],
         lines="\n".join([*run.lines(outcomes=True), ""]),
         **_settings(trace),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
@@ -82,11 +95,11 @@ def packed_tour() -> str:
     )
 
 
-def tour_of(trace: Trace, plain: float | None = None) -> str:
+def tour_of(trace: Trace) -> str:
     """The same of any run, without its lines, which a page to hand out has anyway. Other values of K and γ, which would have to be
-    replayed, only the recorded run of the tour has. ``plain``: tokens per second of plain decoding beside it."""
+    replayed, only the recorded run of the tour has."""
     start = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
-    return _packed(trace, start, plain, **_settings(trace))
+    return _packed(trace, start, **_settings(trace))
 
 
 def _settings(trace: Trace) -> dict[str, Any]:
@@ -112,12 +125,7 @@ def _table(stages: dict[str, Any] | None) -> Machine | None:
     return Machine(first, second, verify)
 
 
-def _packed(trace: Trace, start: int, plain: float | None, **more: Any) -> str:
-    data = {
-        "run": str(trace.header.get("run", "")),
-        "start": start,
-        "lessons": [asdict(lesson) for lesson in lessons(trace, plain)],
-        **more,
-    }
+def _packed(trace: Trace, start: int, **more: Any) -> str:
+    data = {"run": str(trace.header.get("run", "")), "start": start, **more}
     deflate = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS)
     return base64.b64encode(deflate.compress(orjson.dumps(data)) + deflate.flush()).decode()

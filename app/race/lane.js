@@ -1,8 +1,10 @@
 // One method: a bar in the overview, and its text growing in the measured time.
 
-import { h, list, number, text, whole } from "../../assets/viewer/dom.js";
+import { button, h, list, number, text, whole } from "../../assets/viewer/dom.js";
 import { readWork } from "../../assets/viewer/machine.js";
-import { count, LONE, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
+import { readToken } from "../../assets/viewer/step.js";
+import { tokenSpan } from "../../assets/viewer/text.js";
+import { count, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
 
 const ORDINALS = ["", "1st", "2nd", "3rd"];
 export const ordinal = (place) => ORDINALS[place] || `${place}th`;
@@ -14,7 +16,7 @@ export function readLane(raw) {
     return {
       elapsed: number(elapsed, 0, 1e6, 0),
       work: readWork(work),
-      tokens: list(tokens).map((token) => ({ text: text(list(token)[0]), proposer: PROPOSERS.includes(list(token)[1]) ? list(token)[1] : "target" })),
+      tokens: list(tokens).map(readToken),
     };
   });
   const row = raw.row && typeof raw.row === "object" ? raw.row : null;
@@ -52,7 +54,7 @@ export class LaneView {
 
   /** When every step ended, and the length of the axis: as measured, or as calculated. */
   time(ends, longest) {
-    Object.assign(this, { ends, longest: Math.max(1e-9, longest), drawn: false });
+    Object.assign(this, { ends, longest: Math.max(1e-9, longest), painted: false });
     const share = (seconds) => ((100 * seconds) / this.longest).toFixed(3) + "%";
     // a step is as wide as the time that it took, in it its tokens by proposer
     const blocks = this.lane.steps.map((step, at) => {
@@ -70,17 +72,12 @@ export class LaneView {
   }
 
   opener(open) {
-    const button = h("button", { type: "button", class: "explore", "aria-label": `Open the run of ${this.lane.name} in Explore` }, "Explore →");
-    button.addEventListener("click", open);
-    return button;
+    return button("Explore →", { class: "explore", "aria-label": `Open the run of ${this.lane.name} in Explore` }, open);
   }
 
-  addToken({ text: words, proposer }, at, step) {
-    const node = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}`, dir: "auto", hidden: true });
-    words.replace(LONE, "\ufffd").split("\n").forEach((part, i) => {
-      if (i) node.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
-      node.append(part);
-    });
+  addToken(token, at, step) {
+    const node = tokenSpan(token, at === 0);
+    node.hidden = true;
     this.words.append(node);
     return { node, step };
   }
@@ -92,8 +89,8 @@ export class LaneView {
     this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
     while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time) tokens[this.shown++].node.hidden = false;
     while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
-    if (before === this.shown && this.drawn) return false;
-    this.drawn = true;
+    if (before === this.shown && this.painted) return false;
+    this.painted = true;
     const over = this.shown === tokens.length && tokens.length > 0;
     this.panel.classList.toggle("over", over);
     this.note.textContent = this.shown ? count(this.shown, "token") : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";

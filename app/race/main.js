@@ -1,137 +1,36 @@
-// The clock of the replay: seconds of the race, running at a chosen share of real time.
+// Race: lanes that replay how each method wrote the text, and what the race came to. A new value is another state of a running
+// race, or another race.
 
-import { h, list, text } from "../../assets/viewer/dom.js";
+import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
-import { CostsView, retimed } from "./costs.js";
 import { LaneView, readLane } from "./lane.js";
-import { RaceShare } from "./share.js";
-import { raceTable, stageLegend, whyWords } from "./table.js";
+import { Controls, Player } from "./player.js";
+import { CostsView, raceTable, retimed, stageLegend, whyWords } from "./results.js";
 
-const SPEEDS = [
-  [1, "1×"],
-  [0.5, "½×"],
-  [0.25, "¼×"],
-  [0.1, "1/10×"],
-];
-const LEAST_SECONDS = 5; // a replay shorter than this is shown in slow motion to begin with
-const BETWEEN = 50; // least milliseconds between two drawings of a replay: drawing every frame takes a whole core
-
-export class Player {
-  /** `changed()` is called whenever time, speed or playing change. */
-  constructor(host, changed) {
-    Object.assign(this, { host, changed, time: 0, duration: 0, speed: 1, playing: false, before: 0, frame: null });
-    this.tick = (now) => {
-      this.frame = null;
-      if (!this.playing) return;
-      if (!this.host.isConnected) {
-        this.playing = false;
-        return;
-      }
-      if (now - this.before < BETWEEN) {
-        this.ask();
-        return;
-      }
-      this.time = Math.min(this.duration, this.time + ((now - this.before) / 1000) * this.speed);
-      this.before = now;
-      if (this.time >= this.duration) this.playing = false;
-      else this.ask();
-      this.changed();
-    };
+/** Taking a race along: a link that fills it in. */
+class RaceShare {
+  constructor() {
+    this.data = null;
+    this.said = h("span", { class: "said", role: "status" });
+    this.box = h("div", { class: "sharing", hidden: true }, this.said, button("Copy link", { title: "Fills in prompt, settings and methods" }, () => this.copy()));
   }
 
-  /** A new race: at its start, at the fastest speed that can still be followed. */
-  load(duration) {
-    this.playing = false;
-    this.duration = duration;
-    this.time = 0;
-    this.speed = (SPEEDS.find(([speed]) => duration / speed >= LEAST_SECONDS) || SPEEDS[SPEEDS.length - 1])[0];
-    this.changed();
+  /** The race, or null while one runs. */
+  show(data) {
+    this.data = data;
+    this.box.hidden = !data || !list(data.lanes).some(({ row }) => row);
   }
 
-  play() {
-    if (this.playing || this.duration <= 0) return;
-    if (this.time >= this.duration) this.time = 0;
-    this.playing = true;
-    this.before = performance.now();
-    this.ask();
-    this.changed();
-  }
-
-  /** For one frame at a time: one that was asked for before a stop comes all the same. */
-  ask() {
-    this.frame ??= requestAnimationFrame(this.tick);
-  }
-
-  pause() {
-    this.playing = false;
-    this.changed();
-  }
-
-  toggle() {
-    if (this.playing) this.pause();
-    else this.play();
-  }
-
-  restart() {
-    this.time = 0;
-    this.playing = false;
-    this.play();
-  }
-
-  seek(time) {
-    this.playing = false;
-    this.time = Math.min(this.duration, Math.max(0, time));
-    this.changed();
-  }
-
-  slow(speed) {
-    this.speed = speed;
-    this.changed();
-  }
-}
-
-// Play, restart, the time slider and the choice of slow motion.
-
-class Controls {
-  constructor(player) {
-    this.player = player;
-    this.play = h("button", { type: "button", class: "play" });
-    this.restart = h("button", { type: "button", class: "icon", title: "Restart", "aria-label": "Restart" }, "↺");
-    this.slider = h("input", { type: "range", min: 0, max: 1000, step: 1, value: 0, class: "time", "aria-label": "Time of the race" });
-    this.clock = h("output", { class: "clock" });
-    this.speeds = SPEEDS.map(([speed, label]) => [speed, h("input", { type: "radio", name: "race-speed", value: speed }), label]);
-    this.box = h(
-      "div",
-      { class: "controls" },
-      this.play,
-      this.restart,
-      this.slider,
-      this.clock,
-      h("fieldset", { class: "speeds" }, h("legend", { class: "spoken" }, "Speed of the replay"), ...this.speeds.map(([, input, label]) => h("label", {}, input, h("span", {}, label)))),
-    );
-    this.play.addEventListener("click", () => player.toggle());
-    this.restart.addEventListener("click", () => player.restart());
-    this.slider.addEventListener("input", () => player.seek((Number(this.slider.value) / 1000) * player.duration));
-    for (const [speed, input] of this.speeds) input.addEventListener("change", () => input.checked && player.slow(speed));
-  }
-
-  show() {
-    const { time, duration, playing, speed } = this.player;
-    const seconds = (t) => (duration < 10 ? t.toFixed(3) : t.toFixed(1));
-    this.box.hidden = duration <= 0;
-    if (this.play.getAttribute("aria-pressed") !== String(playing)) {
-      this.play.textContent = playing ? "❚❚ Pause" : "▶ Play";
-      this.play.setAttribute("aria-pressed", playing);
+  async copy() {
+    try {
+      const query = text(this.data.query);
+      if (query) await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
+      this.said.textContent = query ? "Link copied." : "The prompt is too long for a link.";
+    } catch {
+      this.said.textContent = "That did not work in this browser.";
     }
-    this.slider.value = duration > 0 ? Math.round((1000 * time) / duration) : 0;
-    const words = `${seconds(time)} of ${seconds(duration)} s`;
-    this.slider.setAttribute("aria-valuetext", words);
-    this.clock.textContent = words;
-    for (const [value, input] of this.speeds) input.checked = value === speed;
   }
 }
-
-// Builds the view; a new value is another state of a running race, or another race.
 
 export function start(element, trigger, props, watch) {
   const heading = h("h3", { class: "title" });
@@ -168,18 +67,8 @@ export function start(element, trigger, props, watch) {
     if (spoken.textContent !== words) spoken.textContent = words;
   }
 
-  function read(value) {
-    let data;
-    try {
-      data = JSON.parse(value);
-    } catch {
-      data = null;
-    }
-    return data && typeof data === "object" ? data : { lanes: [] };
-  }
-
   function show() {
-    const data = read(props.value);
+    const data = readJson(props.value) || { lanes: [] };
     const raw = list(data.lanes).map(readLane);
     const running = text(data.status);
     empty.hidden = raw.length > 0;

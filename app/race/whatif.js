@@ -1,9 +1,9 @@
 // What if: a figure for every setting that was varied.
 
-import { h, list, text } from "../../assets/viewer/dom.js";
+import { h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { FigureView } from "../../assets/viewer/figures.js";
 
-export function start(element, trigger, props, watch, server, given) {
+export function start(element, trigger, props, watch, server, options) {
   const heading = h("h3", {});
   const status = h("p", { class: "status", role: "status" });
   const charts = h("div", { class: "charts" });
@@ -13,19 +13,14 @@ export function start(element, trigger, props, watch, server, given) {
   element.replaceChildren(h("section", { class: "panels whatif", "aria-label": "What if" }, empty, top, charts));
 
   function show() {
-    let data;
-    try {
-      data = JSON.parse(props.value);
-    } catch {
-      data = null;
-    }
-    const panels = data && typeof data === "object" ? list(data.panels) : [];
+    const data = readJson(props.value);
+    const panels = data ? list(data.panels) : [];
     empty.hidden = panels.length > 0;
     top.hidden = !panels.length;
     element.dataset.state = !panels.length ? "empty" : data.status ? "running" : "done";
     for (const [id, figure] of figures) if (!panels.some((panel) => panel.id === id)) figure.show(null);
     for (const panel of panels) {
-      if (!figures.has(panel.id)) figures.set(panel.id, new FigureView(panel.id, given));
+      if (!figures.has(panel.id)) figures.set(panel.id, new FigureView(panel.id, options));
       figures.get(panel.id).show(panel, data.source);
     }
     const boxes = panels.map(({ id }) => figures.get(id).box);

@@ -1,6 +1,7 @@
 // The address says what is looked at: tab, run, step and node, behind the fields that would make the run again. So Back and
 // Forward move between views, and a reload comes back to the same one.
 
+import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
 import { text, whole } from "../../assets/viewer/dom.js";
 
 const SETTLE_MS = 250;
@@ -76,9 +77,8 @@ export class Address {
   }
 
   write({ tab, run, step, node, stop = "", query }) {
-    const fields = new URLSearchParams(query);
-    for (const [name, value] of Object.entries({ tab, run, step, node, stop })) if (value !== "") fields.set(name, value);
-    return `${location.pathname}?${fields}`;
+    const selected = Object.entries({ tab, run, step, node, stop }).filter(([, value]) => value !== "");
+    return `${location.pathname}?${withFields(query, Object.fromEntries(selected))}`;
   }
 
   /** Back or Forward: to a view that was looked at before. */
@@ -86,7 +86,7 @@ export class Address {
     if (!state || typeof state !== "object") return;
     const [tab, run] = [text(state.tab), text(state.run)];
     const step = whole(state.step, 1, 1e9, null);
-    const node = state.node === "bonus" ? "bonus" : whole(state.node, 0, 1e9, null);
+    const node = readNode(state.node);
     this.going = this.before = state;
     this.unwritten = null; // of the entry that was left, which can no longer be written
     this.leaving = this.list().shown;
@@ -145,10 +145,10 @@ export async function fetchTrace(address, megabytes) {
 
 /** Uploads what the address of the page names; the server opens it at the step that it names. `say` hears what is wrong. */
 export async function openLinked({ hosts, megabytes }, say) {
-  const wanted = new URLSearchParams(location.search).get("trace");
-  if (!wanted) return;
+  const { trace } = readAddress(location.search);
+  if (!trace) return;
   try {
-    const { address, problem } = traceAddress(wanted, location.href, hosts);
+    const { address, problem } = traceAddress(trace, location.href, hosts);
     if (problem) throw new Error(problem);
     const chosen = new DataTransfer();
     chosen.items.add(await fetchTrace(address, megabytes));

@@ -15,7 +15,7 @@ import networkx
 from app.gradio_internals import told
 from app.guard import step_number
 from app.jobs import sentence
-from app.learn.view import speeds, tour_of, tours_page
+from app.learn.view import tour_of, tours_page
 from app.models import said
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
@@ -87,11 +87,8 @@ def _tour(run: RecordedRun) -> str:
     trace = run.trace()
     if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
         return ""
-    return (
-        tour_of(trace, speeds(run)[0])
-        if all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
-        else ""
-    )
+    complete = all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
+    return tour_of(trace) if complete else ""
 
 
 def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:

@@ -17,11 +17,18 @@ from app.settings import SETTINGS, element
 from app.view import DrawnView
 from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
+from d2sd.trace.metrics import SYMBOLS
 
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
 NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
 FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: element(s) for s in SETTINGS}
 DEFAULTS = {s.name: s.default for s in SETTINGS}
+ABOUT = (
+    "num_branches",
+    "block_size",
+    "temperature",
+    "node_budget",
+)  # settings that the list names, if they are not as usual
 
 
 class RunsView(DrawnView):
@@ -69,8 +76,8 @@ def about(header: Mapping[str, Any]) -> str:
     model = REMOTE[name].title if isinstance(name, str) and name in REMOTE else str(name)[:40]
     words = [f"{said(header)}{f' on {model}' if name else ''}"]
     words += [f"drafter {str(d)[:40]}" for d in _drafters(header) if not str(d).startswith(f"{name}/")]
-    symbols = {"num_branches": "K", "block_size": "γ", "temperature": "T", "node_budget": "B"}
-    words += [f"{symbol} {known[n]}"[:24] for n, symbol in symbols.items() if known.get(n) not in (None, DEFAULTS[n])]
+    shown = (n for n in ABOUT if known.get(n) not in (None, DEFAULTS[n]))
+    words += [f"{SYMBOLS[n]} {known[n]}"[:24] for n in shown]
     return ", ".join(words)
 
 

@@ -1,6 +1,6 @@
 // What is known of one node, or of the step as a whole when no node is selected.
 
-import { h } from "./dom.js";
+import { button, h, sum } from "./dom.js";
 import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, isResample, nodeSentence, originWords, rankWords, targetTopOf } from "./explain.js";
 import { BONUS } from "./tree_layout.js";
 import { STAGES, capital, count, milliseconds, probability, visible } from "./words.js";
@@ -74,7 +74,7 @@ const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes =
 
 /** The cycle of a step, stage by stage, with its times. */
 function stepCard(step, total) {
-  const spent = Object.values(step.seconds).reduce((a, b) => a + b, 0);
+  const spent = sum(Object.values(step.seconds));
   const resampled = step.branches.filter(isResample).length;
   const from = [...step.selected].sort((a, b) => a - b);
   const facts = {
@@ -114,8 +114,7 @@ function stepCard(step, total) {
 export class DetailsView {
   constructor(host, selection) {
     Object.assign(this, { host, selection });
-    this.close = h("button", { class: "icon close", type: "button", "aria-label": "Release the node" }, "✕");
-    this.close.addEventListener("click", () => this.selection.pin(this.selection.pinned));
+    this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () => selection.pin(selection.pinned));
     this.body = h("div", { class: "body" });
     host.append(this.close, this.body);
   }

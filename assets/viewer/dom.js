@@ -18,6 +18,16 @@ export const h = (tag, attributes, ...children) => fill(document.createElement(t
 /** An SVG element; children are nodes or text. */
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
+/** A button that does `act`, if one is given; `label`: words or a drawing. */
+export function button(label, attributes, act = null) {
+  const made = h("button", { type: "button", ...attributes }, label);
+  if (act) made.addEventListener("click", act);
+  return made;
+}
+
+/** A drawing on a button: a path around the middle of 14 × 14 pixels. */
+export const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
+
 /** A number that is safe to draw with: finite and within bounds, else the fallback. */
 export function number(value, low, high, fallback) {
   const n = value === null || value === undefined || value === "" ? NaN : Number(value);
@@ -29,8 +39,19 @@ export const whole = (value, low, high, fallback) => {
   return n === fallback ? n : Math.round(n);
 };
 
+export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) => (typeof value === "string" ? value : value === null || value === undefined ? "" : String(value));
+
+/** A value of the page, JSON of an object, as that object; null where it is nothing of the kind. */
+export function readJson(value) {
+  try {
+    const read = JSON.parse(value);
+    return read && typeof read === "object" ? read : null;
+  } catch {
+    return null;
+  }
+}
 
 /** A function that waits for one thing at a time: `find()` is tried until it returns something, which `act` gets; after `patience`
  *  milliseconds `late()` is called instead. A new call ends the wait of the one before. */

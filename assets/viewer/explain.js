@@ -3,16 +3,16 @@
 import { capital, count, joined, OUTCOMES, plain, probability, quoted } from "./words.js";
 
 /**
- * Who brought the accepted tokens: `kept` of the first draft, then the `parts` that others added, in order. A part has
+ * Who brought the accepted tokens: `right` of the first draft, then the `parts` that others added, in order. A part has
  * the number of tokens, its proposer, and the drafts that it comes from, several where they are equal there (none: a
  * drafter's lower-ranked choices).
  */
-function contributions(step) {
+export function contributions(step) {
   const path = step.accepted.map((id) => step.nodes.get(id));
-  let kept = 0;
-  while (kept < path.length && path[kept].candidates.includes(0)) kept += 1;
+  let right = 0;
+  while (right < path.length && path[right].candidates.includes(0)) right += 1;
   const parts = [];
-  for (let at = kept; at < path.length; ) {
+  for (let at = right; at < path.length; ) {
     const { candidate, end } = longestRun(step, path, at);
     const begun = parts.length;
     for (; at < end; at += 1) {
@@ -25,7 +25,7 @@ function contributions(step) {
     }
   }
   for (const part of parts) Object.assign(part, { added: part.nodes.length, drafts: part.draft ? draftsThrough(step, part.nodes) : [] });
-  return { kept, parts };
+  return { right, parts };
 }
 
 /** The candidate whose own tokens go on longest from this place of a path, of equals the one that was drafted from right
@@ -91,7 +91,7 @@ function lineage(step, candidate) {
   return drafts;
 }
 
-export const inTree = (level) => level.kept.filter(({ node }) => node).length;
+export const inTree = (level) => level.best.filter(({ node }) => node).length;
 
 /** What the strip shows of a tree that grew level by level, and what it cannot show. */
 export function levelWords(step) {
@@ -110,26 +110,26 @@ export function stepSentence(step) {
     const why = step.decision ? "Nothing was drafted: " : "Plain decoding drafts nothing: ";
     return [{ text: why }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }, ...decisionPieces(step)];
   }
-  const { kept, parts } = contributions(step);
+  const { right, parts } = contributions(step);
   const who = capital(step.names.first);
   const pieces = [];
-  if (kept === step.drafted && kept > 0) {
-    pieces.push({ text: `All ${kept} tokens of the first draft`, kind: "first" }, { text: step.sampled ? " were the ones drawn" : " were right" });
-  } else if (!kept && step.boundary === null && ![...step.nodes.values()].some((n) => n.depth === 1 && n.candidates.includes(0))) {
+  if (right === step.drafted && right > 0) {
+    pieces.push({ text: `All ${right} tokens of the first draft`, kind: "first" }, { text: step.sampled ? " were the ones drawn" : " were right" });
+  } else if (!right && step.boundary === null && ![...step.nodes.values()].some((n) => n.depth === 1 && n.candidates.includes(0))) {
     pieces.push({ text: `The tree left out the ${step.names.first}’s first token`, kind: "first" });
   } else if (step.sampled) {
-    pieces.push({ text: kept ? `${kept} of the first draft ${kept === 1 ? "was" : "were"} drawn` : `${who}’s first token was not the one drawn`, kind: "first" });
-  } else if (kept) {
-    pieces.push({ text: `${who} got ${kept} right`, kind: "first" });
+    pieces.push({ text: right ? `${right} of the first draft ${right === 1 ? "was" : "were"} drawn` : `${who}’s first token was not the one drawn`, kind: "first" });
+  } else if (right) {
+    pieces.push({ text: `${who} got ${right} right`, kind: "first" });
   } else {
     pieces.push({ text: `${who}’s first token was wrong`, kind: "first" });
   }
   for (const { added: tokens, drafts, proposer } of parts) {
     const equal = drafts.length > 1 && !isResample(drafts[0]) ? " (equal here)" : "";
     const source = drafts.length ? `the ${draftsName(drafts)}${equal}` : tokens > 1 ? "lower-ranked choices" : "a lower-ranked choice";
-    pieces.push({ text: "; " }, { text: `${source} added ${tokens}${kept && parts.length === 1 ? " more" : ""}`, kind: proposer });
+    pieces.push({ text: "; " }, { text: `${source} added ${tokens}${right && parts.length === 1 ? " more" : ""}`, kind: proposer });
   }
-  if (!parts.length && step.branches.length && kept < step.drafted && step.bonus) {
+  if (!parts.length && step.branches.length && right < step.drafted && step.bonus) {
     const resampled = step.branches.every(isResample);
     const said = { missed: "; nothing was re-drafted from there", found: `; the re-draft from ${step.boundary} started right there but gained nothing` };
     pieces.push({ text: said[step.verdict] || `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
@@ -162,7 +162,7 @@ function decisionPieces(step) {
 
 /** What became of the first draft's token at position `k`, from 1: "right", "wrong", or "unseen" by the target. */
 export function fateOf(step, k) {
-  const right = step.boundary ?? contributions(step).kept;
+  const right = step.boundary ?? contributions(step).right;
   if (k <= right) return "right";
   return step.boundary !== null && k === right + 1 ? "wrong" : "unseen";
 }

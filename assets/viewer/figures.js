@@ -1,6 +1,6 @@
 // Figures by plotly: drawn in place, in the colours of the theme and the width of their box; the numbers as a table.
 
-import { h, oncePerFrame, text } from "./dom.js";
+import { button, h, oncePerFrame, text } from "./dom.js";
 
 const NEAR = 200; // pixels: a figure is drawn when it is this close to the window
 
@@ -47,21 +47,20 @@ export function frames(data, places, line) {
 }
 
 export class FigureView {
-  /** `given`: the light `colours` that figures are made in, the address of `plotly`, and whether figures are drawn `outOfView`,
+  /** `options`: the light `colours` that figures are made in, the address of `plotly`, and whether figures are drawn `outOfView`,
    *  as in a report, which may be printed; `choose(id, places)` is called with the place of a mark that is chosen, with none
    *  when it is chosen again. */
-  constructor(id, given, choose = null) {
-    Object.assign(this, { id, given, choose, panel: null, chosen: new Set(), here: new Set(), width: 0, inView: Boolean(given.outOfView), late: false });
+  constructor(id, options, choose = null) {
+    Object.assign(this, { id, options, choose, panel: null, chosen: new Set(), here: new Set(), width: 0, inView: Boolean(options.outOfView), late: false });
     this.title = h("h3", {});
     this.question = h("p", { class: "question" });
     this.host = h("div", { class: "plot", role: "img" });
     this.numbers = h("div", { class: "numbers", hidden: true });
-    this.button = h("button", { type: "button", class: "small", "aria-pressed": "false" }, "Table");
+    this.button = button("Table", { class: "small", "aria-pressed": "false" }, () => this.toggle());
     this.box = h("section", { class: "panel figure", "data-figure": id }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)), this.question, this.host, this.numbers);
-    this.button.addEventListener("click", () => this.toggle());
     this.numbers.addEventListener("click", (event) => {
-      const button = event.target.closest("button");
-      if (button) this.take(Number(button.dataset.place));
+      const mark = event.target.closest("button");
+      if (mark) this.take(Number(mark.dataset.place));
     });
     this.draw = oncePerFrame(() => this.redraw());
     new ResizeObserver(([entry]) => {
@@ -71,7 +70,7 @@ export class FigureView {
         this.draw();
       }
     }).observe(this.host);
-    if (!given.outOfView) {
+    if (!options.outOfView) {
       const seen = (entries) => {
         this.inView = entries[entries.length - 1].isIntersecting;
         if (this.late && this.inView) this.draw();
@@ -102,8 +101,8 @@ export class FigureView {
     this.late = !this.inView;
     if (this.late) return;
     try {
-      const library = await plotly(this.given.plotly);
-      const { data, layout } = themed(this.panel.figure, this.host, this.given.colours);
+      const library = await plotly(this.options.plotly);
+      const { data, layout } = themed(this.panel.figure, this.host, this.options.colours);
       const style = getComputedStyle(this.host);
       const line = (name, dash) => ({ color: style.getPropertyValue(name).trim(), width: 2, dash });
       const shapes = [...(layout.shapes || []), ...frames(data, this.here, line("--target", "dash")), ...frames(data, this.chosen, line("--ink", "solid"))];
@@ -130,7 +129,7 @@ export class FigureView {
     const same = (set, values) => set.size === values.length && values.every((value) => set.has(value));
     if (same(this.chosen, places) && same(this.here, here)) return;
     Object.assign(this, { chosen: new Set(places), here: new Set(here) });
-    for (const button of this.numbers.querySelectorAll("button")) button.setAttribute("aria-pressed", this.chosen.has(Number(button.dataset.place)));
+    for (const mark of this.numbers.querySelectorAll("button")) mark.setAttribute("aria-pressed", this.chosen.has(Number(mark.dataset.place)));
     this.draw();
   }
 

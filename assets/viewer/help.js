@@ -1,6 +1,6 @@
 // The list of keys.
 
-import { h } from "./dom.js";
+import { button, h } from "./dom.js";
 import { draftedNode } from "./quiz.js";
 
 const KEYS = [
@@ -41,7 +41,7 @@ const WORDS = [
 
 export class HelpView {
   constructor(root) {
-    const close = h("button", { class: "icon close", type: "button", "aria-label": "Close" }, "✕");
+    const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
     this.box = h(
       "dialog",
       { class: "help", "aria-label": "Keys and words" },
@@ -52,7 +52,6 @@ export class HelpView {
       h("dl", { class: "words" }, ...WORDS.map(([word, meaning]) => h("div", {}, h("dt", {}, word), h("dd", {}, meaning)))),
       h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
     );
-    close.addEventListener("click", () => this.box.close());
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
     root.append(this.box);
   }
@@ -100,7 +99,7 @@ function depthOf(tree, node) {
   return found ? found.depth : null;
 }
 
-export function keyActions({ store, selection, tree, viewport, help, finder, timeline, fullScreen, quiz, typed, presenter, redraft }) {
+export function keyActions({ store, selection, tree, viewport, help, finder, timeline, quiz, typed, presenter, redraft }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = quiz.asking ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1) : tree.neighbour(selection.shownNode, direction);
@@ -135,7 +134,7 @@ export function keyActions({ store, selection, tree, viewport, help, finder, tim
     p: () => finder.go(-1),
     "[": () => selection.shown !== null && timeline.select(selection.shown, Math.max(selection.shown, timeline.range ? timeline.range[1] : 0)),
     "]": () => selection.shown !== null && timeline.select(Math.min(selection.shown, timeline.range ? timeline.range[0] : selection.shown), selection.shown),
-    ".": fullScreen,
+    ".": () => presenter.fullScreen(),
     t: () => presenter.toggle(),
     q: () => quiz.toggle(),
     b: () => typed.toggle(),

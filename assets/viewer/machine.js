@@ -1,7 +1,7 @@
 // What steps cost on a machine, in steps of plain decoding; d2sd/costs/machines.py computes the same.
 
 import { h, list, number, s, whole } from "./dom.js";
-import { MACHINES } from "./machines.js";
+import { MACHINES } from "./constants.js";
 import { fixed } from "./words.js";
 
 /** The value at so many rows of a curve through points: lines between and after them. */

@@ -1,7 +1,7 @@
 // The run in a sentence: what a step brings, what it costs, and where that would pay.
 
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
-import { h, text } from "./dom.js";
+import { button, h, sum, text } from "./dom.js";
 import { BreakEvenMap, MachineChoice, meanCost } from "./machine.js";
 import { judged } from "./store.js";
 
@@ -81,6 +81,39 @@ const CARDS = [
 /** Tokens per second, as short as is of use. */
 const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 
+/** Tokens per second of a run as it was recorded, and as it was timed in turns with plain decoding where that was done; its gain
+ *  over that. Null: not known. */
+function speedsOf({ sums, summaries, length, baseline, unwatched }) {
+  const last = length ? summaries[length - 1].elapsed : 0;
+  const speed = last > 0 ? sums.tokens / last : null;
+  const timed = unwatched || speed;
+  return { last, speed, timed, gain: speed !== null && baseline ? timed / baseline : null };
+}
+
+/** The totals of a run, a value and a note for every card; `here`: summary of the shown step, null where none is shown. */
+export function figuresOf(store, { last, speed, timed, gain } = speedsOf(store), here = null) {
+  const { tokens, nodes, outcomes, gained, redrafts } = store.sums;
+  const { length: steps, baseline, unwatched } = store;
+  const cases = judged(store.sums);
+  const mean = (value, digits) => (steps ? fixed(value / steps, digits) : "—");
+  const ofStep = (words) => (here ? `this step: ${words(here)}` : "");
+  const even = baseline && speed ? `breaks even at ${fixed(((tokens / steps) * baseline) / timed, 1)}` : "";
+  const pace = !last ? "no times in this run" : unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
+  const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
+  const measured = () => (unwatched ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}` : `${perSecond(timed)} vs ${perSecond(baseline)} plain`);
+  const slow = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
+  const verdict = here && OUTCOMES[here.verdict];
+  const predicted = cases ? `${outcomes.repaired} of ${cases}` : !steps || store.seen.selected ? "no prediction yet" : "none predicted";
+  return {
+    alpha: [mean(tokens, 2), [ofStep(({ total }) => total), even].filter(Boolean).join("; ")],
+    speed: [speed === null ? "—" : perSecond(speed), steps ? pace : ""],
+    speedup: [gain === null ? "—" : `${fixed(gain, 2)}×`, slow || (baseline && timed ? measured() : unmeasured)],
+    nodes: [mean(nodes, 1), ofStep((step) => step.nodes)],
+    repaired: [cases ? percent(outcomes.repaired / cases) : "—", verdict ? ofStep(() => `${verdict.mark} ${verdict.short || verdict.words}`) : predicted],
+    gain: [redrafts ? fixed(gained / redrafts, 2) : "—", redrafts ? ofStep((step) => `${step.gained} by ${step.redrafts}`) || `${gained} by ${redrafts}` : "no re-drafts"],
+  };
+}
+
 export class NumbersView {
   constructor(host, store) {
     Object.assign(this, { host, store, cells: {}, shown: null });
@@ -114,13 +147,11 @@ export class NumbersView {
 
   /** A button that opens and closes a part. */
   opener(words, kind, part, title) {
-    const button = h("button", { class: `small ${kind}`, type: "button", title, "aria-expanded": "false" }, words);
-    button.addEventListener("click", () => {
+    return button(words, { class: `small ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
       part().hidden = !part().hidden;
-      button.setAttribute("aria-expanded", String(!part().hidden));
+      currentTarget.setAttribute("aria-expanded", String(!part().hidden));
       this.show(this.shown);
     });
-    return button;
   }
 
   /** Another run is shown: what was opened about the last one is closed. */
@@ -140,40 +171,24 @@ export class NumbersView {
 
   show(shown) {
     const { store, cells } = this;
+    const { tokens, seconds } = store.sums;
+    const { method } = store.header;
+    const { machine } = this.choice;
     this.shown = shown;
-    const { tokens, nodes, outcomes, gained, redrafts } = store.sums;
-    const cases = judged(store.sums);
-    const steps = store.length;
-    const last = steps ? store.summaries[steps - 1].elapsed : 0;
-    const speed = last > 0 ? tokens / last : null;
     const here = shown === null ? null : store.summaries[shown];
-    const set = (id, value, note) => {
+    const speeds = speedsOf(store);
+    for (const [id, [value, note]] of Object.entries(figuresOf(store, speeds, here))) {
       cells[id].value.textContent = value;
       cells[id].note.textContent = note;
-    };
-    const decimals = (value, digits) => (value === null ? "—" : fixed(value, digits));
-    const breaks = store.baseline && speed ? `breaks even at ${fixed(((tokens / steps) * store.baseline) / (store.unwatched || speed), 1)}` : "";
-    set("alpha", steps ? decimals(tokens / steps, 2) : "—", [here ? `this step: ${here.total}` : "", breaks].filter(Boolean).join("; "));
-    set("speed", speed === null ? "—" : perSecond(speed), !steps ? "" : !last ? "no times in this run" : store.unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`);
-    const base = store.baseline;
-    const timed = store.unwatched || speed; // in turns with plain decoding, where that was done
-    const gain = speed !== null && base ? timed / base : null;
-    const costs = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : null;
-    const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
-    set("speedup", gain === null ? "—" : fixed(gain, 2) + "×", costs || (base ? store.unwatched ? `undrawn ${perSecond(timed)}, plain ${perSecond(base)}` : `${perSecond(timed)} vs ${perSecond(base)} plain` : unmeasured));
-    const cycle = gain === null ? null : cycleOf({ tokens, steps, speed: timed, plain: base, seconds: store.sums.seconds });
-    const { machine } = this.choice;
+    }
+    cells.speedup.value.classList.toggle("slower", speeds.gain !== null && speeds.gain < 1);
+    const steps = store.length;
+    const cycle = speeds.gain === null ? null : cycleOf({ tokens, steps, speed: speeds.timed, plain: store.baseline, seconds });
     const there = this.thereCost(machine);
-    const missing = store.live ? " so far" : "";
-    this.gist.replaceChildren(...gist({ method: store.header.method, step: here && here.total, tokens, steps, cycle, machine, there, missing }).map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));
-    this.why.disabled = !steps || store.header.method === "autoregressive";
+    const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, machine, there, missing: store.live ? " so far" : "" });
+    this.gist.replaceChildren(...pieces.map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));
+    this.why.disabled = !steps || method === "autoregressive";
     if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), there);
-    cells.speedup.value.classList.toggle("slower", gain !== null && gain < 1);
-    set("nodes", steps ? decimals(nodes / steps, 1) : "—", here ? `this step: ${here.nodes}` : "");
-    const verdict = here && OUTCOMES[here.verdict];
-    const none = !steps || store.seen.selected ? "no prediction yet" : "none predicted";
-    set("repaired", cases ? percent(outcomes.repaired / cases) : "—", verdict ? `this step: ${verdict.mark} ${verdict.short || verdict.words}` : cases ? `${outcomes.repaired} of ${cases}` : none);
-    set("gain", redrafts ? fixed(gained / redrafts, 2) : "—", redrafts ? (here ? `this step: ${here.gained} by ${here.redrafts}` : `${gained} by ${redrafts}`) : "no re-drafts");
     this.showStages();
   }
 
@@ -190,7 +205,7 @@ export class NumbersView {
 
   showStages() {
     const { seconds } = this.store.sums;
-    const all = Object.values(seconds).reduce((a, b) => a + b, 0);
+    const all = sum(Object.values(seconds));
     const share = (stage) => (all ? seconds[stage] / all : 0);
     for (const [stage, , segment] of this.segments) segment.style.flexGrow = share(stage).toFixed(4);
     const words = this.segments.map(([stage, name]) => `${name} ${percent(share(stage))}`);

@@ -1,30 +1,23 @@
 // Guessing over a run, step by step: what comes of a step is hidden until one has said what one thinks. The quiz and the reader's own
 // draft are such games.
 
-import { h } from "./dom.js";
+import { button, h } from "./dom.js";
 import { where } from "./timeline.js";
 
 const MOST_MARKS = 64; // more do not fit under a tree
 
 /** The steps that can be asked about: something was drafted, and it is known how much of it was accepted. */
-export const askedSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
+export const guessableSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
 
-/** Every step that can be asked about, with what came of one's guess: true, false, or null where there is none yet. */
-export const guessMarks = (summaries, told) => askedSteps(summaries).map((at) => ({ at, right: told.has(at) ? told.get(at).right : null }));
-
-/** A button that does what `act` says. */
-export function actButton(words, act) {
-  const made = h("button", { type: "button" }, words);
-  made.addEventListener("click", act);
-  return made;
-}
+/** Every step that can be asked about, with whether one's guess was right: true, false, or null where there is none yet. */
+export const guessMarks = (summaries, answers) => guessableSteps(summaries).map((at) => ({ at, right: answers.has(at) ? answers.get(at).right : null }));
 
 export class Guessing {
   /** `name`: of the game, in data attributes and events; `changed()`: what may be seen has changed. */
   constructor(root, store, selection, name, changed) {
-    Object.assign(this, { root, store, selection, name, changed, on: false, told: new Map() });
+    Object.assign(this, { root, store, selection, name, changed, on: false, answers: new Map() });
     this.said = h("p", { class: "said", role: "status" });
-    this.next = actButton("Next", () => this.go());
+    this.next = button("Next", {}, () => this.go());
     this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
     this.marks.addEventListener("click", ({ target }) => target.dataset.step && this.selection.pin(Number(target.dataset.step)));
   }
@@ -40,12 +33,12 @@ export class Guessing {
   }
 
   reset() {
-    this.told.clear();
+    this.answers.clear();
   }
 
   get asking() {
     const at = this.selection.shown;
-    return this.on && at !== null && !this.told.has(at) && askedSteps(this.store.summaries).includes(at);
+    return this.on && at !== null && !this.answers.has(at) && guessableSteps(this.store.summaries).includes(at);
   }
 
   /** The first step whose text must not be seen: the answers to this step and to later ones are in it; null: all may be seen. */
@@ -55,7 +48,7 @@ export class Guessing {
 
   /** Steps that were not asked yet. */
   get open() {
-    return askedSteps(this.store.summaries).filter((at) => !this.told.has(at));
+    return guessableSteps(this.store.summaries).filter((at) => !this.answers.has(at));
   }
 
   /** The next step that was not asked yet; `here`: the shown one, if it can be. */
@@ -69,21 +62,21 @@ export class Guessing {
     this.show();
   }
 
-  /** What came of a step; `verdict`: `right` is whether one was. */
-  tell(step, verdict) {
-    this.told.set(step, verdict);
+  /** Notes what came of a guess at a step: its `right`, and what a game says of it. */
+  answer(step, verdict) {
+    this.answers.set(step, verdict);
     this.changed();
     this.show();
   }
 
   /** Says on the root whether a game is on and asks, and draws the marks; false where the game is not on. */
   showState() {
-    const { asking, told } = this;
+    const { asking, answers } = this;
     this.root.dataset[this.name] = asking ? "asking" : this.on ? "told" : "off";
     if (!this.on) return false;
-    const mark = ({ at, right }) => h("li", {}, h("button", { type: "button", class: right === null ? "open" : right ? "right" : "wrong", "data-step": at, title: `Step ${at + 1}: ${right === null ? "not asked yet" : this.words(told.get(at))}`, "aria-current": at === this.selection.shown ? "step" : null }, right === null ? "·" : this.sign(told.get(at))));
-    this.marks.hidden = !told.size; // a score over the run
-    this.marks.replaceChildren(...guessMarks(this.store.summaries, told).slice(0, MOST_MARKS).map(mark));
+    const mark = ({ at, right }) => h("li", {}, h("button", { type: "button", class: right === null ? "open" : right ? "right" : "wrong", "data-step": at, title: `Step ${at + 1}: ${right === null ? "not asked yet" : this.words(answers.get(at))}`, "aria-current": at === this.selection.shown ? "step" : null }, right === null ? "·" : this.sign(answers.get(at))));
+    this.marks.hidden = !answers.size; // a score over the run
+    this.marks.replaceChildren(...guessMarks(this.store.summaries, answers).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
     return true;
   }
@@ -124,15 +117,15 @@ export class QuizView extends Guessing {
   constructor(root, store, selection, changed) {
     super(root, store, selection, "quiz", changed);
     Object.assign(this, { typed: "", typedFor: null }); // digits of a position so far, and the step that they are for
-    this.all = actButton("None: all accepted (0)", () => this.guess(Infinity));
-    this.box = h("div", { class: "guess quiz", hidden: true, role: "group", "aria-label": "Quiz" }, this.said, this.marks, this.all, this.next, actButton("End the quiz", () => this.toggle(false)));
+    this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
+    this.box = h("div", { class: "guess quiz", hidden: true, role: "group", "aria-label": "Quiz" }, this.said, this.marks, this.all, this.next, button("End the quiz", {}, () => this.toggle(false)));
   }
 
   /** A position that was clicked. */
   guess(position) {
     const step = this.store.step(this.selection.shown);
     if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant
-    this.tell(step.index, quizVerdict(step, Math.min(step.drafted + 1, position)));
+    this.answer(step.index, quizVerdict(step, Math.min(step.drafted + 1, position)));
   }
 
   /** A digit of a position; a second one is waited for where the draft is that long. 0 alone: all accepted. */
@@ -153,11 +146,11 @@ export class QuizView extends Guessing {
 
   show() {
     if (!this.showState()) return;
-    const { asking, told } = this;
-    const done = [...told.values()];
+    const { asking, answers } = this;
+    const done = [...answers.values()];
     const right = done.filter((v) => v.right).length;
     const score = done.length ? ` You: ${right} of ${done.length}; flag 1: ${done.filter((v) => v.byFlag).length}.` : "";
-    const here = told.get(this.selection.shown);
+    const here = answers.get(this.selection.shown);
     this.all.hidden = !asking;
     this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token or type its position.") : here ? here.words : "Nothing to guess in this step.", score, this.open.length ? "" : " That was the whole run.");
   }

@@ -1,6 +1,6 @@
 // Re-draft from here: what the second drafter would have added to the shown step from a prefix that somebody picks.
 
-import { h, list, number, text, whole } from "./dom.js";
+import { button, h, list, number, text, whole } from "./dom.js";
 import { capital, count, joined, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE = "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
@@ -65,7 +65,7 @@ export class Redraft {
   }
 
   /** An answer to an older question is dropped. */
-  hear(raw) {
+  receive(raw) {
     if (!this.now || this.now.answer || !raw || raw.number !== this.now.number) return;
     this.now.answer = readAnswer(raw);
     this.changed();
@@ -90,8 +90,7 @@ export class Redraft {
     if (!now) return null;
     const { prefix, answer, all } = now;
     const rank = step.selected.indexOf(prefix);
-    const close = h("button", { class: "icon close", type: "button", "aria-label": "Close the re-draft" }, "✕");
-    close.addEventListener("click", () => this.release(step));
+    const close = button("✕", { class: "icon close", "aria-label": "Close the re-draft" }, () => this.release(step));
     const card = h(
       "div",
       { class: "card redraft" },
@@ -103,8 +102,7 @@ export class Redraft {
     else {
       const items = answer.tokens.map((token, at) => tokenItem(token, at, answer, prefix));
       const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
-      const more = h("button", { type: "button", "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` }, `+${items.length - shown}`);
-      more.addEventListener("click", () => {
+      const more = button(`+${items.length - shown}`, { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` }, () => {
         now.all = true;
         this.changed();
       });
@@ -150,7 +148,7 @@ export class PlacesView {
 
   /** One of them is reached with Tab, the others from there. */
   focus(at) {
-    this.buttons.forEach((button, n) => (button.tabIndex = n === at ? 0 : -1));
+    this.buttons.forEach((place, n) => (place.tabIndex = n === at ? 0 : -1));
     this.buttons[at].focus();
   }
 
@@ -159,13 +157,12 @@ export class PlacesView {
     const { strip } = this;
     const step = strip.step && strip.step.draft ? strip.step : null;
     const shares = step && step.posterior.length ? [...step.posterior, step.full] : [];
-    for (const button of this.buttons.splice(shares.length)) button.remove();
+    for (const spare of this.buttons.splice(shares.length)) spare.remove();
     while (this.buttons.length < shares.length) {
-      const button = h("button", { type: "button", tabindex: this.buttons.length ? -1 : 0 });
-      this.buttons.push(button);
-      this.box.append(button);
+      this.buttons.push(button("", { tabindex: this.buttons.length ? -1 : 0 }));
+      this.box.append(this.buttons.at(-1));
     }
-    if (this.buttons.length && this.buttons.every((button) => button.tabIndex < 0)) this.buttons[0].tabIndex = 0;
+    if (this.buttons.length && this.buttons.every(({ tabIndex }) => tabIndex < 0)) this.buttons[0].tabIndex = 0;
     this.box.hidden = !shares.length;
     const top = strip.band.bars[1] + 2;
     Object.assign(this.box.style, { top: `${top * strip.scale}px`, height: `${(strip.band.truth - top) * strip.scale}px` });
@@ -178,6 +175,6 @@ export class PlacesView {
 
   /** Shows which one was asked for; null: none. */
   mark(prefix) {
-    this.buttons.forEach((button, at) => button.setAttribute("aria-pressed", at === prefix));
+    this.buttons.forEach((place, at) => place.setAttribute("aria-pressed", at === prefix));
   }
 }

@@ -3,11 +3,11 @@
 import { BreakEvenMap } from "./machine.js";
 import { FigureView } from "./figures.js";
 
-/** `given`: what figures need. */
-export function start(given) {
+/** `options`: what figures need. */
+export function start(options) {
   for (const host of document.querySelectorAll("[data-panel]")) {
     const panel = JSON.parse(document.getElementById(host.dataset.panel).textContent);
-    const figure = new FigureView(panel.id, { ...given, outOfView: true });
+    const figure = new FigureView(panel.id, { ...options, outOfView: true });
     host.replaceWith(figure.box);
     figure.show(panel);
   }

@@ -1,9 +1,9 @@
 // Saving what the page made as a file.
 
-import { h, text } from "./dom.js";
+import { button, h, text } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 
-const KEPT_MS = 60000; // a browser may ask for the address only once the reader has chosen a place
+const RETAINED_MS = 60000; // a browser may ask for the address only once the reader has chosen a place
 
 /** `content`: text, bytes or a `Blob`. */
 export function saveFile(name, type, content) {
@@ -12,7 +12,7 @@ export function saveFile(name, type, content) {
   document.body.append(anchor);
   anchor.click();
   anchor.remove();
-  setTimeout(() => URL.revokeObjectURL(address), KEPT_MS);
+  setTimeout(() => URL.revokeObjectURL(address), RETAINED_MS);
 }
 
 // Taking a run along: a link to it, the whole trace, the shown tree as a picture, and files that the server makes.
@@ -49,10 +49,10 @@ export class ShareView {
   constructor({ store, selection, pictures, names, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
     this.said = h("span", { class: "said", role: "status" });
-    this.button = h("button", { class: "share", type: "button", "aria-haspopup": "menu", "aria-expanded": "false" }, "Share ▾");
+    this.button = button("Share ▾", { class: "share", "aria-haspopup": "menu", "aria-expanded": "false" }, () => this.toggle(this.menu.hidden));
     const item = (words, hint, act) => {
-      const row = h("button", { type: "button", role: "menuitem" }, h("b", {}, words), h("span", {}, hint));
-      row.addEventListener("click", () => this.choose(act));
+      const row = button(h("b", {}, words), { role: "menuitem" }, () => this.choose(act));
+      row.append(h("span", {}, hint));
       return row;
     };
     this.menu = h(
@@ -73,7 +73,6 @@ export class ShareView {
   }
 
   listen() {
-    this.button.addEventListener("click", () => this.toggle(this.menu.hidden));
     this.box.addEventListener("keydown", (event) => {
       const rows = [...this.menu.children];
       const at = rows.indexOf(document.activeElement);

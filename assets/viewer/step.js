@@ -54,7 +54,7 @@ function readLevels(raw, nodes) {
     const ids = list(level && level.nodes);
     return {
       scored: whole(level && level.scored, 0, 1e9, 0),
-      kept: list(level && level.scores).slice(0, MOST_NODES).map((score, at) => ({
+      best: list(level && level.scores).slice(0, MOST_NODES).map((score, at) => ({
         p: Math.exp(number(score, -1e9, 0, -1e9)),
         text: text(list(level.texts)[at]),
         node: nodes.has(ids[at]) ? nodes.get(ids[at]) : null,
@@ -85,6 +85,7 @@ export function readStep(raw, index, run, { verdict, gained, closed } = readOutc
     index,
     ...run,
     anchorText: text(raw.anchor_text),
+    anchorPosition: whole(raw.anchor_position, 0, 1e9, 0),
     draft,
     trained,
     drafted: draft ? draft.texts.length : 0,
@@ -139,9 +140,16 @@ function readDecision(raw) {
   return taken ? { options, taken, looking: raw.looking === true } : null;
 }
 
+const proposerOf = (value) => (PROPOSERS.includes(value) ? value : "target");
+
 export function readCommitted(c) {
-  const proposer = c && PROPOSERS.includes(c.proposer) ? c.proposer : "target";
-  return { text: text(c && c.text), proposer, node: c && Number.isInteger(c.node) ? c.node : null };
+  return { text: text(c && c.text), proposer: proposerOf(c && c.proposer), node: c && Number.isInteger(c.node) ? c.node : null };
+}
+
+/** A committed token as it travels where its node does not matter: [text, proposer]. */
+export function readToken(pair) {
+  const [words, proposer] = list(pair);
+  return { text: text(words), proposer: proposerOf(proposer) };
 }
 
 export function readSeconds(raw) {

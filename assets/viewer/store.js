@@ -8,22 +8,24 @@ const SLICE_MS = 12;
 const SLICE_CHARACTERS = 300000;
 const KEPT_STEPS = 96;
 const PACKED = "~";
+const RESEND_MS = 2000; // least time between two questions
 
 /** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
  *  d2sd/trace/run.py). */
 export async function openLine(line) {
   if (line[0] !== PACKED) return line;
-  try {
-    const bytes = Uint8Array.from(atob(line.slice(1)), (c) => c.charCodeAt(0));
-    const { writable, readable } = new DecompressionStream("deflate-raw");
-    const writer = writable.getWriter();
-    const sent = [writer.write(bytes), writer.close()];
-    const opened = await new Response(readable).text();
-    await Promise.all(sent);
-    return opened;
-  } catch {
-    return "";
-  }
+  return inflate(line.slice(1)).catch(() => "");
+}
+
+/** The text that was deflated (raw) and written in base64; throws where it is nothing of the kind. */
+export async function inflate(packed) {
+  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+  const { writable, readable } = new DecompressionStream("deflate-raw");
+  const writer = writable.getWriter();
+  const sent = [writer.write(bytes), writer.close()];
+  const opened = await new Response(readable).text();
+  await Promise.all(sent);
+  return opened;
 }
 
 /** A value: a segment of a run (head, then lines from a given place on), or a whole trace without a head. */
@@ -50,6 +52,26 @@ function addSums(sums, summary) {
   sums.gained += summary.gained;
   if (summary.verdict !== "none") sums.outcomes[summary.verdict] += 1;
   for (const [stage] of STAGES) sums.seconds[stage] += summary.seconds[stage];
+}
+
+/** Asks for lines that did not arrive, now and then only, and again after a while: the answer may get lost as well. */
+export class Resend {
+  /** `send(key, start)` asks for the lines of a run from `start` on. */
+  constructor(send) {
+    Object.assign(this, { send, last: -RESEND_MS, timer: 0 });
+  }
+
+  request(store, key, start) {
+    const wait = this.last + RESEND_MS - performance.now();
+    clearTimeout(this.timer);
+    if (wait > 0) {
+      this.timer = setTimeout(() => this.request(store, key, start), wait);
+      return;
+    }
+    this.last = performance.now();
+    this.send(key, start);
+    setTimeout(() => store.key === key && store.early.size && this.request(store, key, store.received), RESEND_MS);
+  }
 }
 
 /** Of the steps whose first draft was partly rejected: how many there are. */

@@ -38,7 +38,7 @@ export class StripView {
     this.placed = () => {}; // it was drawn, at a new place of the tree maybe
     host.addEventListener("pointermove", (event) => this.point(event));
     host.addEventListener("pointerleave", () => this.tooltip.hide());
-    this.svg.addEventListener("click", (event) => this.step && this.tree.asked(Math.round(this.depthAt(event))));
+    this.svg.addEventListener("click", (event) => this.step && this.tree.answered(Math.round(this.depthAt(event))));
   }
 
   show(step) {
@@ -49,7 +49,7 @@ export class StripView {
 
   summary() {
     const { selected, levels } = this.step;
-    if (levels.length) return `${levelWords(this.step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.kept.length} kept nodes are in the tree.`).join(" ")}`;
+    if (levels.length) return `${levelWords(this.step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} kept nodes are in the tree.`).join(" ")}`;
     const named = this.step.random ? "Prefixes drawn at random" : "Predicted boundaries, likeliest first";
     const predicted = selected.length ? `${named}: ${joined(selected.map(String))}. ` : "";
     const closed = this.step.closed === null ? "" : `From ${this.step.closed} on nothing is re-drafted: the draft ends the text before it. `;
@@ -93,10 +93,10 @@ export class StripView {
     group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
     step.levels.forEach((level, at) => {
       const x = this.x(at + 1);
-      for (const { p, node } of level.kept) {
+      for (const { p, node } of level.best) {
         group.append(s("circle", { class: `kept ${node ? node.state : "left-out"}`, cx: x, cy: bottom - p * (bottom - top), r: 3 }));
       }
-      group.append(s("text", { x, y: bottom + 14 }, `${inTree(level)}/${level.kept.length}`));
+      group.append(s("text", { x, y: bottom + 14 }, `${inTree(level)}/${level.best.length}`));
     });
     return group;
   }
@@ -188,14 +188,14 @@ export class StripView {
     if (step.closed !== null) group.prepend(this.drawClosed());
     const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
     const lifts = liftFlags(flags);
-    const drawn = step.selected.map((i, n) => {
+    const groups = step.selected.map((i, n) => {
       if (i >= at.length) return "";
       const [x, y] = at[i];
       // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
       const clear = !flags.some(([a, b], other) => a > x && a < x + VALUE && b - lifts[other] - FLAG < y - lifts[n] - 8);
       return this.drawFlag(x, y, lifts[n], step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 50));
     });
-    group.append(...drawn.reverse()); // likelier ones over others
+    group.append(...groups.reverse()); // likelier ones over others
     return group;
   }
 
@@ -271,7 +271,7 @@ export class StripView {
     const level = this.step.levels[number - 1];
     if (!level) return null;
     const row = ({ text: words, p, node }) => h("li", {}, h("bdi", {}, visible(words, 14)), ` ${probability(p, 3)}${node ? "" : " (not verified)"}`);
-    return h("div", {}, h("b", {}, `Level ${number}: pass ${number} of the drafter`), h("p", {}, `${count(level.scored, "candidate")} scored; the next pass continues from the best ${level.kept.length}, by the probability of the whole path:`), h("ol", {}, ...level.kept.slice(0, 6).map(row)));
+    return h("div", {}, h("b", {}, `Level ${number}: pass ${number} of the drafter`), h("p", {}, `${count(level.scored, "candidate")} scored; the next pass continues from the best ${level.best.length}, by the probability of the whole path:`), h("ol", {}, ...level.best.slice(0, 6).map(row)));
   }
 
   barCard(k) {

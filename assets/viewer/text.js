@@ -1,6 +1,6 @@
 // The prompt and every committed token, coloured and underlined by proposer.
 
-import { h } from "./dom.js";
+import { button, h } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 import { LONE } from "./words.js";
 
@@ -8,6 +8,16 @@ const LONG_PROMPT = 280;
 const MANY_LINES = 60; // from here on, lines that are out of sight are not laid out
 const FEW_LINES = 80; // px of a box in which no line is cut for context
 const SETTLE = 120; // ms until lines that came into sight have been laid out
+
+/** A token of a text, coloured and underlined by proposer; `first`: of its step. Line breaks can be seen. */
+export function tokenSpan({ text, proposer }, first) {
+  const span = h("span", { class: `tok ${proposer}${first ? " border" : ""}`, dir: "auto" });
+  text.replace(LONE, "\ufffd").split("\n").forEach((part, at) => {
+    if (at) span.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
+    span.append(part);
+  });
+  return span;
+}
 
 export class TextView {
   constructor(host, store, selection) {
@@ -49,27 +59,24 @@ export class TextView {
     this.promptText = this.store.prompt;
     const all = this.promptText.replace(LONE, "\ufffd");
     if (all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
-    const more = h("button", { class: "more", type: "button" }, "show all");
-    more.addEventListener("click", () => this.prompt.replaceChildren(all));
+    const more = button("show all", { class: "more" }, () => this.prompt.replaceChildren(all));
     return this.prompt.replaceChildren(`${all.slice(0, LONG_PROMPT)}… `, more);
   }
 
   /** A line of output is its own block, so that a long text is laid out line by line. `step`: null for prefill. */
-  addToken({ text: words, proposer }, step, at) {
+  addToken(token, step, at) {
     if (!this.line) {
       this.line = h("div", { class: "line" });
       this.output.append(this.line);
       if (this.output.childElementCount === MANY_LINES) this.output.classList.add("long");
     }
-    const token = h("span", { class: `tok ${proposer}${at === 0 ? " border" : ""}${words ? "" : " empty"}`, dir: "auto", "data-index": at });
-    if (step !== null) token.dataset.step = step;
-    words.replace(LONE, "\ufffd").split("\n").forEach((part, i) => {
-      if (i) token.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
-      token.append(part);
-    });
-    this.line.append(token);
-    if (words.endsWith("\n")) this.line = null;
-    return token;
+    const span = tokenSpan(token, at === 0);
+    span.dataset.index = at;
+    if (step !== null) span.dataset.step = step;
+    span.classList.toggle("empty", !token.text);
+    this.line.append(span);
+    if (token.text.endsWith("\n")) this.line = null;
+    return span;
   }
 
   /** Marks the shown step and, unless the pointer is here, brings it into view. */

@@ -1,6 +1,6 @@
 // All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only.
 
-import { h, oncePerFrame, s } from "./dom.js";
+import { button, h, icon, oncePerFrame, sum } from "./dom.js";
 import { OUTCOMES, PROPOSERS, capital, count, milliseconds, percent, probability } from "./words.js";
 import { judged } from "./store.js";
 
@@ -285,7 +285,7 @@ const FILTERS = {
   any: ["any step", null],
   sure: [`rejected though sure (c ≥ ${probability(SURE)})`, (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE)],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
-  slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => Object.values(s.seconds).reduce((a, b) => a + b, 0))],
+  slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
 };
 FILTERS.undrafted = ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)];
 for (const [id, { words }] of Object.entries(OUTCOMES)) FILTERS[id] = [words, (all) => where(all, (s) => s.verdict === id)];
@@ -293,26 +293,34 @@ for (const [id, { words }] of Object.entries(OUTCOMES)) FILTERS[id] = [words, (a
 export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
 const largest = (all, size) => all.map((summary, at) => [size(summary), at]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, MOST).map(([, at]) => at).sort((a, b) => a - b);
 
-export const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
+/** The steps that a filter finds, their places; null: all of them. */
+export function foundBy(filter, summaries) {
+  const [, test] = FILTERS[filter];
+  return test ? test(summaries) : null;
+}
+
+/** The totals of a range of steps. */
+export function rangeWords(sums) {
+  const cases = judged(sums);
+  const seconds = sum(Object.values(sums.seconds));
+  const words = [`${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`, `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`, cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "", seconds ? milliseconds(seconds) : ""];
+  return words.filter(Boolean).join(" · ");
+}
 
 export class FinderView {
   constructor(timeline, store, selection) {
     Object.assign(this, { timeline, store, selection, found: null, counted: -1 });
-    const button = (words, title, act) => {
-      const made = h("button", { type: "button", class: "icon", title, "aria-label": title }, words);
-      made.addEventListener("click", act);
-      return made;
-    };
+    const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
     const options = ["any", ...Object.keys(OUTCOMES), "undrafted", "sure", "longest", "slowest"].map((id) => h("option", { value: id }, capital(FILTERS[id][0])));
     this.choice = h("select", { id: "step-filter", "aria-label": "Which steps to look for" }, ...options);
     this.count = h("span", { class: "count", role: "status" });
     this.marks = h("ul", { class: "glyphs", "aria-label": "Marks under the steps: outcome of the predicted boundary" });
     this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
-    const before = button("‹", "Previous of these steps (P)", () => this.go(-1));
-    const next = button("›", "Next of these steps (N)", () => this.go(1));
-    this.rangeButton = button(icon("M-6-5V5M6-5V5M-4 0H4M-2-2L-4 0L-2 2M2-2L4 0L2 2"), "Select a range of steps: drag over them (or Shift + drag)", () => this.toggleRanging());
+    const before = tool("‹", "Previous of these steps (P)", () => this.go(-1));
+    const next = tool("›", "Next of these steps (N)", () => this.go(1));
+    this.rangeButton = tool(icon("M-6-5V5M6-5V5M-4 0H4M-2-2L-4 0L-2 2M2-2L4 0L2 2"), "Select a range of steps: drag over them (or Shift + drag)", () => this.toggleRanging());
     this.totals = h("p", { class: "range", role: "status", hidden: true });
-    const zooms = [button("−", "Narrower bars", () => timeline.zoom(0.7)), button("+", "Wider bars (Ctrl + wheel)", () => timeline.zoom(1.4)), this.rangeButton];
+    const zooms = [tool("−", "Narrower bars", () => timeline.zoom(0.7)), tool("+", "Wider bars (Ctrl + wheel)", () => timeline.zoom(1.4)), this.rangeButton];
     this.box = h("div", { class: "finder" }, h("div", { class: "row" }, this.choice, before, next, this.count), this.marks);
     this.zooms = h("div", { class: "zooms", role: "group", "aria-label": "Zoom of the steps" }, ...zooms);
     this.choice.addEventListener("change", () => this.visit());
@@ -320,11 +328,11 @@ export class FinderView {
   }
 
   markOf(id, mark, words) {
-    const made = h("button", { type: "button", class: id, "data-outcome": id, title: `Show only these steps: ${words}` }, h("i", { "aria-hidden": "true" }, mark), words, h("b", {}));
-    made.addEventListener("click", () => {
+    const made = button(h("i", { "aria-hidden": "true" }, mark), { class: id, "data-outcome": id, title: `Show only these steps: ${words}` }, () => {
       this.choice.value = this.choice.value === id ? "any" : id;
       this.visit();
     });
+    made.append(words, h("b", {}));
     return h("li", { class: id }, made);
   }
 
@@ -336,8 +344,7 @@ export class FinderView {
 
   /** Finds the steps anew; called when steps arrive as well. */
   show() {
-    const [, test] = FILTERS[this.choice.value];
-    this.found = test ? test(this.store.summaries) : null;
+    this.found = foundBy(this.choice.value, this.store.summaries);
     this.timeline.matching = this.found && new Set(this.found);
     this.counted = this.store.length;
     for (const button of this.marks.querySelectorAll("button")) {
@@ -383,15 +390,9 @@ export class FinderView {
     const { range } = this.timeline;
     this.totals.hidden = !range;
     if (!range) return this.totals.replaceChildren();
-    const sums = this.store.sumsOf(...range);
-    const cases = judged(sums);
-    const seconds = Object.values(sums.seconds).reduce((a, b) => a + b, 0);
-    const zoom = h("button", { type: "button" }, "Zoom to them");
-    const clear = h("button", { type: "button" }, "Clear");
-    zoom.addEventListener("click", () => this.timeline.zoomToRange());
-    clear.addEventListener("click", () => this.timeline.select(null));
-    const words = [`${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`, `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`, cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "", seconds ? milliseconds(seconds) : ""];
+    const zoom = button("Zoom to them", {}, () => this.timeline.zoomToRange());
+    const clear = button("Clear", {}, () => this.timeline.select(null));
     const name = range[0] === range[1] ? `Step ${range[0] + 1}` : `Steps ${range[0] + 1} to ${range[1] + 1}`;
-    return this.totals.replaceChildren(h("b", {}, name), " " + words.filter(Boolean).join(" · "), zoom, clear);
+    return this.totals.replaceChildren(h("b", {}, name), ` ${rangeWords(this.store.sumsOf(...range))}`, zoom, clear);
   }
 }

@@ -96,11 +96,11 @@ export const NARROW = 640; // pixels: below, the tree opens fitted
 const draftOf = (node) => (node.candidates.length ? Math.min(...node.candidates) : null);
 
 export class TreeView {
-  /** `host` carries the svg; `viewport` moves it; `drawn(hidden)` hears how many nodes a drawn step has folded away. */
-  constructor(host, selection, tooltip, viewport, drawn) {
-    Object.assign(this, { host, selection, tooltip, viewport, drawn, step: null, columns: new Columns(1, 0, false, []), words: new Map(), unfolded: false, widened: false });
+  /** `host` carries the svg; `viewport` moves it; `folded(hidden)` is called with the number of nodes that a step has folded away. */
+  constructor(host, selection, tooltip, viewport, folded) {
+    Object.assign(this, { host, selection, tooltip, viewport, folded, step: null, columns: new Columns(1, 0, false, []), words: new Map(), unfolded: false, widened: false });
     this.scaled = () => 1; // times the usual size
-    this.asked = () => false; // whether a click at a depth answers a question
+    this.answered = () => false; // whether a click at a depth answers a question
     this.world = s("g", { class: "world" });
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
     host.append(this.svg);
@@ -131,7 +131,7 @@ export class TreeView {
     this.draw();
     this.viewport.set(this.extent());
     this.mark();
-    this.drawn(this.layout.hidden);
+    this.folded(this.layout.hidden);
   }
 
   draw() {
@@ -371,7 +371,7 @@ export class TreeView {
       const group = event.target.closest("g.node");
       if (!group || !this.step || this.viewport.dragged) return;
       const { depth } = group.dataset;
-      if (this.asked(Number(depth))) return;
+      if (this.answered(Number(depth))) return;
       if (event.target.closest("g.fold")) return this.unfold(true);
       this.selection.pin(this.step.index, this.nodeOf(group));
       // fingers do not hover, and the details are far away

@@ -62,16 +62,16 @@ function byWorth(main, step, selected) {
 
 /** The layout with the first `most` chains of `order`. */
 function arrange(main, order, most) {
-  const kept = new Set([main, ...order.slice(0, most)]);
+  const shown = new Set([main, ...order.slice(0, most)]);
   const lanes = new Map();
   const chains = [];
   const folded = new Map();
-  place(main, kept);
-  settle(main, 0, kept, lanes, chains);
+  place(main, shown);
+  settle(main, 0, shown, lanes, chains);
   let hidden = 0;
   for (const chain of chains) {
     for (const sub of chain.subs) {
-      if (kept.has(sub)) continue;
+      if (shown.has(sub)) continue;
       const size = sizeOf(sub);
       hidden += size;
       folded.set(sub.first.parent, (folded.get(sub.first.parent) || 0) + size);
@@ -115,43 +115,43 @@ function chainFrom(first, children, height, bonus) {
   return chain;
 }
 
-/** Gives every chain below this one an `offset` in lanes; returns the boxes and stems drawn, relative to this chain's lane. */
-function place(chain, kept, outward = false) {
-  const drawn = { boxes: [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }], stems: [] };
+/** Gives every chain below this one an `offset` in lanes; returns the boxes and stems that it uses, relative to this chain's lane. */
+function place(chain, shown, outward = false) {
+  const used = { boxes: [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }], stems: [] };
   // of those that leave together the accepted one is nearest
-  const subs = chain.subs.filter((sub) => kept.has(sub)).sort((a, b) => b.start - a.start || b.needed - a.needed || a.end - b.end);
+  const subs = chain.subs.filter((sub) => shown.has(sub)).sort((a, b) => b.start - a.start || b.needed - a.needed || a.end - b.end);
   const taken = { 1: 0, "-1": 0 };
   for (const sub of subs) {
-    const own = place(sub, kept, true);
+    const own = place(sub, shown, true);
     const sides = outward ? [1] : taken[1] <= taken[-1] ? [1, -1] : [-1, 1];
     const stem = sub.start - 0.5;
     let offset = 0;
     for (let distance = 1; !offset; distance += 1) {
-      offset = sides.map((side) => side * distance).find((lane) => free(own, lane, stem, drawn)) || 0;
+      offset = sides.map((side) => side * distance).find((lane) => free(own, lane, stem, used)) || 0;
     }
     sub.side = Math.sign(offset);
     sub.offset = offset;
     taken[sub.side] += 1;
     const lane = laneFrom(offset);
-    for (const box of own.boxes) drawn.boxes.push({ ...box, lane: lane(box.lane) });
-    drawn.stems.push({ at: stem, from: 0, to: offset });
-    for (const other of own.stems) drawn.stems.push({ at: other.at, from: lane(other.from), to: lane(other.to) });
+    for (const box of own.boxes) used.boxes.push({ ...box, lane: lane(box.lane) });
+    used.stems.push({ at: stem, from: 0, to: offset });
+    for (const other of own.stems) used.stems.push({ at: other.at, from: lane(other.from), to: lane(other.to) });
   }
-  return drawn;
+  return used;
 }
 
 /** Where a lane of a chain lies that stands `offset` lanes away: on the upper side it is mirrored. */
 const laneFrom = (offset) => (lane) => offset + Math.sign(offset) * lane;
 
 /** Whether a chain can stand there: no box on another one, no stem through a box. */
-function free(own, offset, stem, drawn) {
+function free(own, offset, stem, used) {
   const lane = laneFrom(offset);
-  for (const box of drawn.boxes) {
+  for (const box of used.boxes) {
     if (crosses(stem, 0, offset, box, box.lane)) return false;
     for (const other of own.boxes) if (lane(other.lane) === box.lane && other.from <= box.to && box.from <= other.to) return false;
     for (const other of own.stems) if (crosses(other.at, lane(other.from), lane(other.to), box, box.lane)) return false;
   }
-  for (const { at, from, to } of drawn.stems) {
+  for (const { at, from, to } of used.stems) {
     for (const box of own.boxes) if (crosses(at, from, to, box, lane(box.lane))) return false;
   }
   return true;
@@ -160,11 +160,11 @@ function free(own, offset, stem, drawn) {
 const crosses = (at, from, to, box, lane) => box.from < at && at < box.to && (lane - from) * (lane - to) < 0;
 
 /** Turns offsets into lanes; a chain placed on the upper side carries everything below it mirrored. */
-function settle(chain, lane, kept, lanes, chains, mirror = 1) {
+function settle(chain, lane, shown, lanes, chains, mirror = 1) {
   chain.lane = lane;
   chains.push(chain);
   for (const node of chain.nodes) lanes.set(node.id, lane);
-  for (const sub of chain.subs) if (kept.has(sub)) settle(sub, lane + mirror * sub.offset, kept, lanes, chains, mirror * sub.side);
+  for (const sub of chain.subs) if (shown.has(sub)) settle(sub, lane + mirror * sub.offset, shown, lanes, chains, mirror * sub.side);
 }
 
 // What of a step the tree must show and where the arrow keys lead in it.

@@ -1,6 +1,7 @@
 // The shapes of the tree. Who proposed a token is told by shape as well as colour:
 // first drafter = box, second drafter = capsule, target = hexagon.
 
+import { SETTINGS } from "./constants.js";
 import { h, list, s, text } from "./dom.js";
 import { NODE_FONT } from "./viewport.js";
 import { methodName, visible } from "./words.js";
@@ -106,14 +107,13 @@ export function legend() {
   );
 }
 
-const SAID = [["γ", "block_size"], ["γ₂", "second_block_size"], ["K", "num_branches"], ["B", "node_budget"], ["depth", "draft_depth"], ["top k", "draft_top_k"], ["T", "temperature"], ["top-p", "top_p"], ["seed", "seed"]];
-const UNSAID = { temperature: null, top_p: 1, seed: 0 };
+const USUAL = { top_p: 1, seed: 0 }; // values that say nothing
 
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
 export function runWords({ header, recorded, own: ours, seen, length }) {
   const config = header.config && typeof header.config === "object" ? header.config : {};
   const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
-  const shown = SAID.filter(([, name]) => typeof config[name] === "number" && config[name] !== UNSAID[name] && means[name] !== false);
+  const shown = SETTINGS.filter(([, name]) => typeof config[name] === "number" && config[name] !== USUAL[name] && means[name] !== false);
   const models = header.models && typeof header.models === "object" ? header.models : {};
   const [model, drafter] = [models.preset, models.first_drafter].map((name) => text(name) && visible(name, 60));
   const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
@@ -125,9 +125,8 @@ export function runWords({ header, recorded, own: ours, seen, length }) {
 
 /** Says what was run, and takes away what this kind of run never fills: its marks would only be puzzling. */
 export class RunView {
-  constructor(root) {
-    this.root = root;
-    this.label = h("span", { id: "run-label", dir: "auto" });
+  constructor(root, label) {
+    Object.assign(this, { root, label });
   }
 
   show(store) {

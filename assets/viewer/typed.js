@@ -1,8 +1,8 @@
 // What came of a reader's own draft: the target's answer, or a comparison with the recorded text where no target is at hand.
 
-import { h, list, number, text, whole } from "./dom.js";
+import { button, h, list, number, sum, text, whole } from "./dom.js";
 import { capital, count, fixed, probability, quoted, visible } from "./words.js";
-import { Guessing, actButton } from "./quiz.js";
+import { Guessing } from "./quiz.js";
 
 const MOST_TYPED = 400; // characters, as the server reads at most
 const MOST_TOKENS = 512;
@@ -66,11 +66,11 @@ export function drafterSentence(name, { drafted, boundary }, all) {
   return `${capital(name)}: ${boundary} of ${drafted} accepted.${more}`;
 }
 
-/** The score over a run; `told`: of every step that was played the tokens accepted, `mine`, the first draft's and those of `all`. */
-export function scoreSentence(name, told, rival) {
-  const steps = told.length;
+/** The score over a run; `answers`: of every step that was played the tokens accepted, `mine`, the first draft's and those of `all`. */
+export function scoreSentence(name, answers, rival) {
+  const steps = answers.length;
   if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens a step.`;
-  const mean = (key) => fixed(told.reduce((sum, one) => sum + one[key], 0) / steps, 2);
+  const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, 2);
   const whole = mean("all") === mean("first") ? "" : `, the whole tree ${mean("all")}`;
   return `Accepted a step, over ${count(steps, "step")}: you ${mean("mine")}, the ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
 }
@@ -101,15 +101,13 @@ export class TypedView extends Guessing {
       event.preventDefault();
       event.stopPropagation();
     });
-    const line = actButton("↵", () => this.type("↵"));
-    line.title = "A line break";
-    line.setAttribute("aria-label", "Type a line break");
-    this.row = h("div", { class: "typing" }, this.field, line, actButton("Verify", () => this.submit()), actButton("Skip", () => this.go()));
-    this.instead = actButton("Compare with the recorded text instead", () => this.settle(RECORDED));
+    const line = button("↵", { title: "A line break", "aria-label": "Type a line break" }, () => this.type("↵"));
+    this.row = h("div", { class: "typing" }, this.field, line, button("Verify", {}, () => this.submit()), button("Skip", {}, () => this.go()));
+    this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
     this.result = h("ol", { class: "redrafted", "aria-label": "Your tokens" });
     this.facts = h("p", { class: "facts-of" });
-    this.link = copy && actButton("Copy challenge", () => copy(this.challenge));
-    this.box = h("div", { class: "guess typed", hidden: true, role: "group", "aria-label": "Be the drafter" }, this.said, this.before, this.row, this.instead, this.result, this.facts, this.marks, this.next, this.link, actButton("End", () => this.toggle(false)));
+    this.link = copy && button("Copy challenge", {}, () => copy(this.challenge));
+    this.box = h("div", { class: "guess typed", hidden: true, role: "group", "aria-label": "Be the drafter" }, this.said, this.before, this.row, this.instead, this.result, this.facts, this.marks, this.next, this.link, button("End", {}, () => this.toggle(false)));
   }
 
   reset() {
@@ -122,7 +120,7 @@ export class TypedView extends Guessing {
   get refusal() {
     if (this.store.manner.sampled) return SAMPLED;
     if (this.store.manner.lacks) return NO_TOKENS;
-    return this.store.complete && !this.store.live && !this.open.length && !this.told.size ? NO_DRAFTS : "";
+    return this.store.complete && !this.store.live && !this.open.length && !this.answers.size ? NO_DRAFTS : "";
   }
 
   get asking() {
@@ -135,8 +133,8 @@ export class TypedView extends Guessing {
 
   /** Fields of a link that opens this challenge. */
   get challenge() {
-    const mine = [...this.told.values()].map((one) => one.mine);
-    return mine.length ? `draft=1&beat=${fixed(mine.reduce((a, b) => a + b, 0) / mine.length, 2)}` : "draft=1";
+    const mine = [...this.answers.values()].map((one) => one.mine);
+    return mine.length ? `draft=1&beat=${fixed(sum(mine) / mine.length, 2)}` : "draft=1";
   }
 
   go(here = false) {
@@ -168,7 +166,7 @@ export class TypedView extends Guessing {
   }
 
   /** An answer to an older question is dropped; one that is a problem leaves the recorded text to compare with. */
-  hear(raw) {
+  receive(raw) {
     if (!this.waiting || !raw || raw.number !== this.waiting.number) return;
     if (raw.problem) this.settle(`${raw.problem} ${RECORDED}`);
     else this.settle(VERIFIED, readTyped(raw));
@@ -180,15 +178,15 @@ export class TypedView extends Guessing {
     const found = answer || compared(piecesFrom(this.store, step), words, drafted);
     this.waiting = null;
     this.field.value = "";
-    this.tell(step, { right: found.accepted >= boundary, mine: found.accepted, first: boundary, all: counts.first + counts.second, drafted, found, source });
+    this.answer(step, { right: found.accepted >= boundary, mine: found.accepted, first: boundary, all: counts.first + counts.second, drafted, found, source });
     this.look(this.next.hidden ? null : this.next);
   }
 
   show() {
     if (!this.showState()) return;
-    const { asking, refusal, store, told } = this;
+    const { asking, refusal, store, answers } = this;
     const shown = this.selection.shown;
-    const here = told.get(shown);
+    const here = answers.get(shown);
     const busy = asking && this.waiting !== null && this.waiting.step === shown;
     this.row.hidden = this.before.hidden = !asking;
     this.field.disabled = busy;
@@ -201,7 +199,7 @@ export class TypedView extends Guessing {
     this.said.replaceChildren(refusal || (asking ? h("b", {}, question) : here ? h("b", {}, typedSentence(here.found)) : "Nothing was drafted in this step."));
     this.result.hidden = !here;
     this.result.replaceChildren(...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found)) : []));
-    const score = refusal ? "" : scoreSentence(name, [...told.values()], this.rival);
+    const score = refusal ? "" : scoreSentence(name, [...answers.values()], this.rival);
     this.facts.replaceChildren(...(here ? [`${drafterSentence(name, { drafted: here.drafted, boundary: here.first }, here.all)} `, h("span", { class: "source" }, here.source), " "] : []), h("b", {}, score));
   }
 
@@ -210,8 +208,8 @@ export class TypedView extends Guessing {
     const { committed, opening, prompt } = this.store;
     const [last, ...earlier] = [...opening, ...committed.slice(0, step).flat()].reverse().map((token) => token.text);
     const before = earlier.slice(0, BEFORE).reverse().join("").slice(-BEFORE);
-    const asked = before.length < BEFORE / 3 ? prompt.slice(-BEFORE / 2) : "";
-    this.before.replaceChildren(...(asked ? [h("span", { class: "prompt" }, asked), " "] : []), asked ? "" : "… ", before, h("b", { title: "The anchor: the last certain token" }, last ?? ""), h("span", { class: "caret", "aria-hidden": "true" }));
+    const question = before.length < BEFORE / 3 ? prompt.slice(-BEFORE / 2) : "";
+    this.before.replaceChildren(...(question ? [h("span", { class: "prompt" }, question), " "] : []), question ? "" : "… ", before, h("b", { title: "The anchor: the last certain token" }, last ?? ""), h("span", { class: "caret", "aria-hidden": "true" }));
     this.before.scrollTop = this.before.scrollHeight;
   }
 

@@ -1,8 +1,9 @@
 // How tokens, probabilities and times are written for a reader.
 
+import { METHOD_NAMES } from "./constants.js";
 import { text } from "./dom.js";
 
-export const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
+const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
 // Control, zero-width and direction characters would be invisible or reorder the page: show a stand-in.
 export const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
 export const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
@@ -59,21 +60,6 @@ export const STAGES = [
   ["commit", "Commit"],
 ];
 
-// What methods are called; app/models.py has the same names in groups.
-const METHOD_NAMES = {
-  autoregressive: "Plain decoding",
-  draft_model: "Draft model",
-  dflash: "DFlash",
-  specdiff2_select: "SpecDiff-2",
-  eagle3: "EAGLE-3",
-  ddtree: "DDTree",
-  d2sd: "D²SD",
-  d2sd_tree: "D²SD as a tree",
-  dflash_resample: "DFlash, resampled",
-  dflash_twice: "D²SD with one drafter",
-  random_prefix: "D²SD from random prefixes",
-  d2sd_three_level: "D²SD, re-drafted twice",
-};
 /** A method or a lane of a race by name; anything else as it is. */
 export function methodName(lane) {
   const method = lane.replace(/ cost-aware$/, "");

@@ -13,9 +13,6 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from d2sd.costs.machines import drawings
-from d2sd.figures.style import VIEWER
-
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
@@ -106,28 +103,3 @@ def _function(path: Path, module: Module) -> str:
 
 def _name(path: Path) -> str:
     return f"${path.parent.name}_{path.stem}"
-
-
-# The known machines as a module of the page's scripts: ``python -m d2sd.figures.modules`` writes it.
-
-
-PATH = VIEWER / "machines.js"
-DIGITS = 6
-
-
-def source() -> str:
-    """Returns the module's source. Times are in plain decoding steps, except ``milliseconds``, those of such a step."""
-    lines = ",\n".join(f"  {json.dumps(_rounded(machine), ensure_ascii=False)}" for machine in drawings())
-    return f"// Written by python -m d2sd.figures.modules from d2sd/costs: what passes cost, in steps of plain decoding.\n\nexport const MACHINES = [\n{lines},\n];\n"
-
-
-def _rounded(value: object) -> object:
-    if isinstance(value, dict):
-        return {key: _rounded(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_rounded(inner) for inner in value]
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
-
-
-if __name__ == "__main__":
-    PATH.write_text(source(), encoding="utf-8")

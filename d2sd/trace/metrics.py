@@ -14,6 +14,7 @@ from d2sd.trace.text import escaped
 Verdict = Literal["repaired", "found", "missed", "all"]
 RANDOM = "random_prefix"  # the method that re-drafts from prefixes drawn at random
 MAX_TEXT = 60
+# how texts call settings; the page and its scripts have it from here
 SYMBOLS = {"num_branches": "K", "block_size": "γ", "second_block_size": "γ₂", "node_budget": "B", "temperature": "T"}
 UNSAID = frozenset({"inspect", "max_new_tokens", "preset"})  # what changes no step, and names of whole sets
 PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id", "chat_template")

@@ -1,4 +1,4 @@
-"""The tour: what each stop says is what the step holds, for every method and every step."""
+"""The tour: the recorded run that it tells, its live settings, and that every step of every method can be told."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from msgspec import structs
 
 from app import presets
 from app.learn import live_settings
-from app.learn.stops import decimal, milliseconds, odds, quoted, visits
-from app.learn.tour import lessons, tokens_of
-from app.learn.view import lesson_run, tour
-from d2sd import METHODS, DecodeConfig, Trace
+from app.learn.view import lesson_run, roofline, tour
+from d2sd import METHODS, DecodeConfig
 from d2sd.costs.runs import works_of
-from d2sd.trace.metrics import boundary_hit, closed_from, totals
+from d2sd.trace.metrics import boundary_hit, closed_from
 from d2sd.trace.run import OUTCOME, RecordedRun
-
-STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"]
+from tests.scripts.node import stops_of
 
 
 @pytest.fixture(scope="module")
@@ -28,139 +25,21 @@ def recorded():
     return lesson_run().trace()
 
 
-@pytest.fixture(scope="module")
-def told(recorded):
-    """The step that the tour begins with, and its stops by id."""
-    number = instructive(recorded)
-    return recorded.steps[number], {s.id: s for s in lessons(recorded)[number].stops}
-
-
 def instructive(trace):
     """The step that is chosen of all steps of a trace."""
     return RecordedRun.of(trace.records()).instructive
 
 
-def equation(stop):
-    return "".join(words for _, words in stop.equation)
-
-
-def test_the_tour_has_nine_stops_in_the_order_of_a_step(recorded):
-    told = lessons(recorded)
-    assert len(told) == len(recorded.steps)
-    assert all([s.id for s in lesson.stops] == STOPS for lesson in told)
-
-
-def test_the_run_is_added_up_once_for_all_steps(recorded, monkeypatch):
-    asked = []
-    monkeypatch.setattr(Trace, "totals", property(lambda trace: asked.append(1) or totals(trace.steps)))
-    assert len(lessons(recorded)) == len(recorded.steps)
-    assert len(asked) == 1
-
-
 def test_the_tour_begins_with_a_predicted_break_and_a_redraft_that_won(recorded):
     step = recorded.steps[instructive(recorded)]
     assert boundary_hit(step)
-    assert min(tokens_of(step)) > 0
+    assert {0 in step.nodes[n].candidates for n in step.accepted} == {True, False}
     assert step.committed[-1].node is None
 
 
 def test_without_a_good_step_the_tour_begins_somewhere(recorded):
     assert instructive(replace(recorded, steps=())) == 0
     assert instructive(replace(recorded, steps=recorded.steps[:1])) == 0
-
-
-def test_the_draft_is_that_of_the_step(told):
-    step, stops = told
-    numbers = dict(stops["draft"].numbers)
-    assert numbers["places"] == str(len(step.first_draft.ids))
-    assert numbers["guessed"].startswith(" ".join(quoted(t) for t in step.first_draft.texts[:5]))
-    assert numbers["time"] == milliseconds(step.seconds.first_draft)
-    assert dict(stops["anchor"].numbers) == {
-        "anchor": quoted(step.anchor_text),
-        "tokens before it": str(step.anchor_position),
-    }
-
-
-def test_the_confidences_are_those_of_the_step(told):
-    step, stops = told
-    confidence = step.first_draft.confidence
-    *shown, least = [value for _, value in stops["confidence"].numbers]
-    assert shown == [decimal(c) for c in confidence[:5]]
-    assert least == f"{decimal(min(confidence))} at place {confidence.index(min(confidence)) + 1}"
-
-
-def test_the_boundary_is_worked_out_as_the_engine_did(told):
-    step, stops = told
-    (example, value), *flags = stops["boundary"].numbers
-    at = step.actual_boundary
-    kept = step.first_draft.confidence[:at]
-    assert example.startswith(f"r({at}) = {' · '.join(decimal(c) for c in kept)}")
-    product = 1 - step.first_draft.confidence[at]
-    for c in kept:
-        product *= c
-    assert value == decimal(product) == decimal(step.boundary_posterior[at])
-    assert [(name.split("after ")[1], r) for name, r in flags] == [
-        (str(i), decimal(step.boundary_posterior[i])) for i in step.selected_prefixes
-    ]
-
-
-def test_a_flag_behind_the_whole_draft_is_told_with_its_own_probability(told, recorded):
-    step, _ = told
-    drafted = len(step.first_draft.ids)
-    ended = structs.replace(step, selected_prefixes=(0, drafted), actual_boundary=drafted)
-    stops = {s.id: s for s in lessons(replace(recorded, steps=(ended,)))[0].stops}
-    numbers = dict(stops["boundary"].numbers)
-    assert numbers[f"flag 2: all {drafted} accepted"] == decimal(step.full_acceptance)
-
-
-def test_branches_check_and_commit_count_what_happened(told, recorded):
-    step, stops = told
-    numbers = dict(stops["branches"].numbers)
-    assert numbers["K, re-drafts"] == str(len(step.branches))
-    assert numbers["kept tokens"] == ", ".join(str(b.prefix) for b in step.branches)
-    assert any(value.endswith(f"→ {len(step.nodes)} nodes with the anchor") for value in numbers.values())
-    checked = dict(stops["verify"].numbers)
-    by_first, added = tokens_of(step)
-    assert (checked["right in the first draft"], checked["added by re-drafts"]) == (str(by_first), str(added))
-    assert checked["its next guess"] == quoted(step.first_draft.texts[step.actual_boundary])
-    assert checked["the target wanted"] == quoted(step.committed[step.actual_boundary].text)
-    assert checked["was the break expected"] == f"yes: flag {step.selected_prefixes.index(step.actual_boundary) + 1}"
-    assert equation(stops["commit"]).endswith(f"{by_first} + {added} + 1 = {len(step.committed)}")
-    kept = dict(stops["commit"].numbers)
-    assert kept["bonus token"] == quoted(step.committed[-1].text)
-    assert f"{recorded.totals.mean_acceptance_length:.2f}" in kept.values()
-
-
-def test_fewer_redrafts_bring_no_more_and_all_of_them_what_the_step_brought(recorded):
-    for lesson, step in zip(lessons(recorded), recorded.steps, strict=True):
-        rows = lesson.by_branches
-        assert len(rows) == len(step.branches) + 1
-        assert list(rows) == sorted(rows)
-        assert rows[-1] == (len(step.committed), len(step.nodes))
-        kept = sum(0 in step.nodes[n].candidates for n in step.accepted)
-        assert rows[0][0] == min(kept + 1, len(step.committed))
-
-
-def test_the_walk_is_that_of_the_target(recorded):
-    for step in recorded.steps:
-        walked = visits(step)
-        assert [v.node for v in walked] == [0, *step.accepted][: len(walked)]
-        assert [v.text for v in walked] == [c.text for c in step.choices]
-        assert [v.child for v in walked if v.child is not None] == list(step.accepted)[: len(walked)]
-        assert (walked[-1].child is None) == (step.committed[-1].node is None)
-
-
-def test_what_can_be_drawn_are_the_targets_own_probabilities_where_the_draft_broke(told):
-    step, stops = told
-    here = odds(step)
-    assert here == stops["temperature"].odds
-    at = [0, *step.accepted][step.actual_boundary]
-    drafted = {n.text: n.target_probability for n in step.nodes if n.parent == at}
-    assert {o.text: o.probability for o in here if o.drafted} == drafted
-    choice = step.choices[step.actual_boundary]
-    assert choice.probability in [o.probability for o in here]
-    numbers = dict(stops["temperature"].numbers)
-    assert numbers["one of the drafted tokens comes up"] == decimal(min(1.0, sum(drafted.values())))
 
 
 def test_live_settings_are_those_of_real_runs(engine):
@@ -198,13 +77,18 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
 def test_every_step_of_every_method_can_be_told(engine, method):
     temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2  # each once
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
-    for told, step in zip(lessons(trace), trace.steps, strict=True):
-        assert [s.id for s in told.stops] == STOPS
-        assert all(s.title and s.say and all(s.say) for s in told.stops)
-        assert told.by_branches[-1] == (len(step.committed), len(step.nodes))
+    for told, step in zip(
+        stops_of(RecordedRun.of(trace.records()).lines(outcomes=True), roofline()), trace.steps, strict=True
+    ):
+        assert len(told["stops"]) == 9
+        assert all(stop["title"] and stop["say"] and all(stop["say"]) for stop in told["stops"])
+        assert "null" not in json.dumps([[stop["say"], stop["numbers"]] for stop in told["stops"]])
+        assert told["tokens"] == sorted(told["tokens"])
+        assert told["tokens"][-1] == len(step.committed)
+        assert len(told["tokens"]) == len(step.branches) + 1
 
 
-def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
+def test_the_packed_tour_is_the_recorded_run_with_a_verdict_for_every_step(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
     lines = data["lines"].splitlines()
     assert [line for line in lines if not line.startswith(OUTCOME)] == presets.lesson()["lines"]
@@ -212,7 +96,6 @@ def test_the_packed_tour_is_the_recorded_run_with_all_its_lessons(recorded):
     chat = recorded.header["models"]["preset"] == presets.FIRST
     assert data["about"] == (presets.FIRST_SAID if chat else presets.TINY_SAID)
     assert data["examples"] == (presets.CHAT_EXAMPLES if chat else presets.EXAMPLES)
-    assert len(data["lessons"]) == len(recorded.steps)
     assert data["start"] == instructive(recorded)
     assert data["run"] == recorded.header["run"]
 
@@ -223,12 +106,10 @@ def test_one_text_is_recorded_once_so_that_its_speed_is_one_number():
     assert one["prompt"] != other["prompt"] or tour == opening
 
 
-def test_places_behind_a_drafted_end_of_text_are_said_to_get_no_flag(recorded):
+def test_places_behind_a_drafted_end_of_text_are_found(recorded):
     step = recorded.steps[0]
     assert closed_from(step, "d2sd") is None
     likeliest = max(range(len(step.boundary_posterior)), key=step.boundary_posterior.__getitem__)
     ended = structs.replace(step, selected_prefixes=tuple(range(likeliest)))
     assert closed_from(ended, "d2sd") == likeliest
     assert closed_from(ended, "random_prefix") is None
-    stop = next(s for s in lessons(replace(recorded, steps=(ended,)))[0].stops if s.id == "boundary")
-    assert any("get no flag" in sentence for sentence in stop.say)

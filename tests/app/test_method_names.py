@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import re
-
 from app.models import NAMES, grouped, named
 from app.race.lanes import LANES
 from d2sd import METHODS
-from d2sd.figures.style import VIEWER
 
 
 def test_every_method_has_a_name_of_its_own():
@@ -22,8 +19,3 @@ def test_the_id_stands_beside_the_name_and_empty_groups_are_left_out():
         "D²SD": {"d2sd": "D²SD (d2sd)"},
     }
     assert sorted(lane for group in grouped(LANES).values() for lane in group) == sorted(LANES)
-
-
-def test_the_scripts_call_methods_by_the_same_names():
-    block = (VIEWER / "words.js").read_text(encoding="utf-8").partition("METHOD_NAMES = {")[2].partition("}")[0]
-    assert dict(re.findall(r'(\w+): "([^"]+)"', block)) == NAMES

@@ -14,7 +14,6 @@ from app import links, models, presets
 from app.calibrate import measure as calibrate
 from app.explore import run as explore
 from app.jobs import Job, failure_sentence, updates_of
-from app.learn.tour import lessons
 from app.models import Chosen
 from app.race import run as race
 from app.runs import recordings
@@ -155,17 +154,6 @@ def test_a_packed_bomb_is_refused_in_little_memory(tmp_path, monkeypatch):
     path.write_bytes(gzip.compress(bytes(50 << 20), 1))
     with pytest.raises(InputError, match="larger than 2 MB"):
         uploads.read_all(path)
-
-
-def test_the_tour_goes_on_without_confidences(tmp_path):
-    def without(lines):
-        lines[2]["first_draft"].update(confidence=[])
-        return lines
-
-    run = uploads.read_all(trace_file(tmp_path, without))[0][0].trace()
-    stops = {s.id: s for s in lessons(run)[0].stops}
-    assert stops["confidence"].say == ("No confidence was recorded in this step.",)
-    assert not stops["boundary"].numbers
 
 
 def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):

@@ -6,11 +6,10 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.learn.tour import lessons
-from app.learn.view import lesson_run
-from d2sd.trace.metrics import instructiveness
+from app.learn.view import lesson_run, roofline
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import PATIENCE, PHONE, view, window
+from tests.scripts.node import stops_of
 
 pytestmark = pytest.mark.e2e
 
@@ -18,9 +17,8 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def told():
     """The number of the step that the tour begins with, and its stops."""
-    trace = lesson_run().trace()
-    number = max(range(len(trace.steps)), key=lambda n: instructiveness(trace.steps[n]))
-    return number, lessons(trace)[number].stops
+    run = lesson_run()
+    return run.instructive, stops_of(run.lines(outcomes=True), roofline())[run.instructive]["stops"]
 
 
 @pytest.fixture
@@ -110,7 +108,7 @@ def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops(browser, 
         expect(story.locator(".costs")).to_contain_text("plain steps")
         page.keyboard.press("ArrowRight")
         expect(story).to_be_hidden()
-        expect(page.locator("#learn .card > h3")).to_have_text(stops[0].title)
+        expect(page.locator("#learn .card > h3")).to_have_text(stops[0]["title"])
         page.locator("#learn-back").click()
         expect(story).to_have_attribute("data-frame", "plain")
         page.wait_for_function("location.search.includes('stop=0')")  # an address is written from the second place on
@@ -124,28 +122,28 @@ def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
     for at, stop in enumerate(stops):
         if at:
             learn.keyboard.press("ArrowRight")
-        expect(heading).to_have_text(stop.title)
-        expect(stage(learn)).to_have_attribute("data-stop", stop.id)
+        expect(heading).to_have_text(stop["title"])
+        expect(stage(learn)).to_have_attribute("data-stop", stop["id"])
         expect(learn.locator("#learn .where")).to_have_text(
             f"Step {number + 1} of a recorded run · stop {at + 1} of {len(stops)}"
         )
-        assert spoken.locator("dd").count() == (0 if stop.odds else len(stop.numbers))
-        assert spoken.locator(".draws tbody tr").count() >= len(stop.odds)
+        assert spoken.locator("dd").count() == (0 if stop["odds"] else len(stop["numbers"]))
+        assert spoken.locator(".draws tbody tr").count() >= len(stop["odds"])
         assert len(spoken.text_content() or "") > 100
         expect(learn.locator("#learn .dots [aria-current=step]")).to_have_text(str(at + 1))
-        lit, dark = LIT[stop.id]
+        lit, dark = LIT[stop["id"]]
         assert opacity(learn, lit) > 0.9
         assert dark is None or opacity(learn, dark) == 0
         if at:
             assert heading.evaluate("e => e === document.activeElement")
     learn.keyboard.press("ArrowLeft")
-    expect(heading).to_have_text(stops[-2].title)
+    expect(heading).to_have_text(stops[-2]["title"])
 
 
 def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(learn: Page, told):
     _, stops = told
     learn.emulate_media(reduced_motion="reduce")
-    visits = next(stop.walk for stop in stops if stop.id == "verify")
+    visits = next(stop["walk"] for stop in stops if stop["id"] == "verify")
     learn.locator("#learn .dots button").nth(5).click()
     expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
     expect(learn.locator("#learn .values")).to_be_hidden()  # nothing of the outcome before the walk
@@ -162,7 +160,7 @@ def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(
 
 def test_draws_come_up_as_often_as_the_target_says(learn: Page, told):
     _, stops = told
-    learn.locator("#learn .dots button").nth([stop.id for stop in stops].index("temperature")).click()
+    learn.locator("#learn .dots button").nth([stop["id"] for stop in stops].index("temperature")).click()
     for _ in range(5):
         learn.get_by_role("button", name="Draw 100 times").click()
     counts = [int(words.split(",")[0]) for words in learn.locator(".draws tbody td:last-child").all_text_contents()]

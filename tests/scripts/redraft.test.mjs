@@ -31,10 +31,10 @@ test("only the answer to the latest question is heard, and without a server it i
   const redraft = new Redraft({ key: "k" }, selection, (question) => asked.push(question), () => {});
   redraft.request(3);
   redraft.request(4);
-  redraft.hear({ number: 1, problem: "old" });
+  redraft.receive({ number: 1, problem: "old" });
   assert.equal(redraft.now.answer, null);
-  redraft.hear({ number: 2, problem: "new" });
-  redraft.hear({ number: 2, problem: "again" });
+  redraft.receive({ number: 2, problem: "new" });
+  redraft.receive({ number: 2, problem: "again" });
   assert.equal(redraft.now.answer.problem, "new");
   assert.deepEqual(asked.map(({ prefix, number }) => [prefix, number]), [[3, 1], [4, 2]]);
   assert.equal(redraft.of({ index: 1 }), null);

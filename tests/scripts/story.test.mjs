@@ -55,7 +55,7 @@ test("every draft is a row; a node is its first row's own; the row that won is a
   assert.equal(winnerOf(step()), 1);
   assert.equal(placesOf(step(), 10), 4);
   const rows = rowsOf(step(), 4, 5);
-  assert.deepEqual(rows.map(({ name, cells }) => [name, cells.map((c) => `${c.text}${c.own ? "" : " copy"}${c.kept ? " kept" : ""}`)]), [
+  assert.deepEqual(rows.map(({ name, cells }) => [name, cells.map((c) => `${c.text}${c.own ? "" : " copy"}${c.accepted ? " kept" : ""}`)]), [
     ["draft", ["a kept", "b kept", "x", "y"]],
     ["from 2", ["a copy kept", "b copy kept", "c kept", "z"]],
     ["from 0", ["q"]],

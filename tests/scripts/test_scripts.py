@@ -4,28 +4,21 @@ from __future__ import annotations
 
 import re
 import subprocess
-import sys
 from pathlib import Path
 
-import playwright
 import pytest
 
 from d2sd.__about__ import HOME
 from d2sd.figures.modules import IMPORT, join_modules, read_module
+from tests.scripts.node import NODE, OPTIONS
 
-NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform == "win32" else "node")
 SUITES = sorted(Path(__file__).parent.glob("*.test.mjs"))
-MODULES = sorted(
-    path
-    for folder in ("assets/viewer", "app")
-    for path in (HOME / folder).rglob("*.js")
-    if path.parent.name != "early"  # these run before the page, each by itself
-)
+MODULES = sorted(path for folder in ("assets/viewer", "app") for path in (HOME / folder).rglob("*.js"))
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.name)
 def test_units(suite):
-    command = [NODE, "--disable-warning=MODULE_TYPELESS_PACKAGE_JSON", "--test", "--test-reporter=spec", suite]
+    command = [NODE, *OPTIONS, "--test", "--test-reporter=spec", suite]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout
     assert "fail 0" in done.stdout

@@ -1,10 +1,11 @@
-// Lanes and rows of the tree.
+// Lanes, rows and columns of the tree, and its picture.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { wrapped } from "../../assets/viewer/picture.js";
 import { liftFlags } from "../../assets/viewer/strip.js";
-import { BONUS, layoutTree } from "../../assets/viewer/tree_layout.js";
 import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree.js";
-import { edgePath, PILL } from "../../assets/viewer/tree_shapes.js";
+import { BONUS, Columns, layoutTree } from "../../assets/viewer/tree_layout.js";
+import { PILL, edgePath } from "../../assets/viewer/tree_shapes.js";
 
 /** A step of [parent, candidates, probability, state] by id; the last accepted node carries the bonus token. */
 function stepOf(rows) {
@@ -134,4 +135,29 @@ test("a name does not lie across the line of the boundary", () => {
   assert.equal(clearOf(310, 280, 50, room), 255); // no room behind it
   assert.equal(clearOf(30, 10, 50, room, true), 35);
   assert.equal(clearOf(30, 10, 50, [0, 20]), 10); // no room at all
+});
+
+test("columns that matter are as wide as their words, as far as there is room", () => {
+  const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : 40));
+  assert.equal(slim, true);
+  assert.deepEqual([widths[0], widths[3], widths[5]], [40, 24, 40]); // a comma takes no more than a column needs at least
+  assert.ok(Math.min(...widths) >= 8 && widths.filter((width) => width >= 24).length > 5);
+  assert.ok(Math.abs(widths.reduce((a, b) => a + b) - 360) < 16);
+  const few = new Columns(5, 240, true, [0]);
+  assert.ok(few.slim && Math.abs(few.widths.reduce((a, b) => a + b) - 240) < 1e-9);
+  assert.equal(new Columns(16, 390, false, [0]).widths[15], 62);
+});
+
+const pen = { measureText: (words) => ({ width: 10 * [...words].length }) };
+globalThis.document = { createElement: () => ({ setAttribute: () => {}, getContext: () => pen }) };
+
+test("a title is broken between words where it is wider than its picture", () => {
+  assert.deepEqual(wrapped("one two three", 130, ""), ["one two three"]);
+  assert.deepEqual(wrapped("one two three", 70, ""), ["one two ", "three"]);
+  assert.deepEqual(wrapped("one two three", 69, ""), ["one ", "two ", "three"]);
+});
+
+test("a word that fits in no line is cut between characters, and nothing of it is lost", () => {
+  assert.deepEqual(wrapped("a 😀😀😀😀😀", 30, ""), ["a 😀", "😀😀😀", "😀"]);
+  assert.deepEqual(wrapped("ab", 1, ""), ["a", "b"]);
 });

@@ -1,159 +1,16 @@
-// What waits a moment, and what may come in between: another tab, another run, Back, the end of the page.
+// What the pointer and a walk wait for, and what may come in between.
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { WalkView } from "../../app/learn/stage.js";
-import { Address } from "../../app/runs/address.js";
 import { oneWait } from "../../assets/viewer/dom.js";
 import { Selection } from "../../assets/viewer/selection.js";
 import { TextView } from "../../assets/viewer/text.js";
 
-const TABS = ["explore", "race", "learn"];
 const tick = (ms) => mock.timers.tick(ms);
 
-/** A page of which only tabs and the selection in Explore are there, and its history: [[address, state], …]. */
-class Page extends EventTarget {
-  constructor() {
-    super();
-    this.tab = "explore";
-    this.runs = ["a", "b"].map((key) => ({ key, run: `run ${key}`, query: "" }));
-    this.shown = "a";
-    this.view = { dataset: { run: "run a", pinned: "", node: "" }, dispatchEvent: ({ detail }) => this.pin(detail.step) };
-    Object.defineProperty(this.view, "offsetParent", { get: () => (this.tab === "explore" ? this : null) });
-    this.buttons = TABS.map((id) => ({ dataset: { tabId: id }, getAttribute: () => String(this.tab === id), click: () => this.open(id) }));
-    this.window = new EventTarget();
-    this.entries = [["/", null]];
-    this.at = 0;
-    this.asked = [];
-    Object.assign(globalThis, { document: this, window: this.window, location: { pathname: "/", href: "/" } });
-    globalThis.MutationObserver = class {
-      constructor(act) {
-        globalThis.document.tabChanged = act;
-      }
-      observe() {}
-    };
-    globalThis.history = {
-      replaceState: (state, _, address) => (this.entries[this.at] = [address, state]),
-      pushState: (state, _, address) => (this.entries = [...this.entries.slice(0, ++this.at), [address, state]]),
-    };
-    this.address = new Address(
-      () => this,
-      (key) => this.asked.push(key),
-    );
-    this.address.soon();
-    tick(1000);
-  }
-
-  querySelector(wanted) {
-    if (wanted.startsWith("#explorer")) return this.view;
-    return wanted.includes("aria-selected") ? this.buttons.find(({ dataset }) => dataset.tabId === this.tab) : null;
-  }
-
-  querySelectorAll() {
-    return this.buttons;
-  }
-
-  open(tab) {
-    this.tab = tab;
-    this.tabChanged();
-  }
-
-  pin(step) {
-    this.view.dataset.pinned = String(step);
-    this.dispatchEvent(new Event("explorer:selected"));
-  }
-
-  run(key) {
-    this.shown = key;
-    this.view.dataset.run = `run ${key}`;
-    this.view.dataset.pinned = "";
-    this.address.soon();
-  }
-
-  travel(by) {
-    this.at += by;
-    this.window.dispatchEvent(Object.assign(new Event("popstate"), { state: this.entries[this.at][1] }));
-  }
-
-  get places() {
-    return this.entries.map(([, { tab, run, step }]) => [tab, run, step].join(" ").trim());
-  }
-}
-
-let page;
 beforeEach(() => {
   mock.timers.reset();
   mock.timers.enable({ apis: ["setTimeout"] });
-  page = new Page();
-});
-
-test("a step that is pinned just before the tab changes is what Back comes to", () => {
-  page.pin(1);
-  tick(1000);
-  page.pin(4);
-  tick(100);
-  page.open("race");
-  assert.equal(page.entries.length, 1); // not written yet
-  tick(1000);
-  assert.deepEqual(page.places, ["explore a 5", "race a 5"]);
-  assert.equal(page.entries[0][0], "/?tab=explore&run=a&step=5");
-  page.pin(2);
-  page.travel(-1);
-  assert.equal(page.view.dataset.pinned, "4");
-  tick(1000);
-  assert.deepEqual([page.tab, ...page.places], ["explore", "explore a 5", "race a 5"]);
-});
-
-test("so it is when another run is shown", () => {
-  page.pin(4);
-  tick(100);
-  page.run("b");
-  tick(1000);
-  assert.deepEqual(page.places, ["explore a 5", "explore b"]);
-});
-
-test("an address that was opened stays as it is while nothing is pinned", () => {
-  page.open("race");
-  tick(1000);
-  assert.deepEqual(page.entries.map(([address]) => address), ["/", "/?tab=race&run=a"]);
-});
-
-test("moving through steps leaves one entry, and leaving the page writes what is due", () => {
-  for (let step = 1; step < 9; step += 1) {
-    page.pin(step);
-    tick(100);
-  }
-  assert.deepEqual(page.places, ["explore a"]);
-  page.window.dispatchEvent(new Event("pagehide"));
-  assert.deepEqual(page.places, ["explore a 9"]);
-});
-
-test("a run that plays on in a hidden tab does not keep the tab out of the address", () => {
-  page.open("race");
-  for (let step = 1; step < 9; step += 1) {
-    tick(100);
-    page.pin(step);
-  }
-  assert.equal(page.places[1].slice(0, 6), "race a");
-});
-
-test("Back waits for its run, but not where another tab or run is opened meanwhile", () => {
-  const elsewhere = [
-    [() => page.open("learn"), "learn"],
-    [() => page.run("c"), "explore c"],
-  ];
-  for (const [go, there] of elsewhere) {
-    page = new Page();
-    page.runs.push({ key: "c", run: "run c", query: "" });
-    page.run("b");
-    tick(1000);
-    page.pin(2); // of the entry that is left, not of the one that Back comes to
-    page.travel(-1);
-    tick(1000);
-    assert.deepEqual([page.asked, page.places], [["a"], ["explore a", "explore b"]]);
-    go();
-    tick(300);
-    assert.deepEqual(page.places, ["explore a", there]);
-  }
 });
 
 test("of two waits the later one counts, and one that finds nothing says so", () => {

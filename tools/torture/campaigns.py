@@ -20,7 +20,6 @@ from app import links, presets
 from app.calibrate import measure as calibrate
 from app.guard import control_value, event_data
 from app.layout import build
-from app.learn import tour as learn
 from app.runs import recordings as uploads
 from app.runs.recordings import Recordings
 from d2sd import METHODS, DecodeConfig, InputError
@@ -95,7 +94,6 @@ def _read_everywhere(path: Path) -> str | None:
         return one_sentence(error)
     if list(trace.steps) != list(whole.steps):
         return "what the page shows is not what the file holds"
-    learn.lessons(trace)
     for step in trace.steps:
         "".join(networkx.generate_graphml(step_graph(step)))
     links.Link({"prompt": "x"}, step=0).fits(header)

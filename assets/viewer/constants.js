@@ -1,5 +1,6 @@
-// Written by python -m d2sd.figures.modules from d2sd/costs: what passes cost, in steps of plain decoding.
+// Written by python -m tools.write_constants from d2sd.
 
+// Known machines and what passes cost on them, in steps of plain decoding.
 export const MACHINES = [
   {"id": "paper", "name": "H200, as published", "source": "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200; mean of eight sets of prompts. Stages are split as if both drafters took the same time and verifying 80 rows as long as 16.", "kind": "published", "milliseconds": null, "first_draft": [[1, 0.13922]], "second_draft": [[1, 0.13922]], "verify": [[1, 1.0], [16, 1.13722], [80, 1.13722]], "other": 0.0, "drafts": {"eagle3": [[1, 0.418041]], "draft_model": null}},
   {"id": "h200-measured", "name": "H200, measured", "source": "d2sd bench gpu, 2026-11-26: Qwen3-8B and five-layer drafters with random weights in bfloat16, one NVIDIA H200, captured passes, flashinfer 0.7.2, torch 2.11.", "kind": "measured", "milliseconds": 8.26, "first_draft": [[1, 0.273608], [16, 0.274818]], "second_draft": [[16, 0.199758], [32, 0.208232], [64, 0.225182], [128, 0.27724]], "verify": [[1, 0.855932], [10, 1.01453], [16, 1.01937], [31, 1.06659], [45, 1.10775], [70, 1.18886], [108, 1.64528]], "other": 0.144068, "drafts": {"eagle3": null, "draft_model": null}},
@@ -9,4 +10,20 @@ export const MACHINES = [
   {"id": "h100", "name": "H100 SXM", "source": "Calculated, not measured: Qwen3-8B with five-layer drafters in bfloat16, every pass as long as reading its weights or as its arithmetic takes, whichever is longer, by the data sheet. 3,350 GB/s, 989 TFLOPS: NVIDIA, H100 Tensor Core GPU Datasheet.", "kind": "calculated", "milliseconds": 4.77934, "first_draft": [[1, 0.216309], [295, 0.216309], [296, 0.216309], [4096, 2.90097]], "second_draft": [[1, 0.216309], [295, 0.216309], [296, 0.216309], [4096, 2.90097]], "verify": [[1, 1.0], [295, 1.0], [296, 1.0], [4096, 13.1562]], "other": 0.0, "drafts": {"eagle3": [[2, 0.0514221], [3, 0.102844]], "draft_model": [[2, 0.116934], [3, 0.233868]]}},
   {"id": "h200", "name": "H200 SXM", "source": "Calculated, not measured: Qwen3-8B with five-layer drafters in bfloat16, every pass as long as reading its weights or as its arithmetic takes, whichever is longer, by the data sheet. 4,800 GB/s, 989 TFLOPS: NVIDIA, H200 Tensor Core GPU Datasheet.", "kind": "calculated", "milliseconds": 3.40083, "first_draft": [[1, 0.214824], [206, 0.214824], [207, 0.214824], [4096, 4.07686]], "second_draft": [[1, 0.214824], [206, 0.214824], [207, 0.214824], [4096, 4.07686]], "verify": [[1, 1.0], [206, 1.0], [207, 1.0], [4096, 18.489]], "other": 0.0, "drafts": {"eagle3": [[2, 0.0509685], [3, 0.101937]], "draft_model": [[2, 0.129613], [3, 0.259227]]}},
   {"id": "space", "name": "Spaces (RTX Pro 6000 Blackwell)", "source": "Calculated, not measured: Qwen3-8B with five-layer drafters in bfloat16, every pass as long as reading its weights or as its arithmetic takes, whichever is longer, by the data sheet. 1,792 GB/s, 504 TFLOPS: NVIDIA, RTX Blackwell PRO GPU Architecture; the card of ZeroGPU by the documentation of Hugging Face Spaces, used whole.", "kind": "calculated", "milliseconds": 8.7468, "first_draft": [[1, 0.217972], [281, 0.217972], [282, 0.217972], [4096, 3.10967]], "second_draft": [[1, 0.217972], [281, 0.217972], [282, 0.217972], [4096, 3.10967]], "verify": [[1, 1.0], [281, 1.0], [282, 1.0], [4096, 14.0939]], "other": 0.0, "drafts": {"eagle3": [[2, 0.0519298], [3, 0.10386]], "draft_model": [[2, 0.102746], [3, 0.205492]]}},
+];
+
+// What methods are called, by id.
+export const METHOD_NAMES = {"autoregressive": "Plain decoding", "draft_model": "Draft model", "eagle3": "EAGLE-3", "dflash": "DFlash", "dflash_resample": "DFlash, resampled", "specdiff2_select": "SpecDiff-2", "ddtree": "DDTree", "d2sd": "D²SD", "d2sd_tree": "D²SD as a tree", "d2sd_three_level": "D²SD, re-drafted twice", "dflash_twice": "D²SD with one drafter", "random_prefix": "D²SD from random prefixes"};
+
+// Settings that are numbers: how a text calls them, and their names in a recorded run.
+export const SETTINGS = [
+  ["γ", "block_size"],
+  ["γ₂", "second_block_size"],
+  ["K", "num_branches"],
+  ["B", "node_budget"],
+  ["depth", "draft_depth"],
+  ["top k", "draft_top_k"],
+  ["T", "temperature"],
+  ["top-p", "top_p"],
+  ["seed", "seed"],
 ];

@@ -1,0 +1,193 @@
+// The elements of the view, where they stand, and what its own buttons and lines say.
+
+import { button, h, icon } from "./dom.js";
+import { stepSentence } from "./explain.js";
+import { PACES } from "./selection.js";
+import { BONUS } from "./tree_layout.js";
+import { legend } from "./tree_shapes.js";
+import { count, visible } from "./words.js";
+
+const SILENCE_MS = 5000;
+const LARGE = 2; // times the usual size of type while presenting
+const FULL_SCREEN = "M-5-2V-5H-2M2-5H5V-2M5 2V5H2M-2 5H-5V2";
+
+/** The elements that views draw into and the buttons of the view, by name, all of them in `root`. */
+export class Page {
+  constructor() {
+    const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
+    this.root = h("section", { class: "explorer", "aria-label": "Explore a run" });
+    this.notice = h("p", { class: "notice", role: "alert", hidden: true });
+    this.empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+    this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
+    this.numbers = h("div", { id: "numbers" });
+    this.runLabel = h("span", { id: "run-label", dir: "auto" });
+    this.text = part("text", "Generated text", { role: "region", tabindex: 0 });
+    this.details = part("details", "Details", { role: "region", "aria-live": "polite" });
+    this.sentence = h("p", { id: "sentence", dir: "auto" });
+    this.lacks = h("p", { class: "empty", hidden: true });
+    this.tree = part("tree", "Draft tree: up and down move between branches", { role: "group", tabindex: 0 });
+    this.path = h("p", { class: "path", dir: "auto", hidden: true, "aria-label": "The accepted path" });
+    this.swipe = h("p", { class: "swipe", hidden: true });
+    this.strip = part("strip", "Confidence and boundaries", { role: "group" });
+    this.redraft = h("div", { class: "redraft-box", role: "status", hidden: true }); // where the details are far below
+    this.games = h("div", {});
+    this.timeline = part("timeline", "Steps", { role: "slider", tabindex: 0, "aria-valuemin": 1 });
+    this.createButtons();
+    this.arrange();
+  }
+
+  createButtons() {
+    this.follow = button("", { id: "follow" });
+    this.typed = button("Be the drafter", { id: "be-the-drafter", class: "small", title: "Write the tokens that come next, and let the target verify them (B)" });
+    this.unfold = button("", { id: "unfold", hidden: true });
+    // opens and closes the details where a low window has no place for them
+    this.openFacts = button("Details", { id: "open-facts", class: "small", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" });
+    this.play = button("", { class: "icon", title: "Play (space)" });
+    this.pace = button("", { class: "small", title: "Speed of playing (S)", "aria-label": "Speed of playing" });
+    this.widen = button("", { id: "widen", class: "small", hidden: true });
+    this.fit = button("Fit", { class: "small", title: "Fit the tree into view (F)" });
+    this.full = button(icon(FULL_SCREEN), { class: "icon", title: "Full screen (.)", "aria-label": "Full screen", hidden: !document.fullscreenEnabled });
+    this.help = button("?", { class: "icon", title: "Keys and words (?)", "aria-label": "Show the keys and what the words mean" });
+  }
+
+  arrange() {
+    const head = (...parts) => h("div", { class: "head" }, ...parts);
+    const tools = (...parts) => h("div", { class: "tools" }, ...parts);
+    this.textTools = tools(this.typed);
+    this.facts = h("div", { class: "panel facts" }, this.details);
+    this.steps = h("div", { class: "panel steps" });
+    const drawingTools = tools(this.unfold, this.follow, this.openFacts, this.play, this.pace, this.widen, this.fit, this.full, this.help);
+    this.views = h(
+      "div",
+      { class: "views", hidden: true },
+      this.numbers,
+      h("div", { class: "panel reading" }, head(h("h3", {}, "Text"), this.runLabel, this.textTools), this.text),
+      this.facts,
+      h("div", { class: "panel drawing" }, head(this.sentence, drawingTools), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
+      this.steps,
+      legend(),
+    );
+    this.root.append(this.notice, this.empty, this.views, this.spoken);
+  }
+
+  /** A sentence above everything; empty: none. */
+  notify(words) {
+    this.notice.textContent = words;
+    this.notice.hidden = !words;
+  }
+
+  /** Where a log holds no tokens, a sentence stands in the place of tree and strip. */
+  showLacks(step) {
+    const words = step ? step.lacks : "";
+    this.lacks.textContent = words && `${words} What is known: how many tokens each step drafted and accepted.`;
+    this.lacks.hidden = !words;
+    this.tree.hidden = this.strip.hidden = Boolean(words);
+  }
+
+  showSentence(step) {
+    const pieces = step ? stepSentence(step) : [];
+    this.sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
+  }
+
+  /** On a narrow screen: what the slim columns of the tree are, and how to see them. */
+  showWidth({ columns, widened, wordless }) {
+    this.widen.hidden = this.swipe.hidden = !columns.slim && !widened;
+    this.widen.textContent = widened ? "Narrow" : "Widen";
+    this.widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
+    const read = wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    this.swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
+  }
+
+  showPlaying({ pace, playing }) {
+    this.pace.textContent = PACES[pace][0];
+    this.play.textContent = playing ? "❚❚" : "▶";
+    this.play.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
+  }
+
+  /** `hidden`: how many nodes of the tree are folded away. */
+  showFolding(hidden, unfolded) {
+    this.unfold.hidden = !hidden && !unfolded;
+    this.unfold.textContent = unfolded ? "Fold" : `+${hidden} nodes`;
+    this.unfold.title = unfolded ? "Fold the least likely nodes away again" : `Show the ${count(hidden, "node")} that are folded away: the drafters gave them the least probability`;
+    this.unfold.setAttribute("aria-label", this.unfold.title);
+  }
+}
+
+/** The chip over the tree: which step is shown and why; a click goes back to following the run. */
+export class ChipView {
+  constructor(chip, store, selection) {
+    Object.assign(this, { chip, store, selection, waiting: false, timer: 0 });
+    chip.addEventListener("click", () => selection.follow());
+  }
+
+  /** Something of the run arrived. A run that sends nothing for a while, be it slow or cut off, is not shown as one that goes on. */
+  received() {
+    clearTimeout(this.timer);
+    this.waiting = false;
+    this.timer = setTimeout(() => {
+      this.waiting = true;
+      this.show();
+    }, SILENCE_MS);
+  }
+
+  show() {
+    const { chip, store, selection, waiting } = this;
+    const { pinned, playing } = selection;
+    const at = pinned === null ? "" : `step ${pinned + 1}`;
+    const [state, , label] = [
+      ["playing", playing, `Playing: ${at} ✕`],
+      ["pinned", pinned !== null, `Pinned: ${at} ✕`],
+      ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
+      ["resting", store.failed, "Stopped"],
+      ["resting", store.finished && store.finished.stop_reason === "stopped", `Stopped after ${count(store.length, "step")}`],
+      ["resting", selection.shown === null, count(store.length, "step")],
+      ["resting", true, `Step ${selection.shown + 1} of ${store.length}`],
+    ].find(([, holds]) => holds);
+    chip.dataset.state = state;
+    chip.textContent = label;
+    chip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : store.live ? "Release and follow live (Esc)" : "Release (Esc)";
+  }
+}
+
+/** On a narrow screen: the accepted path in full words, where the tree has slim columns without any. */
+export class PathView {
+  constructor(box, selection) {
+    this.box = box;
+    box.addEventListener("click", ({ target }) => {
+      if (target.dataset.node) selection.pin(selection.shown, target.dataset.node === "bonus" ? BONUS : Number(target.dataset.node));
+    });
+  }
+
+  /** `cut`: whether the tree does not show all of it. */
+  show(step, cut) {
+    this.box.hidden = !step || !cut;
+    if (this.box.hidden) return;
+    const token = (node, { proposer, text: words }) => h("span", { class: `tok ${proposer}`, "data-node": node }, visible(words, 24));
+    const bonus = step.bonus ? token("bonus", { proposer: "target", text: step.bonus.text }) : "";
+    this.box.replaceChildren("Accepted: ", ...step.accepted.map((id) => token(id, step.nodes.get(id))).flatMap((made) => [made, " "]), bonus);
+  }
+}
+
+/** Presenting a run on a wall: sentence, tree and strip alone, twice as large, moved by keys or a clicker. */
+export class Presenter {
+  /** `changed()`: everything is to be drawn anew. */
+  constructor(root, changed) {
+    Object.assign(this, { root, changed, on: false });
+  }
+
+  get scale() {
+    return this.on ? LARGE : 1;
+  }
+
+  toggle(on = !this.on) {
+    this.on = on;
+    this.root.classList.toggle("presenting", on);
+    this.changed();
+  }
+
+  /** Full screen presents as well: a wall is far away. */
+  fullScreen() {
+    if (document.fullscreenElement) document.exitFullscreen();
+    else if (this.root.requestFullscreen) this.root.requestFullscreen().catch(() => {});
+  }
+}

@@ -1,0 +1,227 @@
+// Addresses: what they name, the history of the page, files behind links.
+import assert from "node:assert/strict";
+import { beforeEach, mock, test } from "node:test";
+import { Address, fetchTrace, traceAddress } from "../../app/runs/address.js";
+import { queryOfHash, readAddress, withFields } from "../../assets/viewer/address.js";
+import { fingerprint } from "../../assets/viewer/share.js";
+import { missing } from "../../assets/viewer/standalone.js";
+
+const missed = (address) => missing(address, [2, 5], 12);
+
+test("runs and steps that the file does not hold are said", () => {
+  assert.deepEqual(["", "run=5&step=12&stop=5", "step=1"].map(missed), ["", "", ""]);
+  assert.equal(missed("run=3&step=1"), "There is no run 3 in this file; run 2 is shown.");
+  for (const step of ["13", "0", "-1", "1.5", "x"]) assert.equal(missed(`step=${step}`), `There is no step ${step}: this run has 12.`);
+});
+
+const fetched = [];
+let answer = null;
+globalThis.fetch = async (address, options) => {
+  fetched.push([address.href, options]);
+  if (!answer) throw new Error("network");
+  return answer;
+};
+const HERE = "https://page.example:8443/app/?trace=x";
+const of = (wanted, hosts = ["traces.example.org"]) => traceAddress(wanted, HERE, hosts);
+
+test("only this host and those of the list are asked, by http alone", () => {
+  assert.equal(of("/runs/a.jsonl").address.href, "https://page.example:8443/runs/a.jsonl");
+  assert.equal(of("https://traces.example.org/a.jsonl?x=1").address.host, "traces.example.org");
+  for (const wanted of ["https://other.example/a", "//other.example/a", "https://page.example/a", "https://traces.example.org:81/a", "https://traces.example.org.evil.example/a", "https://evil.example\\@traces.example.org/a"]) {
+    assert.match(of(wanted).problem, /list/, wanted);
+  }
+  for (const wanted of ["javascript:alert(1)", "data:,x", "blob:https://page.example:8443/x", "file:///etc/passwd", "ftp://traces.example.org/a", "https://me:secret@traces.example.org/a"]) {
+    assert.match(of(wanted).problem, /http/, wanted);
+  }
+  assert.match(of("http://[").problem, /not contain a valid address/);
+});
+
+const stream = (...parts) => ({ ok: true, status: 200, body: { getReader: () => ({ read: async () => (parts.length ? { done: false, value: parts.shift() } : { done: true }), cancel: () => {} }) } });
+
+test("a redirect is not followed, and what is too large or missing is not opened", async () => {
+  answer = stream(new Uint8Array([0x1f, 0x8b, 1]), new Uint8Array([2]));
+  const file = await fetchTrace(new URL("https://traces.example.org/x/ru%0An<1>.jsonl.gz"), 96);
+  assert.deepEqual([file.name, file.size], ["ru0An3C13E.jsonl.gz", 4]);
+  assert.equal(fetched[0][1].redirect, "error");
+  answer = stream({ length: 97e6 });
+  await assert.rejects(fetchTrace(new URL(HERE), 96), /larger than 96 MB/);
+  answer = { ok: false, status: 404 };
+  await assert.rejects(fetchTrace(new URL(HERE), 96), /answers 404/);
+  answer = null;
+  await assert.rejects(fetchTrace(new URL(HERE), 96), /does not answer/);
+});
+
+test("the text of a finished run has a hash, that of a stopped one has none", () => {
+  const run = { opening: [{ text: "h" }], committed: [[{ text: "el" }, { text: "" }], [{ text: "lo" }]], finished: { stop_reason: "end_token" } };
+  assert.equal(fingerprint(run), "4f9f2cab");
+  assert.equal(fingerprint({ ...run, opening: [], committed: [[{ text: "é🙂" }]] }), "279e480f");
+  assert.equal(fingerprint({ ...run, finished: { stop_reason: "stopped" } }), null);
+  assert.equal(fingerprint({ ...run, finished: null }), null);
+});
+
+const TABS = ["explore", "race", "learn"];
+const tick = (ms) => mock.timers.tick(ms);
+
+/** A page of which only tabs and the selection in Explore are there, and its history: [[address, state], …]. */
+class Page extends EventTarget {
+  constructor() {
+    super();
+    this.tab = "explore";
+    this.runs = ["a", "b"].map((key) => ({ key, run: `run ${key}`, query: "" }));
+    this.shown = "a";
+    this.view = { dataset: { run: "run a", pinned: "", node: "" }, dispatchEvent: ({ detail }) => this.pin(detail.step) };
+    Object.defineProperty(this.view, "offsetParent", { get: () => (this.tab === "explore" ? this : null) });
+    this.buttons = TABS.map((id) => ({ dataset: { tabId: id }, getAttribute: () => String(this.tab === id), click: () => this.open(id) }));
+    this.window = new EventTarget();
+    this.entries = [["/", null]];
+    this.at = 0;
+    this.asked = [];
+    Object.assign(globalThis, { document: this, window: this.window, location: { pathname: "/", href: "/" } });
+    globalThis.MutationObserver = class {
+      constructor(act) {
+        globalThis.document.tabChanged = act;
+      }
+      observe() {}
+    };
+    globalThis.history = {
+      replaceState: (state, _, address) => (this.entries[this.at] = [address, state]),
+      pushState: (state, _, address) => (this.entries = [...this.entries.slice(0, ++this.at), [address, state]]),
+    };
+    this.address = new Address(
+      () => this,
+      (key) => this.asked.push(key),
+    );
+    this.address.soon();
+    tick(1000);
+  }
+
+  querySelector(wanted) {
+    if (wanted.startsWith("#explorer")) return this.view;
+    return wanted.includes("aria-selected") ? this.buttons.find(({ dataset }) => dataset.tabId === this.tab) : null;
+  }
+
+  querySelectorAll() {
+    return this.buttons;
+  }
+
+  open(tab) {
+    this.tab = tab;
+    this.tabChanged();
+  }
+
+  pin(step) {
+    this.view.dataset.pinned = String(step);
+    this.dispatchEvent(new Event("explorer:selected"));
+  }
+
+  run(key) {
+    this.shown = key;
+    this.view.dataset.run = `run ${key}`;
+    this.view.dataset.pinned = "";
+    this.address.soon();
+  }
+
+  travel(by) {
+    this.at += by;
+    this.window.dispatchEvent(Object.assign(new Event("popstate"), { state: this.entries[this.at][1] }));
+  }
+
+  get places() {
+    return this.entries.map(([, { tab, run, step }]) => [tab, run, step].join(" ").trim());
+  }
+}
+
+let page;
+beforeEach(() => {
+  mock.timers.reset();
+  mock.timers.enable({ apis: ["setTimeout"] });
+  page = new Page();
+});
+
+test("a step that is pinned just before the tab changes is what Back comes to", () => {
+  page.pin(1);
+  tick(1000);
+  page.pin(4);
+  tick(100);
+  page.open("race");
+  assert.equal(page.entries.length, 1); // not written yet
+  tick(1000);
+  assert.deepEqual(page.places, ["explore a 5", "race a 5"]);
+  assert.equal(page.entries[0][0], "/?tab=explore&run=a&step=5");
+  page.pin(2);
+  page.travel(-1);
+  assert.equal(page.view.dataset.pinned, "4");
+  tick(1000);
+  assert.deepEqual([page.tab, ...page.places], ["explore", "explore a 5", "race a 5"]);
+});
+
+test("so it is when another run is shown", () => {
+  page.pin(4);
+  tick(100);
+  page.run("b");
+  tick(1000);
+  assert.deepEqual(page.places, ["explore a 5", "explore b"]);
+});
+
+test("an address that was opened stays as it is while nothing is pinned", () => {
+  page.open("race");
+  tick(1000);
+  assert.deepEqual(page.entries.map(([address]) => address), ["/", "/?tab=race&run=a"]);
+});
+
+test("moving through steps leaves one entry, and leaving the page writes what is due", () => {
+  for (let step = 1; step < 9; step += 1) {
+    page.pin(step);
+    tick(100);
+  }
+  assert.deepEqual(page.places, ["explore a"]);
+  page.window.dispatchEvent(new Event("pagehide"));
+  assert.deepEqual(page.places, ["explore a 9"]);
+});
+
+test("a run that plays on in a hidden tab does not keep the tab out of the address", () => {
+  page.open("race");
+  for (let step = 1; step < 9; step += 1) {
+    tick(100);
+    page.pin(step);
+  }
+  assert.equal(page.places[1].slice(0, 6), "race a");
+});
+
+test("Back waits for its run, but not where another tab or run is opened meanwhile", () => {
+  const elsewhere = [
+    [() => page.open("learn"), "learn"],
+    [() => page.run("c"), "explore c"],
+  ];
+  for (const [go, there] of elsewhere) {
+    page = new Page();
+    page.runs.push({ key: "c", run: "run c", query: "" });
+    page.run("b");
+    tick(1000);
+    page.pin(2); // of the entry that is left, not of the one that Back comes to
+    page.travel(-1);
+    tick(1000);
+    assert.deepEqual([page.asked, page.places], [["a"], ["explore a", "explore b"]]);
+    go();
+    tick(300);
+    assert.deepEqual(page.places, ["explore a", there]);
+  }
+});
+
+test("an address is read as far as its fields make sense", () => {
+  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), { run: 2, step: 10, node: "bonus", stop: 0, game: "quiz", beat: 1.5, embed: true, theme: "dark", trace: "/a.jsonl" });
+  const nothing = { run: null, step: null, node: null, stop: null, game: "", beat: null, embed: false, theme: "", trace: "" };
+  assert.deepEqual(readAddress(""), nothing);
+  assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&stop=1e1&quiz=2&beat=x&embed=yes"), nothing);
+});
+
+test("what is changed in an address leaves the rest as it is", () => {
+  assert.equal(withFields("run=2&step=3&node=4", { step: 5, node: "", quiz: 1 }), "run=2&step=5&quiz=1");
+});
+
+test("fields behind # become those of the query, and end what they replace", () => {
+  assert.equal(queryOfHash("section", "?step=1"), null);
+  assert.equal(queryOfHash("step=4&theme=dark", "?tab=learn&stop=2&model=tiny"), "model=tiny&step=4&__theme=dark");
+  assert.equal(queryOfHash("draft=1", "?quiz=1&beat=2&step=3"), "step=3&draft=1");
+  assert.equal(queryOfHash("stop=5", "?tab=explore&step=2"), "step=2&stop=5");
+});

@@ -1,0 +1,138 @@
+// What is said of steps, boundaries and nodes.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { markOf } from "../../assets/viewer/details.js";
+import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
+import { readStep } from "../../assets/viewer/step.js";
+import { runWords } from "../../assets/viewer/tree_shapes.js";
+import { plain } from "../../assets/viewer/words.js";
+import { RUN, stepLine } from "./fixtures.mjs";
+
+test("a step says in words what its tree shows", () => {
+  const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
+  assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
+  assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [6, 3, 4]);
+  const drawn = readStep(JSON.parse(stepLine(4, 2)), 0, { ...RUN, sampled: true });
+  assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
+});
+
+test("lower-ranked choices in a row are named once", () => {
+  const raw = JSON.parse(stepLine(4, 3));
+  for (const node of raw.nodes.slice(1)) node.candidates = [];
+  raw.actual_boundary = 0;
+  assert.equal(plain(stepSentence(readStep(raw, 0, RUN))), "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.");
+});
+
+test("a first token that a node budget left out is not called wrong", () => {
+  const raw = JSON.parse(stepLine(4, 0));
+  const nodes = raw.nodes.slice(0, 1);
+  const said = (more) => plain(stepSentence(readStep({ ...raw, ...more }, 0, RUN)));
+  assert.match(said({}), /^First drafter’s first token was wrong/);
+  assert.match(said({ nodes, actual_boundary: null }), /^The tree left out the first drafter’s first token; then the target wrote/);
+});
+
+test("a cost-aware step says what it weighed; a decision that makes no sense is left out", () => {
+  const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
+  const said = (decision) => plain(stepSentence(readStep({ ...JSON.parse(stepLine(4, 2)), decision }, 0, RUN)));
+  const options = [option(0, 0, 1, 0.01), option(5, 0, 3, 0.02), option(5, 2, 3.5, 0.03)];
+  assert.match(said({ options, taken: 2, tokens: 3.5, seconds: 0.03, looking: false }), /Re-drafts: \+0\.5 tokens expected for 10\.0 ms\.$/);
+  assert.match(said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }), /Re-draft skipped: \+0\.5 tokens expected/);
+  assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /“right”\. It was tried/);
+  assert.match(said({ options, taken: 9 }), /“right”\.$/);
+});
+
+test("a draft without probabilities is as long as its tokens", () => {
+  const told = JSON.parse(stepLine(4, 4, []));
+  const untold = { ...told, first_draft: { ...told.first_draft, confidence: [] } };
+  const [step, bare] = [told, untold].map((raw) => readStep(raw, 0, RUN));
+  assert.deepEqual([bare.drafted, bare.columns], [4, step.columns]);
+  assert.deepEqual(bare.draft.confidence, []);
+  assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
+});
+
+test("a re-draft that began like the first draft leaves it later than where it was drafted from, and that is said", () => {
+  const raw = JSON.parse(stepLine(4, 2, [1, 3]));
+  raw.branches = [{ drafter: "second", prefix: 1, base: 0, texts: ["t2", "u3", "u4"], confidence: [0.5, 0.5, 0.5] }];
+  for (const node of raw.nodes.slice(0, 3)) node.candidates = [0, 1];
+  raw.nodes.push({ id: 5, parent: 2, depth: 3, token: 98, text: "u3", candidates: [1], proposer: "second", state: "rejected" });
+  const missed = { verdict: "missed", gained: 0, closed: null };
+  const words = boundaryWords(readStep(raw, 0, RUN, missed));
+  assert.match(words.short, /none re-drafted from 2$/);
+  assert.match(words.long, /no re-draft started from there\. The re-draft from 1 leaves the first draft here as well/);
+  assert.doesNotMatch(boundaryWords(readStep(JSON.parse(stepLine(4, 2, [1, 3])), 0, RUN, missed)).long, /leaves/);
+});
+
+test("a node behind the end of the text was not rejected", () => {
+  const raw = JSON.parse(stepLine(4, 2));
+  raw.nodes[3].state = "unreached";
+  const said = (ending) => nodeSentence({ ...readStep(raw, 0, RUN), ending }, readStep(raw, 0, RUN).nodes.get(4));
+  assert.equal(said("end_of_text"), "Not reached: the text ends before it.");
+  assert.match(said("max_new_tokens"), /limit on tokens ends the text/);
+  const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
+  assert.match(nodeSentence(step, step.nodes.get(4)), /an earlier token on this path was rejected/);
+});
+
+test("a caption names method and model, and a drafter that is not the model's own", () => {
+  const of = (header, draft = true) => runWords({ header, recorded: true, seen: { draft }, length: 1 });
+  const models = { preset: "tiny", first_drafter: "tiny/dflash" };
+  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "recorded: D²SD on tiny · K 4");
+  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "recorded: DFlash on tiny · drafter run/step-200");
+  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "recorded: Plain decoding on tiny");
+  assert.equal(of({ models: [1] }), "recorded: run");
+});
+
+const token = (own, wanted) => ({ own, wanted });
+const marks = (ofTarget, sampled) => [[true, true], [true, false], [false, true], [false, false]].map(([own, wanted]) => markOf(token(own, wanted), ofTarget, sampled));
+
+test("a drafter's list says which token was drafted and which the target chose", () => {
+  assert.deepEqual(marks(false, false), ["target’s too", "drafted", "target’s", ""]);
+  assert.deepEqual(marks(false, true), ["drawn too", "drafted", "drawn", ""]);
+});
+
+test("the target's own list says which token was drafted, and which drawn where chance decides", () => {
+  assert.deepEqual(marks(true, false), ["drafted", "drafted", "", ""]);
+  assert.deepEqual(marks(true, true), ["drafted, drawn", "drafted", "drawn", ""]);
+});
+
+/** Two of four drafted tokens right; a re-draft from two adds one. `copies`: re-drafts that came out like it, by their prefixes. */
+function repaired(copies = [], manner = {}) {
+  const raw = JSON.parse(stepLine(4, 2, [2, ...copies]));
+  raw.branches = [2, ...copies].map((prefix) => ({ drafter: "second", prefix, base: 0, texts: ["u3"], confidence: [0.5] }));
+  const through = raw.branches.map((_, at) => at + 1);
+  for (const node of raw.nodes.slice(0, 3)) node.candidates = [0, ...through];
+  raw.nodes.push({ id: 5, parent: 2, depth: 3, token: 98, text: "u3", candidates: through, proposer: "second", state: "accepted" });
+  raw.accepted.push(5);
+  raw.committed.splice(2, 0, { text: "u3", proposer: "second", node: 5 });
+  raw.choices = [{ node: 2, token: 98, text: "u3", probability: 0.81 }, { node: 5, token: 99, text: "right", probability: 0.7 }];
+  return readStep(raw, 0, { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
+}
+
+test("a repaired step says who added what, and marks its boundary", () => {
+  const step = repaired();
+  assert.equal(plain(stepSentence(step)), "First drafter got 2 right; the re-draft from 2 added 1 more; then the target wrote “right”.");
+  assert.equal(boundaryWords(step).short, "● accepted 2 · repaired, +1");
+  assert.equal(boundaryWords(step).long, "The true boundary 2 was prediction number 1: repaired, re-drafts added 1 token there.");
+  assert.equal(stepSummary(step, 6), `Step 1 of 6: 4 tokens committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`);
+  assert.match(nodeSentence(step, step.nodes.get(3)), /^Rejected: the target wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/);
+  const marks = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }).short.slice(0, 1));
+  assert.deepEqual(marks, ["○", "✕", "▲"]);
+});
+
+test("re-drafts that came out equal have one name and are said to be merged", () => {
+  const step = repaired([0]);
+  assert.match(plain(stepSentence(step)), /the re-drafts from 0 and 2 \(equal here\) added 1 more/);
+  assert.deepEqual(equalDrafts(step).map(draftsName), ["re-drafts from 0 and 2"]);
+});
+
+test("where the target draws, no token is wanted and none is wrong", () => {
+  const step = repaired([], { sampled: true });
+  const words = [plain(stepSentence(step)), nodeSentence(step, step.nodes.get(3)), bonusSentence(step)].join(" ");
+  assert.doesNotMatch(words, /wanted|wrong/);
+  assert.match(words, /the target drew “u3”.* This one could have been drawn as well/);
+});
+
+test("prefixes that were drawn at random are not called predicted", () => {
+  const words = boundaryWords(repaired([], { random: true })).long;
+  assert.match(words, /was a prefix drawn at random/);
+  assert.doesNotMatch(words, /predict/);
+});

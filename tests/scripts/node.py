@@ -1,0 +1,43 @@
+"""Running the page's scripts outside a browser, in the Node that Playwright brings."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import playwright
+
+from d2sd.__about__ import HOME
+
+NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform == "win32" else "node")
+OPTIONS = ("--disable-warning=MODULE_TYPELESS_PACKAGE_JSON",)
+STOPS = """
+import { Store } from "HOME/assets/viewer/store.js";
+import { stopsOf, tokensWith } from "HOME/app/learn/stops.js";
+const store = new Store(() => {}, () => {});
+store.feed(data.lines.join("\\n"));
+while (!store.complete) await new Promise((go) => setTimeout(go, 1));
+const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline, roofline: data.roofline };
+const steps = Array.from({ length: store.length }, (_, at) => store.step(at));
+console.log(JSON.stringify(steps.map((step) => ({ stops: stopsOf(step, run), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k)) }))));
+"""
+
+
+def run_script(source: str, data: Any) -> Any:
+    """Returns the JSON that a module prints. In it ``data`` is this value, and HOME the root of the repository."""
+    read = 'import { readFileSync } from "node:fs";\nconst data = JSON.parse(readFileSync(0, "utf8"));\n'
+    module = read + source.replace("HOME", HOME.as_posix())
+    command = [NODE, *OPTIONS, "--input-type=module", "-e", module]
+    ran = subprocess.run(command, input=json.dumps(data), capture_output=True, text=True, timeout=120, check=False)
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout)
+
+
+def stops_of(lines: Iterable[str], roofline: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns of every step of a run its ``stops`` of Learn, and its ``tokens`` with 0, 1, … re-drafts. ``lines``: the run as the
+    page reads it, with the outcome before each step."""
+    return run_script(STOPS, {"lines": list(lines), "roofline": roofline})

@@ -1,0 +1,97 @@
+// What a run brings and costs, here and on other machines.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { costOf, passCost, passWords } from "../../app/learn/live.js";
+import { MACHINES } from "../../assets/viewer/constants.js";
+import { meanCost, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { cycleOf, cycleWords, gist, savingWords, figuresOf } from "../../assets/viewer/numbers.js";
+
+const words = (given) => gist(given).map(({ text }) => text).join("");
+const MACHINE = { name: "a card" };
+
+test("the sentence names α, its price and where it would pay; without a price it does not guess one", () => {
+  const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, machine: MACHINE, there: 1.416, missing: "" };
+  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step. The run: α = 3.90 for the price of 5.4 plain steps: 0.72× as fast. It breaks even at 5.4 here, at 1.42 on a card.");
+  assert.equal(words({ ...run, step: null, cycle: null, missing: " so far" }), "The run: α = 3.90 tokens a step so far; it breaks even at 1.42 on a card.");
+  assert.equal(words({ ...run, step: 1, cycle: null, there: null }), "1 token in this step. The run: α = 3.90 tokens a step.");
+  assert.match(words({ ...run, method: "autoregressive", cycle: null }), /plain decoding/);
+  assert.equal(words({ ...run, steps: 0, cycle: null }), "");
+});
+
+test("a point of the map says its speed and the α that would break even", () => {
+  assert.equal(pointWords("D²SD", 3.9, 1.3), "D²SD: 3.90 tokens for the price of 1.30, 3.00× as fast as plain decoding; at this price 1.30 tokens would break even");
+  assert.match(pointWords("x", 2, 2), /as fast as plain decoding/);
+});
+
+test("what a step costs and brings says why drafting is faster or slower", () => {
+  const cycle = cycleOf({ tokens: 92, steps: 20, speed: 82, plain: 100, seconds: { verify: 0.3, first_draft: 0.1 } });
+  assert.equal(cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.");
+  assert.match(savingWords(cycle, false), /“cost-aware”/);
+  assert.deepEqual([savingWords(cycle, true), savingWords(cycle, undefined), savingWords({ gain: 1.1 }, false)], ["", "", ""]);
+  assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
+  assert.equal(cycleOf({ tokens: 1, steps: 1, speed: 5, plain: null, seconds: {} }), null);
+});
+
+const [PAPER] = MACHINES;
+const near = (value, wanted, off = 1e-4) => assert.ok(Math.abs(value - wanted) < off, `${value} is not ${wanted}`);
+
+test("a step costs what its paper reports: DFlash and D²SD each their own", () => {
+  near(stepCost(PAPER, "dflash", { first: 16, again: [], nodes: 16 }), 5.31 / 4.16);
+  near(stepCost(PAPER, "d2sd", { first: 16, again: [64], nodes: 80 }), 7.05 / 4.98);
+  near(stepCost(PAPER, "eagle3", { first: 7, again: [], nodes: 60 }), 5.91 / 3.8);
+  assert.equal(stepCost(PAPER, "draft_model", { first: 16, again: [], nodes: 16 }), null);
+  near(meanCost(PAPER, "autoregressive", [{ first: 0, again: [], nodes: 1 }]), 1);
+});
+
+test("steps whose work or drafter's time is not known have no price", () => {
+  assert.equal(meanCost(PAPER, "dflash", [readWork([16, [], 16]), readWork(undefined)]), null);
+  assert.equal(meanCost(PAPER, "draft_model", [readWork([16, [], 16])]), null);
+  assert.equal(meanCost(PAPER, "dflash", []), null);
+  assert.deepEqual(readWork([8, [20, -1], "x"]), { first: 8, again: [20, 0], nodes: 1 });
+});
+  const branches = [{ base: 0 }, { base: 0 }, { base: 1 }];
+  assert.deepEqual(workOf({ first_draft: draft, branches, selected_prefixes: [1, 2], nodes }, { method: "d2sd_three_level", config }), { first: 8, again: [20, 10], nodes: 20 });
+  assert.deepEqual(workOf({ first_draft: draft, branches, selected_prefixes: [], nodes }, { method: "dflash_resample", config }), { first: 8, again: [], nodes: 20 });
+  assert.deepEqual(workOf({ nodes }, { method: "eagle3", config }), { first: 7, again: [], nodes: 20 });
+  assert.deepEqual(workOf({ nodes: [{}] }, { method: "eagle3", config }), { first: 0, again: [], nodes: 1 });
+  assert.deepEqual(workOf({}, null), { first: 0, again: [], nodes: 1 });
+});
+
+const HERE = { first_draft: [[8, 0.2]], second_draft: [[8, 0.2], [32, 0.5]], verify: [[1, 0.9], [41, 2.9]], other: 0.1, drafts: {} };
+
+test("the price of a text is that of its steps; without re-drafts there is none to pay", () => {
+  const four = { k: 4, works: [{ first: 8, again: [32], nodes: 41 }, { first: 8, again: [32], nodes: 21 }] };
+  const none = { k: 0, works: Array(4).fill({ first: 8, again: [], nodes: 1 }) };
+  assert.equal(costOf(four, HERE, "d2sd").toFixed(6), (2 * (0.2 + 0.5 + 0.1) + 2.9 + 1.9).toFixed(6));
+  assert.equal(costOf(none, HERE, "d2sd").toFixed(6), (4 * 1.2).toFixed(6));
+});
+
+test("a pass over 24 tokens costs as much as one where it waits for the weights, and more where it computes", () => {
+  const [card, laptop] = ["h100", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
+  assert.equal(passCost(card, 24), 1);
+  assert.ok(passCost(laptop, 24) > 3);
+  assert.equal(passWords(card, 1, 24), "With an 8B model on H100 SXM a pass over 24 tokens costs no more than one.");
+});
+
+/** A run of six steps of three tokens, as the store sums it up: of four partly rejected drafts two were repaired. */
+const RUN = {
+  header: { method: "d2sd" }, length: 6, live: false, baseline: 25, unwatched: 62.5, seen: { selected: true },
+  summaries: Array.from({ length: 6 }, (_, at) => ({ elapsed: 0.06 * (at + 1), total: 3, nodes: 6, verdict: at ? "found" : "repaired", gained: 1, redrafts: 2 })),
+  sums: { tokens: 18, nodes: 36, gained: 6, redrafts: 12, outcomes: { repaired: 2, found: 1, missed: 1, all: 2 } },
+};
+const values = (run, here) => Object.fromEntries(Object.entries(figuresOf(run, undefined, here)).map(([id, [value, note]]) => [id, `${value} | ${note}`]));
+
+test("the totals of a run, and what they were compared with", () => {
+  assert.deepEqual(values(RUN), { alpha: "3.00 | breaks even at 1.2", speed: "50.0 | while recording", speedup: "2.50× | undrawn 62.5, plain 25.0", nodes: "6.0 | ", repaired: "50% | 2 of 4", gain: "0.50 | 6 by 12" });
+  assert.equal(values({ ...RUN, unwatched: null }).speedup, "2.00× | 50.0 vs 25.0 plain"); // older runs were not timed again
+  assert.deepEqual(values(RUN, RUN.summaries[0]).repaired, "50% | this step: ● repaired");
+  assert.equal(values(RUN, RUN.summaries[0]).gain, "0.50 | this step: 1 by 2");
+});
+
+test("a speedup below 1 says what a step costs; what was not measured has no number", () => {
+  assert.equal(values({ ...RUN, baseline: 80, unwatched: null }).speedup, "0.62× | a step = 4.8 plain");
+  const bare = { ...RUN, baseline: null, unwatched: null, summaries: RUN.summaries.map((step) => ({ ...step, elapsed: 0 })) };
+  assert.deepEqual([values(bare).speed, values(bare).speedup], ["— | no times in this run", "— | not measured"]);
+  const nothing = { ...RUN, length: 0, summaries: [], baseline: null, unwatched: null, sums: { tokens: 0, nodes: 0, gained: 0, redrafts: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 } } };
+  assert.deepEqual(values(nothing), { alpha: "— | ", speed: "— | ", speedup: "— | not measured", nodes: "— | ", repaired: "— | no prediction yet", gain: "— | no re-drafts" });
+});

@@ -1,0 +1,210 @@
+// Reading a run line by line, and what is looked at of it.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { deflateRawSync } from "node:zlib";
+import { stepSentence } from "../../assets/viewer/explain.js";
+import { Selection } from "../../assets/viewer/selection.js";
+import { readStep } from "../../assets/viewer/step.js";
+import { Resend, judged, openLine } from "../../assets/viewer/store.js";
+import { foundBy, rangeWords } from "../../assets/viewer/timeline.js";
+import { plain } from "../../assets/viewer/words.js";
+import { FINISHED, HEADER, RUN, segment, settled, stepLine, storeOf, outcomeLine } from "./fixtures.mjs";
+
+test("a run is read as it arrives, and its totals add up", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, outcomeLine("found"), stepLine(4, 2, [2], 0.5)));
+  await settled(store);
+  assert.equal(store.live, true);
+  store.feed(segment("k", 3, outcomeLine("all"), stepLine(4, 4, [1], 1), outcomeLine("missed"), stepLine(4, 0, [3], 1.5), FINISHED));
+  await settled(store);
+  assert.equal(store.live, false);
+  assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
+  assert.deepEqual({ tokens: store.sums.tokens, ...store.sums.outcomes, judged: judged(store.sums), most: store.most }, { tokens: 3 + 5 + 1, repaired: 0, found: 1, missed: 1, all: 1, judged: 2, most: 5 });
+  assert.equal(store.prompt, "Once");
+  assert.equal(store.step(2).ending, "max_new_tokens");
+  assert.equal(store.step(3), null);
+  assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // an outcome is no part of the trace
+});
+
+test("a step's outcome is the one before it, bounded; without one there is none", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, outcomeLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), outcomeLine("toString", -1, {}, 7), stepLine(4, 2)));
+  await settled(store);
+  const told = ({ verdict, gained, closed }) => [verdict, gained, closed];
+  const expected = [["repaired", 2, 3], ["none", 0, null], ["none", 0, null]];
+  assert.deepEqual(store.summaries.map(told), expected);
+  assert.deepEqual([0, 1, 2].map((at) => told(store.step(at))), expected);
+  assert.deepEqual(store.summaries.map(({ work }) => work), [{ first: 5, again: [], nodes: 5 }, null, null]);
+});
+
+test("lines after a gap wait until those before them are there, and are asked for", async () => {
+  const { store, asked } = storeOf();
+  store.feed(segment("k", 0, HEADER));
+  store.feed(segment("k", 2, stepLine(4, 1)));
+  await settled(store);
+  assert.equal(store.length, 0);
+  assert.deepEqual(asked, [["k", 1]]);
+  store.feed(segment("k", 1, stepLine(4, 3)));
+  await settled(store);
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [3, 1]);
+});
+
+test("lines that come twice count once, and another run begins anew", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1)));
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 2)));
+  await settled(store);
+  assert.equal(store.length, 2);
+  store.feed(segment("l", 0, HEADER, stepLine(4, 4)));
+  await settled(store);
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [4]);
+});
+
+test("a late part of another run does not clear the page: the server is asked which of the two is shown", async () => {
+  const { store, asked } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1)));
+  store.feed(segment("l", 5, stepLine(4, 4)));
+  await settled(store);
+  assert.deepEqual(asked, [["l", 0]]);
+  assert.equal(store.key, "k");
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [1]);
+});
+
+test("a packed line is the line; a broken one is dropped and nothing after it", async () => {
+  const line = stepLine(3, 1);
+  const packed = "~" + deflateRawSync(Buffer.from(line)).toString("base64");
+  assert.equal(await openLine(packed), line);
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, packed, "~!", '{"event":', stepLine(3, 2)));
+  await settled(store);
+  assert.deepEqual(store.summaries.map((s) => s.boundary), [1, 2]);
+});
+
+test("a recording rests on its instructive step once that is read; without a head on its first", async () => {
+  const { store } = storeOf();
+  const lines = [HEADER, stepLine(4, 1), stepLine(4, 2), FINISHED];
+  store.feed(lines.join("\n"));
+  await settled(store);
+  assert.equal(store.recorded, true);
+  const selection = new Selection(store, () => {});
+  selection.advance();
+  assert.deepEqual([selection.shown, selection.following], [0, false]);
+  store.feed([JSON.stringify({ event: "Segment", key: "k", from: 0, recorded: true, instructive: 1 }), ...lines].join("\n"));
+  selection.reset();
+  await settled(store);
+  selection.advance();
+  assert.equal(selection.shown, 1);
+});
+
+test("a live run is followed until a step is pinned, and again after it is released", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 1)));
+  await settled(store);
+  const selection = new Selection(store, () => {});
+  selection.advance();
+  assert.deepEqual([selection.shown, selection.following], [1, true]);
+  selection.pin(7, 3);
+  assert.deepEqual([selection.pinned, selection.node, selection.following], [1, 3, false]);
+  selection.release();
+  assert.deepEqual([selection.pinned, selection.node], [1, null]);
+  selection.release();
+  assert.deepEqual([selection.shown, selection.following], [1, true]);
+});
+
+test("a node is shown in the step that it was picked in, not in one that is only looked at", async () => {
+  const { store } = storeOf();
+  store.feed([HEADER, stepLine(4, 1), stepLine(4, 2), FINISHED].join("\n"));
+  await settled(store);
+  const selection = new Selection(store, () => {});
+  selection.pin(0, 3);
+  assert.equal(selection.shownNode, 3);
+  selection.preview(1);
+  assert.deepEqual([selection.shown, selection.node, selection.shownNode], [1, 3, null]);
+  selection.preview(0);
+  assert.equal(selection.shownNode, 3);
+  selection.preview(null);
+  assert.equal(selection.shownNode, 3);
+});
+
+test("numbers and references of a hostile step are bounded", () => {
+  const step = readStep(
+    { nodes: [{ id: 0, parent: -1 }, { id: 1, parent: 5 }, { id: 2, parent: 0, drafter_probability: 1e9, text: { a: 1 }, state: "x" }, null], accepted: [2, 77], committed: "no", first_draft: 3, selected_prefixes: [1e12] },
+    0,
+    RUN,
+  );
+  assert.deepEqual([...step.nodes.keys()], [0, 2]);
+  assert.deepEqual([step.nodes.get(2).drafterP, step.nodes.get(2).state, typeof step.nodes.get(2).text], [1, "unreached", "string"]);
+  assert.deepEqual([step.accepted, step.committed, step.draft], [[2], [], null]);
+  assert.ok(step.selected[0] <= 512);
+});
+
+test("a run that was followed to its end comes to rest on a step that shows something", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1, [1]), stepLine(4, 1), stepLine(4, 1)));
+  await settled(store);
+  const selection = new Selection(store, () => {});
+  selection.advance();
+  assert.equal(selection.shown, 2);
+  store.feed([JSON.stringify({ event: "Segment", key: "k", from: 4, instructive: 1 }), FINISHED].join("\n"));
+  await settled(store);
+  selection.advance();
+  assert.equal(selection.shown, 1);
+  selection.pin(2);
+  selection.release();
+  selection.advance();
+  assert.equal(selection.shown, 2); // what one looked at last stays
+});
+
+test("the last step says why the text ends once that is known", async () => {
+  const { store } = storeOf();
+  const line = JSON.stringify({ ...JSON.parse(stepLine(4, 2)), committed: [], actual_boundary: null });
+  store.feed(segment("k", 0, HEADER, line));
+  await settled(store);
+  assert.match(plain(stepSentence(store.step(0))), /; the text ends here\.$/);
+  store.feed(segment("k", 2, FINISHED));
+  await settled(store);
+  assert.match(plain(stepSentence(store.step(0))), /; the limit on tokens ends the text here\.$/);
+});
+
+test("a failure keeps what is there and ends the run", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, stepLine(4, 1), JSON.stringify({ event: "Failed", sentence: "<b>No memory.</b>" })));
+  await settled(store);
+  assert.deepEqual([store.length, store.failed, store.live], [1, "<b>No memory.</b>", false]);
+});
+
+test("lines that stay away are asked for again, but not all the time", (t) => {
+  t.mock.timers.enable({ apis: ["setTimeout"] });
+  let now = 10000;
+  t.mock.method(performance, "now", () => now);
+  const sent = [];
+  const resend = new Resend((key, start) => sent.push([key, start]));
+  const store = { key: "k", early: { size: 1 }, received: 3 };
+  const pass = (ms) => {
+    now += ms;
+    t.mock.timers.tick(ms);
+  };
+  resend.request(store, "k", 2);
+  resend.request(store, "k", 3);
+  assert.deepEqual(sent, [["k", 2]]);
+  pass(2000);
+  assert.deepEqual(sent.at(-1), ["k", 3]);
+  store.early.size = 0;
+  const before = sent.length;
+  pass(9000);
+  assert.ok(sent.length <= before + 1); // a question that was on its way
+  store.key = "l";
+  pass(9000);
+  assert.ok(sent.length <= before + 1);
+});
+
+test("steps are found by what came of them, and a range of them has totals", async () => {
+  const { store } = storeOf();
+  const outcomes = ["repaired", "found", "missed", "found", "repaired", "missed"];
+  store.feed(segment("k", 0, HEADER, ...outcomes.flatMap((verdict, at) => [outcomeLine(verdict, 1), stepLine(4, at % 3, [2])])));
+  await settled(store);
+  const found = (filter) => foundBy(filter, store.summaries);
+  assert.deepEqual([found("any"), found("found"), found("undrafted"), found("sure")], [null, [1, 3], [], []]);
+  assert.deepEqual(found("longest"), [0, 1, 2, 3, 4, 5]);
+  assert.equal(rangeWords(store.sumsOf(1, 4)), "8 tokens, 2.00 per step · 5.0 nodes per step · 25% of 4 repaired · 40.0 ms");
+});

@@ -1,0 +1,62 @@
+"""Writes ``assets/viewer/constants.js``: what the page's scripts have in common with Python and must not state a second time.
+
+Run with ``python -m tools.write_constants``; a test compares the file with ``source()``.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from d2sd.config import SETTINGS
+from d2sd.costs.machines import drawings
+from d2sd.figures.style import VIEWER
+from d2sd.methods import METHODS
+from d2sd.trace.metrics import SYMBOLS
+
+PATH = VIEWER / "constants.js"
+DIGITS = 6
+
+
+def source() -> str:
+    """Returns the module's source. Times are in plain decoding steps, except ``milliseconds``, those of such a step."""
+    numbers = {
+        s.name: SYMBOLS.get(s.name, s.label) for s in SETTINGS.values() if s.kind in ("whole", "real") and s.label
+    }
+    del numbers["max_new_tokens"]  # a limit, which changes no step
+    return "\n".join(
+        [
+            "// Written by python -m tools.write_constants from d2sd.",
+            "",
+            "// Known machines and what passes cost on them, in steps of plain decoding.",
+            _array("MACHINES", [_rounded(machine) for machine in drawings()]),
+            "",
+            "// What methods are called, by id.",
+            f"export const METHOD_NAMES = {_json({m.id: m.name for m in METHODS.values()})};",
+            "",
+            "// Settings that are numbers: how a text calls them, and their names in a recorded run.",
+            _array("SETTINGS", [[symbol, name] for name, symbol in numbers.items()]),
+            "",
+        ]
+    )
+
+
+def _array(name: str, rows: list[Any]) -> str:
+    lines = "".join(f"  {_json(row)},\n" for row in rows)
+    return f"export const {name} = [\n{lines}];"
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False)
+
+
+def _rounded(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _rounded(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_rounded(inner) for inner in value]
+    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
+
+
+if __name__ == "__main__":
+    PATH.write_text(source(), encoding="utf-8")
