@@ -148,7 +148,9 @@ class Bench:
             began = time.perf_counter()
             event = self.run.step()()
             if turn >= WARM_UP:
-                rows.append({**structs.asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)})
+                rows.append(
+                    {**structs.asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)}
+                )
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
 
