@@ -102,10 +102,10 @@ class DecodeConfig:
     draft_depth, draft_top_k: for eagle3 only, ``depth`` and ``top_k`` of its authors: number of passes after the first one,
         each of which adds a level; number of nodes kept per level and of children scored per node.
     cost_aware: draft and verify only what is expected to save time on this machine. γ, K and B are then upper limits, from
-        which each step chooses (d2sd.decoding.adaptive). Steps depend on measured times, the text never does.
+        which each step chooses (d2sd.decoding.cost_aware). Steps depend on measured times, the text never does.
     top_p, top_k: restrict the target's distribution at temperature > 0.
     backend: an attention backend, or "auto" for the fastest one on the device (d2sd.nets.attention).
-    chat: put a prompt given as text into the target's chat template.
+    chat: put a prompt that is a text into the target's chat template.
     thinking: let the model think first, if its template supports that (Qwen3).
     inspect: record alternatives, target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
     confidence: input of the boundary estimate: "softmax", the tokens' probabilities, or "head", the confidence head of a

@@ -35,7 +35,7 @@ MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft mode
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A validated run: prompt (None if token ids were given), its ids, resolved settings."""
+    """A validated run: prompt (None if it consists of token ids), its ids, resolved settings."""
 
     prompt: str | None
     ids: tuple[int, ...]
@@ -213,7 +213,7 @@ class Engine:
         return ids
 
     def _own_ids(self, prompt: Sequence[int]) -> list[int]:
-        """Returns the given token ids as integers; raises ``InputError`` if one of them is outside the target's vocabulary."""
+        """Returns a prompt's token ids as integers; raises ``InputError`` if one of them is outside the target's vocabulary."""
         size = self.models.target.config.vocab_size
         try:
             ids = [index(i) for i in prompt]
@@ -226,7 +226,7 @@ class Engine:
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
         """Yields ``PrefillDone``, a ``StepDone`` per cycle, ``Finished``.
 
-        ``stop`` is asked before every cycle; closing the iterator also ends the run. Either way its caches are freed.
+        ``stop`` is called before every cycle; closing the iterator also ends the run. Either way its caches are freed.
         """
         with closing(self._unread(request, stop)) as events:
             for make in events:

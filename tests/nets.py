@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import contextmanager
+from pathlib import Path
 
 import torch
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers, trainers
@@ -10,6 +12,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedTokenizerFast, Qwen3Config, Qwen3ForCausalLM
 
 from d2sd import Engine
+from d2sd.costs.machines import Curve, Machine
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.eagle3 import Eagle3DraftModel, new_eagle3
 from d2sd.nets.models import Models
@@ -18,6 +21,8 @@ from tests.teaching import disturb, teach
 
 VOCABULARY = 300
 END, MASK = "<|endoftext|>", "<|mask|>"
+# Stage costs with which drafting pays: two drafts cost less than half a plain step.
+CHEAP_DRAFTS = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))))
 
 
 def train_tokenizer(documents: Iterable[str], vocab_size: int, max_length: int) -> PreTrainedTokenizerFast:
@@ -79,7 +84,7 @@ def make_eagle3(target: Target, seed: int = 3) -> Eagle3DraftModel:
 
 
 def make_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
-    """Models of every kind that a method asks for; what they draft is taken now and then."""
+    """Models of every kind that methods need, whose drafts are accepted now and then."""
     target = make_target(tokenizer, kind)
     small = disturb(make_target(tokenizer, kind))
     first, second = teach(make_drafter(target), target), make_drafter(target)
@@ -88,18 +93,34 @@ def make_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
     return Engine(Models(target, first, second, small, "random", make_eagle3(target)))
 
 
-@torch.inference_mode()
-def stock_greedy(model, ids, count):
-    """Plain greedy decoding by transformers, with its own attention and caches: the tokens after ``ids``."""
+def save_models(folder: Path, target: Target, **drafters: DFlashDraftModel) -> Path:
+    """Write a target and its drafters, by part, as a folder of models."""
+    for part, model in {"target": target.model, **drafters}.items():
+        model.save_pretrained(folder / part)
+    target.tokenizer.save_pretrained(folder / "target")
+    return folder
+
+
+@contextmanager
+def stock_attention(model):
+    """Context in which transformers' own attention runs."""
     model.set_attn_implementation("eager")  # the one that all types have
     try:
-        out = model.generate(
-            torch.tensor([ids]),
-            attention_mask=torch.ones(1, len(ids)),
-            do_sample=False,
-            max_new_tokens=count,
-            pad_token_id=0,
-        )
+        with torch.inference_mode():
+            yield
     finally:
         model.set_attn_implementation(ATTENTION)
-    return out[0, len(ids) :].tolist()
+
+
+def stock_pass(model, ids, **options):
+    """What transformers computes for rows of ids, (N, T), with its own attention and without a cache."""
+    with stock_attention(model):
+        return model(torch.as_tensor(ids), use_cache=False, **options)
+
+
+def stock_greedy(model, ids, count):
+    """Plain greedy decoding by transformers, with its own attention and caches: the tokens after ``ids``."""
+    rows = torch.tensor([ids])
+    settings = {"attention_mask": torch.ones_like(rows), "do_sample": False, "pad_token_id": 0}
+    with stock_attention(model):
+        return model.generate(rows, max_new_tokens=count, **settings)[0, len(ids) :].tolist()

@@ -61,12 +61,7 @@ TARGETS: dict[str, dict[str, Any]] = {
         "global_head_dim": 24, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "final_logit_softcapping": 5.0,
     },
 }  # fmt: skip
-FIXED = set(TARGETS) - {
-    "qwen3_next",
-    "qwen3_5_text",
-    "qwen3_5_moe_text",
-    "gemma4_text",
-}  # passes of fixed shape can run them
+FIXED = set(TARGETS) - {"qwen3_next", "qwen3_5_text", "qwen3_5_moe_text", "gemma4_text"}  # that run in fixed shapes
 
 
 def make_typed(tokenizer: PreTrainedTokenizerFast, kind: str, seed: int = 0) -> Target:
@@ -89,7 +84,7 @@ PROMPTS = ("the cat sat on the mat a dog ran to the park", "a dog ran to the par
 
 
 def make_typed_engine(tokenizer: PreTrainedTokenizerFast, kind: str) -> Engine:
-    """Models of every kind that a method asks for; what they draft after ``PROMPTS`` is taken now and then."""
+    """Models of every kind that methods need, whose drafts after ``PROMPTS`` are accepted now and then."""
     target, small = make_typed(tokenizer, kind), disturb(make_typed(tokenizer, kind))
     first = teach(make_drafter(target, 6, 1), target, True, PROMPTS)
     second = make_drafter(target, 6, 1)

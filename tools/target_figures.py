@@ -18,8 +18,7 @@ from d2sd.nets.attention import BACKENDS
 from d2sd.nets.passes import Passes
 from d2sd.tree.tree import path_tree
 from tests.engine.test_targets import SETTINGS, SMALL, random_tree
-from tests.nets import make_tokenizer, stock_greedy
-from tests.stage_costs import CHEAP_DRAFTS
+from tests.nets import CHEAP_DRAFTS, make_tokenizer, stock_greedy
 from tests.target_nets import PROMPTS, TARGETS, make_typed, make_typed_engine
 
 

@@ -19,7 +19,7 @@ from app.models import Chosen, grouped
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
 from app.view import FoldView, View
 from d2sd.figures.viewer import viewer_script
-from d2sd.nets.lean import NEAR_TIES, taken_here
+from d2sd.nets.dtypes import NEAR_TIES, taken_here
 
 METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.

@@ -15,7 +15,7 @@ from app.models import Chosen, named
 from app.race.lanes import LANES, Lane, Race, lane_name, method_of, name_of
 from app.streaming import Recorder, first_tokens, paced, prepare
 from d2sd import DecodeConfig, InputError
-from d2sd.nets.lean import NEAR_TIES, SIXTEEN_BITS
+from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,7 @@ from d2sd.errors import InputError
 from d2sd.methods import Proposal
 from d2sd.methods.base import merged
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
-from d2sd.nets.lean import DTYPES
+from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target

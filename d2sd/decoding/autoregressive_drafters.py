@@ -1,4 +1,5 @@
-"""The EAGLE-3 drafter during one generation: its cache, and draft trees that grow by one level per pass."""
+"""Drafters that take one pass per token or level during one generation: EAGLE-3, whose draft trees grow by one level per pass, and
+an autoregressive draft model, which drafts a chain of greedy tokens."""
 
 from __future__ import annotations
 
@@ -10,15 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.decoding.block_drafter import check_confidence, not_finite, rows_of, tempered
+from d2sd.decoding.block_drafter import MAX_COMMITTED
+from d2sd.decoding.inspection import rows_of, tempered
 from d2sd.nets.caches import KeyValueCache, LayerCache
 from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.models import check_confidence, not_finite
 from d2sd.nets.passes import Passes, context_shape, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.block import Block
 from d2sd.tree.levels import Level
-
-MAX_COMMITTED = 64  # rows at once in a fixed-shape pass; more come with a prompt only
 
 
 class LevelDrafter:
@@ -97,14 +98,13 @@ class LevelDrafter:
         """All passes of a tree: the last committed row, at ``slot`` (1,), then ``depth`` levels of k rows.
 
         read: slots that every pass reads, where shapes are fixed; None: those that hold something, ``start`` in front.
-        Returns the scores, tokens and kept places of all levels as one row of float64.
+        Returns the scores and tokens of all levels and the indices of the continued ones, as one row of float64.
         """
         model, k, device = self.model, self.top_k, tokens.device
         feature = model.project(features)
         positions, slots = slot, slot
-        seen = torch.ones(
-            1, 1, dtype=torch.bool, device=device
-        )  # [row, slot from ``slot`` on]: itself and its ancestors
+        # [row, slot from ``slot`` on]: itself and its ancestors
+        seen = torch.ones(1, 1, dtype=torch.bool, device=device)
         below = torch.zeros(1, dtype=torch.float32, device=device)
         found: list[Tensor] = []
         for level in range(self.depth + 1):
@@ -144,13 +144,11 @@ class LevelDrafter:
         for level in range(self.depth + 1):
             size = k * k if level else k
             scores = numbers[at : at + size]
-            tokens, kept = (list(map(int, part)) for part in (numbers[at + size : at + 2 * size], numbers[at + 2 * size : at + 2 * size + k]))  # fmt: skip
-            out.append(Level([n // k for n in range(size)], tokens, scores, kept))
+            tokens = [int(n) for n in numbers[at + size : at + 2 * size]]
+            continued = [int(n) for n in numbers[at + 2 * size : at + 2 * size + k]]
+            out.append(Level([n // k for n in range(size)], tokens, scores, continued))
             at += 2 * size + k
         return out
-
-
-# The autoregressive draft model during one generation: it drafts a chain of greedy tokens, one pass per token.
 
 
 class ChainDrafter:
@@ -167,12 +165,12 @@ class ChainDrafter:
         """Process the committed ``ids`` that are not in the cache yet. Returns the logits after the last one, (V,)."""
         if isinstance(self.cache, LayerCache):
             return self._read_on(self.cache, ids)
-        kept, most = self._sure, min(len(self._read), len(ids) - 1)
-        while kept < most and self._read[kept] == ids[kept]:
-            kept += 1
-        self.cache.length = kept
+        common, most = self._sure, min(len(self._read), len(ids) - 1)
+        while common < most and self._read[common] == ids[common]:
+            common += 1
+        self.cache.length = common
         self._read, self._sure = list(ids), len(ids) - 1
-        return self._forward(torch.tensor(ids[kept:], device=self.model.device))
+        return self._forward(torch.tensor(ids[common:], device=self.model.device))
 
     def _read_on(self, cache: LayerCache, ids: Sequence[int]) -> Tensor:
         """``read`` for linear states, which cannot be truncated: drafted tokens are processed again once committed."""
@@ -191,23 +189,23 @@ class ChainDrafter:
         return block
 
     def draft_after(self, rows: Tensor, count: int) -> Block:
-        """As ``draft``, after tokens (R,) that are not kept in the cache; used for timing."""
+        """As ``draft``, after tokens (R,) that do not stay in the cache; used for timing."""
         return self._chain(self._forward(rows), count)[0]
 
     def _chain(self, logits: Tensor, count: int) -> tuple[Block, list[int]]:
-        tokens, confidence, seen = [], [], []
+        tokens, probabilities, seen = [], [], []
         for number in range(count):
             best, token = logits.max(-1)
-            confidence.append((best - logits.logsumexp(-1)).exp())
+            probabilities.append((best - logits.logsumexp(-1)).exp())
             tokens.append(token)
             if self.inspect:
                 seen.append((logits, best))
             if number + 1 < count:
                 logits = self._forward(token[None])
-        chosen, given = torch.stack(tokens).tolist(), torch.stack(confidence).clamp_max(1.0).tolist()
-        if any(c != c for c in given):
+        chosen, confidence = torch.stack(tokens).tolist(), torch.stack(probabilities).clamp_max(1.0).tolist()
+        if any(c != c for c in confidence):
             raise not_finite(f"the draft model {self.model.name}")
-        block = Block("first", 0, tuple(chosen), tuple(given), [[t] for t in chosen], [[c] for c in given])
+        block = Block("first", 0, tuple(chosen), tuple(confidence), [[t] for t in chosen], [[c] for c in confidence])
         if seen:
             scores, own = map(torch.stack, zip(*seen, strict=True))
             block = replace(block, tempered=rows_of(tempered(scores, own)))

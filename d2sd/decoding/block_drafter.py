@@ -1,88 +1,24 @@
-"""One block drafter during one generation: its context cache and its batched draft pass."""
+"""One block drafter during one generation: its context cache, its batched draft pass, and samples from its last draft."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
-import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.decoding.inspection import DIGITS
-from d2sd.errors import InputError
-from d2sd.nets.attention import Backend
-from d2sd.nets.attention import attend_dense as dense
+from d2sd.decoding.inspection import rows_of, tempered
+from d2sd.nets.attention import Backend, attend_dense
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import Attend, DFlashDraftModel, attention_mask
 from d2sd.nets.lean import LeanLayers
+from d2sd.nets.models import check_confidence
 from d2sd.nets.passes import Passes, row_shape
 from d2sd.nets.target import Target
-from d2sd.trace.events import TEMPERATURES
 from d2sd.tree.block import Block, DrafterName
-
-# Probabilities of a drafter's tokens at other softmax temperatures, as needed to fit a temperature.
-
-
-# nats from the best: such tokens weigh nothing, and their powers would be subnormal numbers, which are slow
-FAR = -43.0
-
-
-def tempered(scores: Tensor, own: Tensor) -> Tensor:
-    """Returns the probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
-
-    scores: (M, V) logits or log probabilities of all tokens.
-    own: (M,) scores of the tokens in question.
-
-    Squaring an exponential halves its temperature, so two exponentials are enough for all powers of √2.
-    """
-    best = scores.max(-1, keepdim=True).values
-    below = [(x - best).clamp_min(FAR) for x in (scores, own[:, None])]
-    found: dict[float, Tensor] = {}
-    for temperature in TEMPERATURES[-2:]:
-        everything, ours = ((x / temperature).exp_() for x in below)
-        while temperature >= TEMPERATURES[0]:
-            found[temperature] = ours[:, 0] / everything.sum(-1)
-            everything, ours, temperature = everything.mul_(everything), ours.mul_(ours), temperature / 2
-    return torch.stack([found[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
-
-
-def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Returns the rows of ``tempered``'s result as they are stored in a block."""
-    return tuple(map(tuple, found.tolist()))
-
-
-# Detection of NaN and infinity: the run stops and names the model that produced them.
-
-
-def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
-    """Raise ``InputError`` if a drafter's probabilities, already on the host, are not finite.
-
-    The drafter reads the target's features, so if its probabilities are not finite, the target's weights are checked too.
-    """
-    if any(c != c for c in confidence):
-        culprit = f"the drafter {drafter}" if _finite(_of(target)) else f"the target {target.name}"
-        raise not_finite(culprit)
-
-
-def not_finite(net: str) -> InputError:
-    """Returns the error for a network whose outputs are not finite."""
-    return InputError(
-        f"{net} computed NaN or infinity; its weights are damaged or its numbers outgrow their type: "
-        "choose other models, or another type such as float32 or bfloat16"
-    )
-
-
-def _of(target: Target) -> Iterable[Tensor]:
-    yield from target.tapped()
-    yield from target.model.parameters()
-
-
-def _finite(tensors: Iterable[Tensor]) -> bool:
-    return all(bool(torch.isfinite(t).all()) for t in tensors if t.is_floating_point() and not t.is_meta)
-
 
 MAX_COMMITTED = 64  # tokens at once in a fixed-shape pass; more come with a prompt only
 
@@ -164,9 +100,8 @@ class BlockDrafter:
         self.drafted = True
         passes, size, start = self.passes, block_size - self.shift, self.cache.length
         ids = torch.tensor(self.rows(anchor, prefixes, block_size), device=self.device)
-        starts = [
-            b * size - self.shift for b in range(len(prefixes))
-        ]  # a token's row may be the one before its position's
+        # a token's row may be the one before its position's
+        starts = [b * size - self.shift for b in range(len(prefixes))]
         masked = [at + k for at, p in zip(starts, prefixes, strict=True) for k in range(1 + len(p), block_size)]
         count = len(masked)
         if passes.fixed:
@@ -249,7 +184,7 @@ class BlockDrafter:
     def hidden(self, ids: Tensor, positions: Tensor, read: int | None) -> Tensor:
         """Returns hidden states (B, R, hidden) of blocks (B, R) after the final norm; see ``forward``."""
         block, layers, seen, backend = self.embed(ids), self.layers, None, self.passes.backend
-        if read is None and backend is dense and (lean := self.model.lean()) is not None:
+        if read is None and backend is attend_dense and (lean := self.model.lean()) is not None:
             return self._run_lean(lean, block, positions)
         if read is None:
             context = [self.cache.layer(i) for i in layers]

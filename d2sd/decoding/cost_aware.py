@@ -1,7 +1,8 @@
 """Decisions of a cost-aware step: whether to draft, γ, the prefixes to re-draft from, and the number of nodes to verify.
 
 Every choice maximises expected tokens − ρ · expected seconds, where ρ is the rate that the text allows, in tokens a second.
-It depends on committed tokens, this step's drafts and measured times only, so the text stays the target's own.
+It depends on committed tokens, this step's drafts and measured times only, so the text stays the target's own. Expected tokens are
+discounted counts with a prior; expected seconds are a table of stage costs, corrected by the run's own times. Nothing is random.
 """
 
 from __future__ import annotations
@@ -15,17 +16,23 @@ from operator import mul
 from d2sd.costs.machines import STAGES, Machine
 from d2sd.trace.events import Decision, Option, StageSeconds
 
-# Expected accepted tokens of drafts: discounted counts with a prior. Plain floats; nothing is random.
+MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
+OUTLIER = 1.0  # most that a single time counts, as a logarithm
+OVERHEAD_DECAY = 0.999  # factor on a stage's overhead, per step
+TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount a step: a text is followed over some 25 steps, all texts over 100
+MEAN_RATE = 0.1  # of other running means
+REDRAFT_NODES = 3  # of a re-draft that are usually verified
+SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
 
 
 class AcceptanceByDepth:
-    """Conditional acceptance probability of a drafted token by depth, given that all tokens before it were accepted.
+    """Conditional acceptance probability of a drafted token by depth, if all tokens before it were accepted.
 
     The prior of a depth counts as ``WEIGHT`` observations. It is ``usual`` at that depth, scaled by the ratio of estimate to
     ``usual`` at the depth before.
 
     keep: factor by which each observation discounts the earlier counts.
-    usual: probabilities by depth; ``START`` if not given.
+    usual: probabilities by depth; ``START`` by default.
     """
 
     WEIGHT, START = 2.0, 0.65
@@ -74,13 +81,6 @@ class Calibration:
         self.exponent = max(1 / self.LIMIT, min(self.LIMIT, self.exponent * exp(self.RATE * surprise)))
 
 
-# Stage costs of a machine, corrected online by measured times.
-
-
-MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
-OUTLIER, KEPT = 1.0, 0.999  # most that a single time counts, as a logarithm; what is left of an overhead after a step
-
-
 class RunningCosts:
     """Stage times of a machine, corrected while running: seconds = slowdown · (table + overhead of the stage).
 
@@ -114,7 +114,7 @@ class RunningCosts:
         expected, key = self.seconds(stage, rows), (stage, rows == 1)
         if min(expected, seconds) > 0:
             surprise = max(-OUTLIER, min(OUTLIER, log(seconds / expected)))
-            overhead = KEPT * self._overhead.get(key, 0.0)
+            overhead = OVERHEAD_DECAY * self._overhead.get(key, 0.0)
             self._overhead[key] = overhead + STAGE_RATE * surprise * expected / self.slowdown
             self.slowdown *= exp(MACHINE_RATE * surprise)
 
@@ -122,12 +122,6 @@ class RunningCosts:
         """Update with the measured seconds of a step outside its stages."""
         most = 2 * self.other[plain] + 0.1 * self.plain()
         self.other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self.other[plain])
-
-
-TEXT_KEEP, ALL_KEEP = 0.96, 0.99  # discount a step: a text is followed over some 25 steps, all texts over 100
-MEAN_RATE = 0.1  # of other running means
-REDRAFT_NODES = 3  # of a re-draft that are usually verified
-SHORTEST_WAIT, LONGEST_WAIT = 4, 128  # plain steps until drafting is tried again; doubled by every try in vain
 
 
 class Experience:

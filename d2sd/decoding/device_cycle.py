@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens, rows_of, tempered
+from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens
 from d2sd.decoding.device_tree import (
     DeviceTree,
     accepted_rows,
@@ -29,7 +29,7 @@ from d2sd.decoding.device_tree import (
     open_prefixes,
 )
 from d2sd.decoding.host_cycle import CycleDone
-from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure, measured_rows
+from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure, measured_rows, rows_of, tempered
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Sampler, Verifier
 from d2sd.methods import Proposal
@@ -40,11 +40,10 @@ from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 from d2sd.tree.walk import walk
 
-# Named arrays packed into one vector, so that a single copy transfers all of them from the device.
-
 
 class Packing:
-    """Arrays of these names and shapes, in this order, in one float64 vector (which holds whole numbers up to 2⁵³)."""
+    """Arrays of these names and shapes, in this order, in one float64 vector (which holds whole numbers up to 2⁵³), so that a single
+    copy transfers all of them from the device."""
 
     def __init__(self, shapes: dict[str, tuple[int, ...]]):
         self.shapes = shapes
@@ -58,9 +57,6 @@ class Packing:
         """Returns the arrays of a packed vector, as views of it."""
         parts = np.split(vector, self._ends[:-1])
         return {n: part.reshape(shape) for (n, shape), part in zip(self.shapes.items(), parts, strict=True)}
-
-
-# The pass sizes of one cycle that runs on the device.
 
 
 @dataclass(frozen=True, slots=True)
@@ -287,12 +283,12 @@ class DeviceCycle:
         if shape.extension:
             whole = torch.full_like(usable, len(chain))
             prefixes = torch.cat([prefixes, torch.where(usable > whole, whole, -1)])
-        used, given = prefixes >= 0, prefixes.clamp(min=0)
+        used, lengths = prefixes >= 0, prefixes.clamp(min=0)
         chain = torch.nn.functional.pad(chain, (0, longest - len(chain)), value=-1)
         length = shape.lengths[1]
-        drafted, _ = self._draft(self.second, read, state, chain[:length], given)
-        kept = torch.arange(length, device=self.device) < given[:, None]
-        branches = torch.where(kept, chain[:length], best_tokens(drafted))
+        drafted, _ = self._draft(self.second, read, state, chain[:length], lengths)
+        in_prefix = torch.arange(length, device=self.device) < lengths[:, None]
+        branches = torch.where(in_prefix, chain[:length], best_tokens(drafted))
         branches = torch.where(used[:, None], branches, -1)
         return prefixes, torch.cat([chain[None], branches]), drafted
 

@@ -59,8 +59,8 @@ def block_rows(anchor: Tensor, chain: Tensor, prefixes: Tensor, mask_token: int)
     chain: (M,) drafted tokens.
     prefixes: (B,) prefix lengths.
     """
-    given = torch.arange(len(chain), device=chain.device) < prefixes[:, None]
-    rows = torch.where(given, chain, mask_token)
+    in_prefix = torch.arange(len(chain), device=chain.device) < prefixes[:, None]
+    rows = torch.where(in_prefix, chain, mask_token)
     return torch.cat([anchor.expand(len(prefixes), 1), rows], 1)
 
 
@@ -83,7 +83,7 @@ def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
     node = number.gather(0, owner.clamp_max(count - 1))
     path = torch.cat([torch.zeros_like(node[:, :1]), node], 1)  # (C, 1 + M): the anchor and the nodes below it
 
-    dump = rows  # what is not to be kept is written into one row too many
+    dump = rows  # one row too many, which takes duplicates and padding
     place = torch.where(fresh, node, dump).flatten()
 
     def scattered(values: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""State of one generation: committed tokens, and the events that report them."""
+"""One generation: its state, the events that report it, and the first line of its trace."""
 
 from __future__ import annotations
 
@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.block_drafter import not_finite
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import Cycle, CycleDone, HostCycle
@@ -22,12 +21,14 @@ from d2sd.decoding.inspection import describe_choices, describe_draft, describe_
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods import Proposal
-from d2sd.nets.models import Models
+from d2sd.nets.models import Models, not_finite
 from d2sd.nets.passes import Passes
 from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Committed, Decision, PrefillDone, StepDone, StopReason
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.walk import Walk, first_draft_boundary
+
+PACKAGES = ("torch", "transformers")  # whose versions a trace states
 
 
 class Generation:
@@ -113,7 +114,7 @@ class Generation:
         decision = self.proposer.learn(proposal, outcome, boundary)
         if self.stop_reason is None and self.device_cycle:
             self.device_cycle.ahead(self.ids)
-        # a GPU may have worked on this step before it was asked for
+        # a GPU may have begun this step before it was called
         whole = max(time.perf_counter() - began, done.seconds.total)
         self.elapsed += whole
         if decision is not None and (controller := self.proposer.controller) is not None:
@@ -169,16 +170,10 @@ class Generation:
         return Committed(token, "" if token in self.end_ids else self.pieces.feed(token), proposer="target", node=None)
 
 
-# The first line of a trace: method, settings, models, versions and hardware.
-
-
-PACKAGES = ("torch", "transformers")
-
-
 def make_header(
     models: Models, parts: dict[str, dict[str, Any]], config: DecodeConfig, prompt: str | None
 ) -> dict[str, Any]:
-    """Returns the first line of a trace, with a new ``run`` identifier.
+    """Returns the first line of a trace, with a new ``run`` identifier: method, settings, models, versions and hardware.
 
     parts: descriptions of the models from ``d2sd.folders.weights.parts``.
     """

@@ -1,4 +1,5 @@
-"""The target's choice and its probability at every node of a tree, measured on the device and reported as events."""
+"""What is recorded of a step besides its tokens: the target's probabilities at every node of a tree and a drafter's at other
+temperatures, measured on the device, and all of it as event data."""
 
 from __future__ import annotations
 
@@ -6,19 +7,22 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import repeat
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from d2sd.methods import Proposal
-from d2sd.trace.events import Alternative, Choice, Draft, DraftLevel, Node, State, TargetTop
+from d2sd.trace.events import TEMPERATURES, Alternative, Choice, Draft, DraftLevel, Node, State, TargetTop
 from d2sd.trace.text import TokenTexts
 from d2sd.tree.block import Block
-from d2sd.tree.levels import kept_nodes
+from d2sd.tree.levels import continued_nodes
 from d2sd.tree.walk import Walk
 
 TOP_ALTERNATIVES = 5  # alternatives a position
 MEASURED = 4  # rows of ``measure`` ahead of the likeliest tokens
 DIGITS = 6  # of probabilities that are only shown: shorter traces
+# nats below the best score: such tokens weigh nothing, and their powers would be subnormal numbers, which are slow
+FAR = -43.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +85,30 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     choice, ours, likeliest = (p.double().round(decimals=DIGITS).T for p in shown)
     rank = (scores.index_select(0, parents) > own[:, None]).view(torch.int8).sum(-1, dtype=torch.int32)
     return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.indices.T.double()])
+
+
+def tempered(scores: Tensor, own: Tensor) -> Tensor:
+    """Returns the probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
+
+    scores: (M, V) logits or log probabilities of all tokens.
+    own: (M,) scores of the tokens in question.
+
+    Squaring an exponential halves its temperature, so two exponentials are enough for all powers of √2.
+    """
+    best = scores.max(-1, keepdim=True).values
+    below = [(x - best).clamp_min(FAR) for x in (scores, own[:, None])]
+    found: dict[float, Tensor] = {}
+    for temperature in TEMPERATURES[-2:]:
+        everything, ours = ((x / temperature).exp_() for x in below)
+        while temperature >= TEMPERATURES[0]:
+            found[temperature] = ours[:, 0] / everything.sum(-1)
+            everything, ours, temperature = everything.mul_(everything), ours.mul_(ours), temperature / 2
+    return torch.stack([found[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
+
+
+def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
+    """Returns the rows of ``tempered``'s result as they are stored in a block."""
+    return tuple(map(tuple, found.tolist()))
 
 
 def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTexts) -> tuple[Alternative, ...]:
@@ -174,13 +202,13 @@ def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: T
 
 def describe_levels(proposal: Proposal, texts: TokenTexts) -> tuple[DraftLevel, ...]:
     """Returns the levels that a tree was selected from, as event data."""
-    nodes = kept_nodes(proposal.tree, proposal.levels)
+    nodes = continued_nodes(proposal.tree, proposal.levels)
     return tuple(
         DraftLevel(
-            ids=tuple(level.tokens[at] for at in level.kept),
-            texts=tuple(texts[level.tokens[at]] for at in level.kept),
-            parents=tuple(level.parents[at] for at in level.kept),
-            scores=tuple(round(level.scores[at], DIGITS) for at in level.kept),
+            ids=tuple(level.tokens[at] for at in level.continued),
+            texts=tuple(texts[level.tokens[at]] for at in level.continued),
+            parents=tuple(level.parents[at] for at in level.continued),
+            scores=tuple(round(level.scores[at], DIGITS) for at in level.continued),
             nodes=tuple(row),
             scored=len(level.tokens),
         )

@@ -1,4 +1,10 @@
-"""The target's passes in one generation: the prompt, then one token tree per step."""
+"""The target in one generation: its passes over the prompt and over one token tree per step, and its choice of tokens.
+
+A choice is argmax at temperature 0, an exact sample otherwise. Samples use the Gumbel-max rule, argmax(logits/T + g), with noise
+g that depends on the seed and on the position in the text only. Each committed position has its own independent noise, so every
+token is an exact sample from the target after its prefix. All methods share the noise, so a seed gives the same text with every
+method.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +20,8 @@ from d2sd.nets.caches import CacheWindow
 from d2sd.nets.passes import Passes, padded_tree, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree
+
+COLDEST = 1e-30  # a smaller temperature favours the same tokens, and logits divided by it would leave float32
 
 
 class Verifier:
@@ -61,16 +69,6 @@ class Verifier:
         window = CacheWindow(self.cache, read, slots)
         hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend)
         return self.target.logits(hidden), *self.target.tapped()
-
-
-# The target's choice of the next token: argmax at temperature 0, an exact sample otherwise.
-#
-# Samples use the Gumbel-max rule, argmax(logits/T + g), with noise g that depends on the seed and on the position
-# in the text only. Each committed position has its own independent noise, so every token is an exact draw from the target
-# given its prefix. All methods share the noise, so a seed gives the same text with every method.
-
-
-COLDEST = 1e-30  # a smaller temperature favours the same tokens, and logits divided by it would leave float32
 
 
 def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:

@@ -15,7 +15,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from d2sd.decoding.block_drafter import BlockDrafter, rows_of, tempered
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.inspection import rows_of, tempered
 from d2sd.decoding.verifier import COLDEST, Sampler
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.passes import Passes
@@ -42,21 +43,21 @@ class WalkedDrafter(BlockDrafter):
         self._last: tuple[int, Tensor, Tensor, Block] | None = None
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
-        """Draft one block per prefix, as ``BlockDrafter.draft``. The tokens of a prefix are kept."""
+        """Draft one block per prefix, as ``BlockDrafter.draft``. The tokens of a prefix stay as they are."""
         self.catch_up()
         self.drafted = True
         passes, size, start = self.passes, block_size - self.shift, self.cache.length
         ids = torch.tensor(self.rows(anchor, prefixes, block_size), device=self.device)
-        given = torch.tensor([[anchor, *p, *[-1] * (block_size - 1 - len(p))] for p in prefixes], device=self.device)
+        known = torch.tensor([[anchor, *p, *[-1] * (block_size - 1 - len(p))] for p in prefixes], device=self.device)
         noise = self.sampler.noise(start, block_size - 1, self.vocabulary, self.device)
         if passes.fixed:
             read, slots = passes.window(self.cache, size)
             self.plan(len(prefixes), size)
             key = ("walk", self.name, ids.shape, read, top, self.sampler.temperature, self.inspect)
-            walked = passes.run(key, partial(self.walk, read=read, top=top), ids, slots, given, noise)
+            walked = passes.run(key, partial(self.walk, read=read, top=top), ids, slots, known, noise)
         else:
             positions = torch.arange(start, start + size, device=self.device)
-            walked = self.walk(ids, positions, given, noise, read=None, top=top)
+            walked = self.walk(ids, positions, known, noise, read=None, top=top)
         ranked, hidden, logits, others, *pairs = walked
         rows = ranked.tolist()  # one copy from the device
         blocks = [self._block(len(p), row[len(p) :]) for p, row in zip(prefixes, rows, strict=True)]
@@ -77,11 +78,11 @@ class WalkedDrafter(BlockDrafter):
         )
 
     def walk(
-        self, ids: Tensor, positions: Tensor, given: Tensor, noise: Tensor, read: int | None, top: int
+        self, ids: Tensor, positions: Tensor, known: Tensor, noise: Tensor, read: int | None, top: int
     ) -> tuple[Tensor, ...]:
         """Draft blocks (B, R) at positions (R,).
 
-        given: (B, γ) known tokens by position, −1 where one is to be drafted.
+        known: (B, γ) tokens by position, −1 where one is to be drafted.
         noise: (γ − 1, V), or empty at temperature 0.
         read, top: as for ``forward``.
 
@@ -95,22 +96,22 @@ class WalkedDrafter(BlockDrafter):
         hidden = self.hidden(ids, positions, read)
         rows = hidden[:, 1 - self.shift :]
         logits = self.logits(rows)
-        tokens, logs, picks, ids_of = self.chain(hidden, logits, given, self.sampler.temperature, noise[:, None])
+        tokens, logs, picks, ids_of = self.chain(hidden, logits, known, self.sampler.temperature, noise[:, None])
         best = logs.topk(min(top, logs.shape[-1]), -1)
         trained = torch.zeros_like(best.values[..., :1])
         if (head := self.model.confidence_head) is not None:
-            before = torch.cat([given[:, :1], tokens[:, :-1]], 1)
+            before = torch.cat([known[:, :1], tokens[:, :-1]], 1)
             markov = self.model.markov_head if self.form.confidence == "markov" else None
             trained = torch.sigmoid(head(rows, None if markov is None else markov.markov_w1(before)))[..., None]
         chosen = logs.gather(-1, picks)
         columns = [tokens[..., None], chosen.exp(), trained, best.values.exp(), ids_of(best.indices), best.values]
         ranked = torch.cat([column.double() for column in columns], -1)
-        pairs = self._pairs(rows, logits, given) if self.model.candidate_selector is not None and top > 1 else ()
+        pairs = self._pairs(rows, logits, known) if self.model.candidate_selector is not None and top > 1 else ()
         others = tempered(logs[0], chosen[0, :, 0]) if self.inspect else ranked[:0]
         return ranked, hidden, logits, others, *pairs
 
     def chain(
-        self, hidden: Tensor, logits: Tensor, given: Tensor, temperature: float, noise: Tensor
+        self, hidden: Tensor, logits: Tensor, known: Tensor, temperature: float, noise: Tensor
     ) -> tuple[Tensor, Tensor, Tensor, Callable[[Tensor], Tensor]]:
         """Choose the drafted tokens from left to right.
 
@@ -120,11 +121,11 @@ class WalkedDrafter(BlockDrafter):
 
         * the tokens, (B, γ − 1);
         * the log probabilities at each position given the previous tokens, at temperature 1, (B, γ − 1, D or C);
-        * the index of each token among them, (B, γ − 1, 1), undefined for a given token;
+        * the index of each token among them, (B, γ − 1, 1), undefined for a known token;
         * a function that maps such indices, (B, γ − 1, n), to the target's ids.
         """
         selector, head = self.model.candidate_selector, self.model.markov_head
-        before, rows, found, candidates = given[:, 0], hidden[:, 1 - self.shift :], [], []
+        before, rows, found, candidates = known[:, 0], hidden[:, 1 - self.shift :], [], []
         state = hidden.new_empty(0) if head is None else head.start(rows[:, 0])
         # where rows predict their own position, the anchor's row is the first input to an rnn head's state
         if head is not None and head.kind == "rnn" and not self.shift:
@@ -145,20 +146,20 @@ class WalkedDrafter(BlockDrafter):
                 keys = scores / max(temperature, COLDEST) + noise[at].expand(len(rows), -1).gather(1, options)
             pick = keys.argmax(-1, keepdim=True)
             drafted = options.gather(1, pick)[:, 0]
-            before = torch.where(given[:, at + 1] < 0, drafted, given[:, at + 1])
+            before = torch.where(known[:, at + 1] < 0, drafted, known[:, at + 1])
             found.append((before, scores, pick))
         tokens, scores, picks = (torch.stack(part, 1) for part in zip(*found, strict=True))
         ids_of = self.own_ids if selector is None else partial(torch.stack(candidates, 1).gather, -1)
         return tokens, scores.log_softmax(-1).clamp_max(0.0), picks, ids_of
 
-    def _pairs(self, rows: Tensor, logits: Tensor, given: Tensor) -> tuple[Tensor, Tensor]:
+    def _pairs(self, rows: Tensor, logits: Tensor, known: Tensor) -> tuple[Tensor, Tensor]:
         """Candidates (B, γ − 1, C), and their log probabilities after each candidate of the row before, (B, γ − 1, C, C); those
         of the first row, which the anchor comes before, are alike."""
         selector = self.model.candidate_selector
         assert selector is not None
         own, places = selector.candidates(logits)
         tokens = self.own_ids(places)
-        anchors = given[:, :1, None].expand(-1, -1, tokens.shape[-1])
+        anchors = known[:, :1, None].expand(-1, -1, tokens.shape[-1])
         scores = selector(own, tokens, rows, torch.cat([anchors, tokens[:, :-1]], 1))
         return tokens, scores.log_softmax(-1).clamp_max(0.0)
 
@@ -169,14 +170,13 @@ class WalkedDrafter(BlockDrafter):
         anchor, hidden, logits, block = self._last
         size = logits.shape[1]
         generator = torch.Generator(self.device).manual_seed(seed)
-        drawn = torch.empty(size, count, self.vocabulary, dtype=torch.float32, device=self.device).exponential_(
-            generator=generator
-        )
-        noise = -drawn.clamp_min_(torch.finfo(drawn.dtype).tiny).log()
-        given = torch.full((count, size + 1), -1, device=self.device)
-        given[:, 0] = anchor
+        noise = torch.empty(size, count, self.vocabulary, dtype=torch.float32, device=self.device)
+        noise.exponential_(generator=generator)
+        noise = -noise.clamp_min_(torch.finfo(noise.dtype).tiny).log()
+        known = torch.full((count, size + 1), -1, device=self.device)
+        known[:, 0] = anchor
         hidden, logits = (part.expand(count, -1, -1) for part in (hidden, logits))
-        tokens, logs, picks, _ = self.chain(hidden, logits, given, 1.0, noise)
+        tokens, logs, picks, _ = self.chain(hidden, logits, known, 1.0, noise)
         confidence = logs.gather(-1, picks)[..., 0].exp().tolist()
         return [
             replace(block, ids=tuple(i), confidence=tuple(c), trained=(), tempered=(), after=None)
@@ -185,7 +185,7 @@ class WalkedDrafter(BlockDrafter):
 
 
 class _Candidates:
-    """What a selector says may follow a token at a position, put in order for the tokens that are asked for."""
+    """What a selector says may follow a token at a position, in descending order, for one previous token at a time."""
 
     def __init__(self, tokens: Tensor, logs: Tensor):
         self._tokens, self._logs = tokens.tolist(), logs

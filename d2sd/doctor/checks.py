@@ -13,8 +13,9 @@ from d2sd.doctor.variants import taps_line
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import BORROWED, MAPS, drafter_config_of, is_eagle3, own_name, published_config
 from d2sd.folders.weights import tensor_shapes, weight_files
+from d2sd.nets.config_checks import refuse_others, refuse_tensors
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
-from d2sd.nets.layouts import DrafterForm, read_form, refuse_others, refuse_tensors
+from d2sd.nets.layouts import DrafterForm, read_form
 from d2sd.nets.models import late_taps
 from d2sd.nets.target import Target
 

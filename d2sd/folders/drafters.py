@@ -1,4 +1,9 @@
-"""Block drafter folders in any published layout: read by config, checked for complete weights, and written."""
+"""Drafter folders in their published forms, read by their configs, checked for complete weights, and written.
+
+Block drafters (``d2sd.nets.layouts``) and EAGLE-3 drafters (SpecForge and SGLang, AngelSlim, speculators). Config keys and
+tensor names are listed in docs/drafter-format.md. Reading needs safetensors, runs no code of the folder and refuses whatever
+it does not know how to compute.
+"""
 
 from __future__ import annotations
 
@@ -16,54 +21,222 @@ from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 
 from d2sd.errors import InputError
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
-from d2sd.nets.config_checks import check_config, check_finite, check_shapes
+from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_weights, refuse_options
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3Config, Eagle3DraftModel, default_eagle3_layers
-from d2sd.nets.layouts import DrafterForm, read_form, refuse_tensors
+from d2sd.nets.layouts import DrafterForm, read_form
 
 if TYPE_CHECKING:
     from d2sd.nets.target import Target
 
-
-# EAGLE-3 drafter folders as published, read and written: SpecForge/SGLang, AngelSlim and speculators forms.
-#
-# Config keys and tensor names are listed in ``docs/drafter-format.md``. Reading needs safetensors, runs no code of the folder
-# and refuses whatever it does not know how to compute.
-
-
+log = logging.getLogger(__name__)
+SHARD = "9MB"  # what a Space takes without large-file storage
+BORROWED = ("embed_tokens", "lm_head")  # parts of a block drafter that are the target's where its folder has none
+MAPS = ("d2t", "t2d")
 ARCHITECTURES = frozenset(
+    {"LlamaForCausalLMEagle3", "Eagle3LlamaForCausalLM", "LlamaEagle3DraftModel", "Eagle3Speculator", "Eagle3DraftModel"}
+)  # fmt: skip
+LAYERS = "eagle_aux_hidden_state_layer_ids"
+# Options that EAGLE-3 drafters may set to true, and values of others that change nothing.
+EAGLE3_FLAGS = frozenset(
     {
-        "LlamaForCausalLMEagle3",
-        "Eagle3LlamaForCausalLM",
-        "LlamaEagle3DraftModel",
-        "Eagle3Speculator",
-        "Eagle3DraftModel",
+        "norm_before_residual",
+        "norm_output",
+        "fc_norm",
+        "use_aux_hidden_state",
+        "embed_requires_grad",
+        "enable_sp_ulysses",
     }
 )
-SHARD = "9MB"  # what a Space takes without large-file storage
-LAYERS = "eagle_aux_hidden_state_layer_ids"
-# Flags that are understood, or that say nothing about the network.
-KNOWN_FLAGS = frozenset(
-    {"norm_before_residual", "norm_output", "fc_norm", "attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings",
-     "return_dict", "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses", "tie_weights"}
-)  # fmt: skip
+EAGLE3_NEUTRAL = {"num_hidden_layers": (1,), "use_sliding_window": (False,), "is_causal": (True,)}
 # Keys of the layer's shape: the rest of a config is about training, serving or files.
 LAYER_KEYS = (
     "vocab_size", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim",
     "max_position_embeddings", "rms_norm_eps", "rope_theta", "rope_scaling", "rope_parameters", "attention_bias", "mlp_bias",
     "hidden_act",
 )  # fmt: skip
-# Values other than these change what a layer computes, and no code here knows how.
-NEUTRAL = {
-    "hidden_act": ("silu",), "logit_scale": (1,), "num_hidden_layers": (1,), "use_sliding_window": (False,),
-    "partial_rotary_factor": (1,), "pretraining_tp": (1,), "is_causal": (True,),
-}  # fmt: skip
 
 
 def published_config(source: str) -> dict[str, Any]:
     """Returns ``config.json`` of a folder or hub id, unchanged."""
     config: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]
     return config
+
+
+def own_name(key: str) -> str | None:
+    """Returns our name of a published tensor; None for tensors used only in training."""
+    key = key.removeprefix("model.").removeprefix("logit_head.")
+    return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
+
+
+def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
+    """Returns the target's ids of the draft vocabulary, (D,) int64; D = ``count``, V = ``vocabulary``.
+
+    d2t: what to add to each draft id, (D,).
+    t2d: which of the target's tokens are there, (V,).
+    """
+    if d2t is None:
+        if count != vocabulary:
+            raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")
+        return torch.arange(count)
+    if d2t.shape != (count,):
+        raise InputError(f"its d2t has {d2t.numel()} entries, its draft vocabulary {count}")
+    ids = torch.arange(count) + d2t.long()
+    if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
+        raise InputError(f"its d2t does not lead to {count} different tokens of the target's {vocabulary}")
+    if t2d is not None and (
+        t2d.shape != (vocabulary,) or int(t2d.bool().sum()) != count or not bool(t2d.bool()[ids].all())
+    ):
+        raise InputError("its d2t and its t2d contradict each other")
+    return ids
+
+
+def vocabulary_maps(ids: Tensor, vocabulary: int) -> dict[str, Tensor]:
+    """Returns the maps of a draft vocabulary: ``d2t``, the offset from draft id to target id, and ``t2d``, a mask over V."""
+    present = torch.zeros(vocabulary, dtype=torch.bool)
+    return {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
+
+
+def _fill(model: nn.Module, weights: Mapping[str, Tensor], dtype: torch.dtype, config: Any) -> None:
+    """Give a network on the meta device these weights; config: of its rotary embedding, whose frequencies are not stored."""
+    check_weights(model, weights)
+    model.load_state_dict({name: weight.to(dtype) for name, weight in weights.items()}, assign=True)
+    model.rotary_emb = type(model.rotary_emb)(config)
+    model.eval().requires_grad_(False)
+
+
+def _save(
+    folder: Path,
+    config: dict[str, Any],
+    model: nn.Module,
+    names: Mapping[str, str],
+    vocabulary: int,
+    ids: Tensor | None,
+) -> None:
+    """Write ``config.json`` and safetensors files.
+
+    names: published names of parameters that have other ones here.
+    ids: the target's ids of a draft vocabulary; None where it is the target's of ``vocabulary`` tokens.
+    """
+    weights = {names.get(k, k): v.detach().cpu().contiguous() for k, v in model.named_parameters()}
+    if ids is not None:
+        weights |= vocabulary_maps(ids.cpu(), vocabulary)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+    save_torch_state_dict(weights, folder, max_shard_size=SHARD)
+
+
+# Block drafters.
+
+
+def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
+    """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
+
+    target: if known, copies of its embedding and LM head are dropped.
+
+    Raises ``InputError`` if something is missing, unknown or wrong.
+    """
+    form = read_form(published_config(source))
+    config = drafter_config_of(form)
+    files = weight_files(source)
+    held = {known: shape for key, shape in tensor_shapes(files).items() if (known := own_name(key)) is not None}
+    own = tuple(part for part in BORROWED if f"{part}.weight" in held)
+    check_shapes(held, partial(DFlashDraftModel, config, form, own))
+    weights = {known: v for key, v in read_weights(files).items() if (known := own_name(key)) is not None}
+    maps = {part: weights.pop(part, None) for part in MAPS}
+    own = _differing(weights, target, own)
+    with torch.device("meta"):
+        model = DFlashDraftModel(config, form, own)
+    _fill(model, weights, dtype, config)
+    if form.draft_vocabulary is not None:
+        model.token_ids = token_ids(maps["d2t"], maps["t2d"], form.draft_vocabulary, config.vocab_size)
+    check_finite(model)
+    model.config.name_or_path = name
+    return model
+
+
+def drafter_config_of(form: DrafterForm) -> Qwen3Config:
+    """Returns the transformers config of a form."""
+    inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
+    settings: dict[str, Any] = {
+        **form.shape,
+        "block_size": form.rows,
+        "dflash_config": inner,
+        "tie_word_embeddings": False,
+    }
+    return Qwen3Config(**settings)
+
+
+def _differing(weights: dict[str, Tensor], target: Target | None, own: tuple[str, ...]) -> tuple[str, ...]:
+    """Returns those of ``own`` that differ from the target's; equal ones are removed from the weights."""
+    differing = []
+    for part in own:
+        key = f"{part}.weight"
+        theirs: nn.Module | None = None
+        if target is not None:
+            theirs = target.embedding if part == "embed_tokens" else target.head
+        table = getattr(theirs, "weight", None)
+        if table is not None and table.shape == weights[key].shape:
+            if _same(weights[key], table):
+                del weights[key]
+                continue
+            log.warning(
+                "the drafter's %s is not the target's, so its own is used: it was made for another target, or trained",
+                key,
+            )
+        differing.append(part)
+    return tuple(differing)
+
+
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Returns whether two tables are equal up to the rounding of the coarser type."""
+    coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
+    return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
+
+
+def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
+    """Returns a drafter of another form with these weights; parameters that only the new form has are initialised."""
+    made = DFlashDraftModel(drafter_config_of(form), form)
+    made.load_state_dict(drafter.state_dict(), strict=False)
+    made.token_ids = drafter.token_ids
+    return cast(DFlashDraftModel, made.to(cast(Any, drafter.device)))
+
+
+def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
+    """Write a drafter in the form of speculators; embedding and LM head stay the target's, whose rows it reads where it has a
+    draft vocabulary."""
+    form = model.form
+    layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
+    vocabulary = form.shape["vocab_size"]
+    published = {
+        "architectures": ["DSparkSpeculator" if form.kind == "dspark" else "DFlashSpeculator"],
+        "speculators_model_type": form.kind,
+        "transformer_layer_config": {
+            "model_type": "qwen3",
+            **layer,
+            "layer_types": ["full_attention"] * len(form.windows),
+        },
+        "block_size": form.rows,
+        "aux_hidden_state_layer_ids": [tap + 1 for tap in form.taps],
+        "mask_token_id": form.mask_token,
+        "draft_vocab_size": form.draft_vocabulary or vocabulary,
+        "sample_from_anchor": form.reads == "next",
+        **({"role": "second"} if form.second_role else {}),
+        "markov_rank": form.markov_rank,
+        "markov_head_type": form.markov,
+        "enable_confidence_head": form.confidence is not None,
+        "confidence_head_with_markov": form.confidence == "markov",
+        "speculators_config": {
+            "algorithm": form.kind,
+            "default_proposal_method": "greedy",
+            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": form.block_size - 1}],
+        },
+        "torch_dtype": str(model.dtype).removeprefix("torch."),
+    }
+    _save(folder, published, model, {}, vocabulary, model.token_ids)
+
+
+# EAGLE-3 drafters.
 
 
 def is_eagle3(config: Mapping[str, Any]) -> bool:
@@ -79,7 +252,12 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
     """Returns the configuration of a published drafter for this target (a transformers config). Raises ``InputError``."""
     nested = published.get("transformer_layer_config")
     layer = dict(nested if nested is not None else published)
-    _refuse_unknown(published, layer)
+    eagle = published.get("eagle_config") or {}
+    if eagle.get("use_aux_hidden_state") is False:
+        raise InputError(
+            "its config sets use_aux_hidden_state to false: it reads one layer, as EAGLE-1 and 2 did, and is not supported"
+        )
+    refuse_options(published, layer, eagle, flags=EAGLE3_FLAGS, neutral=EAGLE3_NEUTRAL)
     kind = layer.get("model_type", "llama")
     if kind not in ("llama", "qwen3"):
         raise InputError(f"its decoder layer is of type {kind!r}; llama and qwen3 are supported")
@@ -110,21 +288,6 @@ def read_config(published: Mapping[str, Any], target: Any, name: str) -> Eagle3C
         fc_norm=bool(published.get("fc_norm", False)),
         name_or_path=name,
     )
-
-
-def _refuse_unknown(published: Mapping[str, Any], layer: Mapping[str, Any]) -> None:
-    eagle = published.get("eagle_config") or {}
-    if eagle.get("use_aux_hidden_state") is False:
-        raise InputError(
-            "its config sets use_aux_hidden_state to false: it reads one layer, as EAGLE-1 and 2 did, and is not supported"
-        )
-    for key, value in ((k, v) for part in (published, layer, eagle) for k, v in part.items()):
-        if value is True and key not in KNOWN_FLAGS and key not in NEUTRAL:
-            raise InputError(
-                f"its config sets {key}, which this version does not know and which may change what it computes"
-            )
-        if key in NEUTRAL and value is not None and value not in NEUTRAL[key]:
-            raise InputError(f"its config sets {key} to {value!r}, which is not supported; only {NEUTRAL[key][0]!r} is")
 
 
 def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]:
@@ -168,7 +331,7 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
     d2t, t2d = weights.pop("d2t", None), weights.pop("t2d", None)
     table = weights.get("embedding.weight")
     if table is not None and table.shape == embedding.shape and torch.equal(table.to(embedding), embedding):
-        del weights["embedding.weight"]  # the target's own: not kept twice
+        del weights["embedding.weight"]  # the target's own is read instead
         table = None
     if table is None and config.layer.hidden_size != config.target_hidden_size:
         raise InputError(
@@ -176,57 +339,18 @@ def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: t
         )
     with torch.device("meta"):
         model = Eagle3DraftModel(config, own_embedding=table is not None)
-    _check_weights(model, weights)
-    model.load_state_dict({k: v.to(dtype) for k, v in weights.items()}, assign=True)
-    model.rotary_emb = type(model.rotary_emb)(config.layer)  # its frequencies are computed, not stored
+    _fill(model, weights, dtype, config.layer)
     model.token_ids = token_ids(d2t, t2d, config.draft_vocab_size, config.layer.vocab_size)
-    return model.eval().requires_grad_(False)
-
-
-def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: int) -> Tensor:
-    """Returns the target's ids of the draft vocabulary, (D,) int64; D = ``count``, V = ``vocabulary``.
-
-    d2t: what to add to each draft id, (D,).
-    t2d: which of the target's tokens are there, (V,).
-    """
-    if d2t is None:
-        if count != vocabulary:
-            raise InputError(f"it drafts {count} of {vocabulary} tokens and has no d2t tensor that says which")
-        return torch.arange(count)
-    if d2t.shape != (count,):
-        raise InputError(f"its d2t has {d2t.numel()} entries, its draft vocabulary {count}")
-    ids = torch.arange(count) + d2t.long()
-    if int(ids.min()) < 0 or int(ids.max()) >= vocabulary or len(ids.unique()) < count:
-        raise InputError(f"its d2t does not lead to {count} different tokens of the target's {vocabulary}")
-    if t2d is not None and (
-        t2d.shape != (vocabulary,) or int(t2d.bool().sum()) != count or not bool(t2d.bool()[ids].all())
-    ):
-        raise InputError("its d2t and its t2d contradict each other")
-    return ids
+    return model
 
 
 def eagle3_name(key: str) -> str | None:
     """Returns our name of a published tensor; None for tensors used only in training."""
-    key = key.removeprefix("model.")
-    if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq"):
-        return None
+    name = own_name(key)
     for prefix in ("midlayer.", "layers.0."):
-        if key.startswith(prefix):
-            return "layer." + key.removeprefix(prefix)
-    return key.replace("embed_tokens.", "embedding.")
-
-
-def _check_weights(model: Eagle3DraftModel, weights: Mapping[str, Tensor]) -> None:
-    wanted = {k: tuple(v.shape) for k, v in model.named_parameters()}
-    missing, unknown = sorted(set(wanted) - set(weights)), sorted(set(weights) - set(wanted))
-    shaped = [k for k in wanted if k in weights and tuple(weights[k].shape) != wanted[k]]
-    if missing:
-        raise InputError(f"its weights lack {', '.join(missing[:3])}")
-    if unknown:
-        raise InputError(f"its weights hold {', '.join(unknown[:3])}, which this version does not know")
-    if shaped:
-        key = shaped[0]
-        raise InputError(f"its {key} has shape {tuple(weights[key].shape)}, its config asks for {wanted[key]}")
+        if name is not None and name.startswith(prefix):
+            return "layer." + name.removeprefix(prefix)
+    return None if name is None else name.replace("embed_tokens.", "embedding.")
 
 
 def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
@@ -251,154 +375,6 @@ def save_eagle3(model: Eagle3DraftModel, folder: Path) -> None:
         "tie_word_embeddings": False,
         "torch_dtype": str(model.dtype).removeprefix("torch."),
     }
-    named = (
-        (k.replace("layer.", "midlayer.", 1) if k.startswith("layer.") else k, v) for k, v in model.named_parameters()
-    )
-    weights = {k: v.detach().cpu().contiguous() for k, v in named}
-    if config.draft_vocab_size < vocabulary:
-        weights |= vocabulary_maps(model.token_ids.cpu(), vocabulary)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
-    save_torch_state_dict(weights, folder, max_shard_size=SHARD)
-
-
-def vocabulary_maps(ids: Tensor, vocabulary: int) -> dict[str, Tensor]:
-    """Returns the maps of a draft vocabulary: ``d2t``, the offset from draft id to target id, and ``t2d``, a mask over V."""
-    present = torch.zeros(vocabulary, dtype=torch.bool)
-    return {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
-
-
-BORROWED = ("embed_tokens", "lm_head")
-MAPS = ("d2t", "t2d")
-log = logging.getLogger(__name__)
-
-
-def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | None = None) -> DFlashDraftModel:
-    """Returns the drafter in a folder or hub id, on the CPU, with ``name`` as its name.
-
-    target: if given, copies of its embedding and LM head are dropped.
-
-    Raises ``InputError`` if something is missing, unknown or wrong.
-    """
-    form = read_form(published_config(source))
-    config = drafter_config_of(form)
-    files = weight_files(source)
-    held = {known: shape for key, shape in tensor_shapes(files).items() if (known := own_name(key)) is not None}
-    own = tuple(part for part in BORROWED if f"{part}.weight" in held)
-    check_shapes(held, partial(DFlashDraftModel, config, form, own))
-    weights = {known: v for key, v in read_weights(files).items() if (known := own_name(key)) is not None}
-    maps = {part: weights.pop(part, None) for part in MAPS}
-    own = _differing(weights, target, own)
-    with torch.device("meta"):
-        model = DFlashDraftModel(config, form, own)
-    _check_complete(model, weights)
-    model.load_state_dict({k: v.to(dtype) for k, v in weights.items()}, assign=True)
-    model.rotary_emb = type(model.rotary_emb)(config)  # its frequencies are computed, not stored
-    if form.draft_vocabulary is not None:
-        model.token_ids = token_ids(maps["d2t"], maps["t2d"], form.draft_vocabulary, config.vocab_size)
-    check_finite(model)
-    model.config.name_or_path = name
-    return model.eval().requires_grad_(False)
-
-
-def drafter_config_of(form: DrafterForm) -> Qwen3Config:
-    """Returns the transformers config of a form."""
-    inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
-    settings: dict[str, Any] = {
-        **form.shape,
-        "block_size": form.rows,
-        "dflash_config": inner,
-        "tie_word_embeddings": False,
-    }
-    return Qwen3Config(**settings)
-
-
-def own_name(key: str) -> str | None:
-    """Returns our name of a published tensor; None for tensors used only in training."""
-    key = key.removeprefix("model.").removeprefix("logit_head.")
-    return None if key.startswith("verifier_") or key.endswith("rotary_emb.inv_freq") else key
-
-
-def _differing(weights: dict[str, Tensor], target: Target | None, own: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns those of ``own`` that differ from the target's; equal ones are removed from the weights."""
-    kept = []
-    for part in own:
-        key = f"{part}.weight"
-        theirs: nn.Module | None = None
-        if target is not None:
-            theirs = target.embedding if part == "embed_tokens" else target.head
-        table = getattr(theirs, "weight", None)
-        if table is not None and table.shape == weights[key].shape:
-            if _same(weights[key], table):
-                del weights[key]
-                continue
-            log.warning(
-                "the drafter's %s is not the target's, so its own is used: it was made for another target, or trained",
-                key,
-            )
-        kept.append(part)
-    return tuple(kept)
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Returns whether two tables are equal up to the rounding of the coarser type."""
-    coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
-    return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
-
-
-def _check_complete(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    wanted = {k: tuple(v.shape) for k, v in model.named_parameters()}
-    missing, mismatched = sorted(set(wanted) - set(weights)), sorted(k for k in wanted.keys() & weights.keys() if tuple(weights[k].shape) != wanted[k])  # fmt: skip
-    if missing:
-        raise InputError(f"its weights do not match its config (missing keys {missing[:3]})")
-    if mismatched:
-        key = mismatched[0]
-        raise InputError(f"its weights do not match its config ({key} is {tuple(weights[key].shape)}, and its config makes it {wanted[key]})")  # fmt: skip
-    refuse_tensors(set(weights) - set(wanted))
-
-
-def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
-    """Returns a drafter of another form with these weights; parameters that only the new form has are initialised."""
-    made = DFlashDraftModel(drafter_config_of(form), form)
-    made.load_state_dict(drafter.state_dict(), strict=False)
-    made.token_ids = drafter.token_ids
-    return cast(DFlashDraftModel, made.to(cast(Any, drafter.device)))
-
-
-def save_speculators(model: DFlashDraftModel, folder: Path) -> None:
-    """Write a drafter in the form of speculators; embedding and LM head stay the target's, whose rows it reads where it has a
-    draft vocabulary."""
-    form = model.form
-    layer = {key: value for key, value in form.shape.items() if key != "num_target_layers"}
-    vocabulary = form.shape["vocab_size"]
-    published = {
-        "architectures": ["DSparkSpeculator" if form.kind == "dspark" else "DFlashSpeculator"],
-        "speculators_model_type": form.kind,
-        "transformer_layer_config": {
-            "model_type": "qwen3",
-            **layer,
-            "layer_types": ["full_attention"] * len(form.windows),
-        },
-        "block_size": form.rows,
-        "aux_hidden_state_layer_ids": [tap + 1 for tap in form.taps],
-        "mask_token_id": form.mask_token,
-        "draft_vocab_size": form.draft_vocabulary or vocabulary,
-        "sample_from_anchor": form.reads == "next",
-        **({"role": "second"} if form.second_role else {}),
-        "markov_rank": form.markov_rank,
-        "markov_head_type": form.markov,
-        "enable_confidence_head": form.confidence is not None,
-        "confidence_head_with_markov": form.confidence == "markov",
-        "speculators_config": {
-            "algorithm": form.kind,
-            "default_proposal_method": "greedy",
-            "proposal_methods": [{"proposal_type": "greedy", "speculative_tokens": form.block_size - 1}],
-        },
-        "torch_dtype": str(model.dtype).removeprefix("torch."),
-    }
-    weights = {name: value.detach().cpu().contiguous() for name, value in model.named_parameters()}
-    if model.token_ids is not None:
-        weights |= vocabulary_maps(model.token_ids.cpu(), vocabulary)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(published, indent=2) + "\n", encoding="utf-8")
-    save_torch_state_dict(weights, folder, max_shard_size=SHARD)
+    names = {k: k.replace("layer.", "midlayer.", 1) for k, _ in model.named_parameters() if k.startswith("layer.")}
+    ids = model.token_ids if config.draft_vocab_size < vocabulary else None
+    _save(folder, published, model, names, vocabulary, ids)

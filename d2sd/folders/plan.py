@@ -14,11 +14,12 @@ from transformers import AutoConfig, AutoModelForCausalLM
 
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import drafter_config_of, is_eagle3, published_config, read_config
-from d2sd.folders.store import BUILDING, located
-from d2sd.nets.config_checks import check_config
+from d2sd.folders.loading import BUILDING
+from d2sd.folders.store import located
+from d2sd.nets.config_checks import check_config, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.layouts import read_form, refuse_others
+from d2sd.nets.layouts import read_form
 from d2sd.nets.models import check_eagle3, check_fit, late_taps
 from d2sd.nets.passes import row_shape
 from d2sd.nets.types import (
@@ -39,7 +40,7 @@ SIZES = {"float32": 4, "bfloat16": 2, "float16": 2}
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Bytes in one number format: weights, keys and values and states at a context, and what a pass over a tree keeps."""
+    """Bytes in one number format: weights; keys, values and states at a context; and buffers of a pass over a tree."""
 
     target: int
     drafter: int
@@ -111,7 +112,7 @@ def _read_target(source: str, into: Plan) -> Any:
     if into.type in (*SUPPORTED, *TYPES):
         check_config(text_part(raw), (*SUPPORTED, *TYPES))
         config = AutoConfig.for_model(**raw)
-    else:  # of types that transformers does not know the keys still say what they have
+    else:  # a type that transformers does not know: its keys still name unsupported parts
         config = _named(raw)
     check_supported(config, source)
     kinds = layer_kinds(config)
@@ -222,8 +223,8 @@ def verdict(found: Plan) -> str:
 def summary(found: Plan) -> str:
     """Returns the verdict in one line, with layers and memory."""
     if found.refused is not None or found.memory is None:
-        said = verdict(found)
-        return f"{said[0].upper()}{said[1:]}."
+        line = verdict(found)
+        return f"{line[0].upper()}{line[1:]}."
     return (
         f"Type {found.type}, layers: {_counted(found)}. It {verdict(found)}. With a text of {CONTEXT} tokens it takes "
         f"{_size(found.memory.total)} in {found.dtype}."

@@ -1,29 +1,191 @@
-"""Short fingerprints of models, to tell two checkpoints apart in recorded runs."""
+"""Weight files of model folders, safetensors and GGUF, and short fingerprints of loaded weights."""
 
 from __future__ import annotations
 
 import hashlib
 import json
+import struct
 from collections.abc import Iterable
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import torch
 from huggingface_hub import snapshot_download
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
+from transformers import GgufConfig
 
 from d2sd.errors import InputError
 from d2sd.nets.models import Models
 
-_LOOKED_AT = 1024  # numbers of every weight: a big net is not copied to the host
+CONVERT = (
+    "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
+    "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
+)
+GGUF_ARCHITECTURES = ("llama", "qwen3")
+GGUF_VERSIONS = (2, 3)
+ALIGNMENT = 32  # bytes, of the tensors after a GGUF file's header
+STRING, ARRAY = 8, 9  # types of values in the header
+NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
+CUT_SHORT = "the GGUF file is cut short or damaged; get it again"
+DIGESTED = 1024  # numbers of every weight that a fingerprint reads: a large network is not copied to the host
+
+
+def weight_files(source: str) -> list[Path]:
+    """Returns the safetensors files of a folder or hub id; with an index, only the files named there.
+
+    Raises ``InputError`` if there are none, or some are missing.
+    """
+    folder = Path(source)
+    if not folder.is_dir():
+        folder = Path(snapshot_download(source, allow_patterns=["*.json", "*.safetensors"]))
+    files = sorted(folder.glob("*.safetensors"))
+    index = folder / "model.safetensors.index.json"
+    if index.is_file():
+        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+        files = [f for f in files if f.name in names]
+        if len(files) < len(names):
+            raise InputError("some of the safetensors files that its index names are missing")
+    if not files:
+        raise InputError(
+            "it has no safetensors weights; pickled ones (pytorch_model.bin) may run code when they are read and are not opened "
+            f"here: convert them in their folder with {CONVERT}"
+        )
+    return files
+
+
+def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
+    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
+    found: dict[str, tuple[int, ...]] = {}
+    for path in files:
+        with safe_open(path, "pt") as file:
+            found |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (not a dict)
+    return found
+
+
+def read_weights(files: Iterable[Path]) -> dict[str, Tensor]:
+    """Returns all tensors by stored name."""
+    return {key: tensor for file in files for key, tensor in load_file(file).items()}
+
+
+# GGUF files, which transformers reads; their weights are widened to floating point at loading.
+
+
+def is_gguf(source: str) -> bool:
+    """Returns whether a source of weights names a GGUF file."""
+    return source.lower().endswith(".gguf")
+
+
+def gguf_options(source: str) -> tuple[str, dict[str, Any]]:
+    """The folder of a GGUF file and the options by which transformers reads its config and its tokenizer; a source of
+    another kind as it is, and no options.
+
+    Raises ``InputError`` where the file is missing, cut short, no GGUF file, or of an architecture that is not supported.
+    """
+    if not is_gguf(source):
+        return source, {}
+    path = Path(source)
+    if not path.is_file():
+        raise InputError("there is no such file")
+    check_gguf(path)
+    return str(path.resolve().parent), {"gguf_file": path.name}
+
+
+def widened() -> dict[str, Any]:
+    """The option by which transformers hands out a GGUF file's weights as floating-point numbers."""
+    return {"quantization_config": GgufConfig(dequantize=True)}
+
+
+def check_gguf(path: Path) -> None:
+    """Check a file's header against its size and against what is supported; raises ``InputError``."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        if file.read(4) != b"GGUF":
+            raise InputError("it is no GGUF file")
+        try:
+            kind, rows = _read_header(_Header(file, size))
+        except (struct.error, UnicodeDecodeError, OverflowError, KeyError) as error:
+            raise InputError(CUT_SHORT) from error
+        start = -(-file.tell() // ALIGNMENT) * ALIGNMENT
+    if kind not in GGUF_ARCHITECTURES:
+        raise InputError(
+            f"GGUF files of type {kind[:40]!r} are not supported; choose {' or '.join(GGUF_ARCHITECTURES)}"
+        )
+    if max((start + offset + length for offset, length in rows), default=0) > size:
+        raise InputError(CUT_SHORT)
+
+
+class _Header:
+    """Reads little-endian values in sequence, bounded by the file size."""
+
+    def __init__(self, file: IO[bytes], size: int):
+        self.file, self.size = file, size
+
+    def number(self, form: str) -> Any:
+        width = struct.calcsize(form)
+        return struct.unpack(f"<{form}", self.file.read(width))[0]
+
+    def count(self) -> int:
+        value = int(self.number("Q"))
+        if value > self.size:
+            raise OverflowError
+        return value
+
+    def text(self) -> str:
+        length = self.count()
+        raw = self.file.read(length)
+        if len(raw) < length:
+            raise OverflowError
+        return raw.decode("utf-8")
+
+    def value(self, kind: int) -> Any:
+        """Returns a value of one of the header's types; of an array only the length."""
+        if kind == STRING:
+            return self.text()
+        if kind != ARRAY:
+            return self.number(NUMBERS[kind])
+        inner, length = self.number("I"), self.count()
+        if inner == STRING:
+            for _ in range(length):
+                self.text()
+        else:
+            self.file.seek(length * struct.calcsize(NUMBERS[inner]), 1)
+        return length
+
+
+def _read_header(header: _Header) -> tuple[str, list[tuple[int, int]]]:
+    """Returns the architecture, and offset and length in bytes of every tensor after the header."""
+    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
+
+    version = header.number("I")
+    if version not in GGUF_VERSIONS:
+        raise InputError(f"it is of GGUF version {version}; versions {' and '.join(map(str, GGUF_VERSIONS))} are read")
+    tensors, entries = header.count(), header.count()
+    known: dict[str, Any] = {}
+    for _ in range(entries):
+        name = header.text()
+        known[name] = header.value(header.number("I"))
+    rows = []
+    for _ in range(tensors):
+        header.text()
+        count = prod(header.count() for _ in range(header.number("I")))
+        kind, offset = header.number("I"), header.count()
+        try:
+            block, width = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
+        except ValueError:
+            raise InputError(f"its weights are of the unknown GGUF type {kind}") from None
+        rows.append((offset, count // block * width))
+    return str(known["general.architecture"]), rows
+
+
+# Fingerprints, by which recorded runs tell two checkpoints apart.
 
 
 def weights_digest(net: nn.Module) -> str:
     """Returns a short fingerprint of a network, from the first numbers of every weight: training moves all of them."""
-    kept = (p for p in net.parameters() if not p.is_meta)
-    heads = [p.detach().flatten()[:_LOOKED_AT].float().cpu() for p in kept]
+    heads = [p.detach().flatten()[:DIGESTED].float().cpu() for p in net.parameters() if not p.is_meta]
     return hashlib.sha256(torch.cat(heads).numpy().tobytes()).hexdigest()[:16]
 
 
@@ -69,49 +231,3 @@ def _of(net: Any, config: Any, name: str) -> dict[str, Any]:
 def _words(numbers: Any) -> str:
     """As text: a header is not nested deeper."""
     return " ".join(map(str, numbers))
-
-
-# Safetensors files of a folder: which of them are read, and names, shapes and sizes of their tensors.
-
-
-CONVERT = (
-    "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
-    "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
-)
-
-
-def weight_files(source: str) -> list[Path]:
-    """Returns the safetensors files of a folder or hub id; with an index, only the files named there.
-
-    Raises ``InputError`` if there are none, or some are missing.
-    """
-    folder = Path(source)
-    if not folder.is_dir():
-        folder = Path(snapshot_download(source, allow_patterns=["*.json", "*.safetensors"]))
-    files = sorted(folder.glob("*.safetensors"))
-    index = folder / "model.safetensors.index.json"
-    if index.is_file():
-        names = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-        files = [f for f in files if f.name in names]
-        if len(files) < len(names):
-            raise InputError("some of the safetensors files that its index names are missing")
-    if not files:
-        raise InputError(
-            "it has no safetensors weights; pickled ones (pytorch_model.bin) may run code when they are read and are not opened "
-            f"here: convert them in their folder with {CONVERT}"
-        )
-    return files
-
-
-def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
-    """Returns the shapes of all tensors by stored name, from the files' headers alone."""
-    found: dict[str, tuple[int, ...]] = {}
-    for path in files:
-        with safe_open(path, "pt") as file:
-            found |= {key: tuple(file.get_slice(key).get_shape()) for key in file.keys()}  # noqa: SIM118 (not a dict)
-    return found
-
-
-def read_weights(files: Iterable[Path]) -> dict[str, Tensor]:
-    """Returns all tensors by stored name."""
-    return {key: tensor for file in files for key, tensor in load_file(file).items()}

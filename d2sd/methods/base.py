@@ -41,7 +41,7 @@ class Drafters:
 
     first: blocks of γ.
     second: blocks of γ₂.
-    sample: blocks drawn from the distributions of the first draft.
+    sample: blocks sampled from the distributions of the first draft.
     model: a chain of the autoregressive draft model.
     levels: a draft tree of EAGLE-3.
     extension: γ₂ − γ.

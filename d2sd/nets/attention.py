@@ -24,47 +24,36 @@ from torch.nn import functional as F
 from d2sd.errors import InputError
 from d2sd.nets import flashinfer
 
-# Attention sinks: one learned logit per head that is part of the softmax without a value (gpt-oss).
+KeyValue = tuple[Tensor, Tensor]
 
 
-def attend_with_sinks(
-    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
-) -> Tensor:
-    """Returns scaled dot-product attention with sinks, (B, H, R, D), for which torch's function has no argument.
+class Backend(Protocol):
+    """The call signature of an attention backend, as above."""
 
-    key, value: (B, KV heads, S, D).
-    mask: (R, S) bool, True = visible; None to see everything.
-    sinks: (H,).
-    """
-    batch, heads, rows, dim = query.shape
-    kv_heads = key.shape[1]
-    grouped = (query * scale).reshape(batch, kv_heads, -1, dim)
-    scores = grouped.float() @ key.float().transpose(-1, -2)
-    if mask is not None:
-        scores = scores.masked_fill(~mask.repeat(heads // kv_heads, 1), float("-inf"))
-    lse = scores.logsumexp(-1, keepdim=True).logaddexp(sink_rows(sinks, kv_heads, rows))
-    return ((scores - lse).exp() @ value.float()).to(query.dtype).reshape(batch, heads, rows, dim)
-
-
-def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
-    """Sinks (H,) of R rows whose heads are grouped by key-value head, (1, KV heads, H / KV heads · R, 1) float32."""
-    return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
-
-
-# Reference backend: one masked attention over prefix and block together.
+    def __call__(
+        self,
+        query: Tensor,
+        prefix: KeyValue,
+        block: KeyValue,
+        block_mask: Tensor | None,
+        scale: float,
+        joined: KeyValue | None = None,
+        seen: Tensor | None = None,
+        sinks: Tensor | None = None,
+    ) -> Tensor: ...
 
 
 def attend_dense(
     query: Tensor,
-    prefix: tuple[Tensor, Tensor],
-    block: tuple[Tensor, Tensor],
+    prefix: KeyValue,
+    block: KeyValue,
     block_mask: Tensor | None,
     scale: float,
-    joined: tuple[Tensor, Tensor] | None = None,
+    joined: KeyValue | None = None,
     seen: Tensor | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Scaled dot-product attention with the full (R, C+R) mask; see ``d2sd.nets.attention`` for shapes."""
+    """The reference backend: one scaled dot-product attention over prefix and block with the full (R, C+R) mask."""
     batch, _, rows, _ = query.shape
     context = prefix[0].shape[2]
     if joined is None:
@@ -82,24 +71,22 @@ def attend_dense(
     return F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=scale, enable_gqa=True)
 
 
-# Two-level cascade attention in plain torch.
-#
-# Level 1: all rows of all branches over the shared prefix, without a mask, in one product. Level 2: every row over
-# its own block under the block mask. The two are merged by their log-sum-exp weights (natural logarithm), which
-# is exact: softmax over the union = lse-weighted mean of the softmaxes over the parts.
-
-
 def attend_cascade(
     query: Tensor,
-    prefix: tuple[Tensor, Tensor],
-    block: tuple[Tensor, Tensor],
+    prefix: KeyValue,
+    block: KeyValue,
     block_mask: Tensor | None,
     scale: float,
-    joined: tuple[Tensor, Tensor] | None = None,
+    joined: KeyValue | None = None,
     seen: Tensor | None = None,
     sinks: Tensor | None = None,
 ) -> Tensor:
-    """Attention merged from two levels; see ``d2sd.nets.attention`` for shapes. ``joined`` is not needed."""
+    """Attention merged from two levels; ``joined`` is not needed.
+
+    Level 1: all rows of all branches over the shared prefix, without a mask, in one product. Level 2: every row over its own
+    block under the block mask. The two are merged by their log-sum-exp weights (natural logarithm), which is exact: softmax over
+    the union = lse-weighted mean of the softmaxes over the parts.
+    """
     batch, heads, rows, dim = query.shape
     kv_heads = block[0].shape[1]
     group = heads // kv_heads
@@ -121,7 +108,7 @@ def attend_cascade(
     return out.to(query.dtype).reshape(batch, heads, rows, dim)
 
 
-def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+def _level(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> KeyValue:
     """Attention over one level and its log-sum-exp: (…, R, D) and (…, R, 1), in float32."""
     scores = _product(query, key.transpose(-1, -2))
     if mask is not None:
@@ -145,23 +132,28 @@ def merge(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
     return weight * a + (1 - weight) * b
 
 
-KeyValue = tuple[Tensor, Tensor]
+def attend_with_sinks(
+    query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, scale: float, sinks: Tensor
+) -> Tensor:
+    """Returns scaled dot-product attention with sinks (gpt-oss), (B, H, R, D), for which torch's function has no argument.
+
+    key, value: (B, KV heads, S, D).
+    mask: (R, S) bool, True = visible; None to see everything.
+    sinks: (H,).
+    """
+    batch, heads, rows, dim = query.shape
+    kv_heads = key.shape[1]
+    grouped = (query * scale).reshape(batch, kv_heads, -1, dim)
+    scores = grouped.float() @ key.float().transpose(-1, -2)
+    if mask is not None:
+        scores = scores.masked_fill(~mask.repeat(heads // kv_heads, 1), float("-inf"))
+    lse = scores.logsumexp(-1, keepdim=True).logaddexp(sink_rows(sinks, kv_heads, rows))
+    return ((scores - lse).exp() @ value.float()).to(query.dtype).reshape(batch, heads, rows, dim)
 
 
-class Backend(Protocol):
-    """The call signature of an attention backend, as above."""
-
-    def __call__(
-        self,
-        query: Tensor,
-        prefix: KeyValue,
-        block: KeyValue,
-        block_mask: Tensor | None,
-        scale: float,
-        joined: KeyValue | None = None,
-        seen: Tensor | None = None,
-        sinks: Tensor | None = None,
-    ) -> Tensor: ...
+def sink_rows(sinks: Tensor, kv_heads: int, rows: int) -> Tensor:
+    """Sinks (H,) of R rows whose heads are grouped by key-value head, (1, KV heads, H / KV heads · R, 1) float32."""
+    return sinks.float().view(1, kv_heads, -1, 1).expand(-1, -1, -1, rows).reshape(1, kv_heads, -1, 1)
 
 
 BACKENDS: dict[str, Backend] = {"cascade": attend_cascade, "dense": attend_dense}  # those that run anywhere

@@ -1,4 +1,5 @@
-"""Preallocated key-value storage of one generation: written in place, compacted after every step."""
+"""Preallocated storage of one generation: keys and values of attention layers, written in place and compacted after every step, and
+states of linear layers."""
 
 from __future__ import annotations
 
@@ -151,7 +152,7 @@ class CacheWindow:
         return self._read
 
 
-# The cache of a target with several kinds of layers: keys and values of attention layers, states of linear ones.
+# States of linear layers.
 
 
 @dataclass(frozen=True, slots=True)

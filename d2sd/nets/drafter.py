@@ -1,9 +1,9 @@
-"""The draft network of DFlash and of D²SD's variable-prefix drafter (same shape for both).
+"""The draft network of DFlash and of D²SD's variable-prefix drafter (same shape for both), with the additions of DSpark and DFlash 2.
 
 A small Qwen3-style stack without embedding and LM head of its own: it borrows the target's. Every layer attends
 to projected target features of the committed context and, without a causal mask, to the whole block
-(DFlash, arXiv 2602.06036, section 3; D²SD, arXiv 2606.04446, section 3.2). Parameter names follow the published
-``DFlashDraftModel`` folders, so that those load unchanged.
+(DFlash, arXiv 2602.06036, section 3; D²SD, arXiv 2606.04446, section 3.2). Parameter names are the published ones
+(docs/drafter-format.md), so that folders load unchanged. Untrained drafters are initialised from the target.
 """
 
 from __future__ import annotations
@@ -24,9 +24,106 @@ from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, read_form
 from d2sd.nets.lean import LeanLayers, Product, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
-# What some block drafters add to the stack of layers: DSpark's heads, DFlash 2's convolutions and candidate selector.
-#
-# Parameter names are the published ones (docs/drafter-format.md).
+Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+
+
+# Decoder layers.
+
+
+def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    """Applies RoPE to queries or keys alone, (B, heads, R, D); cos, sin: (B or 1, R, D)."""
+    a, b = x.chunk(2, -1)
+    return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
+
+
+class DraftAttention(nn.Module):
+    """Grouped-query attention whose keys and values come from the context and from the block."""
+
+    def __init__(self, config: Any):
+        super().__init__()
+        self.head_dim = config.head_dim
+        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
+        self.q_proj = nn.Linear(config.hidden_size, queries, bias=config.attention_bias)
+        self.k_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
+        self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
+        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
+        self.q_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+        self.k_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+
+    def _heads(self, x: Tensor) -> Tensor:
+        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
+
+    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
+        """Keys and values of context rows, (B, T, hidden) → two tensors (B, KV heads, T, head_dim)."""
+        key = self.k_norm(self._heads(self.k_proj(x)))
+        return rotated(key, cos, sin), self._heads(self.v_proj(x))
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
+        query = self.q_norm(self._heads(self.q_proj(x)))
+        key = self.k_norm(self._heads(self.k_proj(x)))
+        query, key = apply_rotary_pos_emb(query, key, cos, sin)
+        out = attend(query, context[0], context[1], key, self._heads(self.v_proj(x)))
+        return self.o_proj(out.transpose(1, 2).flatten(-2))
+
+
+class GroupedConvolution(nn.Module):
+    """Mixes a row with the ones before it in its block, before and after a sublayer (DFlash 2).
+
+    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}, with the dynamic part shared by a group of channels and computed, for both
+    sides, from the sublayer's input.
+    """
+
+    def __init__(self, hidden: int, form: Selector):
+        super().__init__()
+        self.kernel, self.group = form.kernel, form.group
+        self.base_kernel = nn.Parameter(torch.zeros(2, form.kernel, hidden))
+        self.kernel_projection = nn.Linear(hidden, 2 * form.kernel * hidden // form.group, bias=False)
+
+    def dynamic(self, x: Tensor) -> Tensor:
+        """Of both sides, (2, …, R, K, H/G), from the sublayer's normed input (…, R, H)."""
+        return self.kernel_projection(x).unflatten(-1, (2, self.kernel, -1)).movedim(-3, 0)
+
+    def forward(self, x: Tensor, dynamic: Tensor, side: int) -> Tensor:
+        """Mixed rows (…, R, H); side 0: before the sublayer, 1: after it."""
+        out = torch.zeros_like(x)
+        for k in range(min(self.kernel, x.shape[-2])):
+            earlier = F.pad(x, (0, 0, k, 0))[..., : x.shape[-2], :]
+            kernel = self.base_kernel[side, k] + dynamic[side, ..., k, :].repeat_interleave(self.group, -1)
+            out = out + kernel * earlier
+        return out
+
+
+class DraftLayer(nn.Module):
+    """Pre-norm attention and SwiGLU block, each between convolutions where the drafter has them (DFlash 2)."""
+
+    def __init__(self, config: Any, form: DrafterForm):
+        super().__init__()
+        self.self_attn = DraftAttention(config)
+        self.mlp = Qwen3MLP(config)
+        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
+        self.attention_conv: GroupedConvolution | None = None
+        self.mlp_conv: GroupedConvolution | None = None
+        if form.selector is not None:
+            self.attention_conv = GroupedConvolution(config.hidden_size, form.selector)
+            self.mlp_conv = GroupedConvolution(config.hidden_size, form.selector)
+
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
+        def attention(rows: Tensor) -> Tensor:
+            return self.self_attn(rows, cos, sin, context, attend)
+
+        x = x + _between(self.attention_conv, self.input_layernorm(x), attention)
+        return x + _between(self.mlp_conv, self.post_attention_layernorm(x), self.mlp)
+
+
+def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
+    if convolution is None:
+        return sublayer(x)
+    dynamic = convolution.dynamic(x)
+    return convolution(sublayer(convolution(x, dynamic, 0)), dynamic, 1)
+
+
+# Heads that make tokens depend on the ones before them.
 
 
 class MarkovHead(nn.Module):
@@ -76,33 +173,6 @@ class ConfidenceHead(nn.Module):
         return self.proj(read)[..., 0].float()
 
 
-class GroupedConvolution(nn.Module):
-    """Mixes a row with the ones before it in its block, before and after a sublayer (DFlash 2).
-
-    y_t = Σ_k (base_k + dynamic_{t,k}) · x_{t−k}, with the dynamic part shared by a group of channels and computed, for both
-    sides, from the sublayer's input.
-    """
-
-    def __init__(self, hidden: int, form: Selector):
-        super().__init__()
-        self.kernel, self.group = form.kernel, form.group
-        self.base_kernel = nn.Parameter(torch.zeros(2, form.kernel, hidden))
-        self.kernel_projection = nn.Linear(hidden, 2 * form.kernel * hidden // form.group, bias=False)
-
-    def dynamic(self, x: Tensor) -> Tensor:
-        """Of both sides, (2, …, R, K, H/G), from the sublayer's normed input (…, R, H)."""
-        return self.kernel_projection(x).unflatten(-1, (2, self.kernel, -1)).movedim(-3, 0)
-
-    def forward(self, x: Tensor, dynamic: Tensor, side: int) -> Tensor:
-        """Mixed rows (…, R, H); side 0: before the sublayer, 1: after it."""
-        out = torch.zeros_like(x)
-        for k in range(min(self.kernel, x.shape[-2])):
-            earlier = F.pad(x, (0, 0, k, 0))[..., : x.shape[-2], :]
-            kernel = self.base_kernel[side, k] + dynamic[side, ..., k, :].repeat_interleave(self.group, -1)
-            out = out + kernel * earlier
-        return out
-
-
 class CandidateSelector(nn.Module):
     """Scores the likeliest tokens of a row after each token that may stand before it (DFlash 2)."""
 
@@ -127,134 +197,7 @@ class CandidateSelector(nn.Module):
         return own[..., None, :] + (read @ self.successor_codebook[tokens].transpose(-1, -2)).float()
 
 
-# Initialisation of untrained drafters: shapes, and weights copied from the target's last layers.
-
-
-def dense_width(target: Any) -> int:
-    """Returns the width of a drafter's MLP for a target's text config; 3 × hidden size if a mixture of experts has none."""
-    return int(getattr(target, "intermediate_size", None) or 3 * target.hidden_size)
-
-
-def plain_rope(target: Any) -> dict[str, Any]:
-    """Returns RoPE parameters for a drafter of this target: those of full attention, over whole heads, for text alone."""
-    rope = dict(target.rope_parameters)
-    rope = dict(rope.get("full_attention") or rope)
-    if rope.get("rope_type") == "proportional":  # of a part of each head
-        rope["rope_type"] = "default"
-    return {key: value for key, value in rope.items() if key != "partial_rotary_factor" and "mrope" not in key}
-
-
-def start_from_target(drafter: Any, target: Any) -> None:
-    """Initialise a drafter from the target's last attention layers, as far as shapes agree; ``fc`` starts as the identity on the
-    last tap.
-
-    Learns clearly faster than from noise (measured on ``tiny``: assets/models/tiny/PROVENANCE.md names the log).
-    """
-    kind, count = target_type(target.config), len(drafter.layers)
-    with torch.no_grad():
-        sources = [layer for layer in target.layers if hasattr(layer, "self_attn")][-count:]
-        for layer, source in zip(drafter.layers[count - len(sources) :], sources, strict=True):
-            own = layer.state_dict()
-            weights = _plain_weights(source, kind)
-            layer.load_state_dict(
-                {k: v for k, v in weights.items() if k in own and v.shape == own[k].shape}, strict=False
-            )
-        drafter.norm.weight.copy_(target.norm.weight + kind.centred)
-        hidden = drafter.config.hidden_size
-        drafter.fc.weight[:, -hidden:] += torch.eye(hidden, device=drafter.fc.weight.device)
-
-
-def _plain_weights(layer: Any, kind: TargetType) -> dict[str, Tensor]:
-    """Returns a target layer's weights in Qwen3's form: queries without output gates, norms with whole weights."""
-    weights: dict[str, Tensor] = layer.state_dict()
-    if kind.gated:
-        query = weights["self_attn.q_proj.weight"]
-        weights["self_attn.q_proj.weight"] = query.view(-1, 2, layer.self_attn.head_dim, query.shape[1])[:, 0].flatten(
-            0, 1
-        )
-    if kind.centred:
-        weights = {name: w + 1 if "norm" in name else w for name, w in weights.items()}
-    return weights
-
-
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
-
-
-def default_target_layers(target_layers: int, count: int) -> list[int]:
-    """Evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
-
-    Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
-    """
-    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
-    if count == 1:
-        return [last]
-    return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
-
-
-def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-    """Applies RoPE to queries or keys alone, (B, heads, R, D); cos, sin: (B or 1, R, D)."""
-    a, b = x.chunk(2, -1)
-    return x * cos[:, None] + torch.cat([-b, a], -1) * sin[:, None]
-
-
-class DraftAttention(nn.Module):
-    """Grouped-query attention whose keys and values come from the context and from the block."""
-
-    def __init__(self, config: Any):
-        super().__init__()
-        self.head_dim = config.head_dim
-        queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, queries, bias=config.attention_bias)
-        self.k_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
-        self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
-        self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
-        self.q_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.k_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
-
-    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
-        """Keys and values of context rows, (B, T, hidden) → two tensors (B, KV heads, T, head_dim)."""
-        key = self.k_norm(self._heads(self.k_proj(x)))
-        return rotated(key, cos, sin), self._heads(self.v_proj(x))
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
-        query = self.q_norm(self._heads(self.q_proj(x)))
-        key = self.k_norm(self._heads(self.k_proj(x)))
-        query, key = apply_rotary_pos_emb(query, key, cos, sin)
-        out = attend(query, context[0], context[1], key, self._heads(self.v_proj(x)))
-        return self.o_proj(out.transpose(1, 2).flatten(-2))
-
-
-class DraftLayer(nn.Module):
-    """Pre-norm attention and SwiGLU block, each between convolutions where the drafter has them (DFlash 2)."""
-
-    def __init__(self, config: Any, form: DrafterForm):
-        super().__init__()
-        self.self_attn = DraftAttention(config)
-        self.mlp = Qwen3MLP(config)
-        self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.attention_conv: GroupedConvolution | None = None
-        self.mlp_conv: GroupedConvolution | None = None
-        if form.selector is not None:
-            self.attention_conv = GroupedConvolution(config.hidden_size, form.selector)
-            self.mlp_conv = GroupedConvolution(config.hidden_size, form.selector)
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
-        def attention(rows: Tensor) -> Tensor:
-            return self.self_attn(rows, cos, sin, context, attend)
-
-        x = x + _between(self.attention_conv, self.input_layernorm(x), attention)
-        return x + _between(self.mlp_conv, self.post_attention_layernorm(x), self.mlp)
-
-
-def _between(convolution: GroupedConvolution | None, x: Tensor, sublayer: Callable[[Tensor], Tensor]) -> Tensor:
-    if convolution is None:
-        return sublayer(x)
-    dynamic = convolution.dynamic(x)
-    return convolution(sublayer(convolution(x, dynamic, 0)), dynamic, 1)
+# The network.
 
 
 class DFlashDraftModel(PreTrainedModel):
@@ -401,6 +344,9 @@ def attention_mask(
     return seen
 
 
+# Untrained drafters: their config for a target, and initialisation from its weights.
+
+
 def drafter_config(
     target: Any,
     *,
@@ -429,3 +375,60 @@ def drafter_config(
         "tie_word_embeddings": False,
     }
     return Qwen3Config(**settings)
+
+
+def default_target_layers(target_layers: int, count: int) -> list[int]:
+    """Evenly spaced decoder layers to tap, from layer 1 to layer L-3 (L = ``target_layers``).
+
+    Index n means the output of decoder layer n. For 36 layers and 5 taps: 1, 9, 17, 25, 33.
+    """
+    first, last = min(1, target_layers - 1), max(target_layers - 3, min(1, target_layers - 1))
+    if count == 1:
+        return [last]
+    return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
+
+
+def dense_width(target: Any) -> int:
+    """Returns the width of a drafter's MLP for a target's text config; 3 × hidden size if a mixture of experts has none."""
+    return int(getattr(target, "intermediate_size", None) or 3 * target.hidden_size)
+
+
+def plain_rope(target: Any) -> dict[str, Any]:
+    """Returns RoPE parameters for a drafter of this target: those of full attention, over whole heads, for text alone."""
+    rope = dict(target.rope_parameters)
+    rope = dict(rope.get("full_attention") or rope)
+    if rope.get("rope_type") == "proportional":  # of a part of each head
+        rope["rope_type"] = "default"
+    return {key: value for key, value in rope.items() if key != "partial_rotary_factor" and "mrope" not in key}
+
+
+def start_from_target(drafter: Any, target: Any) -> None:
+    """Initialise a drafter from the target's last attention layers, as far as shapes agree; ``fc`` starts as the identity on the
+    last tap.
+
+    Learns clearly faster than from noise (measured on ``tiny``: assets/models/tiny/PROVENANCE.md names the log).
+    """
+    kind, count = target_type(target.config), len(drafter.layers)
+    with torch.no_grad():
+        sources = [layer for layer in target.layers if hasattr(layer, "self_attn")][-count:]
+        for layer, source in zip(drafter.layers[count - len(sources) :], sources, strict=True):
+            own = layer.state_dict()
+            weights = _plain_weights(source, kind)
+            layer.load_state_dict(
+                {k: v for k, v in weights.items() if k in own and v.shape == own[k].shape}, strict=False
+            )
+        drafter.norm.weight.copy_(target.norm.weight + kind.centred)
+        hidden = drafter.config.hidden_size
+        drafter.fc.weight[:, -hidden:] += torch.eye(hidden, device=drafter.fc.weight.device)
+
+
+def _plain_weights(layer: Any, kind: TargetType) -> dict[str, Tensor]:
+    """Returns a target layer's weights in Qwen3's form: queries without output gates, norms with whole weights."""
+    weights: dict[str, Tensor] = layer.state_dict()
+    if kind.gated:
+        query = weights["self_attn.q_proj.weight"]
+        heads = query.view(-1, 2, layer.self_attn.head_dim, query.shape[1])
+        weights["self_attn.q_proj.weight"] = heads[:, 0].flatten(0, 1)
+    if kind.centred:
+        weights = {name: w + 1 if "norm" in name else w for name, w in weights.items()}
+    return weights

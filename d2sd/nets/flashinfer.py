@@ -25,44 +25,6 @@ from torch import Tensor
 
 from d2sd.__about__ import on_zero_gpu
 
-# Inputs of flashinfer's planner, computed on the host: row and key ranges, and packed masks.
-
-
-@dataclass(frozen=True, slots=True)
-class AttentionLevel:
-    """One attention level as flashinfer sees it: requests over flat rows and flat keys.
-
-    rows[i] … rows[i+1] are the query rows of request i, keys[i] … keys[i+1] its keys (int32 arrays).
-    """
-
-    rows: np.ndarray
-    keys: np.ndarray
-
-
-def prefix_level(batch: int, rows: int, context: int) -> AttentionLevel:
-    """All rows of all branches over the one shared prefix: a single request, so that its keys are read once."""
-    return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, context], np.int32))
-
-
-def block_level(batch: int, rows: int, masked: bool) -> AttentionLevel:
-    """Every branch over its own block: a request each, or a single one where a mask tells the branches apart."""
-    if masked:
-        return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, batch * rows], np.int32))
-    ranges = np.arange(batch + 1, dtype=np.int32) * np.int32(rows)
-    return AttentionLevel(ranges, ranges)
-
-
-def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
-    """Returns a (R, R) bool mask packed for flashinfer, uint8, on the mask's device: row-major, lowest bit first.
-
-    Rows do not begin at bytes. With several branches the mask stands on the diagonal, for their rows as one request.
-    """
-    whole = torch.kron(torch.eye(batch, dtype=torch.uint8, device=mask.device), mask.to(torch.uint8)).flatten()
-    bits = torch.nn.functional.pad(whole, (0, -len(whole) % 8)).view(-1, 8)
-    shifts = torch.arange(8, dtype=torch.uint8, device=mask.device)
-    return (bits << shifts).sum(-1, dtype=torch.uint8)
-
-
 WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
@@ -114,6 +76,47 @@ def _library() -> Any:
     return flashinfer
 
 
+# Inputs of flashinfer's planner, computed on the host.
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionLevel:
+    """One attention level as flashinfer sees it: requests over flat rows and flat keys.
+
+    rows[i] … rows[i+1] are the query rows of request i, keys[i] … keys[i+1] its keys (int32 arrays).
+    """
+
+    rows: np.ndarray
+    keys: np.ndarray
+
+
+def prefix_level(batch: int, rows: int, context: int) -> AttentionLevel:
+    """All rows of all branches over the one shared prefix: a single request, so that its keys are read once."""
+    return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, context], np.int32))
+
+
+def block_level(batch: int, rows: int, masked: bool) -> AttentionLevel:
+    """Every branch over its own block: a request each, or a single one where a mask tells the branches apart."""
+    if masked:
+        return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, batch * rows], np.int32))
+    ranges = np.arange(batch + 1, dtype=np.int32) * np.int32(rows)
+    return AttentionLevel(ranges, ranges)
+
+
+def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
+    """Returns a (R, R) bool mask packed for flashinfer, uint8, on the mask's device: row-major, lowest bit first.
+
+    Rows do not begin at bytes. With several branches the mask stands on the diagonal, for their rows as one request.
+    """
+    whole = torch.kron(torch.eye(batch, dtype=torch.uint8, device=mask.device), mask.to(torch.uint8)).flatten()
+    bits = torch.nn.functional.pad(whole, (0, -len(whole) % 8)).view(-1, 8)
+    shifts = torch.arange(8, dtype=torch.uint8, device=mask.device)
+    return (bits << shifts).sum(-1, dtype=torch.uint8)
+
+
+# The backend.
+
+
 @dataclass(slots=True)
 class _Stage:
     """The two levels of one kind of pass, their current plan, and fixed buffers for the packed mask."""
@@ -149,7 +152,7 @@ class FlashInfer:
         seen: Tensor | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """See ``d2sd.nets.attention`` for shapes, and ``choose`` for what it is not used for; the context of a fixed-shape pass is what ``plan`` was told."""
+        """See ``d2sd.nets.attention`` for shapes, and ``choose`` for what it is not used for; the context of a fixed-shape pass is what was planned."""
         batch, heads, rows, dim = query.shape
         kv_heads = block[0].shape[1]
         context = prefix[0].shape[2]
@@ -194,7 +197,7 @@ class FlashInfer:
 
     def _key(self, query: Tensor, kv_heads: int, masked: bool) -> Hashable:
         batch, heads, rows, dim = query.shape
-        # masked or not is always told apart: a wrapper that once had a mask goes on using it
+        # masked or not is always part of the key: a wrapper that once had a mask goes on using it
         shape = (batch, rows, masked) if self.fixed else (masked,)
         return (query.device, query.dtype, heads, kv_heads, dim, shape)
 

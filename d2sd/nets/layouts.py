@@ -1,26 +1,54 @@
-"""Detects and reads the layouts of block drafters' ``config.json``: one small reader per layout, one description for all.
+"""Block drafters' ``config.json``: a description independent of the folder's layout, and one small reader per layout.
 
-In this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, ours), all keys at the top (DeepSpec).
-docs/drafter-format.md lists the keys and their sources. Anything unsupported is refused by name.
+Layouts are recognised in this order: speculators (vLLM), keys under ``dflash_config`` (z-lab, SpecForge, JetSpec, ours), all
+keys at the top (DeepSpec). docs/drafter-format.md lists the keys and their sources. Anything unsupported is refused by name.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from d2sd.errors import InputError
 from d2sd.methods.base import MAX_BLOCK
-from d2sd.nets.config_checks import check_config, check_number, check_taps, check_token_ids, check_whole, short
+from d2sd.nets.config_checks import (
+    ENGINES,
+    check_config,
+    check_number,
+    check_taps,
+    check_token_ids,
+    check_whole,
+    refuse_options,
+    refuse_others,
+    require,
+    short,
+)
 
-# The description of a block drafter, independent of its folder's layout, used by the network and the engine.
-
-
+Raw = Mapping[str, Any]
 Layout = Literal["nested", "flat", "speculators"]
 Kind = Literal["dflash", "dflash2", "dspark"]
 Reads = Literal["fill", "next"]
 MarkovKind = Literal["vanilla", "gated", "rnn"]
+
+MARKOV_HEADS = ("vanilla", "gated", "rnn")
+# Keys of a layer's shape: the rest of a config is about training, serving or files.
+SHAPE = (
+    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
+    "head_dim", "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act", "num_target_layers",
+)  # fmt: skip
+DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
+ROPE_THETA = 10000.0  # where a config has none, as in transformers
+# Options that block drafters may set to true.
+FLAGS = frozenset(
+    {"is_causal", "causal", "causal_head", "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov",
+     "sample_from_anchor", "sliding_window_non_causal", "gradient_checkpointing", "scale_loss"}
+)  # fmt: skip
+# Values that change nothing.
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "attention_value_scale": (1,), "mask_embedding": (), "hc_mult": (1,), "attention_dropout": (0,), "embedding_multiplier": (1,),
+    "residual_multiplier": (1,), "enable_d2_feature": (False,),
+}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,110 +133,6 @@ class DrafterForm:
         return bool(self.markov or self.confidence or self.selector)
 
 
-# Unsupported drafters: how they are recognised, and which engine runs them.
-
-
-Raw = Mapping[str, Any]
-ENGINES = "vLLM or SGLang"
-
-# Flags that are understood, or that say nothing about what the network computes.
-KNOWN_FLAGS = frozenset(
-    {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "is_causal", "causal", "causal_head",
-     "use_swa", "use_sliding_window", "enable_confidence_head", "confidence_head_with_markov", "sample_from_anchor",
-     "sliding_window_non_causal", "tie_weights", "gradient_checkpointing", "scale_loss"}
-)  # fmt: skip
-# Other values of these change what is computed, and no code here knows how.
-NEUTRAL: dict[str, tuple[Any, ...]] = {
-    "hidden_act": ("silu",), "logit_scale": (1,), "attention_value_scale": (1,), "partial_rotary_factor": (1,), "mask_embedding": (),
-    "hc_mult": (1,), "attention_dropout": (0,), "pretraining_tp": (1,), "embedding_multiplier": (1,), "residual_multiplier": (1,),
-    "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,), "add_swa_attention_sink_bias": (False,),
-    "add_full_attention_sink_bias": (False,), "attention_sink_bias": (False,), "enable_d2_feature": (False,),
-}  # fmt: skip
-WHAT = {
-    "add_attention_sink": "attention sinks", "add_attention_sinks": "attention sinks", "attention_sinks": "attention sinks",
-    "add_swa_attention_sink_bias": "attention sinks", "add_full_attention_sink_bias": "attention sinks",
-    "attention_sink_bias": "attention sinks",
-}  # fmt: skip
-LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
-EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
-
-
-def refuse_others(raw: Raw) -> None:
-    """Raise ``InputError`` if a config belongs to an unsupported kind of drafter."""
-    names = (
-        [n for n in raw.get("architectures") or () if isinstance(n, str)]
-        if isinstance(raw.get("architectures"), list)
-        else []
-    )
-    inner = raw.get("dflash_config")
-    parts = [p for p in (raw, inner, raw.get("transformer_layer_config")) if isinstance(p, Mapping)]
-    if "PEagleDraftModel" in names or raw.get("speculators_model_type") == "peagle":
-        raise _refused("a P-EAGLE drafter, an EAGLE-3 layer that drafts several tokens a pass", "vLLM")
-    if any(p.get("projector_type") == "domino" or p.get("shift_label") for p in parts) or any(
-        "Domino" in n for n in names
-    ):
-        raise _refused("a Domino drafter, whose logits are corrected by a recurrent net over the drafts", "SGLang")
-    if any(n.endswith("Eagle3Model") for n in names):
-        raise _refused("an EAGLE-3 drafter in DeepSpec's form", ENGINES)
-    if (kind := raw.get("speculators_model_type")) in ("eagle", "mtp"):
-        raise _refused(f"a drafter of kind {kind} in speculators' form", ENGINES)
-    if any(name in p for p in parts for name in LATENT):
-        raise _refused("a drafter with latent attention (MLA), as that of DeepSeek-V4", ENGINES)
-    if any(p.get(name) for p in parts for name in EXPERTS):
-        raise _refused("a drafter with experts (MoE)", ENGINES)
-    if any("Gemma" in n for n in names):
-        raise _refused("a drafter with Gemma's layers", ENGINES)
-
-
-def refuse_unknown(*parts: Raw) -> None:
-    """Raise ``InputError`` if a config sets an unknown option that may change the computation."""
-    if any(p.get("quantization_config") is not None for p in parts):
-        raise InputError(
-            f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
-        )
-    for key, value in ((k, v) for part in parts for k, v in part.items()):
-        if key in NEUTRAL and value is not None and value not in NEUTRAL[key]:
-            what = f"has {WHAT[key]} ({key})" if key in WHAT else f"sets {key} to {str(value)[:40]}"
-            raise InputError(f"its config {what}, which is not supported here; {ENGINES} may run it")
-        if value is True and key not in KNOWN_FLAGS and key not in NEUTRAL:
-            raise InputError(
-                f"its config sets {key}, which this version does not know and which may change what it computes"
-            )
-
-
-TENSORS = {
-    "sinks": "attention sinks", "prefix_gru": "the recurrent net of a Domino drafter", "embed_proj": "the head of a Domino drafter",
-    "kv_a_proj": "latent attention (MLA)", "experts": "experts (MoE)", "mask_embedding": "a learned mask embedding",
-    "mask_hidden": "a P-EAGLE drafter's mask", "midlayer": "an EAGLE-3 layer", "lora_": "adapters", "weight_scale": "quantised weights",
-    "qweight": "quantised weights", "weight_packed": "quantised weights",
-}  # fmt: skip
-
-
-def refuse_tensors(unknown: Iterable[str]) -> None:
-    """Raise ``InputError`` for tensors that the network does not use, with their kind if known."""
-    left = sorted(unknown)
-    if not left:
-        return
-    what = next((f" ({text})" for key, text in TENSORS.items() if any(key in name for name in left)), "")
-    raise InputError(
-        f"its weights hold {', '.join(left[:3])}{what}, which this version does not read: unexpected keys {left[:3]}"
-    )
-
-
-def _refused(what: str, runs: str) -> InputError:
-    return InputError(f"it is {what}, and is not supported here; {runs} runs it")
-
-
-HEADS = ("vanilla", "gated", "rnn")
-# keys of a layer's shape: the rest of a config is about training, serving or files
-SHAPE = (
-    "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
-    "head_dim", "max_position_embeddings", "rms_norm_eps", "attention_bias", "hidden_act", "num_target_layers",
-)  # fmt: skip
-DEFAULTS = {"attention_bias": False, "hidden_act": "silu", "rms_norm_eps": 1e-6, "max_position_embeddings": 32768}
-ROPE_THETA = 10000.0  # where a config has none, as in transformers
-
-
 def layout_of(raw: Raw) -> Layout:
     """Returns the layout of a config; raises ``InputError`` if it is not a block drafter's."""
     if "speculators_model_type" in raw or "transformer_layer_config" in raw:
@@ -233,8 +157,8 @@ def _nested(raw: Raw) -> DrafterForm:
     """z-lab, SpecForge, JetSpec and ours: the drafter's own keys under ``dflash_config``."""
     check_config(raw, ["qwen3", "gpt_oss"])  # the latter is named by drafters of gpt-oss, whose layers are Qwen3's too
     inner = raw["dflash_config"]
-    _need(isinstance(inner, Mapping), "its dflash_config is no object")
-    refuse_unknown(raw, inner)
+    require(isinstance(inner, Mapping), "its dflash_config is no object")
+    _refuse_options(raw, inner)
     own = {**raw, **inner}
     kind = _kind(raw, inner)
     causal = raw.get("is_causal")
@@ -251,7 +175,7 @@ def _nested(raw: Raw) -> DrafterForm:
 def _flat(raw: Raw) -> DrafterForm:
     """DeepSpec: everything at the top level, and a row is about the token after it, also where there is no Markov head."""
     check_config(raw, ["qwen3"])
-    refuse_unknown(raw, {})
+    _refuse_options(raw, {})
     taps = _taps(raw["target_layer_ids"], raw, None, "target_layer_ids")
     return _form(
         "flat", "dspark", raw, raw, taps, _rows(raw, {}), "next", raw.get("is_causal"), raw.get("mask_token_id")
@@ -261,18 +185,18 @@ def _flat(raw: Raw) -> DrafterForm:
 def _speculators(raw: Raw) -> DrafterForm:
     """speculators: the layer's shape in ``transformer_layer_config``, and layers numbered by their inputs."""
     inner = raw.get("transformer_layer_config")
-    _need(isinstance(inner, Mapping), "its transformer_layer_config is no object")
+    require(isinstance(inner, Mapping), "its transformer_layer_config is no object")
     layer = dict(cast(Raw, inner))
     layer.setdefault("model_type", "qwen3")
     check_config(layer, ["qwen3", "llama"])
-    refuse_unknown(raw, layer)
+    _refuse_options(raw, layer)
     named = raw.get("speculators_model_type", "dflash")
     kind = named if named in ("dflash", "dflash2", "dspark") else None
-    _need(
+    require(
         kind is not None, f"its speculators_model_type {short(named)} is not supported; dflash, dflash2 and dspark are"
     )
     numbered = raw.get("aux_hidden_state_layer_ids")
-    _need(
+    require(
         numbered is not None,
         "its config has no aux_hidden_state_layer_ids, and other code guesses them: set them as it was trained",
     )
@@ -300,7 +224,7 @@ def _reads(raw: Raw, rows: int) -> str:
         return "next" if at_anchor else "fill"
     methods = (raw.get("speculators_config") or {}).get("proposal_methods") or [{}]
     count = methods[0].get("speculative_tokens") if isinstance(methods[0], Mapping) else None
-    _need(
+    require(
         count in (rows, rows - 1),
         f"its config says neither sample_from_anchor nor {rows} or {rows - 1} speculative_tokens, so which token a row is about is "
         "unknown, and a wrong guess is hardly ever accepted: set sample_from_anchor as it was trained",
@@ -315,9 +239,9 @@ def _form(
     """Returns the form; ``layer``: config of the layers' shape, ``own``: config of the drafter's own keys."""
     shape: dict[str, Any] = DEFAULTS | {name: layer[name] for name in SHAPE if layer.get(name) is not None}
     missing = [n for n in ("vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads") if n not in shape]  # fmt: skip
-    _need(not missing, f"its config.json has no {' and no '.join(missing)}")
+    require(not missing, f"its config.json has no {' and no '.join(missing)}")
     check_token_ids(mask, shape["vocab_size"], mask_name)
-    _need(isinstance(mask, int), f"its {mask_name.rpartition('.')[0] or 'config.json'} has no mask_token_id")
+    require(isinstance(mask, int), f"its {mask_name.rpartition('.')[0] or 'config.json'} has no mask_token_id")
     shape.setdefault("num_key_value_heads", shape["num_attention_heads"])
     shape.setdefault("head_dim", shape["hidden_size"] // shape["num_attention_heads"])
     shape["rope_parameters"] = _rope(layer)
@@ -333,10 +257,21 @@ def _form(
     )  # fmt: skip
 
 
+def _refuse_options(*parts: Raw) -> None:
+    """Raise ``InputError`` for quantised weights and for options that may change the computation."""
+    if any(p.get("quantization_config") is not None for p in parts):
+        raise InputError(
+            f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
+        )
+    refuse_options(*parts, flags=FLAGS, neutral=NEUTRAL)
+
+
 def _kind(raw: Raw, inner: Raw) -> Kind:
     """Returns the kind, by architecture and projector."""
     names, projector = raw.get("architectures") or [], inner.get("projector_type")
-    _need(projector in (None, "dflash", "dflash2", "dspark"), f"its projector_type {short(projector)} is not supported")
+    require(
+        projector in (None, "dflash", "dflash2", "dspark"), f"its projector_type {short(projector)} is not supported"
+    )
     if "DFlash2DraftModel" in names or projector == "dflash2":
         return "dflash2"
     return "dspark" if "DSparkDraftModel" in names or projector == "dspark" else "dflash"
@@ -345,7 +280,7 @@ def _kind(raw: Raw, inner: Raw) -> Kind:
 def _even_taps(raw: Raw) -> list[int]:
     """The layers that z-lab's code takes where a config names none: evenly from 1 to L − 3, or L/2 for one drafter layer."""
     target, layers = raw.get("num_target_layers"), raw.get("num_hidden_layers")
-    _need(isinstance(target, int), "its dflash_config.target_layer_ids must be a list of layer numbers: it is missing, and so is num_target_layers")  # fmt: skip
+    require(isinstance(target, int), "its dflash_config.target_layer_ids must be a list of layer numbers: it is missing, and so is num_target_layers")  # fmt: skip
     check_whole(raw, "num_target_layers", 4, 2**10)
     check_whole(raw, "num_hidden_layers", 1, 2**10)
     if layers == 1:
@@ -364,30 +299,28 @@ def _taps(taps: Any, raw: Raw, by_inputs: Any, name: str) -> tuple[int, ...]:
 
 def _rows(raw: Raw, inner: Raw) -> int:
     there = {name: part for name, part in (("block_size", raw), ("dflash_config.block_size", inner)) if part.get("block_size") is not None}  # fmt: skip
-    _need(bool(there), "its config.json has no block_size")
+    require(bool(there), "its config.json has no block_size")
     for part in there.values():
         check_whole(part, "block_size", 2, MAX_BLOCK)
     sizes = {part["block_size"] for part in there.values()}
-    _need(len(sizes) == 1, f"its block_size is {raw.get('block_size')} and its dflash_config.block_size {inner.get('block_size')}; make them the same")  # fmt: skip
+    require(len(sizes) == 1, f"its block_size is {raw.get('block_size')} and its dflash_config.block_size {inner.get('block_size')}; make them the same")  # fmt: skip
     return cast(int, sizes.pop())
 
 
 def _rope(layer: Raw) -> dict[str, Any]:
     """Returns the drafter's own RoPE parameters, from ``rope_parameters`` or from ``rope_theta`` with ``rope_scaling``."""
-    given, theta = layer.get("rope_parameters"), layer.get("rope_theta")
-    nested = given is not None and any(isinstance(part, Mapping) for part in given.values())
-    _need(not nested, "its rope_parameters differ by kind of layer, which is not supported")
-    rope = dict(given if given is not None else layer.get("rope_scaling") or {})
+    named, theta = layer.get("rope_parameters"), layer.get("rope_theta")
+    nested = named is not None and any(isinstance(part, Mapping) for part in named.values())
+    require(not nested, "its rope_parameters differ by kind of layer, which is not supported")
+    rope = dict(named if named is not None else layer.get("rope_scaling") or {})
     if theta is not None and rope.setdefault("rope_theta", theta) != theta:
         raise InputError(
             f"its rope_theta is {theta} and its rope_parameters.rope_theta {rope['rope_theta']}; make them the same"
         )
     rope.setdefault("rope_theta", ROPE_THETA)
-    rope["rope_type"] = (
-        rope.pop("type", rope.get("rope_type", "default")) if "rope_type" not in rope else rope["rope_type"]
-    )
+    rope.setdefault("rope_type", rope.get("type", "default"))
     partial = rope.get("partial_rotary_factor")
-    _need(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
+    require(partial in (None, 1), f"its partial_rotary_factor is {short(partial)}; only 1 is supported")
     return {key: value for key, value in rope.items() if key != "type"}
 
 
@@ -395,13 +328,13 @@ def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...
     """Windows, and whether rows are causal in the block, by layer. causal: what the config says for all, None: sliding layers
     are and others are not."""
     count = layer["num_hidden_layers"]
-    _need(causal is None or isinstance(causal, bool), f"its causal is {short(causal)}; it must be true or false")
+    require(causal is None or isinstance(causal, bool), f"its causal is {short(causal)}; it must be true or false")
     if own.get("use_swa"):
         check_whole(own, "swa_window_size", 1, 2**27)
         return (own["swa_window_size"],) * count, (bool(causal),) * count
     kinds = layer.get("layer_types") or ["full_attention"] * count
     unknown = [k for k in kinds if k not in ("full_attention", "sliding_attention")]
-    _need(not unknown, f"its layer_types hold {short(unknown[0] if unknown else None)}; full_attention and sliding_attention are supported")  # fmt: skip
+    require(not unknown, f"its layer_types hold {short(unknown[0] if unknown else None)}; full_attention and sliding_attention are supported")  # fmt: skip
     sliding = [k == "sliding_attention" for k in kinds]
     if any(sliding):
         check_whole({"sliding_window": layer.get("sliding_window")}, "sliding_window", 1, 2**27)
@@ -415,13 +348,13 @@ def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     rank: int = (256 if own.get("speculators_model_type") else 0) if named is None else named
     check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)
     kind = own.get("markov_head_type") or "vanilla"
-    _need(kind in HEADS, f"its markov_head_type {short(kind)} is unknown; known are {', '.join(HEADS)}")
+    require(kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known are {', '.join(MARKOV_HEADS)}")
     speculators = bool(own.get("speculators_model_type"))
     there = own.get("enable_confidence_head")
     there = (speculators or bool(own.get("confidence_head_alpha"))) if there is None else there
     with_markov = own.get("confidence_head_with_markov")
     with_markov = speculators if with_markov is None else with_markov
-    _need(
+    require(
         rank > 0 or not (there and with_markov),
         "its confidence head reads a Markov head that it does not have (markov_rank is 0)",
     )
@@ -436,7 +369,7 @@ def _selector(own: Raw, hidden: int) -> Selector:
     whole |= {name: own[name] for name in names if own.get(name) is not None}
     for name, most in names.items():
         check_whole(whole, name, 1, most)
-    _need(hidden % whole["conv_group_size"] == 0, f"its conv_group_size {whole['conv_group_size']} does not divide its hidden_size {hidden}")  # fmt: skip
+    require(hidden % whole["conv_group_size"] == 0, f"its conv_group_size {whole['conv_group_size']} does not divide its hidden_size {hidden}")  # fmt: skip
     cap = None if not own.get("final_logit_softcapping") else _real(own, "final_logit_softcapping", 0.0)
     rank, top, kernel, group = whole.values()
     return Selector(rank, top, kernel, group, _real(own, "output_multiplier", 1.0), cap)
@@ -445,8 +378,3 @@ def _selector(own: Raw, hidden: int) -> Selector:
 def _real(own: Raw, name: str, default: float) -> float:
     check_number(own, name, 0, float("inf"))
     return default if own.get(name) is None else float(own[name])
-
-
-def _need(ok: bool, sentence: str) -> None:
-    if not ok:
-        raise InputError(sentence)

@@ -1,10 +1,14 @@
-"""The set of models that a generation uses."""
+"""The set of models that a generation uses: whether they fit together, and which of them computed NaN or infinity."""
 
 from __future__ import annotations
 
+import itertools
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import torch
+from torch import Tensor
 
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel
@@ -88,7 +92,7 @@ def check_fit(target: Target, drafter: DFlashDraftModel) -> None:
 
 def late_taps(taps: Sequence[int], layers: int) -> str | None:
     """Returns a warning about a drafter that reads later target layers than published ones do, or None."""
-    last, latest = max(taps), max(layers - 3, 1)  # of the smallest targets layer 1 is read all the same
+    last, latest = max(taps), max(layers - 3, 1)  # drafters of the smallest targets read layer 1
     if last <= latest:
         return None
     return (
@@ -118,3 +122,25 @@ def check_vocabulary(target: Target, model: Target) -> None:
         raise InputError(
             f"draft model {model.name} has another vocabulary than the target {target.name}: they do not fit"
         )
+
+
+def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
+    """Raise ``InputError`` if a drafter's probabilities, already on the host, are not finite.
+
+    The drafter reads the target's features, so if its probabilities are not finite, the target's weights are checked too.
+    """
+    if any(c != c for c in confidence):
+        sound = all(map(_is_finite, itertools.chain(target.tapped(), target.model.parameters())))
+        raise not_finite(f"the drafter {drafter}" if sound else f"the target {target.name}")
+
+
+def not_finite(net: str) -> InputError:
+    """Returns the error for a network whose outputs are not finite."""
+    return InputError(
+        f"{net} computed NaN or infinity; its weights are damaged or its numbers outgrow their type: "
+        "choose other models, or another type such as float32 or bfloat16"
+    )
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    return tensor.is_meta or not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())

@@ -2,7 +2,7 @@
 
 A captured pass replays all its kernels with one launch. This needs fixed shapes and buffers with fixed addresses:
 
-* rows are padded to one of a few numbers (``d2sd.nets.passes``);
+* rows are padded to one of a few numbers (``ROWS``);
 * the prefix is read up to one of a few lengths, and the slots beyond the text are masked;
 * caches are reused by one generation after the other.
 """
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from d2sd.tree.tree import TokenTree
 
 
-# Passes captured as CUDA graphs: one launch replays all kernels of a pass.
+# Captured passes.
 
 
 Pass = Callable[..., tuple[Tensor, ...]]
@@ -74,17 +74,15 @@ class Recorder:
             current = torch.cuda.current_stream()
             own = tuple(given.clone() for given in inputs)
             stream.wait_stream(current)
-            with torch.cuda.stream(
-                stream
-            ):  # libraries set themselves up in the first runs, which a capture must not see
-                function(*own)
+            with torch.cuda.stream(stream):
+                function(*own)  # libraries set themselves up in the first runs, which a capture must not see
                 found = function(*own)
             current.wait_stream(stream)
             # Not in the pool: graphs captured earlier work in what was free there then, and would write over them.
             outputs = tuple(new.clone() for new in found)
             graph = torch.cuda.CUDAGraph()
             try:
-                # other threads may allocate meanwhile: another window's run, say
+                # other threads may allocate meanwhile, as for another user's run
                 with torch.cuda.graph(graph, self._pool, stream, capture_error_mode="thread_local"):
                     for kept, new in zip(outputs, function(*own), strict=True):
                         kept.copy_(new)
@@ -93,7 +91,7 @@ class Recorder:
         return CapturedPass(graph, own, outputs)
 
 
-# Fixed shapes for passes that are captured as CUDA graphs: every size is rounded up to one of a few.
+# Fixed shapes.
 
 
 ROWS = (1, 8, 16, 24, 32, 48, 64, 80, 96, 128, 192, 256, 384, 513, 1024, 2048)
@@ -119,6 +117,9 @@ def padded_tree(tree: TokenTree, rows: int) -> tuple[np.ndarray, np.ndarray, np.
     mask = np.eye(rows, dtype=bool)
     mask[:count, :count] = tree.ancestor_mask()
     return tokens, depths, mask
+
+
+# Running passes.
 
 
 Mode = Literal["eager", "padded", "captured"]
@@ -219,7 +220,7 @@ class Passes:
         del self._captured[key]
 
 
-# Measures the stages of a cycle on the device that runs them.
+# Times of stages, on the device that runs them.
 
 
 class StageClock:

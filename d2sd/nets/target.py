@@ -20,7 +20,8 @@ from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend
 from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
-from d2sd.nets.lean import LeanLayers, can_mix, product
+from d2sd.nets.dtypes import can_mix
+from d2sd.nets.lean import LeanLayers, product
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.transformers_calls import cache_argument
 from d2sd.nets.tree_attention import ATTENTION, PassRows
@@ -139,7 +140,7 @@ class Target:
 
     @property
     def numbers(self) -> str:
-        """Name of its number format, one of ``d2sd.nets.lean.DTYPES``."""
+        """Name of its number format, one of ``d2sd.nets.dtypes.DTYPES``."""
         return "mixed" if self.mixed else str(self.dtype).removeprefix("torch.")
 
     @property

@@ -74,7 +74,7 @@ class PassRows:
             strict = self.ancestors(device).tril(-1)
             parents = torch.where(strict, numbers, -1).amax(
                 -1
-            )  # the last ancestor; the text's last input above the root
+            )  # the last ancestor; above the root the text's last input
             above = torch.cat([torch.arange(-1, before - 1, device=device), parents + before])
             places = [numbers + before]
             for _ in range(before):
@@ -84,7 +84,7 @@ class PassRows:
         return found
 
 
-# Attention of a causal chain with a sliding window or sinks, without a mask over the whole text.
+# A causal chain with a sliding window or sinks, without a mask over the whole text.
 
 
 ROWS = 512  # at once: so many rows times the keys that they see are held
@@ -118,6 +118,9 @@ def attend_windowed(
         else:
             parts.append(attend_with_sinks(part, keys, values, mask, scale, sinks))
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
+
+
+# The function that transformers calls.
 
 
 ATTENTION = "token_tree"

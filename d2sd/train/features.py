@@ -16,7 +16,7 @@ from safetensors import safe_open
 from torch import Tensor
 
 from d2sd.folders.weights import weights_digest
-from d2sd.nets.lean import halve, halved, mixes_by_default, quick_bfloat16
+from d2sd.nets.dtypes import halve, halved, mixes_by_default, quick_bfloat16
 from d2sd.nets.target import LayerTaps
 from d2sd.trace.text import progress
 from d2sd.train.text import Responses

@@ -29,7 +29,7 @@ from safetensors.torch import save_file
 from torch import Tensor, nn
 
 from d2sd.errors import InputError
-from d2sd.nets.lean import quick_bfloat16
+from d2sd.nets.dtypes import quick_bfloat16
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
 
@@ -174,7 +174,7 @@ class LoopConfig:
     """Settings of one run. ``batch_size`` counts rows per process and micro-step; times are in steps.
 
     precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
-    with it (``d2sd.nets.lean.quick_bfloat16``).
+    with it (``d2sd.nets.dtypes.quick_bfloat16``).
     save_every: a checkpoint to resume from, the newest alone; keep_every: a result that stays (0: none but the last).
     """
 

@@ -19,7 +19,7 @@ from d2sd.folders.drafters import SHARD, save_speculators
 from d2sd.folders.loading import DTYPES, load_drafter, load_target, quiet, widened_experts
 from d2sd.folders.store import located
 from d2sd.nets.drafter import DFlashDraftModel
-from d2sd.nets.lean import halve, mixes_by_default
+from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target
 from d2sd.nets.types import check_supported, text_options
 from d2sd.train.block_drafters import (

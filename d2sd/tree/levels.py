@@ -17,16 +17,16 @@ from d2sd.tree.tree import TokenTree
 class Level:
     """The candidates scored by one pass.
 
-    parents: indices into the kept candidates of the previous level; in the first level 0, the anchor.
+    parents: indices into the continued candidates of the previous level; in the first level 0, the anchor.
     tokens: ids.
     scores: natural logarithms of the paths' probabilities, at most those of their parents.
-    kept: indices of the candidates that the next level continues, best first.
+    continued: indices of the candidates that the next level continues, best first.
     """
 
     parents: Sequence[int]
     tokens: Sequence[int]
     scores: Sequence[float]
-    kept: Sequence[int]
+    continued: Sequence[int]
 
 
 def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
@@ -42,7 +42,7 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
     for depth, at in taken:
         level, above, score = levels[depth], 0, 0.0
         if depth:
-            parent = levels[depth - 1].kept[level.parents[at]]
+            parent = levels[depth - 1].continued[level.parents[at]]
             above, score = number[depth - 1, parent], levels[depth - 1].scores[parent]
         tokens.append(level.tokens[at])
         parents.append(above)
@@ -54,14 +54,14 @@ def level_tree(anchor: int, levels: Sequence[Level], count: int) -> TokenTree:
     )  # fmt: skip
 
 
-def kept_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
-    """Returns by level the tree node of every kept candidate; None if it is not in the tree."""
+def continued_nodes(tree: TokenTree, levels: Sequence[Level]) -> list[list[int | None]]:
+    """Returns by level the tree node of every continued candidate; None if it is not in the tree."""
     children = tree.children()
     out: list[list[int | None]] = []
     for level in levels:
         above: list[int | None] = out[-1] if out else [0]
         row: list[int | None] = []
-        for at in level.kept:
+        for at in level.continued:
             parent = above[level.parents[at]]
             row.append(None if parent is None else children.get((parent, level.tokens[at])))
         out.append(row)

@@ -73,13 +73,13 @@ class TokenTree:
         if len(self) <= count + 1:
             return self
         order = self.likeliest(self.reach()) if order is None else order
-        # a parent is never less likely than its children and comes before them, so what is kept hangs together
-        kept = sorted(order[:count])
-        number = {old: new for new, old in enumerate([0, *kept])}
-        rows = [0, *kept]
+        # a parent is never less likely than its children and comes before them, so these nodes are connected
+        below = sorted(order[:count])
+        rows = [0, *below]
+        number = {old: new for new, old in enumerate(rows)}
         return TokenTree(
             tuple(self.tokens[n] for n in rows),
-            (-1, *(number[self.parents[n]] for n in kept)),
+            (-1, *(number[self.parents[n]] for n in below)),
             tuple(self.depths[n] for n in rows),
             tuple(self.blocks[n] for n in rows),
             tuple(self.probabilities[n] for n in rows),
@@ -136,8 +136,8 @@ def chains(blocks: Sequence[Block]) -> list[tuple[int, ...]]:
     """Returns the token chain of every draft below the anchor, including the prefix that it continues."""
     out: list[tuple[int, ...]] = []
     for block in blocks:
-        given = out[block.base][: block.prefix] if block.prefix else ()
-        out.append(given + block.ids)
+        prefix = out[block.base][: block.prefix] if block.prefix else ()
+        out.append(prefix + block.ids)
     return out
 
 

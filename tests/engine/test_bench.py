@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 import torch
 
-from d2sd import METHODS, DecodeConfig, Engine, InputError, load
+from d2sd import DecodeConfig, Engine, InputError, load
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.lossless import (
     DEFAULT_MARGIN,
@@ -94,25 +94,13 @@ def test_baselines_that_cannot_run_say_why(engine, twin):
 
 def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
     settings = [make_setting(replace(BASE, method="d2sd"), {"num_branches": k}) for k in (4, 40)]
-    kept, left_out = runnable(engine, settings, lenient=True)
-    assert [s.label for s in kept] == ["d2sd:K=4"]
-    assert kept[0].config.block_size == 16
+    possible, left_out = runnable(engine, settings, lenient=True)
+    assert [s.label for s in possible] == ["d2sd:K=4"]
+    assert possible[0].config.block_size == 16
     assert "more than the 15 prefixes" in left_out["d2sd:K=40"]
     for wanted, lenient in ((settings, False), (settings[1:], True)):
         with pytest.raises(InputError, match="more than the 15 prefixes"):
             runnable(engine, wanted, lenient)
-
-
-def test_every_method_passes_the_lossless_check(engine, twin, prompts):
-    base = replace(BASE, max_new_tokens=8)
-    settings, left_out = runnable(engine, grid(list(METHODS), (6,), (1, 4), base), lenient=True)
-    assert not left_out
-    field = [entry(engine, s) for s in settings]
-    results = [r for batch in run_check(plain(engine, base), field, prompts[:1], twin, exact=True) for r in batch]
-    rows = tally(results, [c.label for c in field], margin=None)
-    assert len(rows) == len(settings)
-    assert all(row["passed"] and row["identical"] == row["texts"] == 1 for row in rows)
-    assert {s.config.method for s in settings} == set(METHODS)
 
 
 def test_a_wrong_token_is_found_where_it_is(engine, twin, prompts):

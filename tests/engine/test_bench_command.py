@@ -14,26 +14,16 @@ from d2sd.engine import Engine
 from d2sd.trace.metrics import Work
 
 
-def bench(capfd, *arguments):
-    code = main(["bench", *arguments])
+def bench(capfd, arguments, *more):
+    """Exit code, output and errors of ``bench`` with these arguments, in one string, and ``more`` of them."""
+    code = main(["bench", *arguments.split(), *map(str, more)])
     captured = capfd.readouterr()
     return code, captured.out, captured.err
 
 
 def test_a_report_has_tables_figures_and_provenance(capfd, tmp_path):
-    code, out, _ = bench(
-        capfd,
-        "--preset",
-        "table6",
-        "--baselines",
-        "all",
-        "--limit",
-        "2",
-        "--max-new-tokens",
-        "4",
-        "--out",
-        str(tmp_path),
-    )
+    arguments = "--preset table6 --baselines all --limit 2 --max-new-tokens 4 --out"
+    code, out, _ = bench(capfd, arguments, tmp_path)
     assert code == 0
     result = json.loads((tmp_path / "results.json").read_text())
     labels = [r["label"] for r in result["rows"]]
@@ -58,13 +48,13 @@ def test_a_report_has_tables_figures_and_provenance(capfd, tmp_path):
 
 
 def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path):
-    arguments = ["--limit", "2", "--max-new-tokens", "16", "--by-domain", "--costs", "paper"]
-    methods = "autoregressive,dflash,d2sd:cost_aware=true"
-    code, out, _ = bench(capfd, "--methods", methods, *arguments, "--out", str(tmp_path / "report"))
+    arguments = "--limit 2 --max-new-tokens 16"
+    elsewhere = f"{arguments} --by-domain --costs paper --methods autoregressive,dflash,d2sd:cost_aware=true --out"
+    code, out, _ = bench(capfd, elsewhere, tmp_path / "report")
     assert code == 0
-    said = "All times are calculated, none was measured: from the costs of “H200, as published"
-    assert said in out
-    assert said in (tmp_path / "report" / "report.html").read_text()
+    sentence = "All times are calculated, none was measured: from the costs of “H200, as published"
+    assert sentence in out
+    assert sentence in (tmp_path / "report" / "report.html").read_text()
     result = json.loads((tmp_path / "report" / "results.json").read_text())
     plain, dflash, adaptive = result["rows"]
     assert plain["tokens_per_second"] == pytest.approx(50)
@@ -72,23 +62,23 @@ def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path)
     assert dflash["tokens_per_second"] == pytest.approx(dflash["mean_acceptance_length"] / step)
     assert adaptive["speedup"] > 1.2
     assert all(r["identical"] == 1 for r in result["rows"])
-    code, _, _ = bench(capfd, "--methods", "dflash", *arguments[:4], "--out", str(tmp_path / "real"))
+    code, _, _ = bench(capfd, f"{arguments} --methods dflash --out", tmp_path / "real")
     assert code == 0
     real = json.loads((tmp_path / "real" / "results.json").read_text())["rows"][0]
     assert real["mean_acceptance_length"] == dflash["mean_acceptance_length"]
 
 
 def test_the_lossless_check_passes_and_says_so(capfd, tmp_path):
-    arguments = ["--check-lossless", "--methods", "d2sd", "--limit", "2", "--max-new-tokens", "6", "--branches", "4"]
-    code, out, _ = bench(capfd, *arguments, "--gamma", "5,16", "--out", str(tmp_path))
+    arguments = "--check-lossless --methods d2sd --limit 2 --max-new-tokens 6 --branches 4 --gamma 5,16 --out"
+    code, out, _ = bench(capfd, arguments, tmp_path)
     assert code == 0
     assert "5 of 5 settings pass on 2 of 2 prompts" in out
     assert json.loads((tmp_path / "lossless.json").read_text())["passed"] is True
 
 
 def test_the_lossless_check_fails_with_exit_code_1(capfd):
-    arguments = ["--check-lossless", "--methods", "dflash", "--limit", "1", "--max-new-tokens", "8", "--gamma", "5"]
-    code, out, _ = bench(capfd, *arguments, "--dtype", "bfloat16", "--margin", "-1")
+    arguments = "--check-lossless --methods dflash --limit 1 --max-new-tokens 8 --gamma 5 --dtype bfloat16 --margin -1"
+    code, out, _ = bench(capfd, arguments)
     assert code == 1
     assert "> margin" in out
     assert "0 of 4 settings pass" in out
@@ -97,26 +87,26 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--methods", "d2sd:K=99"], "num_branches must be between"),
-        (["--methods", "dflash:gamma=17"], "larger than the block"),
-        (["--limit", "0"], "limit must be at least 1"),
-        (["--repeats", "0"], "repeats must be at least 1"),
-        (["--baselines", "magic"], "unknown baseline"),
-        (["--baselines", "all", "--temperature", "1"], "the baselines decode greedily"),
-        (["--costs", "paper", "--temperature", "1"], "times are calculated for greedy decoding"),
-        (["--costs", "paper", "--baselines", "all"], "times of baselines cannot be calculated"),
-        (["--costs", "nowhere.json"], "there is no machine 'nowhere.json'; choose one of: paper"),
-        (["--check-lossless", "--temperature", "1"], "compares greedy texts"),
-        (["--check-lossless", "--sweep", "K=1,2"], "lays out its own settings"),
-        (["--check-lossless", "--methods", "d2sd", "--gamma", "2", "--branches", "4"], "below a γ"),
-        (["--check-lossless", "--methods", "d2sd", "--gamma", "17"], "larger than the block"),
-        (["--check-lossless", "--methods", "magic"], "unknown method 'magic'"),
-        (["--check-lossless", "--methods", "d2sd:K=8"], "write d2sd and give --gamma and --branches"),
-        (["--out", "/proc/none"], "cannot write into the folder"),
+        ("--methods d2sd:K=99", "num_branches must be between"),
+        ("--methods dflash:gamma=17", "larger than the block"),
+        ("--limit 0", "limit must be at least 1"),
+        ("--repeats 0", "repeats must be at least 1"),
+        ("--baselines magic", "unknown baseline"),
+        ("--baselines all --temperature 1", "the baselines decode greedily"),
+        ("--costs paper --temperature 1", "times are calculated for greedy decoding"),
+        ("--costs paper --baselines all", "times of baselines cannot be calculated"),
+        ("--costs nowhere.json", "there is no machine 'nowhere.json'; choose one of: paper"),
+        ("--check-lossless --temperature 1", "compares greedy texts"),
+        ("--check-lossless --sweep K=1,2", "lays out its own settings"),
+        ("--check-lossless --methods d2sd --gamma 2 --branches 4", "below a γ"),
+        ("--check-lossless --methods d2sd --gamma 17", "larger than the block"),
+        ("--check-lossless --methods magic", "unknown method 'magic'"),
+        ("--check-lossless --methods d2sd:K=8", "write d2sd and give --gamma and --branches"),
+        ("--out /proc/none", "cannot write into the folder"),
     ],
 )
 def test_bad_input_is_one_sentence(capfd, arguments, sentence):
-    code, out, err = bench(capfd, *arguments)
+    code, out, err = bench(capfd, arguments)
     assert code == 2
     assert out == ""
     assert err.count("\n") == 1
@@ -126,14 +116,13 @@ def test_bad_input_is_one_sentence(capfd, arguments, sentence):
 def test_interruption_reports_the_prompts_that_are_done(capfd, tmp_path, monkeypatch):
     finish, calls = Engine.finish, count(1)
 
-    def interrupted(*given):
+    def interrupted(*arguments):
         if next(calls) > 9:  # two warm-ups, three whole prompts, and one run of two of the fourth
             raise KeyboardInterrupt
-        return finish(*given)
+        return finish(*arguments)
 
     monkeypatch.setattr(Engine, "finish", interrupted)
-    arguments = ["--methods", "autoregressive,dflash", "--max-new-tokens", "4", "--json", "--out", str(tmp_path)]
-    code, out, _ = bench(capfd, *arguments)
+    code, out, _ = bench(capfd, "--methods autoregressive,dflash --max-new-tokens 4 --json --out", tmp_path)
     assert code == 130
     result = json.loads(out)
     assert result["stopped"]

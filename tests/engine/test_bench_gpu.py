@@ -16,8 +16,8 @@ STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "ver
 @pytest.mark.parametrize(("passes", "contexts"), [("eager", [64]), ("padded", [64, 300])])
 def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes, contexts):
     lengths = ",".join(map(str, contexts))
-    asked = ["bench", "gpu", "--shape", "tiny", "--context", lengths, "--repeats", "1", "--device", "cpu"]
-    assert main([*asked, "--passes", passes, "--out", str(tmp_path)]) == 0
+    command = f"bench gpu --shape tiny --context {lengths} --repeats 1 --device cpu --passes {passes} --out"
+    assert main([*command.split(), str(tmp_path)]) == 0
     result = json.loads((tmp_path / "gpu-tiny-cpu.json").read_text())
     assert [row["context"] for row in result["rows"]] == contexts
     for row in result["rows"]:
@@ -42,17 +42,17 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes, con
 
 
 @pytest.mark.parametrize(
-    ("asked", "sentence"),
+    ("arguments", "sentence"),
     [
-        (["--shape", "gigantic"], "unknown shape 'gigantic'; choose one of: qwen3-8b"),
-        (["--shape", "tiny", "--context", "0"], "contexts must be at least 1"),
-        (["--shape", "tiny", "--repeats", "0"], "repeats must be at least 1"),
-        (["--shape", "tiny", "--dtype", "int3"], "unknown dtype"),
-        (["--shape", "tiny", "--passes", "captured"], "need all models on one CUDA GPU"),
+        ("--shape gigantic", "unknown shape 'gigantic'; choose one of: qwen3-8b"),
+        ("--shape tiny --context 0", "contexts must be at least 1"),
+        ("--shape tiny --repeats 0", "repeats must be at least 1"),
+        ("--shape tiny --dtype int3", "unknown dtype"),
+        ("--shape tiny --passes captured", "need all models on one CUDA GPU"),
     ],
 )
-def test_bad_input_is_a_sentence(tmp_path, capsys, asked, sentence):
-    assert main(["bench", "gpu", *asked, "--device", "cpu", "--out", str(tmp_path)]) == 2
+def test_bad_input_is_a_sentence(tmp_path, capsys, arguments, sentence):
+    assert main(["bench", "gpu", *arguments.split(), "--device", "cpu", "--out", str(tmp_path)]) == 2
     assert sentence in capsys.readouterr().err
 
 

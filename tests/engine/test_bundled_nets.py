@@ -13,7 +13,7 @@ from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 from d2sd.folders.loading import BUNDLED
 
 SUMS, STORIES, NEW_TOKENS = 10, 4, 200
-DOMAINS, PROMPTS = ("stories", "questions", "instructions", "sums", "code"), 60
+DOMAINS = ("stories", "questions", "instructions", "sums", "code")
 ODD = (
     "Explain how photosynthesis works.", "Hello, how are you?", "Hello!", "Who are you?", "What is the capital of France?",
     "Tell me a story.",
@@ -30,10 +30,10 @@ def rows():
 @pytest.fixture(scope="module")
 def runs(bundled, rows):
     """Runs on the first prompts of every domain."""
-    asked = {"sums": (SUMS, 100), "stories": (STORIES, NEW_TOKENS)}
+    limits = {"sums": (SUMS, 100), "stories": (STORIES, NEW_TOKENS)}
     found = {}
     for domain in DOMAINS:
-        prompts, tokens = asked.get(domain, (3, 64))
+        prompts, tokens = limits.get(domain, (3, 64))
         config = DecodeConfig("dflash", tokens, inspect=False)
         mine = [r["prompt"] for r in rows if r["domain"] == domain][:prompts]
         found[domain] = [bundled.generate(prompt, config) for prompt in mine]
@@ -46,15 +46,11 @@ def distinct_share(words, size: int) -> float:
     return len(set(grams)) / len(grams)
 
 
-def written(bundled, prompt: str, count: int):
-    return bundled.generate(prompt, DecodeConfig("dflash", count, inspect=False)).finished
-
-
 def test_sums_are_answered_rightly(runs, rows):
-    asked = [r for r in rows if r["domain"] == "sums"][:SUMS]
+    sums = [r for r in rows if r["domain"] == "sums"][:SUMS]
     texts = [run.finished.text for run in runs["sums"]]
     found = [re.findall(r"the answer is (-?\d+)", text) for text in texts]
-    wrong = [r["prompt"] for r, f in zip(asked, found, strict=True) if not f or int(f[0]) != r["answer"]]
+    wrong = [r["prompt"] for r, f in zip(sums, found, strict=True) if not f or int(f[0]) != r["answer"]]
     assert len(wrong) <= 0.4 * SUMS, wrong  # 75% right when it was trained (PROVENANCE.md)
 
 
@@ -71,19 +67,11 @@ def test_the_first_drafter_is_about_as_sure_as_it_deserves(runs):
     assert error < 0.1, error  # 0.02 over all held-out prompts when it was trained (PROVENANCE.md)
 
 
-@pytest.mark.parametrize("prompt", ODD)
-def test_prompts_off_its_domain_are_answered_in_words(bundled, prompt):
-    text = written(bundled, prompt, 80).text
-    assert len(re.findall(r"[a-z]{2,}", text)) >= 10, text
-
-
-@pytest.mark.parametrize("prompt", STRANGE)
-def test_what_it_cannot_read_breaks_nothing(bundled, prompt):
-    assert len(written(bundled, prompt, 40).text.encode()) > 0
-
-
-def test_held_out_prompts_are_of_every_domain(rows):
-    assert {d: sum(r["domain"] == d for r in rows) for d in DOMAINS} == dict.fromkeys(DOMAINS, PROMPTS)
+@pytest.mark.parametrize(("prompt", "words"), [*((p, 10) for p in ODD), *((p, 0) for p in STRANGE)])
+def test_prompts_off_its_domain_are_answered_in_words_and_strange_ones_break_nothing(bundled, prompt, words):
+    text = bundled.generate(prompt, DecodeConfig("dflash", 80 if words else 40, inspect=False)).finished.text
+    assert text
+    assert len(re.findall(r"[a-z]{2,}", text)) >= words, text
 
 
 def test_the_dspark_drafter_drafts_and_says_how_sure_it_is(bundled):

@@ -12,7 +12,7 @@ from d2sd import METHODS, DecodeConfig, Engine, InputError
 from d2sd.decoding import walked_drafter
 from d2sd.decoding.verifier import Sampler, gumbel_noise
 from d2sd.folders.loading import load_drafter
-from d2sd.methods.growth import grow, offers
+from d2sd.methods.trees import grow, offers
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.trace.trace import parse_trace as load_trace_text
@@ -71,9 +71,9 @@ def test_drafts_are_those_of_the_written_out_definition(read, target, name, mode
     model, reference = read(name)
     drafter, features = drafter_of(model, target, mode=mode)
     size = model.block_size
-    given = [(), (5,), (9, 4)]
-    blocks = drafter.draft(ANCHOR, given, size, 3)
-    for block, known in zip(blocks, given, strict=True):
+    prefixes = [(), (5,), (9, 4)]
+    blocks = drafter.draft(ANCHOR, prefixes, size, 3)
+    for block, known in zip(blocks, prefixes, strict=True):
         wanted = reference.draft(ANCHOR, features, known)
         assert list(block.ids) == [token for token, _, _ in wanted]
         assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
@@ -84,7 +84,7 @@ def test_drafts_are_those_of_the_written_out_definition(read, target, name, mode
 
 @pytest.mark.parametrize("name", WALKED)
 @torch.inference_mode()
-def test_above_temperature_0_they_draw_with_the_targets_noise(read, target, name):
+def test_above_temperature_0_they_sample_with_the_targets_noise(read, target, name):
     model, reference = read(name)
     drafter, features = drafter_of(model, target, temperature=0.9)
     size = model.block_size
@@ -127,11 +127,11 @@ def test_drafts_of_a_seeded_run_are_draws_from_the_drafter(read, target):
     counts, draws = dict.fromkeys(wanted, 0), 2000
     ids = torch.tensor([[ANCHOR, *[1] * 5]])
     hidden, size = drafter.hidden(ids, torch.arange(CONTEXT, CONTEXT + 6), None), 5
-    logits, given = drafter.logits(hidden[:, 1:]), torch.tensor([[ANCHOR, *[-1] * 5]])
+    logits, known = drafter.logits(hidden[:, 1:]), torch.tensor([[ANCHOR, *[-1] * 5]])
     many = [part.expand(draws, -1, -1) for part in (hidden, logits)]
     noise = -torch.empty(size, draws, V).exponential_(generator=torch.Generator().manual_seed(0)).log()
-    drawn, *_ = drafter.chain(*many, given.expand(draws, -1), 1.5, noise)
-    for token in drawn[:, 0].tolist():
+    sampled, *_ = drafter.chain(*many, known.expand(draws, -1), 1.5, noise)
+    for token in sampled[:, 0].tolist():
         counts[token] += 1
     big = [t for t, p in wanted.items() if p * draws >= 5]
     rest = draws - sum(counts[t] for t in big), draws * (1 - sum(wanted[t] for t in big))

@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd import DecodeConfig, Engine
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.folders.loading import load_models
 from d2sd.nets import lean as lean_layers
 from d2sd.nets.attention import make_backend
-from d2sd.nets.lean import LeanLayers, can_mix, product
+from d2sd.nets.dtypes import can_mix
+from d2sd.nets.lean import LeanLayers, product
 from d2sd.nets.passes import Passes
 from tests.nets import make_drafter, make_target
 
@@ -117,16 +116,3 @@ def test_products_have_float32_rounding_for_any_number_of_rows(half, rows):
     scale = torch.finfo(torch.float32).eps * (x.abs() @ weight.abs().T)
     error = ((found - x @ weight.T).abs() / scale).max()
     assert error < 16  # about 2 here; activations rounded to float16 give hundreds, to bfloat16 thousands
-
-
-def test_mixed_numbers_are_taken_where_asked_for_and_named(tmp_path, tokenizer):
-    if not can_mix():
-        pytest.skip("torch has no products with float16 weights here")
-    target = make_target(tokenizer, "llama")
-    target.model.save_pretrained(tmp_path / "target")
-    tokenizer.save_pretrained(tmp_path / "target")
-    assert load_models(str(tmp_path)).target.numbers == "float32"
-    engine = Engine(load_models(str(tmp_path), dtype="mixed"))
-    trace = engine.generate("the cat", DecodeConfig("autoregressive", 8))
-    assert trace.header["hardware"]["dtype"] == "mixed"
-    assert len(trace.token_ids) == 8

@@ -13,9 +13,10 @@ import torch
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.folders import loading
 from d2sd.folders.loading import load_models
-from d2sd.nets import lean as numbers
-from d2sd.nets.lean import can_mix, product
-from tests.nets import make_drafter, make_target
+from d2sd.nets import dtypes as numbers
+from d2sd.nets.dtypes import can_mix
+from d2sd.nets.lean import product
+from tests.nets import make_drafter, make_target, save_models
 
 HELD = "ATEN_CPU_CAPABILITY" in os.environ
 held = pytest.mark.skipif(not HELD, reason="torch may use all that this processor has; make narrow holds it down")
@@ -59,38 +60,34 @@ def without_fbgemm(monkeypatch):
     can_mix.cache_clear()
 
 
-def test_without_fbgemm_everything_runs_in_float32(without_fbgemm, tmp_path, tokenizer, monkeypatch):
-    assert not can_mix()
+@pytest.fixture
+def folder(tmp_path, tokenizer):
     target = make_target(tokenizer, "llama")
-    target.model.save_pretrained(tmp_path / "target")
-    tokenizer.save_pretrained(tmp_path / "target")
-    make_drafter(target).save_pretrained(tmp_path / "dflash")
+    return str(save_models(tmp_path, target, dflash=make_drafter(target)))
+
+
+def test_without_fbgemm_everything_runs_in_float32(without_fbgemm, folder, monkeypatch):
+    assert not can_mix()
     monkeypatch.setattr(loading, "MIXED_FROM", 0)  # as if it were a large one
-    models = load_models(str(tmp_path))
+    models = load_models(folder)
     assert models.target.numbers == "float32"
-    engine = Engine(models)
-    plain, drafted = (engine.generate("the cat", DecodeConfig(m, 12)) for m in ("autoregressive", "dflash"))
+    plain, drafted = (Engine(models).generate("the cat", DecodeConfig(m, 12)) for m in ("autoregressive", "dflash"))
     assert drafted.token_ids == plain.token_ids
     with pytest.raises(InputError, match="--dtype mixed needs torch's FBGEMM products"):
-        load_models(str(tmp_path), dtype="mixed")
+        load_models(folder, dtype="mixed")
 
 
 @pytest.mark.skipif(not can_mix(), reason="torch has no products with float16 weights here")
-def test_with_fbgemm_a_large_target_is_mixed(tmp_path, tokenizer, monkeypatch):
-    target = make_target(tokenizer, "llama")
-    target.model.save_pretrained(tmp_path / "target")
-    tokenizer.save_pretrained(tmp_path / "target")
+def test_with_fbgemm_a_large_target_is_mixed_and_a_small_one_if_wanted(folder, monkeypatch):
+    assert load_models(folder).target.numbers == "float32"
+    trace = Engine(load_models(folder, dtype="mixed")).generate("the cat", DecodeConfig("autoregressive", 8))
+    assert trace.header["hardware"]["dtype"] == "mixed"
+    assert len(trace.token_ids) == 8
     monkeypatch.setattr(loading, "MIXED_FROM", 0)
-    assert load_models(str(tmp_path)).target.numbers == "mixed"
+    assert load_models(folder).target.numbers == "mixed"
 
 
-@pytest.mark.parametrize("device", ["mps", "mps:0", "xpu", "meta", "vulkan"])
-def test_other_devices_are_refused_in_a_sentence(device):
-    with pytest.raises(InputError, match=rf"device '{device}' is not supported.*; choose cpu or cuda"):
-        load_models("tiny", device=device)
-
-
-def test_what_numbers_a_machine_takes_is_said(monkeypatch):
-    for able, said in ((True, "float16"), (False, "float32")):
+def test_the_page_names_the_numbers_of_this_machine(monkeypatch):
+    for able, named in ((True, "float16"), (False, "float32")):
         monkeypatch.setattr(numbers, "can_mix", lambda able=able: able)
-        assert said in numbers.taken_here()
+        assert named in numbers.taken_here()

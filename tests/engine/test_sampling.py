@@ -13,69 +13,63 @@ from scipy.stats import chisquare
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.verifier import generator_seed, gumbel_noise, restrict
 from d2sd.nets.models import Models
-from d2sd.nets.target import ATTENTION
-from tests.nets import make_drafter, make_eagle3, make_target
+from tests.nets import make_drafter, make_eagle3, make_target, stock_pass
 
-VOCABULARY, LENGTH, RUNS = 4, 3, 450
-SEEDS = 32  # with which every method must draw the text of plain decoding
+VOCABULARY, LENGTH, RUNS = 4, 3, 2000
+SEEDS = 32  # with which every method must write the text that is sampled by definition
 PROMPT = [1, 2]
 SETTINGS = [{"temperature": 1.0}, {"temperature": 0.4, "top_k": 3, "top_p": 0.95}]
 
 
 @pytest.fixture(scope="module")
 def tiny(tokenizer):
-    # one layer each: what is drawn does not depend on their number, and thousands of texts are
+    # one layer each: samples do not depend on their number, and thousands of texts are
     target = make_target(tokenizer, vocabulary=VOCABULARY, seed=3, layers=1)
     target.model.lm_head.weight.mul_(0.25)  # spread the distribution over all tokens
     target.model.generation_config.eos_token_id = None
-    target.model.config.eos_token_id = VOCABULARY + 9  # never drawn: all sequences have the same length
+    target.model.config.eos_token_id = VOCABULARY + 9  # never sampled: all sequences have the same length
     small = make_target(tokenizer, vocabulary=VOCABULARY, seed=6, layers=1)
     drafters = (make_drafter(target, 4, layers=1, seed=seed) for seed in (1, 2))
     return Engine(Models(target, *drafters, small, eagle3=make_eagle3(target)))
 
 
-@torch.inference_mode()
-def enumerate_sequences(engine, prompt, temperature, top_k=0, top_p=1.0):
+def enumerate_sequences(engine, temperature, top_k=0, top_p=1.0):
     """Probability of every sequence of LENGTH tokens, from one plain batched pass."""
     sequences = list(itertools.product(range(VOCABULARY), repeat=LENGTH))
-    ids = torch.tensor([[*prompt, *s] for s in sequences])
-    model = engine.models.target.model
-    model.set_attn_implementation("eager")
-    logits = model(input_ids=ids).logits.float()
-    model.set_attn_implementation(ATTENTION)
+    ids = torch.tensor([[*PROMPT, *s] for s in sequences])
+    logits = stock_pass(engine.models.target.model, ids).logits
     out = torch.ones(len(sequences), dtype=torch.float64)
     for place in range(LENGTH):
-        row = restrict(logits[:, len(prompt) - 1 + place] / temperature, top_k, top_p).double().softmax(-1)
-        out *= row.gather(1, ids[:, len(prompt) + place, None])[:, 0]
+        row = restrict(logits[:, len(PROMPT) - 1 + place] / temperature, top_k, top_p).double().softmax(-1)
+        out *= row.gather(1, ids[:, len(PROMPT) + place, None])[:, 0]
     return dict(zip(sequences, out.tolist(), strict=True))
 
 
 @pytest.mark.parametrize("temperature", [1e-38, 1e-300, 5e-324])
-def test_next_to_zero_the_favourite_is_drawn(engine, temperature):
+def test_next_to_zero_the_likeliest_token_is_sampled(engine, temperature):
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 8))
-    drawn = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=temperature))
-    assert drawn.token_ids == plain.token_ids
+    sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=temperature))
+    assert sampled.token_ids == plain.token_ids
 
 
-@pytest.fixture(scope="module")
-def drawn(tiny):
-    """The text that a method draws with a seed; what was asked for before is not drawn again."""
-
-    @cache
-    def text(method, seed, **settings):
-        config = DecodeConfig(method, LENGTH, seed=seed, inspect=False, block_size=4, num_branches=2, **settings)
-        return tuple(tiny.generate(PROMPT, config).token_ids)
-
-    return text
+@cache
+def sampled_by_definition(engine, temperature, top_k=0, top_p=1.0):
+    """The texts of ``RUNS`` seeds by the Gumbel-max rule, from transformers' own logits of all of them at once."""
+    ids = torch.tensor([PROMPT] * RUNS)
+    for position in range(len(PROMPT), len(PROMPT) + LENGTH):
+        noise = [gumbel_noise(seed, [position], VOCABULARY, torch.device("cpu")) for seed in range(RUNS)]
+        scores = restrict(stock_pass(engine.models.target.model, ids).logits[:, -1] / temperature, top_k, top_p)
+        ids = torch.cat([ids, (scores + torch.cat(noise)).argmax(-1, keepdim=True)], 1)
+    return [tuple(row) for row in ids[:, len(PROMPT) :].tolist()]
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_plain_texts_match_exact_enumeration(tiny, drawn, settings):
-    expected = enumerate_sequences(tiny, PROMPT, **settings)
+def test_texts_by_definition_match_exact_enumeration(tiny, settings):
+    expected = enumerate_sequences(tiny, **settings)
     assert sum(expected.values()) == pytest.approx(1)
-    seen = Counter(drawn("autoregressive", seed, **settings) for seed in range(RUNS))
+    seen = Counter(sampled_by_definition(tiny, **settings))
     assert all(expected[s] > 0 for s in seen)
-    # cells with fewer than five expected draws are pooled, as the chi-square test asks for
+    # cells with fewer than five expected samples are pooled, as the chi-square test requires
     cells = [(seen[s], RUNS * p) for s, p in expected.items() if RUNS * p >= 5]
     rest = RUNS - sum(c for c, _ in cells), RUNS - sum(e for _, e in cells)
     if rest[1] > 1e-6:
@@ -84,17 +78,18 @@ def test_plain_texts_match_exact_enumeration(tiny, drawn, settings):
     assert chisquare(observed, wanted).pvalue > 1e-3
 
 
-CASES = [(m, SETTINGS[n % 2]) for n, m in enumerate(METHODS) if m != "autoregressive"]
-CASES += [(m, s) for m in ("dflash", "d2sd") for s in SETTINGS if (m, s) not in CASES]
-CASES += [(m, SETTINGS[0] | {"cost_aware": True}) for m in ("d2sd", "d2sd_tree")]
+CASES = [(m, SETTINGS[n % 2]) for n, m in enumerate(METHODS)]
+CASES += [(m, s) for m in ("autoregressive", "dflash", "d2sd") for s in SETTINGS if (m, s) not in CASES]
+CASES += [(m, SETTINGS[0] | {"cost_aware": True}) for m in ("dflash", "d2sd", "d2sd_tree")]
 
 
 @pytest.mark.parametrize(("method", "settings"), CASES, ids=str)
-def test_every_method_draws_the_text_of_plain_decoding(drawn, method, settings):
-    """Seed by seed, so that it has the distribution of plain texts, which the test above compares with the target's own."""
-    plain = {name: value for name, value in settings.items() if name != "cost_aware"}
+def test_every_method_writes_the_text_by_definition(tiny, method, settings):
+    """Seed by seed, so that it has the distribution of the test above."""
+    wanted = sampled_by_definition(tiny, **{k: v for k, v in settings.items() if k != "cost_aware"})
     for seed in range(SEEDS):
-        assert drawn(method, seed, **settings) == drawn("autoregressive", seed, **plain), seed
+        config = DecodeConfig(method, LENGTH, seed=seed, inspect=False, block_size=4, num_branches=2, **settings)
+        assert tuple(tiny.generate(PROMPT, config).token_ids) == wanted[seed], seed
 
 
 def test_top_p_keeps_the_smallest_sufficient_set():
@@ -115,8 +110,8 @@ def test_noise_depends_on_seed_and_position_only():
 
 def test_every_bit_of_a_seed_counts():
     seeds = [3, *(3 ^ 1 << bit for bit in range(63))]
-    drawn = {tuple(gumbel_noise(seed, [9], 8, torch.device("cpu"))[0].tolist()) for seed in seeds}
-    assert len(drawn) == len(seeds)
+    found = {tuple(gumbel_noise(seed, [9], 8, torch.device("cpu"))[0].tolist()) for seed in seeds}
+    assert len(found) == len(seeds)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 5_000, 2**32 - 1])

@@ -15,7 +15,7 @@ RUNS = {
 }
 DRAFTERS = BUNDLED / "smollm2"
 NEW_TOKENS = 8
-WHERE, TARGET = home().parent, found("smollm2")  # of this machine, asked before the tests get a home of their own
+WHERE, TARGET = home().parent, found("smollm2")  # of this machine, read before the tests get a home of their own
 
 pytestmark = pytest.mark.skipif(
     TARGET is None, reason=f"{REMOTE['smollm2'].title} is not here; get it with: d2sd get smollm2"

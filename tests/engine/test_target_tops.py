@@ -57,11 +57,6 @@ def test_tokens_that_cannot_come_next_are_left_out(engine):
     assert second.top == ()
 
 
-def test_without_inspection_there_are_none(engine):
-    steps = engine.generate("the cat", DecodeConfig("d2sd", 8, inspect=False)).steps
-    assert all(step.target_tops == () for step in steps)
-
-
 def test_a_place_that_is_not_in_the_tree_is_refused(steps):
     step = steps[0]
     wrong = replace(step.target_tops[0], node=len(step.nodes))

@@ -18,12 +18,10 @@ from d2sd.folders.loading import load_target
 from d2sd.nets.attention import BACKENDS
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
-from d2sd.nets.tree_attention import ATTENTION
 from d2sd.train.text import RegenerateConfig, respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
-from tests.nets import make_drafter, stock_greedy
-from tests.stage_costs import CHEAP_DRAFTS
+from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 
 TOKENS = 24
@@ -65,7 +63,7 @@ def test_every_method_writes_what_transformers_writes(typed, monkeypatch):
         assert engine.generate(PROMPTS[turn], config).token_ids == expected(PROMPTS[turn]), config
 
 
-def test_drafts_are_taken_now_and_then(drafted):
+def test_drafts_are_accepted_now_and_then(drafted):
     """Else the test above would hold for caches that never move a row."""
     accepted = [step.accepted for prompt in PROMPTS for step in drafted(prompt).steps]
     assert sum(map(len, accepted)) > 8
@@ -83,16 +81,10 @@ def random_tree(rng, size):
     return builder.build([])
 
 
-@torch.inference_mode()
 def stock_logits(model, texts):
     """Transformers' logits behind each of these texts, which are rows of one batch."""
     longest = max(map(len, texts))
-    rows = torch.tensor([[*text, *[0] * (longest - len(text))] for text in texts])
-    model.set_attn_implementation("eager")
-    try:
-        logits = model(rows, use_cache=False).logits
-    finally:
-        model.set_attn_implementation(ATTENTION)
+    logits = stock_pass(model, [[*text, *[0] * (longest - len(text))] for text in texts]).logits
     return torch.stack([row[len(text) - 1] for row, text in zip(logits, texts, strict=True)])
 
 
@@ -109,27 +101,17 @@ def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
         paths = [[0, *tree.path(node)] for node in range(size)]
         wanted = stock_logits(target.model, [[*text, *(tree.tokens[n] for n in path)] for path in paths])
         torch.testing.assert_close(verifier.logits(tree), wanted, atol=2e-4, rtol=1e-4)
-        kept = max(paths, key=len) if size == 12 else rng.choice(paths)
-        verifier.cache.commit(kept)
-        text += [tree.tokens[n] for n in kept]
+        committed = max(paths, key=len) if size == 12 else rng.choice(paths)
+        verifier.cache.commit(committed)
+        text += [tree.tokens[n] for n in committed]
 
 
 def test_a_batch_is_written_like_its_prompts_alone(typed):
     engine, _, _ = typed
     config = RegenerateConfig(max_new_tokens=10, greedy_share=1.0)
-    asked = [engine.encode(prompt, DecodeConfig()) for prompt in (*PROMPTS, PROMPTS[0] + " the cat")]
-    alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in asked]
-    assert respond_to(engine.models.target, asked, config) == alone
-
-
-def test_a_run_that_is_left_leaves_nothing_to_the_next_one(typed):
-    engine, _, expected = typed
-    stream = engine.stream(PROMPTS[1], DecodeConfig("d2sd", TOKENS, **SMALL))
-    for _ in range(3):  # prefill and two steps
-        next(stream)
-    stream.close()
-    trace = engine.generate(PROMPTS[0], DecodeConfig("d2sd", TOKENS, **SMALL))
-    assert trace.token_ids == expected(PROMPTS[0])
+    prompts = [engine.encode(prompt, DecodeConfig()) for prompt in (*PROMPTS, PROMPTS[0] + " the cat")]
+    alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]
+    assert respond_to(engine.models.target, prompts, config) == alone
 
 
 def test_a_seed_gives_the_same_sampled_text(typed):

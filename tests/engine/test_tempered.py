@@ -8,7 +8,7 @@ import torch
 from msgspec.structs import replace
 
 from d2sd import DecodeConfig, Engine, InputError
-from d2sd.decoding.block_drafter import tempered
+from d2sd.decoding.inspection import tempered
 from d2sd.folders.loading import BUNDLED, load_drafter
 from d2sd.nets.models import Models
 from d2sd.trace.checks import check_step
@@ -48,10 +48,6 @@ def test_a_drafter_that_walks_and_cycles_on_the_device_say_it_too(bundled, token
     both = [Engine(models, passes).generate("the cat", config).steps for passes in ("eager", "padded")]
     for a, b in zip(*both, strict=True):
         assert np.array(a.tempered) == pytest.approx(np.array(b.tempered), abs=1e-4)
-
-
-def test_it_is_not_worked_out_where_nobody_looks(bundled):
-    assert not any(s.tempered for s in bundled.generate("One day", DecodeConfig("dflash", 12, inspect=False)).steps)
 
 
 def test_rows_that_do_not_fit_the_draft_are_refused(bundled):

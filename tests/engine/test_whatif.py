@@ -13,7 +13,7 @@ from d2sd.costs.runs import works_of
 from d2sd.decoding.proposer import Proposer
 from d2sd.folders.loading import BUNDLED
 from d2sd.whatif import Replay
-from tests.stage_costs import CHEAP_DRAFTS
+from tests.nets import CHEAP_DRAFTS
 
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
 
@@ -38,25 +38,16 @@ def test_a_replay_equals_real_runs(engine, recorded, method):
 def test_recorded_texts_are_replayed_with_several_drafters(tmp_path, capsys):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(f'{{"prompt": "{p}", "domain": "{p[0]}"}}\n' for p in ("Once upon", "Tom has 2 pens")))
-    made = [
-        "--prompts",
-        str(prompts),
-        "--method",
-        "dflash",
-        "--max-new-tokens",
-        "16",
-        "--traces-out",
-        str(tmp_path / "runs"),
-    ]
-    assert main(["calibrate", *made]) == 0
-    said = capsys.readouterr().out
+    made = ["calibrate", "--method", "dflash", "--max-new-tokens", "16"]
+    assert main([*made, "--prompts", str(prompts), "--traces-out", str(tmp_path / "runs")]) == 0
+    report = capsys.readouterr().out
     traces = sorted((tmp_path / "runs").iterdir())
     assert [load_trace(t).header["domain"] for t in traces] == ["O", "T"]
     tiny = BUNDLED / "tiny"
     drafters = [w for part in ("dflash", "vp") for w in ("--drafter", str(tiny / part))]
     assert main(["whatif", *map(str, traces), *drafters, "--json"]) == 0
     first, second = json.loads(capsys.readouterr().out)["rows"]
-    assert f"α {first['whole']['alpha']['value']:.2f}" in said
+    assert f"α {first['whole']['alpha']['value']:.2f}" in report
     assert list(second["groups"]) == ["O", "T"]
     assert second["whole"]["difference"]["value"] == pytest.approx(
         second["whole"]["alpha"]["value"] - first["whole"]["alpha"]["value"]

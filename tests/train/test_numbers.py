@@ -8,7 +8,7 @@ from accelerate.state import AcceleratorState
 from torch import nn
 
 from d2sd import load
-from d2sd.nets.lean import HalfLinear, can_mix, halve, halved
+from d2sd.nets.dtypes import HalfLinear, can_mix, halve, halved
 from d2sd.train import features, loop
 from d2sd.train.features import cache_features
 from d2sd.train.loop import Float32Muon, LoopConfig, make_optimizers, orthogonalized

@@ -70,13 +70,13 @@ def tree(text: Text, at: int, size: int, branches: Sequence[int], exponents: Seq
     return sorted(out, key=lambda node: (-node[0], node[2]))
 
 
-def accepted(text: Text, at: int, size: int, branches: Sequence[int], kept: Sequence[Node]) -> tuple[int, int, int]:
+def accepted(text: Text, at: int, size: int, branches: Sequence[int], verified: Sequence[Node]) -> tuple[int, int, int]:
     """Accepted tokens of the first draft and of re-drafts, as far as they were verified; and the first draft's boundary."""
     boundary = min(draft(text, at)[1], size - 1)
     gained = min(draft(text, at + boundary, True)[1], size - 1 - boundary) if boundary in branches else 0
-    verified = {(prefix, depth) for _, prefix, depth in kept}
-    first = next((d for d in range(boundary) if (-1, d + 1) not in verified), boundary)
-    second = next((d for d in range(gained) if (boundary, boundary + d + 1) not in verified), gained)
+    places = {(prefix, depth) for _, prefix, depth in verified}
+    first = next((d for d in range(boundary) if (-1, d + 1) not in places), boundary)
+    second = next((d for d in range(gained) if (boundary, boundary + d + 1) not in places), gained)
     return first, second if first == boundary else 0, boundary
 
 
@@ -92,33 +92,33 @@ def fixed(text: Text, table: Machine, size: int, branches: int, budget: int) -> 
         step = 1, table.plain()
         if size:
             selected = likeliest(text, at, size, branches) if branches else ()
-            kept = tree(text, at, size, selected, (1.0, 1.0))[:budget]
-            seconds = table.first_draft.seconds(size) + table.verify.seconds(1 + len(kept)) + table.other
+            nodes = tree(text, at, size, selected, (1.0, 1.0))[:budget]
+            seconds = table.first_draft.seconds(size) + table.verify.seconds(1 + len(nodes)) + table.other
             seconds += table.second_draft.seconds(len(selected) * size) if selected else 0.0
-            step = 1 + sum(accepted(text, at, size, selected, kept)[:2]), seconds
+            step = 1 + sum(accepted(text, at, size, selected, nodes)[:2]), seconds
         out.append(step)
         at += step[0]
     return out
 
 
 def adaptive(text: Text, table: Machine, controller: Controller, branches: int) -> list[tuple[int, float]]:
-    """The same under a controller, which is told times that are up to 40% off; the seconds of a step are exact."""
+    """The same under a controller, whose measured times are up to 40% off; the seconds of a step are exact."""
     out, at, clock = [], 0, random.Random(text.seed)
     while at < text.tokens:
         size, seconds = controller.begin(), table.other
         selected: tuple[int, ...] = ()
-        kept: list[Node] = []
+        nodes: list[Node] = []
         if size:
             if branches:
                 selected = controller.redraft(draft(text, at)[0][: size - 1], likeliest(text, at, size, branches))
-            kept = tree(text, at, size, selected, controller.exponents)
-            del kept[controller.nodes([n[0] for n in kept], [n[1] >= 0 for n in kept], 64) :]
-        for stage, rows in (("first_draft", size), ("second_draft", len(selected) * size), ("verify", 1 + len(kept))):
+            nodes = tree(text, at, size, selected, controller.exponents)
+            del nodes[controller.nodes([n[0] for n in nodes], [n[1] >= 0 for n in nodes], 64) :]
+        for stage, rows in (("first_draft", size), ("second_draft", len(selected) * size), ("verify", 1 + len(nodes))):
             if rows:
                 seconds += getattr(table, stage).seconds(rows)
                 noise = math.exp(0.2 * max(-2.0, min(2.0, clock.gauss(0, 1))))
                 controller.costs.observe(stage, rows, getattr(table, stage).seconds(rows) * noise)
-        first, second, boundary = accepted(text, at, size, selected, kept) if size else (0, 0, 0)
+        first, second, boundary = accepted(text, at, size, selected, nodes) if size else (0, 0, 0)
         controller.observe(first + second, second, boundary if size and first == boundary else None)
         out.append((1 + first + second, seconds))
         at += out[-1][0]

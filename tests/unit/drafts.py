@@ -9,7 +9,7 @@ from d2sd.tree.tree import TokenTree, merge_drafts
 
 
 def block(ids: Sequence[int], confidence: Sequence[float] | None = None, prefix: int = 0, base: int = 0) -> Block:
-    """A draft of these tokens; confidences of 1 unless given."""
+    """A draft of these tokens; confidences of 1 by default."""
     confidence = tuple(confidence or [1.0] * len(ids))
     return Block("first", prefix, tuple(ids), confidence, [[i] for i in ids], [[c] for c in confidence], base)
 

@@ -116,12 +116,12 @@ class Reference:
             x = x + self.sublayer(f"{n}.mlp_conv", norm(x, w[f"{n}.post_attention_layernorm.weight"]), mlp)
         return norm(x, w["norm.weight"])
 
-    def draft(self, anchor, features, given=(), temperature=0.0, noise=None):
-        """Tokens, their probabilities at temperature 1 and the trained confidences; given: known first ones; noise: (count, V)
+    def draft(self, anchor, features, known=(), temperature=0.0, noise=None):
+        """Tokens, their probabilities at temperature 1 and the trained confidences; known: the first ones; noise: (count, V)
         added to scores that are divided by the temperature."""
         w, c = self.w, self.c
         fill = c["reads"] == "fill"
-        block = [anchor, *given, *[c["mask"]] * (c["rows"] - 1 - len(given))]
+        block = [anchor, *known, *[c["mask"]] * (c["rows"] - 1 - len(known))]
         h = self.hidden(torch.tensor(block), features)
         count = c["rows"] - fill
         ids = c["ids"] if c.get("ids") is not None else torch.arange(len(self.head))
@@ -138,14 +138,14 @@ class Reference:
                 scores, tokens = self.select(logits, row, before, ids)
             keys = scores if not temperature else scores / temperature + noise[at, tokens]
             best = int(keys.argmax())
-            token = given[at] if at < len(given) else int(tokens[best])
+            token = known[at] if at < len(known) else int(tokens[best])
             trust = None
             if "confidence_head.proj.weight" in w:
                 read = torch.cat([row, w["markov_head.markov_w1.weight"][before]]) if c["with_markov"] else row
                 trust = float(
                     torch.sigmoid(w["confidence_head.proj.weight"][0] @ read + w["confidence_head.proj.bias"][0])
                 )
-            if at >= len(given):
+            if at >= len(known):
                 found.append((token, float(scores.softmax(0)[best]), trust))
             before = token
         return found

@@ -8,19 +8,9 @@ import torch
 from safetensors.torch import save_file
 from torch.nn.functional import linear, silu
 
+from tests.unit.reference_drafters import norm, rotate
+
 KEY = "eagle_aux_hidden_state_layer_ids"
-
-
-def rms(x, weight, eps):
-    return x * torch.rsqrt(x.square().mean(-1, keepdim=True) + eps) * weight
-
-
-def rotate(x, position, theta):
-    """Rotary embedding of (heads, D) at a position."""
-    half = x.shape[-1] // 2
-    angle = position * theta ** (-torch.arange(half) / half)
-    a, b = x[:, :half], x[:, half:]
-    return torch.cat([a * angle.cos() - b * angle.sin(), b * angle.cos() + a * angle.sin()], -1)
 
 
 class Definition:
@@ -33,15 +23,16 @@ class Definition:
     def row(self, position, token, feature, above):
         """Hidden state of a row; ``above``: (key, value) of the rows that it sees, to which its own are added."""
         w, eps = self.w, self.eps
-        normed = rms(feature, w["hidden_norm.weight"], eps)
-        x = torch.cat([rms(self.embedding[token], w["input_layernorm.weight"], eps), normed])
+        normed = norm(feature, w["hidden_norm.weight"], eps)
+        x = torch.cat([norm(self.embedding[token], w["input_layernorm.weight"], eps), normed])
         query, key, value = (
             linear(x, w[f"self_attn.{n}_proj.weight"]).view(h, -1)
             for n, h in (("q", self.heads), ("k", self.kv_heads), ("v", self.kv_heads))
         )
         if "self_attn.q_norm.weight" in w:
-            query, key = rms(query, w["self_attn.q_norm.weight"], eps), rms(key, w["self_attn.k_norm.weight"], eps)
-        query, key = rotate(query, position, self.theta), rotate(key, position, self.theta)
+            query, key = norm(query, w["self_attn.q_norm.weight"], eps), norm(key, w["self_attn.k_norm.weight"], eps)
+        rope = {"rope_theta": self.theta}
+        query, key = (rotate(x[:, None], [position], rope)[:, 0] for x in (query, key))
         above.append((key, value))
         out = []
         for head in range(self.heads):
@@ -50,7 +41,7 @@ class Definition:
             out.append((keys @ query[head] / query.shape[-1] ** 0.5).softmax(0) @ values)
         hidden = normed if self.flags.get("norm_before_residual") else feature
         hidden = hidden + linear(torch.cat(out), w["self_attn.o_proj.weight"])
-        x = rms(hidden, w["post_attention_layernorm.weight"], eps)
+        x = norm(hidden, w["post_attention_layernorm.weight"], eps)
         x = silu(linear(x, w["mlp.gate_proj.weight"])) * linear(x, w["mlp.up_proj.weight"])
         return hidden + linear(x, w["mlp.down_proj.weight"])
 
@@ -63,12 +54,12 @@ class Definition:
             if position < len(ids) - 1:
                 tapped = taps[position]
                 if self.flags.get("fc_norm"):
-                    tapped = torch.stack([rms(t, w[f"fc_norm.{n}.weight"], eps) for n, t in enumerate(tapped)])
+                    tapped = torch.stack([norm(t, w[f"fc_norm.{n}.weight"], eps) for n, t in enumerate(tapped)])
                 feature = linear(tapped.flatten(), w["fc.weight"])
             else:
-                feature = rms(hidden, w["norm.weight"], eps) if self.flags.get("norm_output") else hidden
+                feature = norm(hidden, w["norm.weight"], eps) if self.flags.get("norm_output") else hidden
             hidden = self.row(position, token, feature, above)
-        logits = linear(rms(hidden, w["norm.weight"], eps), w["lm_head.weight"])
+        logits = linear(norm(hidden, w["norm.weight"], eps), w["lm_head.weight"])
         offsets = w.get("d2t", torch.zeros(len(logits), dtype=torch.int64))
         return {draft + int(offsets[draft]): float(log) for draft, log in enumerate(logits.log_softmax(0))}
 

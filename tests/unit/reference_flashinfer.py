@@ -12,7 +12,7 @@ import torch
 
 
 class BatchPrefillWithRaggedKVCacheWrapper:
-    """Checks what it is given as the real one does, and computes what it documents, in float32."""
+    """Checks its arguments as the real one does, and computes what it documents, in float32."""
 
     def __init__(self, workspace, layout, backend, use_cuda_graph=False, **buffers):
         assert (layout, backend) == ("NHD", "fa2")

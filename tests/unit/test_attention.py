@@ -1,3 +1,5 @@
+"""Attention backends against the definition, written out row by row in float64."""
+
 from __future__ import annotations
 
 import pytest
@@ -7,6 +9,8 @@ from d2sd.nets import tree_attention as windowed
 from d2sd.nets.attention import BACKENDS
 from d2sd.nets.tree_attention import attend_windowed
 from tests.unit.drafts import merge_candidates
+
+SINKS = [None, torch.tensor([0.5, -1.0, 3.0, 0.0])]
 
 
 def inputs(batch, heads, kv_heads, rows, context, dim, seed=0):
@@ -55,45 +59,36 @@ def test_backend_equals_the_definition(backend, heads, kv_heads, context, batch)
         torch.testing.assert_close(out.double(), naive(query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_cascade_agrees_with_dense_in_low_precision(dtype):
+@pytest.mark.parametrize(("dtype", "scale", "error"), [
+    (torch.bfloat16, 1, 2e-2), (torch.float16, 1, 2e-2), (torch.float32, 1e3, 1e-4),
+])  # fmt: skip
+def test_cascade_agrees_with_dense_in_low_precision_and_without_overflow(dtype, scale, error):
     query, prefix, block = inputs(1, 8, 2, 20, 300, 64)
+    prefix = (prefix[0] * scale, prefix[1])  # one level's scores may be far larger
     low = [tuple(x.to(dtype) for x in pair) for pair in (prefix, block)]
     a, b = (BACKENDS[n](query.to(dtype), *low, None, 0.125, None) for n in ("dense", "cascade"))
-    torch.testing.assert_close(a.float(), b.float(), atol=2e-2, rtol=2e-2)
-
-
-def test_a_level_with_far_larger_scores_wins_without_overflow():
-    query, prefix, block = inputs(1, 2, 2, 3, 5, 16)
-    prefix = (prefix[0] * 1e3, prefix[1])
-    a, b = (BACKENDS[n](query, prefix, block, None, 0.25, None) for n in ("dense", "cascade"))
-    torch.testing.assert_close(a, b, atol=1e-4, rtol=1e-4)
+    torch.testing.assert_close(a.float(), b.float(), atol=error, rtol=error)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("context", [0, 1, 33])
-def test_padding_of_the_prefix_changes_nothing(backend, context):
+@pytest.mark.parametrize("sinks", SINKS)
+def test_slots_that_do_not_count_change_nothing(backend, context, sinks):
+    """A prefix padded to a fixed shape, whose rows see the same slots, or each row other ones."""
     mask = torch.from_numpy(merge_candidates(0, [[1, 2, 3], [1, 4]]).ancestor_mask())
     query, prefix, block = inputs(2, 4, 2, len(mask), context, 16)
     padded = tuple(torch.cat([p, torch.full((1, 2, 48 - context, 16), 1e4)], 2) for p in prefix)
-    seen = torch.arange(48) < context
-    for shown in (mask, None):
-        out = BACKENDS[backend](query, padded, block, shown, 0.25, None, seen)
-        torch.testing.assert_close(out, BACKENDS[backend](query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
+    same = torch.arange(48) < context
+    own = same & (torch.rand(len(mask), 48, generator=torch.Generator().manual_seed(1)) < 0.5)
+    own[2] = False  # a window that has left the prefix behind
+    for seen in (same, own):
+        for shown in (mask, None):
+            out = BACKENDS[backend](query, padded, block, shown, 0.25, None, seen, sinks)
+            wanted = naive(query, prefix, block, shown, 0.25, seen[..., :context].expand(len(mask), -1), sinks)
+            torch.testing.assert_close(out.double(), wanted, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.parametrize("sinks", [None, torch.tensor([0.5, -1.0, 3.0, 0.0])])
-def test_rows_may_see_different_parts_of_the_prefix_and_sinks(backend, sinks):
-    mask = torch.from_numpy(merge_candidates(0, [[1, 2, 3], [1, 4]]).ancestor_mask())
-    query, prefix, block = inputs(2, 4, 2, len(mask), 7, 16)
-    seen = torch.rand(len(mask), 7, generator=torch.Generator().manual_seed(1)) < 0.5
-    seen[2] = False  # a window that has left the prefix behind
-    out = BACKENDS[backend](query, prefix, block, mask, 0.25, None, seen, sinks)
-    torch.testing.assert_close(out.double(), naive(query, prefix, block, mask, 0.25, seen, sinks), atol=1e-5, rtol=1e-5)
-
-
-@pytest.mark.parametrize("sinks", [None, torch.tensor([0.5, -1.0, 3.0, 0.0])])
+@pytest.mark.parametrize("sinks", SINKS)
 @pytest.mark.parametrize("window", [None, 1, 4, 50])
 @pytest.mark.parametrize("rows", [1, 11])
 def test_a_text_is_read_in_parts_through_a_window(monkeypatch, window, sinks, rows):

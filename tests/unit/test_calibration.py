@@ -16,11 +16,11 @@ from d2sd.calibration import scores, steps
 from d2sd.calibration.boundaries import expectations
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
-from d2sd.decoding.block_drafter import tempered
+from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import TEMPERATURES, Committed, Draft, Node, StageSeconds, StepDone
 from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes
-from tests.stage_costs import CHEAP_DRAFTS
+from tests.nets import CHEAP_DRAFTS
 
 
 def softened(confidence, by):

@@ -107,7 +107,7 @@ def test_nodes_are_verified_while_they_are_worth_more_than_their_time(reach, mos
     assert all(math.log(r) >= controller.min_log_probability for r in reach[:count])  # no tree ends before
 
 
-def test_a_decision_tells_what_was_weighed_and_taken():
+def test_a_decision_reports_all_options_and_the_taken_one():
     controller = begun(GPU)
     size = controller.block_size
     chosen = controller.redraft([0.9, 0.5, 0.9, *[0.8] * (size - 4)], (1, 0, 2))
@@ -120,7 +120,7 @@ def test_a_decision_tells_what_was_weighed_and_taken():
     assert decision.tokens == pytest.approx(2.3)
 
 
-def test_a_planned_step_tells_what_was_drafted_and_says_what_the_next_one_takes():
+def test_a_planned_step_reports_its_drafts_and_the_re_drafts_of_the_next_one():
     controller = begun(GPU, (16,))
     controller.redraft([0.7] * 15, (0, 1, 2, 3), planned=(2, 0))
     assert controller.nodes([0.9, 0.001], [False, True], 2, planned=True) == 2

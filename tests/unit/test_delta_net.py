@@ -83,10 +83,10 @@ def test_a_window_cuts_ancestors_by_depth_and_the_prefix_by_position():
 def test_states_go_back_to_where_they_were():
     state = LinearState(torch.ones(1, 2, 3), torch.ones(1, 1, 2, 2))
     cache = LayerCache({1: (1, 2)}, {0: state}, 8, torch.float32, {1: CPU})
-    cache.length, kept = 3, cache.snapshot()
+    cache.length, before = 3, cache.snapshot()
     cache.update_conv_state(torch.full((1, 2, 1), 5.0), 0)
     assert state.inputs[0, 0].tolist() == [0.0, 0.0, 5.0]
-    cache.restore(3, kept)
+    cache.restore(3, before)
     assert state.inputs.eq(1).all()
     cache.clear()
     assert cache.length == 0

@@ -14,8 +14,7 @@ from d2sd.folders.drafters import is_eagle3, save_eagle3
 from d2sd.folders.loading import load_eagle3
 from d2sd.nets.eagle3 import default_eagle3_layers
 from d2sd.nets.models import Models
-from d2sd.nets.target import ATTENTION
-from tests.nets import make_eagle3, make_target
+from tests.nets import make_eagle3, make_target, stock_pass
 from tests.unit.reference_eagle3 import KEY, best_nodes, write_folder
 
 FORMS = ["specforge", "angelslim", "speculators"]
@@ -26,14 +25,9 @@ def target(request, tokenizer):
     return make_target(tokenizer, request.param, layers=10)
 
 
-@torch.inference_mode()
 def tapped(target, ids, layers):
     """Outputs of decoder layers for all tokens but the last, read by transformers itself."""
-    target.model.set_attn_implementation("sdpa")
-    try:
-        out = target.model(torch.tensor([ids[:-1]]), output_hidden_states=True, use_cache=False)
-    finally:
-        target.model.set_attn_implementation(ATTENTION)
+    out = stock_pass(target.model, [ids[:-1]], output_hidden_states=True)
     return torch.stack([out.hidden_states[n + 1][0] for n in layers], 1)
 
 
@@ -111,8 +105,8 @@ def test_default_layers_are_those_of_the_paper():
         ({"parallel_drafting": True}, "sets parallel_drafting, which this version does not know"),
         ({"num_hidden_layers": 2}, "num_hidden_layers to 2"),
         ({"hidden_act": "gelu"}, "hidden_act to 'gelu'"),
-        ({"draft_vocab_size": 20}, r"its lm_head.weight has shape \(300, 64\), its config asks for \(20, 64\)"),
-        ({"fc_norm": True}, "its weights lack fc_norm.0.weight"),
+        ({"draft_vocab_size": 20}, r"lm_head.weight is \(300, 64\), and its config makes it \(20, 64\)"),
+        ({"fc_norm": True}, r"its weights lack fc_norm.0.weight"),
         ({"model_type": "gemma3"}, "'gemma3'; llama and qwen3"),
     ],
     ids=lambda x: x[:24] if isinstance(x, str) else None,
@@ -130,7 +124,10 @@ def test_weights_that_are_unknown_contradict_each_other_or_are_pickled_are_refus
     path = tmp_path / "d" / "model.safetensors"
     whole = load_file(path)
     for changes, sentence in (
-        ({"mask_hidden": torch.zeros(3)}, "its weights hold mask_hidden, which this version does not know"),
+        (
+            {"mask_hidden": torch.zeros(3)},
+            r"its weights hold mask_hidden \(a P-EAGLE drafter's mask\), which this version does not read",
+        ),
         ({"t2d": torch.zeros(300, dtype=torch.bool)}, "d2t and its t2d contradict"),
         ({"d2t": torch.full((40,), 299)}, "does not lead to 40 different tokens"),
     ):

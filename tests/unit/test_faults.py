@@ -14,7 +14,6 @@ from pathlib import Path
 
 import pytest
 
-import d2sd
 from app import visitors as address
 from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.__main__ import main
@@ -151,12 +150,12 @@ def interrupted(after: int, real):
     """The function, as if Ctrl-C were pressed in its call number ``after``."""
     calls = 0
 
-    def call(*given, **named):
+    def call(*arguments, **named):
         nonlocal calls
         calls += 1
         if calls > after:
             raise KeyboardInterrupt
-        return real(*given, **named)
+        return real(*arguments, **named)
 
     return call
 
@@ -233,8 +232,3 @@ def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
     monkeypatch.delenv("GRADIO_SERVER_PORT")
     monkeypatch.delenv("PORT", raising=False)
     assert address.wanted() == {"server_name": "127.0.0.1"}
-
-
-def test_the_writer_needs_no_torch():
-    code = "import sys, d2sd.trace.trace, d2sd.trace.files; sys.exit('torch' in sys.modules)"
-    assert subprocess.run([sys.executable, "-c", code], cwd=Path(d2sd.__file__).parents[1]).returncode == 0

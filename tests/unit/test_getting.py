@@ -22,13 +22,13 @@ NOTHING = RemoteFile("none.whl", 1, "")
 
 @pytest.fixture
 def served(tmp_path, monkeypatch):
-    """What the server was asked for: (path, first byte)."""
-    asked = []
+    """Requests to the server: (path, first byte)."""
+    requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
             start = int((re.search(r"\d+", self.headers.get("Range", "0")) or [0])[0])
-            asked.append((self.path, start))
+            requests.append((self.path, start))
             self.send_response(206 if start else 200)
             self.send_header("Content-Length", str(len(CONTENT) - start))
             self.end_headers()
@@ -44,7 +44,7 @@ def served(tmp_path, monkeypatch):
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     monkeypatch.setattr(getting, "hf_hub_url", lambda _, name, revision: f"{address}/{revision}/{name}")
     monkeypatch.setattr(getting, "_pip", refuse)
-    yield asked
+    yield requests
     server.shutdown()
     server.server_close()
 

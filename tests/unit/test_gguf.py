@@ -9,7 +9,7 @@ import torch
 
 from d2sd import InputError
 from d2sd.folders.loading import load_target
-from d2sd.folders.store import check_gguf
+from d2sd.folders.weights import check_gguf
 
 
 def write(path, architecture="llama"):
@@ -35,20 +35,14 @@ def test_other_architectures_are_named(tmp_path):
         check_gguf(write(tmp_path / "model.gguf", "gemma3"))
 
 
-def test_a_file_cut_short_anywhere_is_refused(tmp_path):
+def test_files_cut_short_and_counts_that_no_file_has_are_refused(tmp_path):
     path = write(tmp_path / "model.gguf")
     whole = path.read_bytes()
-    for size in (6, 20, 40, 100, 200, len(whole) - 100):
-        path.write_bytes(whole[:size])
+    cut = [whole[:size] for size in (6, 20, 40, 100, 200, len(whole) - 100)]
+    for content in (*cut, b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16):
+        path.write_bytes(content)
         with pytest.raises(InputError, match="cut short or damaged"):
             check_gguf(path)
-
-
-def test_counts_that_no_file_has_are_refused(tmp_path):
-    path = tmp_path / "model.gguf"
-    path.write_bytes(b"GGUF" + (3).to_bytes(4, "little") + b"\xff" * 16)
-    with pytest.raises(InputError, match="cut short or damaged"):
-        check_gguf(path)
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "there is no such file"), (b"PK\x03\x04", "it is no GGUF file")])

@@ -123,7 +123,7 @@ def test_the_engine_knows_nothing_of_the_page():
     assert not [name for name, path in MODULES.items() if of_the_page(path)]
 
 
-@pytest.mark.parametrize("package", ["costs", "trace", "tree"])
+@pytest.mark.parametrize("package", ["config", "costs", "trace", "tree"])
 def test_reading_traces_and_walking_trees_need_no_torch(package):
     names = [name for name in MODULES if name.startswith(f"d2sd.{package}")]
     code = (

@@ -1,4 +1,4 @@
-"""Configs of block drafters: told apart, read into one description, and refused by name where they are not supported."""
+"""Configs of block drafters: recognised, read into one description, and refused by name where they are not supported."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def test_every_folder_gives_what_it_means(name, tmp_path):
     assert not is_eagle3_folder(str(tmp_path))
 
 
-def test_layouts_are_told_apart_in_order():
+def test_layouts_are_recognised_in_order():
     assert layout_of({**nested(), **speculators("dflash")}) == "speculators"
     assert layout_of({**flat(), **nested()}) == "nested"
     assert layout_of(flat()) == "flat"
@@ -76,6 +76,15 @@ REFUSED = [
     (speculators("dflash", target_hidden_size=128), "reads features of width 128"),
     (nested("DFlash2DraftModel", conv_group_size=5), "its conv_group_size 5 does not divide its hidden_size 64"),
     ({**SHAPE, **THETA}, "it is no block drafter"),
+    ({**nested(), "model_type": "llama"}, "its model_type is 'llama'; it must be qwen3"),
+    ({**nested(), "block_size": 1}, "its block_size is 1"),
+    ({**nested(), "block_size": "16"}, "its block_size is '16'"),
+    ({**nested(), "dflash_config": []}, "its dflash_config is no object"),
+    ({**nested(), "dflash_config": {"target_layer_ids": [1]}}, "has no mask_token_id"),
+    (nested(target_layer_ids=1), "target_layer_ids must be a list"),
+    (nested(target_layer_ids=[-1]), "target_layer_ids must be a list"),
+    (nested(target_layer_ids=[1, 5]), "it reads target layer 5, but"),
+    (nested(mask_token_id=300), "mask_token_id 300 is not in its vocabulary"),
 ]  # fmt: skip
 
 

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from d2sd.methods import METHODS, Drafters
 from d2sd.methods.base import WIDEST
-from d2sd.methods.d2sd_tree import FIRST, SECOND, agreed
-from d2sd.methods.growth import grow, offers
+from d2sd.methods.trees import FIRST, SECOND, agreed, grow, offers
 from d2sd.tree.block import Block
 from d2sd.tree.tree import TokenTree, chains, merge_drafts
 from tests.unit.drafts import block
@@ -98,7 +97,7 @@ def test_larger_trees_grow_from_more_tokens_of_a_position(budget, least, width):
     assert replace(Scripted((0.5,), budget=budget).drafters, min_log_probability=least).width == width
 
 
-def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
+def test_growth_takes_the_next_token_from_the_draft_with_the_longest_prefix():
     first = distributions([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
     second = distributions([[0.2, 0.8], [0.3, 0.7]], prefix=1, drafter="second")
     tree = grow(9, [first, second], [offers(first, 0), offers(second, 1)], 14)
@@ -111,7 +110,7 @@ def test_growth_takes_the_next_token_from_the_draft_that_was_given_most():
     assert tree.blocks[trunk] == 0
     assert {t: tree.probabilities[n] for t, n in below(trunk).items()} == {0: 0.2, 1: 0.8}
     assert all(tree.blocks[n] == 1 for n in below(trunk).values())
-    # the path that left the given prefix goes on with the first draft
+    # the path that left the prefix goes on with the first draft
     assert {t: tree.probabilities[n] for t, n in below(off).items()} == {0: 0.9, 1: 0.1}
 
 
@@ -151,10 +150,10 @@ def test_a_draft_may_go_on_from_another_one():
 
 
 class Scripted:
-    """Drafters that answer from fixed tables and note what they were asked."""
+    """Drafters that answer from fixed tables and record the prefixes of re-drafts."""
 
     def __init__(self, confidence, longer=0, branches=2, budget=0, end_ids=()):
-        self.asked: list[tuple[tuple[int, ...], ...]] = []
+        self.prefixes: list[tuple[tuple[int, ...], ...]] = []
         self.first_block = block(range(10, 10 + len(confidence)), confidence)
         self.length = len(confidence) + longer
         self.drafters = Drafters(
@@ -175,7 +174,7 @@ class Scripted:
         return [self.first_block]
 
     def second(self, prefixes, top=1):
-        self.asked.append(tuple(map(tuple, prefixes)))
+        self.prefixes.append(tuple(map(tuple, prefixes)))
         out = []
         for p in prefixes:
             ids = range(100 + 20 * len(p), 100 + 20 * len(p) + self.length - len(p))
@@ -190,7 +189,7 @@ def test_d2sd_redrafts_from_the_likeliest_boundaries():
     script = Scripted((0.95, 0.84, 0.62, 0.70, 0.42))
     proposal = METHODS["d2sd"].propose(script.drafters)
     assert proposal.selected == (2, 4)
-    assert script.asked == [((10, 11), (10, 11, 12, 13))]
+    assert script.prefixes == [((10, 11), (10, 11, 12, 13))]
     assert len(proposal.branches) == 2
 
 
@@ -201,20 +200,20 @@ def test_nothing_is_redrafted_behind_a_drafted_end_of_text(method, longer):
     script = Scripted((0.9, 0.9, 0.9, 0.9, 0.9), longer, branches=4, budget=9, end_ids={12})
     proposal = METHODS[method].propose(script.drafters)
     assert sorted(proposal.selected) == [0, 1, 2]
-    assert sorted(len(prefix) for prefix in script.asked[0]) == [0, 1, 2]
-    assert not any(12 in prefix for asked in script.asked for prefix in asked)
+    assert sorted(len(prefix) for prefix in script.prefixes[0]) == [0, 1, 2]
+    assert not any(12 in prefix for batch in script.prefixes for prefix in batch)
 
 
 def test_the_third_level_never_goes_on_behind_the_end_of_a_branch():
     script = Scripted((0.5, 0.5, 0.5), branches=2, end_ids={100})  # what the re-draft from 0 begins with
     METHODS["d2sd_three_level"].propose(script.drafters)
-    assert all(100 not in prefix for prefix in script.asked[1])
+    assert all(100 not in prefix for prefix in script.prefixes[1])
 
 
 def test_longer_second_blocks_add_a_branch_behind_the_whole_first_block():
     script = Scripted((0.9, 0.9), longer=2, branches=1)
     proposal = METHODS["d2sd"].propose(script.drafters)
-    assert script.asked[0][-1] == (10, 11)
+    assert script.prefixes[0][-1] == (10, 11)
     assert max(proposal.tree.depths) == 4
     assert len(proposal.selected) == 1
     assert len(proposal.branches) == 2
@@ -223,7 +222,7 @@ def test_longer_second_blocks_add_a_branch_behind_the_whole_first_block():
 def test_third_level_goes_on_from_the_branches():
     script = Scripted((0.5, 0.5, 0.5), branches=2)
     proposal = METHODS["d2sd_three_level"].propose(script.drafters)
-    assert len(script.asked) == 2
+    assert len(script.prefixes) == 2
     whole = chains(proposal.blocks)
     for number, extra in enumerate(proposal.branches[2:], 3):
         assert extra.base in (1, 2)

@@ -1,44 +1,70 @@
+"""The token tree, and the walk through it."""
+
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from d2sd.tree.walk import first_draft_boundary, walk
 from tests.unit.drafts import merge_candidates
 
 TOKENS = st.integers(0, 2)
 CANDIDATES = st.lists(st.lists(TOKENS, max_size=6), max_size=6)
+DRAFTED = st.lists(st.lists(TOKENS, min_size=1, max_size=6), min_size=1, max_size=6)
+WANTED = st.lists(TOKENS, min_size=8, max_size=8)  # by the target, by depth
 
 
 @given(CANDIDATES)
-def test_every_distinct_prefix_is_one_node(candidates):
+def test_every_distinct_prefix_is_one_node_that_knows_its_candidates(candidates):
     tree = merge_candidates(9, candidates)
-    prefixes = {tuple(c[:n]) for c in candidates for n in range(len(c) + 1)} | {()}
-    paths = {tuple(tree.tokens[m] for m in tree.path(n)) for n in range(len(tree))}
-    assert paths == prefixes
-    assert len(tree) == len(prefixes)
+    assert (tree.tokens[0], tree.parents[0]) == (9, -1)
+    paths = [tuple(tree.tokens[m] for m in tree.path(n)) for n in range(len(tree))]
+    assert len(set(paths)) == len(tree)
+    assert set(paths) == {tuple(c[:n]) for c in candidates for n in range(len(c) + 1)} | {()}
+    for node, path in enumerate(paths):
+        assert list(tree.candidates[node]) == [i for i, c in enumerate(candidates) if tuple(c[: len(path)]) == path]
 
 
 @given(CANDIDATES)
-def test_parents_come_first_and_depths_count_from_the_anchor(candidates):
-    tree = merge_candidates(9, candidates)
-    assert tree.tokens[0] == 9
-    assert tree.parents[0] == -1
-    for node in range(1, len(tree)):
-        assert tree.parents[node] < node
-        assert tree.depths[node] == tree.depths[tree.parents[node]] + 1 == len(tree.path(node))
-
-
-@given(CANDIDATES)
-def test_mask_shows_exactly_the_path(candidates):
+def test_parents_come_first_and_the_mask_shows_exactly_the_path(candidates):
     tree = merge_candidates(9, candidates)
     mask = tree.ancestor_mask()
     for node in range(len(tree)):
         assert set(mask[node].nonzero()[0].tolist()) == {0, *tree.path(node)}
+        if node:
+            assert tree.parents[node] < node
+            assert tree.depths[node] == tree.depths[tree.parents[node]] + 1 == len(tree.path(node))
 
 
-@given(CANDIDATES)
-def test_nodes_know_the_candidates_that_run_through_them(candidates):
+def committed(tree, outcome):
+    return [tree.tokens[n] for n in outcome.accepted] + ([] if outcome.bonus is None else [outcome.bonus])
+
+
+@given(DRAFTED, WANTED)
+def test_a_walk_commits_the_longest_agreeing_candidate_and_one_bonus(candidates, wanted):
     tree = merge_candidates(9, candidates)
-    for node in range(len(tree)):
-        prefix = [tree.tokens[n] for n in tree.path(node)]
-        assert list(tree.candidates[node]) == [i for i, c in enumerate(candidates) if c[: len(prefix)] == prefix]
+    chosen = [wanted[d] for d in tree.depths]
+    outcome = walk(tree, chosen, (), limit=100)
+    agreed = [next((i for i, t in enumerate(c) if t != wanted[i]), len(c)) for c in candidates]
+    assert committed(tree, outcome) == wanted[: max(agreed) + 1]
+    assert outcome.visited == (0, *outcome.accepted)
+    assert first_draft_boundary(tree, candidates[0], chosen, outcome) == agreed[0]
+
+
+@pytest.mark.parametrize("ends", [(), (2,)])
+@given(candidates=DRAFTED, wanted=WANTED, limit=st.integers(1, 8))
+def test_a_walk_stops_at_the_limit_and_with_the_first_end_token(ends, candidates, wanted, limit):
+    tree = merge_candidates(9, candidates)
+    chosen = [wanted[d] for d in tree.depths]
+    whole = committed(tree, walk(tree, chosen, (), limit=100))
+    outcome = walk(tree, chosen, ends, limit)
+    stop = next((at for at, token in enumerate(whole, 1) if token in ends), len(whole))
+    assert committed(tree, outcome) == whole[: min(stop, limit)]
+    assert outcome.ended == any(token in ends for token in whole[:limit])
+
+
+def test_the_boundary_is_unknown_where_the_walk_was_cut():
+    tree = merge_candidates(9, [[1, 1, 1, 1]])
+    outcome = walk(tree, [1] * len(tree), (), limit=2)
+    assert first_draft_boundary(tree, [1, 1, 1, 1], [1] * len(tree), outcome) is None

@@ -1,0 +1,191 @@
+"""Methods that grow a token tree under a node budget: best first over block drafts (DDTree, D²SD's tree), or by levels (EAGLE-3).
+
+Best-first growth (DDTree, arXiv 2604.12989): pop the likeliest path from a heap, push its next sibling and its first child.
+Every path is pushed by one that is at least as likely, so paths are popped in order of probability. Logarithms are added,
+because products of very small probabilities underflow to 0. With several drafts, a path takes its next token from the draft
+with the longest prefix on it.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import exp, inf, log
+
+from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal, split
+from d2sd.tree.block import Block
+from d2sd.tree.boundary import open_prefixes, select_prefixes
+from d2sd.tree.levels import level_tree
+from d2sd.tree.tree import TokenTree, TreeBuilder, chains
+
+TOP = 12  # likeliest tokens per position and drafter that D²SD's tree looks at
+# Exponents of the drafters' probabilities in their product, chosen on `tiny`: `git show 1e876e8:research/tiny/tree-log.md`.
+SECOND, FIRST = 0.7, 0.3
+UNLISTED = log(1e-3)  # log probability of a token that one drafter has not among its likeliest
+EAGLE3_BUDGET = 59  # with the anchor, the 60 of its authors
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """Candidates for the next token at one position, best first: tokens, their probabilities, the logarithms of these, and the
+    draft of each."""
+
+    tokens: Sequence[int]
+    probabilities: Sequence[float]
+    logs: Sequence[float]
+    owners: Sequence[int]
+
+
+def offers(block: Block, number: int) -> list[Offer]:
+    """Returns the distributions of a draft, one offer per drafted position."""
+    rows = zip(block.tokens, block.probabilities, block.scores, strict=True)
+    return [Offer(t, p, s, [number] * len(t)) for t, p, s in rows]
+
+
+def grow(
+    anchor: int,
+    blocks: Sequence[Block],
+    offered: Sequence[Sequence[Offer]],
+    budget: int,
+    min_log_probability: float = -inf,
+) -> TokenTree:
+    """Returns the tree of the ``budget`` likeliest paths below the anchor.
+
+    blocks: the drafts. A later one with the same prefix replaces an earlier one.
+    offered: for each draft, the offers by position after its prefix. They do not depend on the tokens before, unless the draft
+        has ``Block.after``.
+    min_log_probability: minimum log probability of a path.
+    """
+    builder, whole = TreeBuilder(anchor), chains(blocks)
+    # the prefixes of the drafts as a trie: (trie node, token) → trie node, and the draft that goes on after a trie node
+    trie: dict[tuple[int, int], int] = {}
+    source_at: dict[int, int] = {}
+    for number, block in enumerate(blocks):
+        at = 0
+        for token in whole[number][: block.prefix]:
+            at = trie.setdefault((at, token), len(trie) + 1)
+        source_at[at] = number
+    heap: list[tuple[float, int, float, int, int, int, int, int]] = []
+    pushed = 0
+
+    def follows(source: int, depth: int, parent: int) -> Offer | None:
+        block, position = blocks[source], depth - blocks[source].prefix
+        if position >= len(offered[source]):
+            return None
+        return offered[source][position] if block.after is None else known(source, position, builder.tokens[parent])
+
+    @cache
+    def known(source: int, position: int, before: int) -> Offer:
+        after = blocks[source].after
+        assert after is not None
+        tokens, probabilities, logs = after(position, before)
+        return Offer(tokens, probabilities, logs, [source] * len(tokens))
+
+    def push(above: float, parent: int, depth: int, rank: int, source: int, at: int) -> None:
+        """Offer the token of this rank at ``depth`` (0 = right below the anchor) below a path of this log probability."""
+        nonlocal pushed
+        offer = follows(source, depth, parent)
+        if offer is not None and rank < len(offer.tokens):
+            pushed += 1
+            score = -above - offer.logs[rank]
+            heapq.heappush(heap, (score, pushed, above, parent, depth, rank, source, at))
+
+    push(0.0, 0, 0, 0, source_at[0], 0)
+    while heap and len(builder.tokens) <= budget and -heap[0][0] >= min_log_probability:
+        score, _, above, parent, depth, rank, source, at = heapq.heappop(heap)
+        offer = follows(source, depth, parent)
+        assert offer is not None
+        token = offer.tokens[rank]
+        node = builder.add(parent, token, offer.owners[rank], offer.probabilities[rank])
+        push(above, parent, depth, rank + 1, source, at)
+        below = trie.get((at, token), -1)
+        push(-score, node, depth + 1, 0, source_at.get(below, source), below)
+    return builder.build(whole)
+
+
+def propose_ddtree(drafters: Drafters) -> Proposal:
+    """Returns the B likeliest paths if the block's positions were independent."""
+    (first,) = drafters.first([()], top=drafters.width)
+    tree = grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget, drafters.min_log_probability)
+    return Proposal(tree, first, drafters.boundary(first))
+
+
+def propose_d2sd_tree(drafters: Drafters) -> Proposal:
+    """Returns the B likeliest paths.
+
+    Below a re-anchored prefix a token's probability is a weighted product of both drafters': where they disagree,
+    neither is calibrated alone. Elsewhere it is the first drafter's.
+    """
+    (first,) = drafters.first([()], top=TOP)
+    boundary = drafters.boundary(first)
+    usable = open_prefixes(first.ids, drafters.end_ids)
+    likeliest = select_prefixes(boundary.posterior[:usable], drafters.num_branches)
+    selected, prefixes = split(drafters, first, likeliest)
+    branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP)) if prefixes else ()
+    offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
+    tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget, drafters.min_log_probability)
+    return Proposal(tree, first, boundary, selected, branches)
+
+
+def agreed(first: Block, second: Block, number: int) -> list[Offer]:
+    """Returns the product of both drafters' distributions after a re-drafted prefix, normalised over the tokens that they list.
+
+    number: of the re-draft. A token is attributed to the draft with the higher probability. After the end of the first block
+        only the second drafter counts.
+    """
+    out, ours, theirs = offers(second, number), first.scores, second.scores
+    for position, at in enumerate(range(second.prefix, len(first.ids))):
+        own = dict(zip(first.tokens[at], ours[at], strict=True))
+        other = dict(zip(second.tokens[position], theirs[position], strict=True))
+        weight = {t: SECOND * other.get(t, UNLISTED) + FIRST * own.get(t, UNLISTED) for t in {**other, **own}}
+        tokens = sorted(weight, key=lambda t: -weight[t])
+        best = weight[tokens[0]]
+        total = best + log(sum(exp(w - best) for w in weight.values()))
+        logs = [min(0.0, weight[t] - total) for t in tokens]
+        owners = [0 if own.get(t, -inf) > other.get(t, -inf) else number for t in tokens]
+        out[position] = Offer(tokens, [exp(s) for s in logs], logs, owners)
+    return out
+
+
+def propose_eagle3(drafters: Drafters) -> Proposal:
+    """Returns the best nodes of a tree that is grown level by level, one pass per level."""
+    levels = drafters.levels()
+    return Proposal(level_tree(drafters.anchor, levels, drafters.budget), levels=tuple(levels))
+
+
+DDTREE = Method(
+    "ddtree",
+    "DDTree",
+    "Trees",
+    "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
+    "DDTree, arXiv 2604.12989",
+    propose_ddtree,
+    frozenset({"block_size", "node_budget", "cost_aware"}),
+    default_budget=DEFAULT_BUDGET,
+)
+D2SD_TREE = Method(
+    "d2sd_tree",
+    "D²SD as a tree",
+    "D²SD",
+    "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
+    "this project, after D²SD and DDTree",
+    propose_d2sd_tree,
+    TWO_DRAFTS,
+    second_drafter="vp",
+    draft_levels=2,
+    default_budget=DEFAULT_BUDGET,
+)
+EAGLE3 = Method(
+    "eagle3",
+    "EAGLE-3",
+    "Trees",
+    "A one-layer drafter reads the target's features and writes token after token; its tree grows level by level.",
+    "EAGLE-3, arXiv 2503.01840",
+    propose_eagle3,
+    frozenset({"draft_depth", "draft_top_k", "node_budget", "cost_aware"}),
+    first_drafter=False,
+    eagle3=True,
+    default_budget=EAGLE3_BUDGET,
+)

@@ -1,0 +1,150 @@
+"""Caches, fixed shapes, captures and packed results: what surrounds the passes of the models."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from d2sd.config import MAX_NODES
+from d2sd.decoding.device_cycle import Packing
+from d2sd.nets.caches import KeyValueCache
+from d2sd.nets.passes import ROWS, Recorder, context_shape, padded_tree, row_shape
+from tests.unit.drafts import merge_candidates
+
+CPU = torch.device("cpu")
+
+
+@given(st.lists(st.sets(st.integers(0, 7), min_size=1).map(sorted), max_size=5))
+def test_commit_keeps_the_chosen_rows_in_order(steps):
+    cache = KeyValueCache.uniform(2, 1, 3, capacity=64, dtype=torch.float32, device=CPU)
+    expected = torch.zeros(0)
+    for number, rows in enumerate(steps):
+        fresh = torch.arange(8.0) + 100 * number
+        for layer in range(2):
+            keys, values = cache.update(fresh.view(1, 1, 8, 1).expand(1, 1, 8, 3), -fresh.view(1, 1, 8, 1), layer)
+            assert keys.shape[2] == values.shape[2] == len(expected) + 8
+        cache.commit(rows)
+        expected = torch.cat([expected, fresh[rows]])
+        for layer in range(2):
+            keys, values = cache.layer(layer)
+            assert torch.equal(keys[0, 0, :, 0], expected)
+            assert torch.equal(values[0, 0, :, 1], -expected)
+
+
+def test_writing_past_the_capacity_is_refused():
+    cache = KeyValueCache.uniform(1, 1, 2, capacity=4, dtype=torch.float32, device=CPU)
+    with pytest.raises(ValueError, match="5 cache slots"):
+        cache.update(torch.zeros(1, 1, 5, 2), torch.zeros(1, 1, 5, 2), 0)
+
+
+def test_every_card_holds_its_own_layers():
+    homes = {layer: torch.device(name) for layer, name in enumerate(("cpu", "meta", "cpu"))}
+    cache = KeyValueCache(dict.fromkeys(homes, (1, 2)), capacity=8, dtype=torch.float32, homes=homes)
+    for layer, home in homes.items():
+        rows = torch.full((1, 1, 3, 2), float(layer), device=home)
+        keys, values = cache.update(rows, rows, layer)
+        assert keys.device == values.device == home
+    cache.commit([0, 2])
+    assert cache.layer(0)[0].eq(0).all()
+    assert cache.layer(2)[0].eq(2).all()
+    assert cache.layer(1)[1].shape == (1, 1, 2, 2)
+
+
+@given(st.integers(1, MAX_NODES + 1))
+def test_a_tree_of_any_budget_fits_a_fixed_shape_and_plain_decoding_is_not_padded(rows):
+    shape = row_shape(rows)
+    assert shape in ROWS
+    assert rows <= shape
+    assert all(other < rows for other in ROWS if other < shape)
+    assert row_shape(1) == 1
+
+
+@given(st.integers(1, 1 << 18))
+def test_contexts_grow_by_at_most_a_quarter_in_few_steps(slots):
+    shape = context_shape(slots)
+    assert slots <= shape <= max(slots + 255, slots * 1.25)
+    assert context_shape(shape) == shape
+    assert len({context_shape(n) for n in range(1, 32769, 64)}) <= 32
+
+
+@pytest.mark.parametrize("rows", [6, 8, 16])
+def test_padding_sees_only_itself_and_is_seen_by_none(rows):
+    tree = merge_candidates(7, [[1, 2, 3], [1, 4], [5]])
+    tokens, depths, mask = padded_tree(tree, rows)
+    count = len(tree)
+    assert tuple(tokens[:count]) == tree.tokens
+    assert tuple(depths[:count]) == tree.depths
+    assert np.array_equal(mask[:count, :count], tree.ancestor_mask())
+    assert np.array_equal(mask[count:], np.eye(rows, dtype=bool)[count:])
+    assert not mask[:count, count:].any()
+
+
+@pytest.fixture
+def recorder(monkeypatch):
+    """A recorder whose streams and graphs do nothing; ``streams``: those that were made current again."""
+    made = Recorder(CPU)
+    made.streams = []
+    current = SimpleNamespace(wait_stream=lambda _: None)
+    for name, stub in {
+        "device": nullcontext,
+        "Stream": lambda _: SimpleNamespace(wait_stream=lambda _: None),
+        "stream": nullcontext,
+        "graph_pool_handle": object,
+        "current_stream": lambda: current,
+        "set_stream": made.streams.append,
+        "CUDAGraph": lambda: SimpleNamespace(replay=lambda: None),
+        "graph": lambda *_, **__: nullcontext(),
+    }.items():
+        monkeypatch.setattr(torch.cuda, name, stub)
+    made.current = current
+    return made
+
+
+def test_outputs_of_a_capture_lie_outside_its_memory_pool(recorder):
+    made = []
+
+    def double(x):
+        made.append(x * 2)
+        return made[-1], x
+
+    own = torch.arange(3.0)
+    captured = recorder.capture(double, (own,))
+    assert len(made) == 3  # the last one in the pool, whose memory other graphs use as well
+    assert not {t.data_ptr() for t in captured.outputs} & {t.data_ptr() for t in (*made, own, *captured.inputs)}
+    assert captured.outputs[0].tolist() == [0.0, 2.0, 4.0]
+    captured.replay((torch.ones(3),))
+    assert captured.inputs[0].tolist() == [1.0, 1.0, 1.0]
+
+
+def test_a_capture_that_breaks_off_gives_the_stream_back(recorder):
+    runs = []
+
+    def third_time_fails():
+        runs.append(1)
+        if len(runs) == 3:
+            raise RuntimeError("operation not permitted when stream is capturing")
+        return ()
+
+    with pytest.raises(RuntimeError, match="not permitted"):
+        recorder.capture(third_time_fails, ())
+    assert recorder.streams == [recorder.current]
+    assert recorder.capture(lambda: (), ()).outputs == ()  # and nothing is locked
+
+
+def test_packed_arrays_come_out_under_their_names_with_their_shapes():
+    shapes = {"ids": (2,), "nothing": (0, 3), "table": (2, 3), "cube": (2, 1, 2)}
+    arrays = {name: torch.rand(shape) for name, shape in shapes.items()} | {"ids": torch.tensor([2**40, 7])}
+    packing = Packing(shapes)
+    vector = packing.pack(dict(reversed(arrays.items())))
+    assert vector.dtype == torch.float64
+    found = packing.unpack(vector.numpy())
+    assert list(found) == list(shapes)
+    for name, array in arrays.items():
+        assert found[name].shape == shapes[name]
+        assert found[name].tolist() == array.double().tolist()
