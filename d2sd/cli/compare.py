@@ -7,12 +7,10 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import orjson
-
 from d2sd.calibration import Gathering
 from d2sd.calibration.report import compare_gathered
 from d2sd.calibration.sentences import count, how_compared, read_comparison
-from d2sd.cli.common import named, read_sets
+from d2sd.cli.common import named, print_json, read_sets
 from d2sd.costs.runs import BreakEvenMap
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import what_differs
@@ -40,7 +38,7 @@ def run(arguments: argparse.Namespace) -> None:
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
     found, differs = compare_gathered(a, b), what_differs(a.headers, b.headers)
     if arguments.json:
-        sys.stdout.write(orjson.dumps({"what_differs": differs, **asdict(found)}).decode() + "\n")
+        print_json({"what_differs": differs, **asdict(found)})
     else:
         for sentence in (differs, *read_comparison(found), how_compared(found)):
             print(printable(sentence))

@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from app import presets
 from app.jobs import Ticket
 from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view
+from tests.e2e.driving import PATIENCE, drawn_figure, list_steps, set_number, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
@@ -209,24 +209,8 @@ def test_a_prompt_set_needs_a_chat_template_if_asked_runs_with_progress_opens_in
     expect(rows(calibrate).first).to_be_visible()
 
 
-def test_hostile_text_in_an_uploaded_trace_stays_text(calibrate: Page):
-    send(calibrate, "nasty.jsonl", recorded(HOSTILE))
-    expect(calibrate.locator("#calibration .what").first).to_have_text("nasty.jsonl", timeout=PATIENCE)
-    expect(rows(calibrate).first).to_contain_text("<img")
-    rows(calibrate).first.click()
-    expect(view(calibrate)).to_have_attribute("data-run", "f" * 32, timeout=PATIENCE)
-    expect(view(calibrate)).to_have_attribute("data-pinned", re.compile(r"\d"))
-    assert calibrate.evaluate("window.pwned") is None
-    assert calibrate.locator("#calibration img, #explorer img").count() == 0
-
-
-def test_one_column_on_a_phone(phone: Page):
-    phone.get_by_role("tab", name="Calibrate").click()
-    drawn_figure(phone, "uniform")
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-    click_mark(phone, "uniform", 9)
-    expect(phone.locator("#calibration .members h3")).to_be_in_viewport()
-    rows(phone).first.click()
-    expect(view(phone)).to_have_attribute("data-pinned", re.compile(r"\d"))
-    expect(phone.locator("#tree")).to_be_in_viewport()
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 390
+def test_a_bad_file_is_a_sentence_and_the_drawing_stays(calibrate: Page):
+    before = calibrate.locator("#calibration .figures").text_content()
+    send(calibrate, "bad <b>.jsonl", b'{"a": 1}\n')
+    expect(calibrate.locator("#calibrate-notice textarea")).to_have_value(re.compile("was not read: .*line 1"))
+    assert calibrate.locator("#calibration .figures").text_content() == before
