@@ -1,4 +1,4 @@
-// The verdict and the sentences it rests on, and the headline figures.
+// Calibrate: the verdict and the sentences it rests on, figures, and the steps behind every mark of them, each one click from Explore.
 
 import { button, h, oneWait, readJson, text } from "../../assets/viewer/dom.js";
 import { saveFile } from "../../assets/viewer/share.js";
@@ -8,6 +8,7 @@ import { SidesView } from "../compare/main.js";
 
 const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
 
+/** The verdict and the sentences it rests on, and the headline figures. */
 class SummaryView {
   constructor(choose) {
     this.choose = choose;
@@ -73,10 +74,9 @@ function downloads(get) {
   ];
 }
 
-// The steps behind a bar, a cell or a row, each one click from Explore.
-
 const AT_ONCE = 60;
 
+/** The steps behind a bar, a cell or a row, each one click from Explore. */
 class MembersView {
   /** `open(row, at)` opens a step in Explore; `closed()` is called when the list is put away. */
   constructor(open, closed) {

@@ -1,4 +1,4 @@
-// What differs between two sides, in words and figures.
+// Compare: what differs between two sides in words and figures, the curves of both, and their texts place by place.
 
 import { button, h, list, readJson, s, text } from "../../assets/viewer/dom.js";
 import { FigureView } from "../../assets/viewer/figures.js";
@@ -10,6 +10,7 @@ function sideMark(side, x, y) {
   return side === "a" ? s("circle", { class: "point a", cx: x, cy: y, r: 3.6 }) : s("rect", { class: "point b", x: x - 3.4, y: y - 3.4, width: 6.8, height: 6.8 });
 }
 
+/** What differs between two sides, in words and figures. */
 export class SidesView {
   /** `options`: what figures need. */
   constructor(options, ...tools) {
@@ -34,8 +35,6 @@ export class SidesView {
     for (const figure of this.figures) figure.show(panels.find(({ id }) => id === figure.id) || null);
   }
 }
-
-// Compare: what differs, the curves of both sides, and their texts place by place.
 
 export function start(element, trigger, props, watch, server, options) {
   const save = button("JSON", { class: "small" }, () => {

@@ -1,5 +1,4 @@
-// K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when
-// the run was recorded, so nothing is waited for.
+// What can be tried in Learn: K and γ on the recorded text, and how much a pass over more tokens costs on a machine.
 
 import { h, list, number, s, sum, text, whole } from "../../assets/viewer/dom.js";
 import { MachineChoice, meanCost, readWork, stepCost } from "../../assets/viewer/machine.js";
@@ -12,6 +11,8 @@ export function costOf({ k, works }, machine, method) {
   return mean === null ? null : mean * works.length;
 }
 
+/** K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when the run was
+ *  recorded, so nothing is waited for. */
 export class LiveView {
   /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
   constructor(chosen) {
@@ -135,8 +136,6 @@ export class LiveView {
   }
 }
 
-// Why a pass over many tokens may cost as much as one: the time of a pass against its tokens, on a machine to choose.
-
 const [WIDE, HIGH] = [340, 190];
 const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
 // the roofline is known of these, the largest card first
@@ -152,6 +151,7 @@ export function passWords({ name }, cost, nodes) {
   return `With an 8B model on ${name} a pass over ${nodes} tokens costs ${more}.`;
 }
 
+/** Why a pass over many tokens may cost as much as one: the time of a pass against its tokens, on a machine to choose. */
 export class PassView {
   constructor() {
     this.choice = new MachineChoice(() => this.show(), "Machine of the chart", CALCULATED);

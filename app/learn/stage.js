@@ -1,4 +1,4 @@
-// The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet.
+// What stands beside and in the card of a stop: the live view of the step, the walk through its tree, and draws from its target.
 
 import { button, h, list, number, text } from "../../assets/viewer/dom.js";
 import { start as startLiveView } from "../../assets/viewer/main.js";
@@ -7,6 +7,7 @@ import { count, percent, probability, quoted, visible } from "../../assets/viewe
 const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"];
 export const TURN = STOPS.length;
 
+/** The live view of the recorded run, in a shadow root, lit stop by stop: what has not happened yet is not shown yet. */
 export class Stage {
   /** `styles`: of the live view; `moved(step)` is called when another step is pinned in it. */
   constructor(styles, moved) {
@@ -116,10 +117,9 @@ export class Stage {
   }
 }
 
-// The walk of the target through the tree, node by node. By itself only where motion is welcome.
-
 const WALK_MS = { least: 320, usual: 900, all: 9000 };
 
+/** The walk of the target through the tree, node by node. By itself only where motion is welcome. */
 export class WalkView {
   /** `moved(at)`: so many nodes were visited; null: the walk is not on. */
   constructor(moved) {
@@ -193,8 +193,7 @@ export class WalkView {
   }
 }
 
-// Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up.
-
+/** Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up. */
 export class DrawsView {
   constructor() {
     this.rows = h("tbody", {});

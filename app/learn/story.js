@@ -1,4 +1,4 @@
-// What the drawing of the story shows of a step: a row for every draft, a cell for every token, from the nodes of its tree.
+// The story of one step in 90 seconds: six frames of words with the numbers of the recorded run, scrolled past a drawing of its drafts.
 
 import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "../../assets/viewer/numbers.js";
 import { count, fixed, joined, milliseconds, quoted, visible } from "../../assets/viewer/words.js";
@@ -39,8 +39,6 @@ export function rowsOf(step, places, most) {
     return { candidate, name: candidate ? `from ${step.branches[candidate - 1].prefix}` : "draft", cells };
   });
 }
-
-// The story of one step in six frames: what each says, with the numbers of the recorded run.
 
 const tokens = (n) => count(n, "token");
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
@@ -128,8 +126,6 @@ function costFrame(_, { steps, alpha, cycle }) {
   };
 }
 
-// The drawing of the story: drafts as rows of tokens, as columns on a narrow screen. What a frame shows of it is in story.css.
-
 const NARROW = 560; // pixels; below it the drafts stand beside each other
 const CHARACTER = 7.4; // width of a character of 12 pixels
 const LAYOUTS = {
@@ -151,6 +147,7 @@ function layoutOf(step, width) {
   return { ...l, way, places, rows, at, width, high, cell: pitch - (way === "wide" ? 6 : 4) };
 }
 
+/** The drawing of the story: drafts as rows of tokens, as columns on a narrow screen. What a frame shows of it is in story.css. */
 class Sketch {
   constructor() {
     this.svg = s("svg", { class: "sketch", role: "img" });
@@ -218,8 +215,7 @@ class Sketch {
   }
 }
 
-// The story of one step in 90 seconds: paragraphs that are scrolled past a drawing, which shows what the paragraph in view says.
-
+/** Paragraphs that are scrolled past a drawing, which shows what the paragraph in view says. */
 export class StoryView {
   /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail. */
   constructor(store, leave) {

@@ -1,5 +1,5 @@
-// The address says what is looked at: tab, run, step and node, behind the fields that would make the run again. So Back and
-// Forward move between views, and a reload comes back to the same one.
+// The address of the page says what is looked at: tab, run, step and node, behind the fields that would make the run again. So Back
+// and Forward move between views, a reload comes back to the same one, and a link can name a trace to open.
 
 import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
 import { text, whole } from "../../assets/viewer/dom.js";

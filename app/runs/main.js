@@ -1,6 +1,6 @@
-// A row of the list: showing a run, calling it something else, taking it along, removing it.
+// The runs of this window: a list of them, the address of the page, the memory of its form, and keys that its controls lack.
 
-import { h, number, text } from "../../assets/viewer/dom.js";
+import { button, h, list, number, readJson, text } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { Address, explorer, openLinked } from "./address.js";
@@ -17,19 +17,15 @@ function clock(seconds) {
   return then.toDateString() === new Date().toDateString() ? time : `${then.toLocaleDateString()} ${time}`;
 }
 
-/** `number`: of the run, in class files too; `ticked`: whether it goes into them; `act`: what its buttons do, by name, each given
- *  the run. */
+/** A row of the list: showing a run, calling it something else, taking it along, removing it. `number`: of the run, in class files
+ *  too; `ticked`: whether it goes into them; `act`: what its buttons do, by name, each called with the run. */
 function runRow(run, { number, shown, ticked }, act) {
   const tick = h("input", { type: "checkbox", class: "tick", title: "In the class file", "aria-label": `Run ${number} in the class file: ${run.label}` });
   tick.checked = ticked;
   tick.addEventListener("change", () => act.tick(run, tick.checked));
   const name = h("b", {}, `${number}. ${spoken(run.label, 60)}`);
   const open = h("button", { type: "button", class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" }, name, h("span", {}, `${run.about} · ${clock(run.at)}`));
-  const tool = (kind, mark, words) => {
-    const button = h("button", { type: "button", class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, mark);
-    button.addEventListener("click", () => act[kind](run, row));
-    return button;
-  };
+  const tool = (kind, mark, words) => button(mark, { class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, () => act[kind](run, row));
   const tools = h("span", { class: "tools" }, tool("up", "▲", "Move up"), tool("down", "▼", "Move down"), tool("rename", "✎", "Rename"), tool("link", "↗", "Copy a link"), tool("file", "↓", "Save the trace"), tool("remove", "✕", "Remove"));
   const row = h("li", { class: shown ? "shown" : null, "data-key": run.key }, tick, open, tools);
   open.addEventListener("click", () => act.show(run));
@@ -59,15 +55,14 @@ function nameField(row, label, done) {
   input.select();
 }
 
-// What is in the form of Explore goes into this browser tab's storage when the page is left, so that a reload loses nothing.
-
 function formValue(id) {
   const field = document.querySelector(`#${id} :is(textarea, select, input)`);
   if (!field) return "";
   return field.type === "checkbox" ? String(field.checked) : field.value;
 }
 
-/** `fields`: element ids by name. */
+/** What is in the form of Explore goes into this browser tab's storage when the page is left, so that a reload loses nothing. `fields`:
+ *  element ids by name. */
 function rememberForm(fields) {
   window.addEventListener("pagehide", () => {
     const entries = Object.entries(fields).map(([name, id]) => [name, formValue(id)]);
@@ -79,9 +74,7 @@ function rememberForm(fields) {
   });
 }
 
-// Keys that Gradio's own controls lack.
-
-/** Ctrl + Enter runs the prompt, as Shift + Enter does; a list that is tabbed out of closes. */
+/** Keys that Gradio's own controls lack: Ctrl + Enter runs the prompt, as Shift + Enter does; a list that is tabbed out of closes. */
 function listenForKeys() {
   document.addEventListener(
     "keydown",
@@ -96,110 +89,115 @@ function listenForKeys() {
   );
 }
 
-// The runs of this window: the list, the address, and the memory of the form.
-
-export function start(element, trigger, props, watch, server, given) {
-  let data = { shown: "", runs: [] };
-  let naming = false;
-  let linked = false;
-  const left = new Set(); // keys of the runs that the class file leaves out
-  const title = h("summary", {});
-  const list = h("ol", {});
-  const said = h("p", { class: "said", role: "status" });
-  const heading = h("input", { type: "text", maxlength: 120, placeholder: "Title of the class file", "aria-label": "Title of the class file" });
-  const together = (kind, words, hint) => {
-    const button = h("button", { type: "button", class: "small", title: hint, "data-kind": kind }, words);
-    button.addEventListener("click", () => {
-      const { pinned } = explorer() ? explorer().dataset : {};
-      trigger("together", { kind, step: pinned ? Number(pinned) : null, keys: data.runs.map(({ key }) => key).filter((key) => !left.has(key)), title: heading.value });
-    });
-    return button;
-  };
-  const all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), heading, together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"));
-  const wide = matchMedia("(min-width: 901px)").matches;
-  element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, h("details", { class: "panel kept", open: wide }, title, list, all, said)));
-
-  const say = (words) => {
-    said.textContent = words;
-    setTimeout(() => said.textContent === words && (said.textContent = ""), 6000);
-  };
-  let moved = null; // what the focus returns to
-  const move = (key, by, kind) => {
-    trigger("move", { key, by });
-    moved = { key, kind };
-  };
-  const act = {
-    tick: ({ key }, on) => (on ? left.delete(key) : left.add(key)),
-    up: ({ key }) => move(key, -1, "up"),
-    down: ({ key }) => move(key, 1, "down"),
-    show: ({ key }) => trigger("show", { key }),
-    remove: ({ key }) => trigger("remove", { key }),
-    file: ({ key }) => trigger("file", { key }),
-    rename: ({ key, label }, row) => {
-      naming = true;
-      nameField(row, label, (words) => {
-        naming = false;
-        if (words !== null && words.trim() && words !== label) trigger("rename", { key, label: words });
-        draw();
-        const again = [...list.children].find((other) => other.dataset.key === key);
-        if (again) again.querySelector('[data-act="rename"]').focus();
-      });
-    },
-    link: async ({ query }) => {
-      if (!query) return say("The prompt is too long for a link: save the trace instead.");
-      try {
-        await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
-        return say("Link copied: it fills in prompt and settings, and Run makes the run again.");
-      } catch {
-        return say("That did not work in this browser.");
-      }
-    },
-  };
-  const address = new Address(
-    () => data,
-    (key, step, node) => trigger("show", { key, step, node }),
-  );
-
-  function draw() {
-    if (naming) return;
-    const focused = list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
-    title.textContent = `Runs of this window (${data.runs.length})`;
-    list.replaceChildren(...data.runs.map((run, at) => runRow(run, { number: data.runs.length - at, shown: run.key === data.shown, ticked: !left.has(run.key) }, act)));
-    const again = focused && [...list.children].find((row) => row.dataset.key === focused);
-    if (again) again.querySelector(moved && moved.key === focused ? `[data-act=${moved.kind}]` : ".open").focus();
-    moved = null;
+/** The list of this window's runs, what can be done with each of them and with all. */
+class RunsView {
+  constructor(element, trigger, options) {
+    Object.assign(this, { element, trigger, options, data: { shown: "", runs: [] }, naming: false, linked: false, moved: null });
+    this.left = new Set(); // keys of the runs that the class file leaves out
+    this.title = h("summary", {});
+    this.list = h("ol", {});
+    this.said = h("p", { class: "said", role: "status" });
+    this.heading = h("input", { type: "text", maxlength: 120, placeholder: "Title of the class file", "aria-label": "Title of the class file" });
+    const together = (kind, words, hint) => button(words, { class: "small", title: hint, "data-kind": kind }, () => this.together(kind));
+    this.all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), this.heading, together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"));
+    this.details = h("details", { class: "panel kept", open: matchMedia("(min-width: 901px)").matches }, this.title, this.list, this.all, this.said);
+    element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, this.details));
+    this.address = new Address(
+      () => this.data,
+      (key, step, node) => trigger("show", { key, step, node }),
+    );
+    this.acts = {
+      tick: ({ key }, on) => (on ? this.left.delete(key) : this.left.add(key)),
+      up: ({ key }) => this.move(key, -1, "up"),
+      down: ({ key }) => this.move(key, 1, "down"),
+      show: ({ key }) => trigger("show", { key }),
+      remove: ({ key }) => trigger("remove", { key }),
+      file: ({ key }) => trigger("file", { key }),
+      rename: (run, row) => this.rename(run, row),
+      link: (run) => this.copyLink(run),
+    };
   }
 
-  function save({ name, type, text: content, base64 }) {
-    const bytes = base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : text(content);
-    saveFile(text(name), text(type), bytes);
-  }
-
-  function show() {
-    let read;
-    try {
-      read = JSON.parse(props.value || "{}");
-    } catch {
-      read = {};
-    }
-    data = { shown: text(read.shown), runs: runsOf(read.runs) };
-    element.dataset.runs = data.runs.length;
-    all.hidden = data.runs.length < 2; // one run has Share
-    draw();
+  /** Shows a new state of the list, JSON text, and saves the file that comes with it, if one does. */
+  load(value) {
+    const read = readJson(value) || {};
+    this.data = { shown: text(read.shown), runs: list(read.runs).map(readRun) };
+    this.element.dataset.runs = this.data.runs.length;
+    this.all.hidden = this.data.runs.length < 2; // one run has Share
+    this.draw();
     if (read.file) save(read.file);
-    if (!linked && data.shown) {
-      linked = true; // the window has its runs again: what is opened now stays in the list
-      openLinked(given, (words) => {
-        said.textContent = words;
-        said.closest("details").open = true;
+    if (!this.linked && this.data.shown) {
+      this.linked = true; // the window has its runs again: what is opened now stays in the list
+      openLinked(this.options, (words) => {
+        this.said.textContent = words;
+        this.details.open = true;
       });
     }
-    address.soon();
+    this.address.soon();
   }
 
-  const runsOf = (raw) => (Array.isArray(raw) ? raw.map(readRun) : []);
-  rememberForm(given.form);
+  draw() {
+    if (this.naming) return;
+    const { runs, shown } = this.data;
+    const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
+    this.title.textContent = `Runs of this window (${runs.length})`;
+    this.list.replaceChildren(...runs.map((run, at) => runRow(run, { number: runs.length - at, shown: run.key === shown, ticked: !this.left.has(run.key) }, this.acts)));
+    const again = focused && this.rowOf(focused);
+    if (again) again.querySelector(this.moved && this.moved.key === focused ? `[data-act=${this.moved.kind}]` : ".open").focus();
+    this.moved = null;
+  }
+
+  rowOf(key) {
+    return [...this.list.children].find((row) => row.dataset.key === key);
+  }
+
+  say(words) {
+    this.said.textContent = words;
+    setTimeout(() => this.said.textContent === words && (this.said.textContent = ""), 6000);
+  }
+
+  /** One file of all runs, or of the ticked ones, at the step that is pinned. */
+  together(kind) {
+    const { pinned } = explorer() ? explorer().dataset : {};
+    const keys = this.data.runs.map(({ key }) => key).filter((key) => !this.left.has(key));
+    this.trigger("together", { kind, step: pinned ? Number(pinned) : null, keys, title: this.heading.value });
+  }
+
+  move(key, by, kind) {
+    this.trigger("move", { key, by });
+    this.moved = { key, kind }; // what the focus returns to
+  }
+
+  rename({ key, label }, row) {
+    this.naming = true;
+    nameField(row, label, (words) => {
+      this.naming = false;
+      if (words !== null && words.trim() && words !== label) this.trigger("rename", { key, label: words });
+      this.draw();
+      this.rowOf(key)?.querySelector('[data-act="rename"]').focus();
+    });
+  }
+
+  async copyLink({ query }) {
+    if (!query) return this.say("The prompt is too long for a link: save the trace instead.");
+    try {
+      await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
+      return this.say("Link copied: it fills in prompt and settings, and Run makes the run again.");
+    } catch {
+      return this.say("That did not work in this browser.");
+    }
+  }
+}
+
+function save({ name, type, text: content, base64 }) {
+  const bytes = base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : text(content);
+  saveFile(text(name), text(type), bytes);
+}
+
+export function start(element, trigger, props, watch, server, options) {
+  const view = new RunsView(element, trigger, options);
+  rememberForm(options.form);
   listenForKeys();
-  watch("value", show);
-  show();
+  watch("value", () => view.load(props.value));
+  view.load(props.value);
 }

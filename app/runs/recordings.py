@@ -17,7 +17,7 @@ from typing import Any
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
 from d2sd.trace.files import UNREADABLE, opened
-from d2sd.trace.logs import Totals, import_log
+from d2sd.trace.logs import LogTotals, import_log
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Reader, lines_of
 
@@ -166,9 +166,9 @@ def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
     Raises ``InputError`` if none has steps; its totals are then in the message.
     """
     runs: list[Trace] = []
-    rows: list[Totals] = []
+    rows: list[LogTotals] = []
     for found in import_log(path, most=MAX_MEGABYTES * 10**6):
-        if isinstance(found, Totals):
+        if isinstance(found, LogTotals):
             rows.append(found)
         elif most is not None and len(runs) == most:
             return runs, True

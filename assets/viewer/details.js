@@ -1,4 +1,4 @@
-// What is known of one node, or of the step as a whole when no node is selected.
+// What is known of one node, or of the step as a whole when no node is selected: in the panel beside the tree and in the tooltip.
 
 import { button, h, sum } from "./dom.js";
 import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, isResample, nodeSentence, originWords, rankWords, targetTopOf } from "./explain.js";
@@ -129,8 +129,7 @@ export class DetailsView {
   }
 }
 
-// One tooltip for all views, kept inside the view's own box.
-
+/** One tooltip for all views, kept inside the view's own box. */
 export class Tooltip {
   constructor(root) {
     this.root = root;

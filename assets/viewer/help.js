@@ -1,4 +1,4 @@
-// The list of keys.
+// The keys of the view: what they do, and the list of them.
 
 import { button, h } from "./dom.js";
 import { draftedNode } from "./quiz.js";
@@ -63,7 +63,6 @@ export class HelpView {
 }
 
 // Keys work while the view is visible and nothing that has a use for keys itself has the focus: after a click on Run, say.
-
 const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
 
 const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='radiogroup'], video, audio";

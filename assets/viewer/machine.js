@@ -1,4 +1,5 @@
-// What steps cost on a machine, in steps of plain decoding; d2sd/costs/machines.py computes the same.
+// Machines to compare with: what steps cost there in steps of plain decoding (as d2sd/costs/machines.py computes it), the choice of one,
+// and the break-even map.
 
 import { h, list, number, s, whole } from "./dom.js";
 import { MACHINES } from "./constants.js";
@@ -68,8 +69,6 @@ export class MachineChoice {
   }
 }
 
-// The break-even map: tokens of a step against what it costs, with lines of equal speedup. Any point of it can be tried.
-
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
@@ -90,6 +89,7 @@ export function pointWords(name, alpha, cost) {
   return `${name}: ${fixed(alpha, 2)} tokens for the price of ${fixed(cost, 2)}, ${verdict}; at this price ${fixed(cost, 2)} tokens would break even`;
 }
 
+/** Tokens of a step against what it costs, with lines of equal speedup. Any point of it can be tried. */
 export class BreakEvenMap {
   constructor() {
     this.svg = s("svg", { class: "breakeven", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Break-even map: tokens of a step against its cost" });

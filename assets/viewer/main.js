@@ -6,7 +6,7 @@ import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
 import { NumbersView } from "./numbers.js";
-import { ChipView, Page, PathView, Presenter } from "./page.js";
+import { ChipView, Page, PathView, Presenter, RunView } from "./page.js";
 import { PictureMaker } from "./picture.js";
 import { QuizView } from "./quiz.js";
 import { PlacesView, Redraft } from "./redraft.js";
@@ -18,7 +18,6 @@ import { TextView } from "./text.js";
 import { FinderView, TimelineView } from "./timeline.js";
 import { TreeView } from "./tree.js";
 import { BONUS } from "./tree_layout.js";
-import { RunView } from "./tree_shapes.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 

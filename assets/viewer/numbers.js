@@ -1,4 +1,4 @@
-// The run in a sentence: what a step brings, what it costs, and where that would pay.
+// What a run brings and costs: in a sentence, as totals, and why it is as fast as it is.
 
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
 import { button, h, sum, text } from "./dom.js";
@@ -21,8 +21,6 @@ export function gist({ method, step, tokens, steps, cycle, machine, there, missi
   const gain = { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" };
   return [...begin, ...run, t(" for the price of "), b(fixed(cycle.cost, 1)), t(" plain steps: "), gain, t(" as fast. It breaks even at "), b(fixed(cycle.cost, 1)), t(" here"), ...elsewhere, t(".")];
 }
-
-// Why drafting is faster, or slower: what a step costs, in steps of plain decoding, against the tokens that it brings.
 
 /** What a run's step costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens; null where plain decoding was
  *  not timed. `speed` and `plain`: tokens per second, `seconds` by stage. */
@@ -66,8 +64,6 @@ export function cycleBars(cycle) {
     h("p", { class: "parts" }, shown.filter((part) => part.cost >= 0.05).map((part) => `${part.name.toLowerCase()} ${fixed(part.cost, 1)}`).join(" · ")),
   );
 }
-
-// The run in a sentence; behind it all totals, each with the shown step's own value, and why it is as fast as it is.
 
 const CARDS = [
   ["alpha", "Tokens/step α", "Mean acceptance length over all steps: committed tokens per step, including the one that the target adds."],
@@ -114,6 +110,7 @@ export function figuresOf(store, { last, speed, timed, gain } = speedsOf(store),
   };
 }
 
+/** The run in a sentence; behind it all totals, each with the shown step's own value, and why it is as fast as it is. */
 export class NumbersView {
   constructor(host, store) {
     Object.assign(this, { host, store, cells: {}, shown: null });

@@ -1,5 +1,5 @@
-// Guessing over a run, step by step: what comes of a step is hidden until one has said what one thinks. The quiz and the reader's own
-// draft are such games.
+// Guessing over a run, step by step: what comes of a step is hidden until one has said what one thinks. The reader's own draft is such
+// a game (typed.js), and the quiz: where will the first draft be rejected?
 
 import { button, h } from "./dom.js";
 import { where } from "./timeline.js";
@@ -90,8 +90,6 @@ export class Guessing {
     return right ? "right" : "wrong";
   }
 }
-
-// A quiz over a run: where will the first draft be rejected?
 
 const TYPING_MS = 900; // for a second digit
 

@@ -5,6 +5,7 @@ import { capital, count, joined, probability, quoted, visible } from "./words.js
 
 const NO_ENGINE = "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
 const MOST = 512; // tokens
+const NOT_REACHED = { accepted: 0, wanted: null }; // where the target wanted another token within the prefix
 const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
 
 /** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
@@ -13,7 +14,7 @@ export function readAnswer(raw) {
   const small = (value) => whole(value, 0, MOST, 0);
   return {
     problem: text(raw.problem),
-    tokens: list(raw.texts).slice(0, MOST).map((t, at) => ({ text: text(t), c: number(confidence[at], 0, 1, 0) })),
+    tokens: list(raw.texts).slice(0, MOST).map((t, at) => ({ text: text(t), p: number(confidence[at], 0, 1, 0) })),
     kept: small(raw.kept),
     accepted: small(raw.accepted),
     added: small(raw.added),
@@ -100,7 +101,7 @@ export class Redraft {
     if (!answer) card.append(h("p", {}, "Drafting again …"));
     else if (answer.problem) card.append(h("p", {}, capital(answer.problem)));
     else {
-      const items = answer.tokens.map((token, at) => tokenItem(token, at, answer, prefix));
+      const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));
       const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
       const more = button(`+${items.length - shown}`, { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` }, () => {
         now.all = true;
@@ -116,13 +117,14 @@ export class Redraft {
   }
 }
 
-function tokenItem({ text: words, c }, at, { kept, accepted, wanted }, prefix) {
-  const [state, said] = kept === prefix && at < accepted ? ["right", "accepted"] : kept === prefix && at === accepted && wanted !== null ? ["wrong", "rejected"] : ["unseen", "not reached"];
-  return h("li", { class: state }, h("bdi", {}, visible(words, 14)), " ", probability(c), h("span", { class: "spoken" }, ` ${said}`));
+/** A token of a draft that the target was asked about: its text, its probability (null: none), and what came of it, where `accepted`
+ *  tokens are right and the next one was not if another was `wanted`. */
+export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 14) {
+  const [state, said] = at < accepted ? ["right", "accepted"] : at === accepted && wanted !== null ? ["wrong", "rejected"] : ["unseen", "not reached"];
+  return h("li", { class: state }, h("bdi", {}, visible(words, most)), p === null ? "" : ` ${probability(p)}`, h("span", { class: "spoken" }, ` ${said}`));
 }
 
-// The places of the strip that one can re-draft from: buttons over its drawing, a column of the tree each.
-
+/** The places of the strip that one can re-draft from: buttons over its drawing, a column of the tree each. */
 export class PlacesView {
   /** `picked(prefix)`: a place was clicked on, or Enter pressed. */
   constructor(strip, picked) {

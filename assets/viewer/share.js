@@ -1,11 +1,11 @@
-// Saving what the page made as a file.
+// Taking along what the page shows: as a link, as a trace, as a picture, and as files that the server makes.
 
 import { button, h, text } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 
 const RETAINED_MS = 60000; // a browser may ask for the address only once the reader has chosen a place
 
-/** `content`: text, bytes or a `Blob`. */
+/** Saves a file; `content`: text, bytes or a `Blob`. */
 export function saveFile(name, type, content) {
   const address = URL.createObjectURL(new Blob([content], { type }));
   const anchor = h("a", { href: address, download: name, hidden: true });
@@ -14,8 +14,6 @@ export function saveFile(name, type, content) {
   anchor.remove();
   setTimeout(() => URL.revokeObjectURL(address), RETAINED_MS);
 }
-
-// Taking a run along: a link to it, the whole trace, the shown tree as a picture, and files that the server makes.
 
 const LONGEST_LINK = 8000;
 

@@ -1,6 +1,5 @@
-// Under the tree, on its x axis: the drafter's confidence, the predicted boundaries and the true one.
-
-// On a narrow screen the titles have lines of their own: the drawing has no margin to put them into.
+// Under the tree, on its x axis: the drafter's confidence, the predicted boundaries and the true one. On a narrow screen the titles have
+// lines of their own: the drawing has no margin to put them into.
 
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";

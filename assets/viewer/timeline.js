@@ -1,4 +1,4 @@
-// All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only.
+// The steps of a run: a bar each, and finding them by what came of them, by length or by time.
 
 import { button, h, icon, oncePerFrame, sum } from "./dom.js";
 import { OUTCOMES, PROPOSERS, capital, count, milliseconds, percent, probability } from "./words.js";
@@ -6,6 +6,7 @@ import { judged } from "./store.js";
 
 const BAR = { least: 4, most: 40, top: 6, glyphs: 14, track: 5 };
 
+/** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
 export class TimelineView {
   constructor(host, store, selection) {
     Object.assign(this, { host, store, selection, first: 0, zoomed: 1, scrubbing: false, size: { width: 0, height: 0 } });
@@ -275,8 +276,6 @@ export class TimelineView {
   }
 }
 
-// Finding steps: by what came of their prediction, by length, by time; and the totals of a range of steps.
-
 const SURE = 0.8;
 const MOST = 10;
 
@@ -307,6 +306,7 @@ export function rangeWords(sums) {
   return words.filter(Boolean).join(" · ");
 }
 
+/** Finds steps by what came of their prediction, by length, by time; and the totals of a range of steps. */
 export class FinderView {
   constructor(timeline, store, selection) {
     Object.assign(this, { timeline, store, selection, found: null, counted: -1 });

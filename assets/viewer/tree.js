@@ -1,4 +1,5 @@
-// What is written in the nodes of the tree and over its lanes, and how wide that makes them.
+// The draft tree of the shown step: what is written in its nodes and over its lanes, how far apart these stand, and the drawing. x is
+// the position in the block; lanes come from tree_layout.js.
 
 import { BONUS, Columns, WORDLESS, columnsThatMatter, layoutTree, nextNode, sharedWithRedraft, wantedTokens } from "./tree_layout.js";
 import { draftsName, draftsThrough, isPlain } from "./explain.js";
@@ -58,13 +59,11 @@ export function clearOf(line, x, width, [start, end], ahead = false) {
   return (ahead ? fit.at(-1) : fit[0]) ?? x;
 }
 
-// How far apart the lanes of a tree stand: as close as their nodes and labels allow.
-
 const GAP = 5; // between the pills of neighbouring lanes, at least
 const LABEL = { above: [-29, -14], below: [13, 27] };
 
 /**
- * The height of every lane, and what lies above and below the outermost ones.
+ * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost ones.
  *
  * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle.
  */
@@ -87,8 +86,6 @@ export function laneRows({ low, high }, items) {
   const bottom = y.get(high) + Math.max(PILL / 2, ...(byLane.get(high) || []).map((item) => item.bottom));
   return { y, top, bottom };
 }
-
-// The draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js.
 
 export const NARROW = 640; // pixels: below, the tree opens fitted
 

@@ -1,4 +1,4 @@
-// Which lane every node of a token tree gets. Depth is the other axis, so a lane is all there is to choose.
+// Where the nodes of a token tree stand: the lane of each, the width of columns, and which node is next in a direction.
 
 import { isResample } from "./explain.js";
 import { visible } from "./words.js";
@@ -167,8 +167,6 @@ function settle(chain, lane, shown, lanes, chains, mirror = 1) {
   for (const sub of chain.subs) if (shown.has(sub)) settle(sub, lane + mirror * sub.offset, shown, lanes, chains, mirror * sub.side);
 }
 
-// What of a step the tree must show and where the arrow keys lead in it.
-
 /** Columns that must be readable, the most important first: what is selected, the anchor, where the first draft went wrong,
  *  the target's token, then the accepted path. */
 export function columnsThatMatter(step, selection) {
@@ -222,13 +220,12 @@ export function nextNode(step, layout, node, direction) {
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-// How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view:
-// the columns that tell the story are wide enough for their words, the others are slim.
-
 const COLUMN = [62, 108];
 const FITTED = { wide: 46, slim: 8 };
 export const WORDLESS = 24; // a column below this holds a shape without a word
 
+/** How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view: the columns
+ *  that tell the story are wide enough for their words, the others are slim. */
 export class Columns {
   /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN[0];
    *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:

@@ -1,11 +1,14 @@
-// What came of a reader's own draft: the target's answer, or a comparison with the recorded text where no target is at hand.
+// Be the drafter: one types the tokens that come next, the target accepts or rejects them one by one (without a target the recorded
+// text does), then the drafter's draft from the same anchor is shown beside it.
 
 import { button, h, list, number, sum, text, whole } from "./dom.js";
-import { capital, count, fixed, probability, quoted, visible } from "./words.js";
+import { capital, count, fixed, quoted } from "./words.js";
 import { Guessing } from "./quiz.js";
+import { tokenItem } from "./redraft.js";
 
 const MOST_TYPED = 400; // characters, as the server reads at most
 const MOST_TOKENS = 512;
+const MOST_SHOWN = 24; // characters of a token
 
 /** Typed words as the models read them: the marks that spaces and line breaks are drawn as stand for them. */
 export const asText = (typed) => text(typed).slice(0, MOST_TYPED).replaceAll("␣", " ").replaceAll("↵", "\n");
@@ -74,9 +77,6 @@ export function scoreSentence(name, answers, rival) {
   const whole = mean("all") === mean("first") ? "" : `, the whole tree ${mean("all")}`;
   return `Accepted a step, over ${count(steps, "step")}: you ${mean("mine")}, the ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
 }
-
-// Be the drafter: one types the tokens that come next, the target accepts or rejects them one by one, then the drafter's draft from
-// the same anchor is shown beside it.
 
 const BEFORE = 240; // characters of the text so far
 const RECORDED = "Compared with the recorded text, which is what the target writes at temperature 0.";
@@ -198,7 +198,7 @@ export class TypedView extends Guessing {
     const name = store.names.first;
     this.said.replaceChildren(refusal || (asking ? h("b", {}, question) : here ? h("b", {}, typedSentence(here.found)) : "Nothing was drafted in this step."));
     this.result.hidden = !here;
-    this.result.replaceChildren(...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found)) : []));
+    this.result.replaceChildren(...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found, MOST_SHOWN)) : []));
     const score = refusal ? "" : scoreSentence(name, [...answers.values()], this.rival);
     this.facts.replaceChildren(...(here ? [`${drafterSentence(name, { drafted: here.drafted, boundary: here.first }, here.all)} `, h("span", { class: "source" }, here.source), " "] : []), h("b", {}, score));
   }
@@ -221,9 +221,4 @@ export class TypedView extends Guessing {
   words({ mine, first }) {
     return `you ${mine}, the ${this.store.names.first} ${first}`;
   }
-}
-
-function tokenItem({ text: words, p }, at, { accepted, wanted }) {
-  const [state, said] = at < accepted ? ["right", "accepted"] : at === accepted && wanted !== null ? ["wrong", "rejected"] : ["unseen", "not reached"];
-  return h("li", { class: state }, h("bdi", {}, visible(words, 24)), p === null ? "" : ` ${probability(p)}`, h("span", { class: "spoken" }, ` ${said}`));
 }

@@ -27,8 +27,6 @@ from tests.e2e.driving import (
 
 pytestmark = pytest.mark.e2e
 
-HOSTILE = '<script>window.pwned=1</script> <img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}} ${value} \u202eabc\u202c שלום 🙂'
-
 
 @pytest.fixture
 def used(module_page: Page) -> Page:
@@ -44,12 +42,6 @@ def other(laptop, address):
     """A second window beside it, whatever it has run before."""
     with window(laptop, address) as page:
         yield page
-
-
-def test_opens_with_a_recorded_tree_and_no_model_loaded(shown: Page):
-    expect(shown.locator("#tree g.node").first).to_be_visible(timeout=10_000)
-    assert shown.locator("#tree g.node").count() > 8
-    assert shown.locator("#text .tok").count() > 20
 
 
 def test_models_load_with_the_first_run_only():
@@ -68,10 +60,7 @@ def test_a_run_streams_and_shows_what_the_engine_generates(used: Page):
     assert output_text(used) == expected.finished.text
     assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
     assert used.locator("#text .tok.first").count() + used.locator("#text .tok.second").count() > 5
-
-
-def test_the_end_of_a_run_is_in_view_at_its_last_step(used: Page):
-    start(used, "One day, a small dog named Max found a shiny key. " * 8, 128)  # more lines than the pane shows
+    start(used, f"{prompt} " * 8, 128)  # more lines than the pane shows
     finished(used)
     used.keyboard.press("End")
     used.wait_for_function(
@@ -101,56 +90,6 @@ def test_who_has_to_wait_is_told(used: Page, other: Page, monkeypatch):
     finished(other)
 
 
-def test_a_token_pins_its_step_in_every_view(shown: Page):
-    token = shown.locator("#text .tok[data-step='3']").first
-    token.click()
-    expect(view(shown)).to_have_attribute("data-step", "3")
-    expect(shown.locator("#timeline")).to_have_attribute("aria-valuenow", re.compile(r"^[34]$"))
-    anchor = (shown.locator("#tree g.node[data-node='0']").text_content() or "").removesuffix("anchor")
-    before = "".join(shown.locator("#text .tok[data-step='2']").all_text_contents())
-    assert before.endswith(anchor.replace("␣", " ").replace("↵", "\n"))
-    expect(shown.locator("#follow")).to_contain_text("step 4")
-    for _ in range(2):  # first the node, then the step
-        shown.keyboard.press("Escape")
-    expect(shown.locator("#follow")).not_to_contain_text("Pinned")
-
-
-def test_a_bar_of_the_timeline_pins_too(shown: Page):
-    shown.locator("#text .tok[data-step='0']").first.click()
-    shown.locator("#timeline").scroll_into_view_if_needed()
-    box = shown.locator("#timeline").bounding_box()
-    assert box
-    for at in range(10, 100, 3):  # bars of a short run fill a part of it
-        shown.mouse.click(box["x"] + box["width"] * at / 100, box["y"] + box["height"] * 0.8)
-        if view(shown).get_attribute("data-step") != "0":
-            break
-    expect(view(shown)).not_to_have_attribute("data-step", "0")
-
-
-def test_a_node_tells_why_it_was_rejected(shown: Page):
-    steps = int(view(shown).get_attribute("data-steps") or 0)
-    for step in range(steps):
-        shown.locator(f"#text .tok[data-step='{step}']").first.click()
-        expect(view(shown)).to_have_attribute("data-step", str(step))  # else the tree may still be the one before
-        node = shown.locator("#tree g.node[data-state='rejected']").first
-        if node.count():
-            node.locator(".shape").click(force=True)
-            expect(shown.locator("#details")).to_contain_text(re.compile("rejected", re.I))
-            expect(shown.locator("#details")).to_contain_text(re.compile("target", re.I))
-            return
-    raise AssertionError("no rejected node in the recorded run")
-
-
-def test_keys_walk_through_the_steps(shown: Page):
-    shown.locator("#text .tok[data-step='1']").first.click()
-    shown.keyboard.press("ArrowRight")
-    expect(view(shown)).to_have_attribute("data-step", "2")
-    shown.keyboard.press("Home")
-    expect(view(shown)).to_have_attribute("data-step", "0")
-    shown.keyboard.press("End")
-    expect(view(shown)).to_have_attribute("data-step", str(int(view(shown).get_attribute("data-steps") or 0) - 1))
-
-
 def test_stop_stops_within_a_step_and_keeps_what_is_there(used: Page, monkeypatch):
     real = Generation.step
     monkeypatch.setattr(Generation, "step", lambda self: time.sleep(0.01) or real(self))
@@ -165,15 +104,6 @@ def test_stop_stops_within_a_step_and_keeps_what_is_there(used: Page, monkeypatc
     assert used.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of prefill
 
 
-def test_hostile_text_is_shown_as_text(used: Page):
-    start(used, HOSTILE, 16)
-    expect(used.locator("#text .prompt")).to_contain_text("<script>window.pwned=1</script>")
-    expect(used.locator("#text .prompt")).to_contain_text("${window.pwned=1} {{window.pwned=1}} ${value}")
-    finished(used)
-    assert used.evaluate("window.pwned") is None
-    assert used.locator("#explorer img, #explorer script").count() == 0
-
-
 def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
     run, text = view(used).get_attribute("data-run"), output_text(used)
     used.locator("#prompt textarea").fill("   ")
@@ -183,52 +113,38 @@ def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
     used.locator("#prompt textarea").fill("A cat")
     expect(problem(used)).to_be_hidden()  # mended: the sentence goes at once
     start(used, "A cat", 16)
+    finished(used)
+    for field, value, sentence in (
+        ("branches", "99", "must be between 1 and 64"),
+        ("gamma", "3.5", "must be a whole number"),
+    ):
+        before = used.locator(f"#{field} input[type=number]").input_value()
+        aloud = used.locator("#settings").get_by_role("status").filter(has_text=re.compile(sentence))
+        set_number(used, field, value)
+        used.locator("#run").click()
+        expect(problem(used)).to_have_value(re.compile(sentence), timeout=PATIENCE)
+        expect(aloud).to_have_count(1)  # a screen reader says it
+        set_number(used, field, before)
+        expect(problem(used)).to_be_hidden()
+        expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
 
 
-@pytest.mark.parametrize(
-    ("field", "value", "sentence"),
-    [("branches", "99", "must be between 1 and 64"), ("gamma", "3.5", "must be a whole number")],
-)
-def test_a_value_that_cannot_be_is_neither_mended_in_silence_nor_misnamed(shown: Page, field, value, sentence):
-    before = shown.locator(f"#{field} input[type=number]").input_value()
-    aloud = shown.locator("#settings").get_by_role("status").filter(has_text=re.compile(sentence))
-    expect(aloud).to_have_count(0)
-    set_number(shown, field, value)
-    shown.locator("#run").click()
-    expect(problem(shown)).to_have_value(re.compile(sentence), timeout=PATIENCE)
-    expect(aloud).to_have_count(1)  # a screen reader says it
-    set_number(shown, field, before)
-    expect(problem(shown)).to_be_hidden()
-    expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
-
-
-def test_begin_with_learn_is_a_link(page: Page):
-    page.get_by_role("button", name="Begin with Learn").click()
-    expect(page.locator("#learn .story section").first).to_be_visible(timeout=PATIENCE)
-
-
-def test_it_is_said_what_the_bundled_model_can_do_and_the_examples_are_its_own(shown: Page):
-    unfold(shown)
-    expect(shown.locator("#able")).to_contain_text(presets.TINY)
-    expect(shown.locator("#examples-tiny")).to_be_visible()
-    shown.locator("#model select").select_option("folder")
-    expect(shown.locator("#able")).to_be_hidden()
-    expect(shown.locator("#examples-smollm2")).to_be_visible()
-    expect(shown.locator("#examples-tiny")).to_be_hidden()
-    shown.locator("#model select").select_option("tiny")
-    expect(shown.locator("#able")).to_be_visible()
-
-
-def test_models_that_cannot_run_here_are_shown_with_the_reason(shown: Page, monkeypatch):
+def test_models_say_what_they_can_do_and_why_they_cannot_run(used: Page, monkeypatch):
+    unfold(used)
+    expect(used.locator("#able")).to_contain_text(presets.TINY)
+    expect(used.locator("#examples-tiny")).to_be_visible()
+    used.locator("#model select").select_option("folder")
+    expect(used.locator("#able")).to_be_hidden()
+    expect(used.locator("#examples-smollm2")).to_be_visible()
+    expect(used.locator("#examples-tiny")).to_be_hidden()
+    used.locator("#model select").select_option("tiny")
+    expect(used.locator("#able")).to_be_visible()
     monkeypatch.setattr(machine, "memory", lambda: FREE_MEMORY)
     impossible = [offer for offer in models.offers() if offer.obstacle]
-    disabled = shown.locator("#model option[disabled]")
+    disabled = used.locator("#model option[disabled]")
     expect(disabled).to_have_count(len(impossible))
     for offer in impossible:
         expect(disabled.filter(has_text=offer.label)).to_contain_text(offer.obstacle)
-
-
-def test_a_folder_that_does_not_load_is_a_sentence(used: Page):
     used.locator("#model select").select_option("folder")
     expect(used.locator("#second-drafter")).to_contain_text("the first one used again where there is none")
     used.get_by_label("Folder with target/").fill("/nowhere")
@@ -255,10 +171,6 @@ def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(show
 def fits(page: Page) -> bool:
     details = "document.querySelector('#details').scrollHeight <= document.querySelector('#details').clientHeight"
     return page.evaluate(f"document.documentElement.scrollHeight <= 900 && {details}")
-
-
-def test_it_all_fits_a_laptop_without_scrolling(shown: Page):
-    assert fits(shown)
 
 
 def test_a_click_on_the_strip_drafts_again_from_there(shown: Page):
@@ -308,7 +220,8 @@ def test_a_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
     expect(shown.locator("#tree")).to_be_visible()
 
 
-def test_on_a_small_laptop_the_drawing_takes_two_thirds_with_the_steps_in_view(shown: Page):
+def test_it_all_fits_a_laptop_and_on_a_small_one_the_drawing_takes_two_thirds(shown: Page):
+    assert fits(shown)
     large = shown.viewport_size
     shown.set_viewport_size({"width": 1280, "height": 720})
     try:

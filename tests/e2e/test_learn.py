@@ -140,7 +140,7 @@ def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
     expect(heading).to_have_text(stops[-2]["title"])
 
 
-def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(learn: Page, told):
+def test_the_walk_the_draws_and_the_live_settings_are_those_of_the_step(learn: Page, told):
     _, stops = told
     learn.emulate_media(reduced_motion="reduce")
     visits = next(stop["walk"] for stop in stops if stop["id"] == "verify")
@@ -156,19 +156,12 @@ def test_the_walk_goes_node_by_node_and_stands_still_where_motion_is_not_wanted(
     while learn.locator("#walk-next").is_enabled():
         learn.locator("#walk-next").click()
     expect(learn.locator("#learn .values")).to_be_visible()
-
-
-def test_draws_come_up_as_often_as_the_target_says(learn: Page, told):
-    _, stops = told
     learn.locator("#learn .dots button").nth([stop["id"] for stop in stops].index("temperature")).click()
     for _ in range(5):
         learn.get_by_role("button", name="Draw 100 times").click()
     counts = [int(words.split(",")[0]) for words in learn.locator(".draws tbody td:last-child").all_text_contents()]
     assert sum(counts) == 500
     expect(learn.locator(".draws .said")).to_contain_text("of 500 draws accepted a drafted token")
-
-
-def test_k_and_gamma_are_live_without_an_engine(learn: Page, told):
     live = presets.lesson()["live"]
     if live is None:
         pytest.skip("no live settings were recorded")
@@ -184,7 +177,7 @@ def test_k_and_gamma_are_live_without_an_engine(learn: Page, told):
     assert len(set(seen)) == len(seen)
 
 
-def test_before_the_check_no_node_tells_how_it_will_end_unless_asked(learn: Page):
+def test_before_the_check_no_node_tells_how_it_will_end_unless_esc_is_pressed(learn: Page):
     learn.keyboard.press("ArrowRight")
     looks = """es => [...new Set(es.map((e) => {
       const s = getComputedStyle(e);
@@ -202,21 +195,14 @@ def test_before_the_check_no_node_tells_how_it_will_end_unless_asked(learn: Page
     assert opacity(learn, ".node.bonus") == 1
     learn.keyboard.press("Escape")
     expect(stage(learn)).to_have_attribute("data-stop", "branches")
-
-
-def test_esc_closes_a_dialog_and_leaves_what_is_behind_it(learn: Page):
+    # in a dialog Esc closes that, and nothing behind it
     here, dialog = learn.locator("#learn [data-ready=yes]"), stage(learn).locator("dialog.help")
-    learn.keyboard.press("ArrowRight")
-    expect(here).to_have_attribute("data-at", "1")
     learn.evaluate("document.activeElement.blur()")
     learn.keyboard.press("?")
     expect(dialog).to_be_visible()
     learn.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(here).to_have_attribute("data-everything", "false")
-    expect(here).to_have_attribute("data-at", "1")
-    learn.keyboard.press("Escape")
-    expect(here).to_have_attribute("data-everything", "true")
 
 
 def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):

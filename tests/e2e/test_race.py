@@ -129,12 +129,6 @@ def test_the_run_in_explore_can_be_asked(race: Page):
     expect(race.locator("#whatif .top h3")).to_have_text("The run in Explore", timeout=60_000)
 
 
-def test_one_column_on_a_phone(phone: Page):
-    opened(phone)
-    expect(phone.locator("#whatif .figure").first).to_be_visible()
-    assert phone.evaluate("document.documentElement.scrollWidth") <= 392
-
-
 def test_a_link_to_a_race_runs_the_race_and_nothing_else(empty: Page, address: str):
     models.engine(Chosen("tiny"))  # where the models are loaded, a link runs by itself
     empty.goto(f"{address}?model=tiny&methods=autoregressive,dflash&prompt=One+day&max_new_tokens=8")

@@ -9,7 +9,6 @@ import re
 import struct
 import time
 from urllib.parse import parse_qs, urlencode, urlparse
-from xml.etree import ElementTree
 
 import networkx
 import pytest
@@ -101,7 +100,7 @@ def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Pag
     expect(view(empty)).to_have_attribute("data-node", "1")
 
 
-def test_a_hostile_link_is_read_as_far_as_it_fits(empty: Page, address: str):
+def test_a_link_is_read_as_far_as_it_fits(empty: Page, address: str):
     attack = '"><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>${window.pwned=1}{{window.pwned=1}}'
     query = {
         "prompt": attack,
@@ -122,6 +121,12 @@ def test_a_hostile_link_is_read_as_far_as_it_fits(empty: Page, address: str):
     assert "unheard_of" not in said
     expect(empty.locator("#tree g.node").first).to_be_visible()  # the run that was there stays
     assert empty.evaluate("window.pwned") is None
+    steps = len(presets.opening().trace().steps)
+    opened(empty, f"{address}?step={steps + 1}")
+    notice = empty.locator("#explorer .notice")
+    expect(notice).to_have_text(f"There is no step {steps + 1}: this run has {steps}.", timeout=PATIENCE)
+    empty.keyboard.press("Home")
+    expect(notice).to_be_hidden()
 
 
 def test_every_file_holds_the_shown_run(shown: Page):
@@ -140,30 +145,17 @@ def test_every_file_holds_the_shown_run(shown: Page):
     assert share(shown, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_the_svg_carries_its_own_colours(shown: Page, browser):
-    pin(shown, 4)
-    fill = "es => es.map((e) => getComputedStyle(e).fill)"
-    drawn = set(shown.locator("#tree g.node .shape").evaluate_all(fill))
-    svg = share(shown, "SVG").decode()
-    root = ElementTree.fromstring(svg)
-    assert "var(" not in svg
-    assert "class=" not in svg
-    text = "".join(root.itertext())
-    assert "Step 5" in text
-    assert "confidence c" in text
-    # the same colours where none of the page's style sheets is at hand
-    alone = browser.new_page()
-    alone.set_content(svg)
-    assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
-    alone.close()
-
-
-def test_the_title_of_a_picture_is_whole_on_a_phone(phone: Page, browser):
+def test_a_picture_is_whole_with_colours_of_its_own_on_a_phone_too(phone: Page, browser):
     pin(phone, 4)
+    fill = "es => es.map((e) => getComputedStyle(e).fill)"
+    drawn = set(phone.locator("#tree g.node .shape").evaluate_all(fill))
     sentence = phone.locator("#sentence").text_content() or ""
     svg, png = share(phone, "SVG").decode(), share(phone, "PNG")
-    alone = browser.new_page()
+    assert "var(" not in svg
+    assert "class=" not in svg
+    alone = browser.new_page()  # where none of the page's style sheets is at hand
     alone.set_content(svg)
+    assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
     title = alone.locator("svg > text").first
     assert (title.text_content() or "").startswith(sentence.replace("Step 5 ", "Step 5: "))
     box, whole = title.bounding_box(), alone.locator("svg").bounding_box()
@@ -195,33 +187,6 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     assert b"graphml" in share(page, "GraphML")
 
 
-def test_an_uploaded_trace_in_any_script_reads_as_it_is(module_page: Page):
-    words = [
-        '<img src=x onerror="window.pwned=1">',
-        " שלום",
-        " مرحبا",
-        " 你好",
-        "\n",
-        "👩\u200d👩\u200d👧",
-        "\u202eabc",
-        "\t",
-    ]
-    words += ["${window.pwned=1}", "{{window.pwned=1}}", "</script><script>window.pwned=1</script>", " e\u0301"]
-    lines = [json.loads(line) for line in presets.opening().lines()[:6]]
-    for step in lines[2:]:
-        step["anchor_text"] = words[step["anchor"] % len(words)]
-        for token in step["nodes"] + step["committed"]:
-            token["text"] = words[token["token"] % len(words)]
-    upload(module_page, "words.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-    expect(view(module_page)).to_have_attribute("data-steps", "4", timeout=PATIENCE)
-    assert output_text(module_page) == "".join(c["text"] for event in lines[1:] for c in event["committed"])
-    for direction in ("ArrowDown", "ArrowUp"):
-        module_page.keyboard.press(direction)
-        expect(view(module_page)).to_have_attribute("data-node", re.compile("."))
-    assert module_page.evaluate("window.pwned") is None
-    assert module_page.locator("#explorer img, #explorer script").count() == 0
-
-
 def broken_traces() -> dict[str, tuple[bytes, str]]:
     lines = presets.opening().lines()
     step = json.loads(lines[2])
@@ -238,7 +203,7 @@ def broken_traces() -> dict[str, tuple[bytes, str]]:
     }
 
 
-def test_a_broken_upload_is_a_sentence_and_the_run_stays(module_page: Page):
+def test_a_broken_upload_is_a_sentence_and_one_that_breaks_off_is_shown(module_page: Page):
     before = (view(module_page).get_attribute("data-run"), output_text(module_page))
     for name, (content, reason) in broken_traces().items():
         upload(module_page, "broken.gz" if "gzip" in name else "broken.jsonl", content)
@@ -249,9 +214,6 @@ def test_a_broken_upload_is_a_sentence_and_the_run_stays(module_page: Page):
     module_page.locator("#model select").select_option("tiny")  # as it was, unless the form follows another run
     start(module_page, "A cat", 16)
     expect(problem(module_page)).to_be_hidden()
-
-
-def test_a_recording_that_breaks_off_is_shown_and_says_so(module_page: Page):
     # under a name of its own: of a run that is in the list already, the whole is shown
     lines = presets.opening().lines()
     header = json.loads(lines[0])
@@ -293,15 +255,6 @@ def test_a_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browse
         frame.keyboard.press("ArrowRight")
         expect(view(frame)).to_have_attribute("data-pinned", "5")
     context.close()
-
-
-def test_a_step_that_the_run_does_not_have_is_said(empty: Page, address: str):
-    steps = len(presets.opening().trace().steps)
-    opened(empty, f"{address}?step={steps + 1}")
-    said = empty.locator("#explorer .notice")
-    expect(said).to_have_text(f"There is no step {steps + 1}: this run has {steps}.", timeout=PATIENCE)
-    empty.keyboard.press("Home")
-    expect(said).to_be_hidden()
 
 
 def test_the_quiz_is_answered_by_keys_and_tells_screen_readers_nothing(empty: Page, address: str):

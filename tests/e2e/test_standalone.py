@@ -57,13 +57,7 @@ def view(page: Page):
     return page.locator("#explorer[data-run]")
 
 
-def test_a_click_on_the_strip_says_where_re_drafts_can_be_made(show, opening):
-    page = show(opening)
-    page.locator("#strip .places button").nth(3).click()
-    expect(page.locator("#details .card.redraft")).to_contain_text("holds the recorded run without its models")
-
-
-def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
+def test_a_run_as_a_file_is_drawn_and_explored_without_a_network(show, opening):
     page = show(opening)
     trace = d2sd.load_trace(OPENING)
     steps = len(trace.steps)
@@ -72,61 +66,41 @@ def test_it_draws_the_run_and_keeps_what_was_measured(show, opening):
     assert "".join(page.locator("#text .tok").all_text_contents()) == trace.finished.text
     expect(page.locator("#follow")).to_contain_text(f"of {steps}")
     expect(page.locator("[data-stat='speedup'] .value")).to_contain_text(re.compile(r"\d×"))
-
-
-def test_its_address_names_a_step_and_a_node(show, opening):
-    page = show(opening)
     page.evaluate("location.hash = 'step=6&node=4'")
     expect(view(page)).to_have_attribute("data-pinned", "5")
     expect(view(page)).to_have_attribute("data-node", "4")
     page.reload()
     expect(view(page)).to_have_attribute("data-pinned", "5")
+    page.keyboard.press("Home")
+    expect(view(page)).to_have_attribute("data-step", "0")
+    page.keyboard.press("ArrowDown")
+    expect(view(page)).to_have_attribute("data-node", re.compile(r"\d"))
+    page.locator("#tree g.node[data-state='rejected'] .shape").first.click(force=True)
+    expect(page.locator("#details")).to_contain_text("the target wanted")
+    page.keyboard.press("Escape")
+    page.locator("#strip .places button").nth(3).click()
+    expect(page.locator("#details .card.redraft")).to_contain_text("holds the recorded run without its models")
+    # it takes the colours of the system
+    lightness = "(e) => getComputedStyle(e).backgroundColor.match(/[0-9]+/g).map(Number).reduce((a, b) => a + b)"
+    assert page.locator("body").evaluate(lightness) > 200
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"() => ({lightness})(document.querySelector('#tree')) < 200")
+    page.set_viewport_size({"width": 390, "height": 844})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_it_opens_where_it_was_exported(show, tmp_path):
-    path = tmp_path / "page.html"
-    path.write_text(standalone_page(RecordedRun.read(gzip.decompress(OPENING.read_bytes())), "x", 5, "bonus"), "utf-8")
+def test_a_file_opens_where_it_was_exported_and_says_that_its_run_was_cut_off(show, tmp_path):
+    raw = b"\n".join([*gzip.decompress(OPENING.read_bytes()).splitlines()[:9], b""])
+    path = tmp_path / "cut.html"
+    path.write_text(standalone_page(RecordedRun.read(raw), "cut", 5, "bonus"), encoding="utf-8")
     page = show(path)
+    expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
+    expect(view(page)).to_have_attribute("data-steps", "7")
     expect(view(page)).to_have_attribute("data-pinned", "5")
     expect(view(page)).to_have_attribute("data-node", "bonus")
 
 
-def test_keys_and_pointer_work(show, opening):
-    page = show(opening)
-    page.keyboard.press("Home")
-    expect(view(page)).to_have_attribute("data-step", "0")
-    page.keyboard.press("ArrowRight")
-    expect(view(page)).to_have_attribute("data-step", "1")
-    page.keyboard.press("ArrowDown")
-    expect(view(page)).to_have_attribute("data-node", re.compile(r"\d"))
-    page.keyboard.press("Escape")
-    page.locator("#text .tok[data-step='3']").first.click()
-    expect(view(page)).to_have_attribute("data-step", "3")
-    page.locator("#tree g.node[data-state='rejected'] .shape").first.click(force=True)
-    expect(page.locator("#details")).to_contain_text("the target wanted")
-    page.keyboard.press("?")
-    expect(page.locator("dialog[open]")).to_be_visible()
-
-
-@pytest.mark.parametrize(("scheme", "dark"), [("light", False), ("dark", True)])
-def test_it_takes_the_colours_of_the_system(show, opening, scheme, dark):
-    page = show(opening, color_scheme=scheme)
-    lightness = "(e) => getComputedStyle(e).backgroundColor.match(/[0-9]+/g).map(Number).reduce((a, b) => a + b)"
-    for part in ("body", "#tree"):
-        assert (page.locator(part).evaluate(lightness) < 200) == dark
-    page.emulate_media(color_scheme="light" if dark else "dark")
-    # the page is told of it a moment later
-    page.wait_for_function(f"dark => (({lightness})(document.querySelector('#tree')) < 200) !== dark", arg=dark)
-
-
-def test_it_fits_a_phone(show, opening):
-    page = show(opening, viewport={"width": 390, "height": 844}, is_mobile=True, has_touch=True)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 390
-    page.locator("#text .tok[data-step='5']").first.tap()
-    expect(view(page)).to_have_attribute("data-step", "5")
-
-
-def test_nothing_in_a_trace_breaks_out_of_its_data_block(show, tmp_path):
+def test_nothing_in_a_trace_breaks_out_of_its_data_block_and_no_other_script_runs(show, browser, tmp_path):
     lines = [json.loads(line) for line in gzip.decompress(OPENING.read_bytes()).splitlines()]
     lines[0].update(prompt=BREAKOUT, method=BREAKOUT, run=BREAKOUT)
     lines[2]["anchor_text"] = BREAKOUT
@@ -145,12 +119,8 @@ def test_nothing_in_a_trace_breaks_out_of_its_data_block(show, tmp_path):
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0
     assert page.locator("script").count() == 2
-
-
-def test_its_policy_runs_no_other_script(browser, opening, tmp_path):
     added = "</main><script>window.pwned=1</script><img src='https://example.org/x.png'>"
-    path = tmp_path / "tampered.html"
-    path.write_text(opening.read_text(encoding="utf-8").replace("</main>", added, 1), encoding="utf-8")
+    path.write_text(path.read_text(encoding="utf-8").replace("</main>", added, 1), encoding="utf-8")
     page = browser.new_page()
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text))
@@ -159,15 +129,6 @@ def test_its_policy_runs_no_other_script(browser, opening, tmp_path):
     assert page.evaluate("window.pwned") is None
     assert len([r for r in refused if "Content Security Policy" in r]) == 2
     page.close()
-
-
-def test_a_run_that_was_cut_off_says_so(show, tmp_path):
-    raw = b"\n".join([*gzip.decompress(OPENING.read_bytes()).splitlines()[:9], b""])
-    path = tmp_path / "cut.html"
-    path.write_text(standalone_page(RecordedRun.read(raw), "cut"), encoding="utf-8")
-    page = show(path)
-    expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
-    expect(view(page)).to_have_attribute("data-steps", "7")
 
 
 def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):

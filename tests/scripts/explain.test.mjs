@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { markOf } from "../../assets/viewer/details.js";
 import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
 import { readStep } from "../../assets/viewer/step.js";
-import { runWords } from "../../assets/viewer/tree_shapes.js";
+import { runWords } from "../../assets/viewer/page.js";
 import { plain } from "../../assets/viewer/words.js";
 import { RUN, stepLine } from "./fixtures.mjs";
 

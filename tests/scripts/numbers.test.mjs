@@ -49,13 +49,6 @@ test("steps whose work or drafter's time is not known have no price", () => {
   assert.equal(meanCost(PAPER, "dflash", []), null);
   assert.deepEqual(readWork([8, [20, -1], "x"]), { first: 8, again: [20, 0], nodes: 1 });
 });
-  const branches = [{ base: 0 }, { base: 0 }, { base: 1 }];
-  assert.deepEqual(workOf({ first_draft: draft, branches, selected_prefixes: [1, 2], nodes }, { method: "d2sd_three_level", config }), { first: 8, again: [20, 10], nodes: 20 });
-  assert.deepEqual(workOf({ first_draft: draft, branches, selected_prefixes: [], nodes }, { method: "dflash_resample", config }), { first: 8, again: [], nodes: 20 });
-  assert.deepEqual(workOf({ nodes }, { method: "eagle3", config }), { first: 7, again: [], nodes: 20 });
-  assert.deepEqual(workOf({ nodes: [{}] }, { method: "eagle3", config }), { first: 0, again: [], nodes: 1 });
-  assert.deepEqual(workOf({}, null), { first: 0, again: [], nodes: 1 });
-});
 
 const HERE = { first_draft: [[8, 0.2]], second_draft: [[8, 0.2], [32, 0.5]], verify: [[1, 0.9], [41, 2.9]], other: 0.1, drafts: {} };
 

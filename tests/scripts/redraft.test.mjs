@@ -21,7 +21,7 @@ test("beside it stands what the chosen prefixes brought", () => {
 
 test("hostile answers become numbers and texts", () => {
   const { tokens, chosen, added, wanted } = answer({ texts: [{}, null, 5], confidence: ["x", 7, -1], chosen: [5, ["a", 2]], added: Infinity, wanted: ["<b>"] });
-  assert.deepEqual(tokens.map(({ c }) => c), [0, 1, 0]);
+  assert.deepEqual(tokens.map(({ p }) => p), [0, 1, 0]);
   assert.deepEqual([chosen, added, wanted], [[[], [0, 2]], 0, "<b>"]);
 });
 
