@@ -1,4 +1,4 @@
-"""Controller of Calibrate: figures of the run in Explore, of a prompt set, or of uploaded traces."""
+"""What Calibrate measures: the run in Explore, a prompt set, or uploaded traces; and the doctor on the chosen drafter."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ from d2sd.trace.run import RecordedRun
 MAX_FILES = 200
 MAX_NAMED = 3  # of files that are left out
 MAX_PROMPT_BYTES = 5 * 10**6
+MAX_DOCTOR_PROMPTS = 60
 
 
 def shown(recordings: Recordings, run: RecordedRun, against: RunSet | None = None) -> str:
@@ -57,8 +58,8 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
-    drawn = drawing(Measured(t for _, t in good), runs, Progress(recordings.title, len(runs), len(runs)), against)
-    return drawn, left_out(bad, len(paths))
+    value = drawing(Measured(t for _, t in good), runs, Progress(recordings.title, len(runs), len(runs)), against)
+    return value, left_out(bad, len(paths))
 
 
 def again(recordings: Recordings, against: RunSet | None) -> str:
@@ -137,28 +138,28 @@ def prompts(
     if count < 1:
         raise InputError(f"how many must be at least 1, not {count}")
     config = settings.config(method, values)
-    asked = source.prompts(count)
+    texts = source.prompts(count)
     yield from announce_loading(chosen)
-    prepared = [prepare(chosen, prompt.text, config) for prompt in asked]
-    title = f"{len(asked)} prompts of {source.name} with {method}"
+    prepared = [prepare(chosen, prompt.text, config) for prompt in texts]
+    title = f"{len(texts)} prompts of {source.name} with {method}"
     measured = Measured()
     runs: list[Recording] = []
-    drawn = 0  # runs of the latest drawing
+    shown_runs = 0  # of the latest drawing
 
     recordings.runs, recordings.title = runs, title
 
     def so_far(title: str, running: bool = False) -> str | None:
         if recordings.runs is not runs:
             return None
-        return drawing(measured, runs, Progress(title, len(runs), len(asked), running), None if running else against)
+        return drawing(measured, runs, Progress(title, len(runs), len(texts), running), None if running else against)
 
     yield Update(so_far(title, running=True))
     try:
-        for prompt, one in zip(asked, prepared, strict=True):
+        for prompt, one in zip(texts, prepared, strict=True):
             recorder = Recorder(one, job.cancelled)
             news = (
-                f"{len(runs)} of {len(asked)} prompts; the figures are of the first {drawn}."
-                if drawn < len(runs)
+                f"{len(runs)} of {len(texts)} prompts; the figures are of the first {shown_runs}."
+                if shown_runs < len(runs)
                 else ""
             )
             for _ in paced(recorder):
@@ -169,25 +170,19 @@ def prompts(
             trace = recorder.trace(domain=prompt.domain)
             measured.add(trace)
             runs.append(Recording.of(trace))
-            done = len(runs) == len(asked)
+            done = len(runs) == len(texts)
             # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
-            if done or len(runs) >= 2 * drawn:
-                drawn = len(runs)
+            if done or len(runs) >= 2 * shown_runs:
+                shown_runs = len(runs)
                 yield Update(so_far(title, running=not done), note=one.warnings() if done else "")
     except Exception as error:  # what is finished is drawn
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
 
 
-# Controller of the doctor: runs the examination of the chosen drafter and streams its report.
-
-
-MOST = 60  # prompts
-
-
 def report(
     job: Job, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
 ) -> Iterator[Update[str]]:
-    """Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises
+    """Examine the chosen drafter. Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises
     ``InputError``.
 
     values: settings by name, of which ``chat`` counts.
@@ -195,8 +190,8 @@ def report(
     if ON_ZERO_GPU:
         raise InputError("this server provides a GPU for a minute at a time; run d2sd doctor on your own machine")
     count = settings.whole(limit, "how many")
-    if not 1 <= count <= MOST:
-        raise InputError(f"how many must be between 1 and {MOST}, not {count}")
+    if not 1 <= count <= MAX_DOCTOR_PROMPTS:
+        raise InputError(f"how many must be between 1 and {MAX_DOCTOR_PROMPTS}, not {count}")
     prompts = [p.text for p in source.prompts(count)]
     yield from announce_loading(chosen)
     engine = models.engine(chosen)
