@@ -8,8 +8,9 @@ import torch
 
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import LayerTaps, Target
-from d2sd.train.block_drafters import DrafterConfig, DrafterObjective, draw_anchors, draw_prefixes
-from d2sd.train.text import RegenerateConfig, respond_to
+from d2sd.train.block_drafters import DrafterObjective, draw_anchors, draw_prefixes
+from d2sd.train.settings import BlockObjective, RegenerateConfig
+from d2sd.train.text import respond_to
 
 PROMPTS = ("the cat", "a dog ran to", "x", "the cat sat")
 TOKENS, STEPS, ANCHORS, RATE = 40, 80, 8, 4e-3
@@ -31,7 +32,7 @@ def teach(
     rows = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
     for row, ids in zip(rows, texts, strict=True):
         row[: len(ids)] = torch.tensor(ids)
-    config = DrafterConfig(variable_prefix=variable_prefix, anchors=ANCHORS, objective="survival")
+    config = BlockObjective(variable_prefix=variable_prefix, anchors=ANCHORS, objective="survival")
     objective = DrafterObjective(drafter.train().requires_grad_(True), target.model, config)
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=RATE, fused=True)
     taps = LayerTaps(target.model.model.layers)

@@ -17,11 +17,11 @@ import gradio as gr
 from playwright.sync_api import sync_playwright
 
 from app import presets
-from app.calibrate.measured import Measured
 from app.calibrate.view import CalibrationView, Progress, drawing
 from app.layout import launch_options
 from app.runs.recordings import Recording
 from d2sd import Trace
+from d2sd.calibration.listing import Measured
 from d2sd.trace.run import RecordedRun
 from tests.chromium import launch
 

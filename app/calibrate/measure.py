@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from app import models, settings
-from app.calibrate.measured import Measured
 from app.calibrate.view import Progress, drawing
 from app.explore.run import on_drafters
 from app.jobs import Job, Update, failure_sentence
@@ -23,6 +22,7 @@ from app.streaming import Recorder, ahead, paced, prepare
 from app.visitors import without_paths
 from d2sd import DecodeConfig, InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
+from d2sd.calibration.listing import Measured
 from d2sd.doctor.checks import check_folder
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.examination import TOKENS, examine

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from typing import Any
 
 from app import models
@@ -17,10 +17,8 @@ from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
 from d2sd.calibration.comparison import align, lead_of, text_of
 from d2sd.calibration.replays import compare_replays, how_replayed, lines
-from d2sd.calibration.report import compare_gathered, curves
-from d2sd.calibration.sentences import how_compared, read_comparison
-from d2sd.figures.panels import comparison_panels
-from d2sd.trace.metrics import verdict, what_differs
+from d2sd.figures.comparison import comparison_results
+from d2sd.trace.metrics import verdict
 from d2sd.whatif import Outcome, replayed
 
 MAX_PAIRS = 40
@@ -49,17 +47,7 @@ def pick(history: History, name: str | None) -> RunSet:
 
 def compared(a: RunSet, title: str, b: Gathering) -> dict[str, Any]:
     """Returns figures, differences and reliability of a set and of other runs under this title, ready for JSON."""
-    sides = a.gathering, b
-    found = compare_gathered(*sides)
-    drawn = [curves(side.counted().table) for side in sides]
-    return {
-        "titles": [a.title, title],
-        "comparison": asdict(found),
-        "how": how_compared(found),
-        "reading": [what_differs(*(side.headers for side in sides)), *read_comparison(found)],
-        "sides": [{"runs": len(side), **asdict(own)} for side, own in zip(sides, drawn, strict=True)],
-        "panels": [p.to_dict() for p in comparison_panels(found, *drawn)],
-    }
+    return {"titles": [a.title, title], **comparison_results(a.gathering, b).to_dict()}
 
 
 def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:

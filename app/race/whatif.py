@@ -20,8 +20,7 @@ from app.view import FIGURES, DrawnView
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.calibration.comparison import length_difference
 from d2sd.costs.machines import MACHINES, STAGES
-from d2sd.figures.comparison import Line, Point, Recorded, Sweep
-from d2sd.figures.panels import sweep_panels
+from d2sd.figures.whatif import Line, Point, Recorded, Sweep, sweep_panels
 from d2sd.folders.store import REMOTE
 from d2sd.whatif import Outcome, Replay, recorded_config
 

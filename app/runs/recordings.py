@@ -15,7 +15,7 @@ from typing import Any
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
 from d2sd.trace.files import UNREADABLE, opened
-from d2sd.trace.logs import Totals, import_log
+from d2sd.trace.logs import LogTotals, import_log
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Reader, lines_of
 
@@ -72,9 +72,9 @@ def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
     """The requests of a log that have steps, at most so many, and whether there are more. Where none has steps its totals are
     what ``InputError`` says."""
     runs: list[Trace] = []
-    rows: list[Totals] = []
+    rows: list[LogTotals] = []
     for found in import_log(path, most=MAX_MEGABYTES * 10**6):
-        if isinstance(found, Totals):
+        if isinstance(found, LogTotals):
             rows.append(found)
         elif most is not None and len(runs) == most:
             return runs, True

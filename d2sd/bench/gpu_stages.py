@@ -9,11 +9,12 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
 
 import torch
+from msgspec import structs
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from torch import nn
@@ -147,7 +148,9 @@ class Bench:
             began = time.perf_counter()
             event = self.run.step()()
             if turn >= WARM_UP:
-                rows.append({**asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)})
+                rows.append(
+                    {**structs.asdict(event.seconds), "cycle": time.perf_counter() - began, "nodes": len(event.nodes)}
+                )
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
 

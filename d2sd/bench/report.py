@@ -1,4 +1,4 @@
-"""A comparison as Markdown, JSON and HTML."""
+"""The result of a benchmark: one row per entry with 95% bootstrap intervals over prompts, as Markdown, JSON and HTML."""
 
 from __future__ import annotations
 
@@ -10,36 +10,38 @@ from typing import Any, NamedTuple
 import numpy as np
 import orjson
 
-from d2sd.bench import presets as adaptive
-from d2sd.bench.presets import PublishedTable
+from d2sd.bench.presets import COST_AWARE_NOTE, PublishedTable, cost_aware_cells, cost_aware_ratios
 from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import Entry, Run
 from d2sd.calibration.resampling import Resampler
 from d2sd.costs.machines import DEFAULT, HOW, MACHINES
-from d2sd.costs.runs import Place
+from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 
-# One row per entry from its runs: pooled figures, medians, 95% bootstrap intervals over prompts.
-
-
 PLAIN = "autoregressive"
+NOTES = (
+    "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% "
+    "bootstrap interval over prompts. Cycles alone are counted, for every row: prefill and the tokens that it commits are in "
+    "neither α, tokens/s nor speedup; “from the call” counts everything. Speedup and identical hold a row against plain decoding "
+    "of the same run."
+)
 
 
 def with_cycles(runs: Sequence[Run]) -> list[Run]:
-    """The runs on prompts where every entry had a cycle; raises ``InputError`` where there are none."""
+    """Returns the runs on prompts where every entry had a cycle. Raises ``InputError`` if there are none."""
     short = {r.prompt for r in runs if not r.steps}
-    kept = [r for r in runs if r.prompt not in short]
-    if not kept:
+    counted = [r for r in runs if r.prompt not in short]
+    if not counted:
         raise InputError(
             "every text ended with prefill, so there is no cycle to count; a chat model needs its template "
             "(--chat), other prompts may be longer texts"
         )
-    return kept
+    return counted
 
 
 def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
-    """The result of a benchmark: ``about``, what it is of, with the rows and counts of its runs. Raises ``InputError``."""
+    """Returns the result of a benchmark: ``about`` with the rows and counts of its runs. Raises ``InputError``."""
     counted = with_cycles(runs)
     domains = sorted({r.domain for r in counted})
     return {
@@ -52,12 +54,12 @@ def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry],
 
 
 def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
-    """One row per entry. The prompt is the unit that intervals draw again, with replacement.
+    """Returns one row per entry. Intervals resample prompts.
 
     Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds). Medians are over the ratios of single
     prompts. Prefill counts in ``wall_…`` only. Speedup and ``identical`` compare an entry with plain decoding on the same
-    prompts; they are None where plain decoding was not run. ``break_even`` is the α at which an entry would be as fast as plain decoding
-    here: what its step costs in plain steps.
+    prompts; they are None if plain decoding was not run. ``break_even`` is the α at which an entry would be as fast as plain
+    decoding here: what its step costs in plain steps.
     """
     by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -134,15 +136,11 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
     if len(numerator) < 2:
         return None
     prompts = np.arange(len(numerator))
-    drawn = Resampler(len(prompts), seed).ratios(numerator, denominator, prompts)
-    return [float(x) for x in np.percentile(drawn, [2.5, 97.5])]
+    resampled = Resampler(len(prompts), seed).ratios(numerator, denominator, prompts)
+    return [float(x) for x in np.percentile(resampled, [2.5, 97.5])]
 
 
-NOTES = (
-    "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% bootstrap interval over prompts. Cycles alone are counted, for every row: "
-    "prefill and the tokens that it commits are in neither α, tokens/s nor speedup; "
-    "“from the call” counts everything. Speedup and identical hold a row against plain decoding of the same run."
-)
+# Text.
 
 
 class Column(NamedTuple):
@@ -203,8 +201,8 @@ def table(rows: list[dict[str, Any]]) -> str:
 def _cells(rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Head and cells of the table of all figures."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
-    named = " · ".join(stage.replace("_", " ") for stage in stages)
-    return tuple(c.head.format(named) for c in COLUMNS), tuple(tuple(c.text(r) for c in COLUMNS) for r in rows)
+    names = " · ".join(stage.replace("_", " ") for stage in stages)
+    return tuple(c.head.format(names) for c in COLUMNS), tuple(tuple(c.text(r) for c in COLUMNS) for r in rows)
 
 
 def layout(result: dict[str, Any]) -> str:
@@ -225,8 +223,8 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
     parts = [table(result["rows"])]
     if by_domain:
         parts += [f"{plain_text(name)}\n\n{table(rows)}" for name, rows in result["by_domain"].items()]
-    if compared := adaptive.ratios(result["by_domain"]):
-        parts.append(f"{markdown_table(*adaptive.cells(compared))}\n\n{adaptive.NOTE}")
+    if compared := cost_aware_ratios(result["by_domain"]):
+        parts.append(f"{markdown_table(*cost_aware_cells(compared))}\n\n{COST_AWARE_NOTE}")
     if result["preset"]:
         how = "Calculated" if result["calculated"] else "Measured here"
         parts.append(f"{how}, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}")
@@ -283,11 +281,14 @@ def remarks(result: dict[str, Any]) -> list[str]:
     return parts
 
 
+# Files.
+
+
 def page(result: dict[str, Any]) -> str:
     """Returns the report as one HTML file: figures, the break-even map, all numbers, and where they are from."""
-    from d2sd.figures.bench import bench_panels
-    from d2sd.figures.panels import Table
+    from d2sd.figures.measured import bench_panels
     from d2sd.figures.report import report_page
+    from d2sd.figures.style import Table
 
     groups = {"All prompts": result["rows"], **result["by_domain"]}
     facts = [(name, Table(*_cells(rows))) for name, rows in groups.items()]
@@ -304,17 +305,17 @@ def page(result: dict[str, Any]) -> str:
         ],
         bench_panels(result["rows"]),
         facts=[*facts, ("Provenance", Table(("", ""), origin))],
-        places=_places(result["rows"]),
+        break_even=_break_even(result["rows"]),
     )
 
 
-def _places(rows: Sequence[dict[str, Any]]) -> list[Place]:
+def _break_even(rows: Sequence[dict[str, Any]]) -> list[BreakEvenPoint]:
     """Returns the drafting entries as points of the break-even map; none if no entry's cost is known."""
     drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
     out = []
     for row in drafting:
         alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
-        out.append(Place(row["label"], alpha, gain and alpha / gain, row["break_even"]))
+        out.append(BreakEvenPoint(row["label"], alpha, gain and alpha / gain, row["break_even"]))
     return out
 
 
@@ -339,8 +340,12 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
 
 def _plain(run: Run) -> dict[str, Any]:
     """A run for the JSON file: figures, no texts."""
-    kept = ("label", "prompt", "domain", "steps", "seconds", "wall_seconds", "nodes")
-    return {**{k: getattr(run, k) for k in kept}, "tokens": len(run.token_ids), "stages": dict(run.stage_seconds)}
+    figures = ("label", "prompt", "domain", "steps", "seconds", "wall_seconds", "nodes")
+    return {
+        **{name: getattr(run, name) for name in figures},
+        "tokens": len(run.token_ids),
+        "stages": dict(run.stage_seconds),
+    }
 
 
 def to_json(data: dict[str, Any]) -> str:

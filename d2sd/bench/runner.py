@@ -1,4 +1,8 @@
-"""Runs entries over prompts, interleaved run by run, so that drift of the machine affects all of them alike."""
+"""Runs entries over prompts, interleaved run by run, so that drift of the machine affects all of them alike.
+
+An entry is a setting, with measured times or with calculated ones, or a baseline (``d2sd.bench.baselines``). The processes of
+``accelerate launch`` share the prompts.
+"""
 
 from __future__ import annotations
 
@@ -19,11 +23,15 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import MACHINES
+from d2sd.costs.machines import MACHINES, Machine
 from d2sd.costs.runs import works_of
+from d2sd.decoding.cost_aware import Experience
 from d2sd.engine import Engine
 from d2sd.trace.metrics import Work, boundary_hit
 from d2sd.trace.text import progress
+from d2sd.whatif import Replay
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """Something that continues a prompt: ``run`` maps prompt ids to a measured ``Run``; ``config`` is None for baselines."""
+    """What continues a prompt: ``run`` maps prompt ids to a ``Run``; ``config`` is None for baselines."""
 
     label: str
     method: str
@@ -71,7 +79,7 @@ class Entry:
 
 
 def entry(engine: Engine, setting: BenchSetting) -> Entry:
-    """Returns one of our settings as an entry."""
+    """Returns a setting as an entry with measured times."""
     config = setting.config
 
     def run(ids: Sequence[int]) -> Run:
@@ -92,7 +100,7 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=(sum(hits), len(hits)),
-            elsewhere=elsewhere(config.method, works_of(trace)),
+            elsewhere=cost_elsewhere(config.method, works_of(trace)),
             scored=len(scored),
             gaps=bin_gaps(scored),
         )
@@ -100,10 +108,54 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
     return Entry(setting.label, config.method, config, run=run)
 
 
-def elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float], ...]:
+def cost_elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float], ...]:
     """Returns the total cost of steps with this work on every known machine, in its plain steps."""
     costs = ((name, machine.plain_steps(method, works)) for name, machine in MACHINES.items())
     return tuple((name, cost) for name, cost in costs if cost is not None)
+
+
+class Calculator:
+    """Entries whose times are calculated from stage costs, as on another machine, instead of measured.
+
+    Settings are replayed over the texts of plain decoding (``d2sd.whatif``). Cost-aware settings decide by the same costs, and
+    keep their statistics from text to text, as in an engine.
+    """
+
+    def __init__(self, engine: Engine, base: DecodeConfig, costs: Machine):
+        """base: settings of the texts, at temperature 0."""
+        self._engine, self._base, self._costs = engine, base, costs
+        self._ids: tuple[int, ...] = ()
+        self._replay: Replay | None = None  # of the last prompt
+
+    def entry(self, setting: BenchSetting) -> Entry:
+        """Returns a setting as an entry."""
+        config, experience = setting.config, Experience(self._costs.of(setting.config.method))
+
+        def run(ids: Sequence[int]) -> Run:
+            replay = self._replay_of(tuple(ids))
+            if replay is None:
+                return Run((), 0, 0, 0.0, 0.0)
+            (outcome,) = replay.run([config], self._costs, experience)
+            assert outcome.seconds is not None
+            return Run(
+                token_ids=tuple(replay.output),
+                cycle_tokens=sum(outcome.committed),
+                steps=len(outcome.committed),
+                seconds=outcome.seconds,
+                wall_seconds=outcome.seconds,
+                nodes=sum(outcome.nodes),
+                elsewhere=cost_elsewhere(config.method, outcome.works),
+                boundary_hits=(sum(outcome.hits), len(outcome.hits)),
+            )
+
+        return Entry(setting.label, config.method, config, run=run)
+
+    def _replay_of(self, ids: tuple[int, ...]) -> Replay | None:
+        """Plain decoding's output after a prompt, to be replayed; None if it has no cycle."""
+        if ids != self._ids:
+            trace = self._engine.generate(ids, self._base)
+            self._ids, self._replay = ids, Replay(self._engine, trace) if trace.steps else None
+        return self._replay
 
 
 def run_bench(
@@ -114,8 +166,8 @@ def run_bench(
 ) -> Iterator[list[Run]]:
     """Runs every entry once for warm-up; then yields, prompt by prompt, one run per entry.
 
-    ``prompts`` are (number, prompt, token ids). The order of the entries is drawn anew, from a fixed seed, for every
-    pass, so that none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
+    ``prompts`` are (number, prompt, token ids). The order of the entries is random in every pass, from a
+    fixed seed, so that none always follows the same one. ``progress`` is called after every run, ``run_count`` times in all.
     """
     for c in entries if prompts else ():
         c.run(prompts[0][2])
@@ -146,12 +198,6 @@ def _median(runs: list[Run]) -> Run:
         wall_seconds=median(r.wall_seconds for r in runs),
         stage_seconds=tuple((same[0][0], median(s for _, s in same)) for same in stages),
     )
-
-
-# Distribution of work over the processes of ``accelerate launch``, and gathering of the results.
-
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)

@@ -102,18 +102,18 @@ def _text(value: object) -> str:
 def runnable(
     engine: Engine, settings: Sequence[BenchSetting], lenient: bool
 ) -> tuple[list[BenchSetting], dict[str, str]]:
-    """Returns the settings resolved for these models, and reasons for those that are left out.
+    """Returns the settings resolved for these models, and by label the reasons why others are left out.
 
-    Unless ``lenient`` a setting that cannot run raises ``InputError``; so does it if none can.
+    Raises ``InputError`` if none can run, and unless ``lenient`` if one cannot.
     """
-    kept, left_out = [], {}
+    resolved, left_out = [], {}
     for setting in settings:
         try:
-            kept.append(replace(setting, config=engine.resolve(setting.config)))
+            resolved.append(replace(setting, config=engine.resolve(setting.config)))
         except InputError as error:
             if not lenient:
                 raise
             left_out[setting.label] = str(error)
-    if not kept:
+    if not resolved:
         raise InputError(next(iter(left_out.values())))
-    return kept, left_out
+    return resolved, left_out

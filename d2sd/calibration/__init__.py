@@ -6,7 +6,7 @@ Intervals are 95% percentile bootstraps that resample whole prompts (``steps.uni
 
 from __future__ import annotations
 
-from d2sd.calibration.boundaries import Paths, tabulate_paths
+from d2sd.calibration.alternatives import TrainedReport, compare_trained, read_trained
 from d2sd.calibration.report import Gathering, Labels, Report, calibrate, label
 from d2sd.calibration.resampling import Estimate
 from d2sd.calibration.scores import (
@@ -17,8 +17,7 @@ from d2sd.calibration.scores import (
     uniform_edges,
 )
 from d2sd.calibration.sentences import Sentence, read_report
-from d2sd.calibration.steps import StepTable, tabulate
-from d2sd.calibration.trained import TrainedReport, compare_trained, read_trained
+from d2sd.calibration.steps import Paths, StepTable, tabulate, tabulate_paths
 
 __all__ = [
     "Bin",

@@ -1,8 +1,8 @@
-"""Predicted against actual end of the first draft: D²SD's boundary posterior and the outcome."""
+"""What the drafters predict of a step against what happened: the end of the first draft, and the tokens that drafts add."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -10,20 +10,19 @@ import numpy as np
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import (
     Bin,
-    Position,
+    PositionAcceptance,
     Scores,
     acceptance_by_position,
-    calibration_error,
-    chance_error,
-    expected_calibration_error,
+    confidence_figures,
     places,
-    reliability,
-    resampled_error,
-    uniform_edges,
 )
-from d2sd.calibration.steps import StepTable
-from d2sd.trace.events import TEMPERATURES, Draft, StepDone
+from d2sd.calibration.steps import RedraftTable, StepTable
+from d2sd.trace.events import StepDone
 from d2sd.tree.boundary import boundary_posteriors
+
+WHOLE = -1  # the mark of steps whose whole first draft was accepted
+OTHER = -1  # the mark of what lower-ranked alternatives added
+GAIN_EDGES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,34 +209,6 @@ def _wasted(nodes: np.ndarray, gained: np.ndarray) -> float | None:
 # The second drafter: its calibration after correct prefixes, and expected against actual gain of re-drafts.
 
 
-GAIN_EDGES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 1e9)
-
-
-@dataclass(frozen=True, slots=True)
-class RedraftTable:
-    """M re-drafts of the second drafter, and S scored tokens of those whose prefix was right.
-
-    row: (M,) row of the step in the ``StepTable``.
-    branch: (M,) number of the re-draft, from 1.
-    right: (M,) whether the prefix was accepted and the text continued after it.
-    predicted: (M,) expected gain in tokens, r(i) · (c₁ + c₁c₂ + …); NaN for a re-draft of a re-draft, which has no r.
-    gained: (M,) actual gain in tokens.
-    scored_row: (S,) row of the token's step.
-    position: (S,) position of the token after the prefix, from 1.
-    confidence, accepted: (S,) of the token.
-    """
-
-    row: np.ndarray
-    branch: np.ndarray
-    right: np.ndarray
-    predicted: np.ndarray
-    gained: np.ndarray
-    scored_row: np.ndarray
-    position: np.ndarray
-    confidence: np.ndarray
-    accepted: np.ndarray
-
-
 @dataclass(frozen=True, slots=True)
 class GainBin:
     """Re-drafts with about the same expected gain: mean expected (``predicted``) and actual (``gained``) gain in tokens."""
@@ -266,61 +237,10 @@ class Second:
     error: Estimate
     chance: float | None
     uniform: tuple[Bin, ...]
-    by_position: tuple[Position, ...]
+    by_position: tuple[PositionAcceptance, ...]
     predicted: float | None
     gained: Estimate
     gains: tuple[GainBin, ...]
-
-
-def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> RedraftTable:
-    """Returns the re-drafts of the runs in ``table``."""
-    drafts, scored = [], []
-    for row, step in enumerate(s for run in runs for s in run):
-        written, known = tuple(c.token for c in step.committed), candidates(step)
-        for branch, draft in enumerate(step.branches, 1):
-            if draft.drafter != "second":
-                continue
-            right = len(written) > draft.prefix and written[: draft.prefix] == known[branch][: draft.prefix]
-            drafts.append((row, branch, right, promised(step, draft)))
-            if right:
-                scored += [(row, *s) for s in scored_tokens(draft, written)]
-    columns = list(zip(*drafts, strict=True)) or [(), (), (), ()]
-    tokens = list(zip(*scored, strict=True)) or [(), (), (), ()]
-    rows, branches = np.array(columns[0], int), np.array(columns[1], int)
-    return RedraftTable(
-        rows,
-        branches,
-        np.array(columns[2], bool),
-        np.array(columns[3], float),
-        table.gained[rows, branches].astype(float),
-        *(np.array(tokens[n], kind) for n, kind in enumerate((int, int, float, float))),
-    )
-
-
-def candidates(step: StepDone) -> list[tuple[int, ...]]:
-    """Returns all tokens of every candidate: the prefix that it continues from an earlier candidate, and its drafted tokens.
-    Number 0 is the first draft."""
-    known = [step.first_draft.ids if step.first_draft else ()]
-    for draft in step.branches:
-        known.append((*known[draft.base if draft.base < len(known) else 0][: draft.prefix], *draft.ids))
-    return known
-
-
-def promised(step: StepDone, draft: Draft) -> float:
-    """Returns the expected gain of a re-draft in tokens, by both drafters' confidence."""
-    chances = (*step.boundary_posterior, step.full_acceptance)
-    if draft.base or draft.prefix >= len(chances):
-        return float("nan")
-    return chances[draft.prefix] * float(np.cumprod(draft.confidence).sum())
-
-
-def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, float, float]]:
-    """Yields position, confidence and acceptance of a re-draft's tokens, up to the first rejected one."""
-    seen = zip(draft.ids, draft.confidence, written[draft.prefix :], strict=False)
-    for position, (token, confidence, wrote) in enumerate(seen, 1):
-        yield position, confidence, float(token == wrote)
-        if token != wrote:
-            return
 
 
 def second_scores(redrafts: RedraftTable, unit: np.ndarray) -> Scores:
@@ -333,18 +253,11 @@ def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler
     """Returns all figures; None if nothing was re-drafted."""
     if not len(redrafts.row):
         return None
-    scores, edges, some = second_scores(redrafts, unit), uniform_edges(), len(redrafts.confidence) > 0
-    known = ~np.isnan(redrafts.predicted)
+    scores, known = second_scores(redrafts, unit), ~np.isnan(redrafts.predicted)
     return Second(
         redrafts=len(redrafts.row),
         right=int(redrafts.right.sum()),
-        positions=len(scores),
-        confidence=float(scores.confidence.mean()) if some else None,
-        accepted=float(scores.accepted.mean()) if some else None,
-        gap=resampler.ratio(scores.accepted - scores.confidence, np.ones(len(scores)), scores.unit),
-        error=calibration_error(scores, edges, resampler),
-        chance=chance_error(scores.confidence, edges) if some else None,
-        uniform=tuple(reliability(scores, edges)),
+        **confidence_figures(scores, resampler),
         by_position=tuple(acceptance_by_position(scores)),
         predicted=float(redrafts.predicted[known].mean()) if known.any() else None,
         gained=resampler.ratio(redrafts.gained[known], np.ones(int(known.sum())), unit[redrafts.row[known]]),
@@ -368,7 +281,7 @@ def _gain_bins(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -
         yield GainBin(GAIN_EDGES[n], GAIN_EDGES[n + 1], count, predicted, gained)
 
 
-# Calibration of the cost-aware controller: expected against committed tokens of cost-aware steps.
+# Cost-aware steps: expected against committed tokens.
 
 
 @dataclass(frozen=True, slots=True)
@@ -434,171 +347,3 @@ def pooled(parts: Iterable[Expectations | None]) -> Expectations | None:
 
 def _drafted(step: StepDone) -> bool:
     return step.first_draft is not None or len(step.nodes) > 1
-
-
-# Trees without a block draft (EAGLE-3): is a node accepted as often as the probability of its path predicts?
-#
-# Every verified node counts. Nodes that the target did not reach are not accepted, since the target chose another path. Steps
-# that the token limit cut short are left out, because the end of their walk is unknown.
-
-
-@dataclass(frozen=True, slots=True)
-class Paths:
-    """M verified nodes: row of the step in its table, node, depth, the drafter's probability of the path, accepted 0/1.
-
-    They are ordered by step; within a step accepted nodes come first, then the others by descending probability.
-    """
-
-    row: np.ndarray
-    node: np.ndarray
-    depth: np.ndarray
-    probability: np.ndarray
-    accepted: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.row)
-
-
-def tabulate_paths(runs: Sequence[Sequence[StepDone]]) -> Paths:
-    """Returns the nodes of all steps without a block draft, in the order of ``tabulate``'s rows."""
-    found: list[tuple[int, int, int, float, float]] = []
-    for row, step in enumerate(s for run in runs for s in run):
-        if step.first_draft is not None or len(step.nodes) < 2 or step.committed[-1].node is not None:
-            continue
-        reach = [1.0]
-        for node in step.nodes[1:]:
-            reach.append(reach[node.parent] * (node.drafter_probability or 0.0))
-        nodes = sorted(step.nodes[1:], key=lambda n: (n.state != "accepted", -reach[n.id], n.id))
-        found += [(row, n.id, n.depth, reach[n.id], float(n.state == "accepted")) for n in nodes]
-    rows, ids, depths, probabilities, accepted = zip(*found, strict=True) if found else ((),) * 5
-    return Paths(
-        np.array(rows, int), np.array(ids, int), np.array(depths, int), np.array(probabilities, float), np.array(accepted, float)
-    )  # fmt: skip
-
-
-# Would another softmax temperature calibrate the drafter's confidence better, and would it change the selected prefixes?
-#
-# Steps may hold the probability of every drafted token at several temperatures. Between these, its log-odds are interpolated in
-# the logarithm of the temperature; on logits of the bundled drafters the error is at most 0.025.
-
-
-EDGE = 1e-6
-KNOWN = (*(t for t in TEMPERATURES if t < 1), 1.0, *(t for t in TEMPERATURES if t > 1))
-AS_IT_IS = KNOWN.index(1.0)
-TRIED, ROUNDS = 13, 3  # temperatures side by side, each time closer about the best: to 1% in the end
-MIN_FITTED_POSITIONS = 50
-
-
-@dataclass(frozen=True, slots=True)
-class TemperatureAdvice:
-    """A temperature fitted on every other unit and evaluated on the rest.
-
-    error_before, error_after: ECE of the evaluation half.
-    improvement: their difference, with its interval.
-    steps: number of evaluated steps that selected prefixes.
-    rows: rows of the table among them whose set of K prefixes would change.
-    moved_steps: share of these steps.
-    moved: share of all selected prefixes that would change.
-    hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
-    """
-
-    temperature: float
-    fitted_positions: int
-    judged_positions: int
-    error_before: float
-    error_after: float
-    improvement: Estimate
-    steps: int
-    rows: tuple[int, ...]
-    moved_steps: float | None
-    moved: float | None
-    hits_before: float | None
-    hits_after: float | None
-
-
-def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
-    """Returns confidence by temperature, (…, len(KNOWN)), from that at 1 (…) and those at ``TEMPERATURES``."""
-    return np.insert(tempered, AS_IT_IS, confidence, axis=-1)
-
-
-def at_temperature(curve: np.ndarray, temperature: float) -> np.ndarray:
-    """Returns confidence (…) at a temperature within ``KNOWN``, from ``curves``."""
-    place = float(np.interp(np.log(temperature), np.log(KNOWN), np.arange(len(KNOWN))))
-    low = min(int(place), len(KNOWN) - 2)
-    before, after = (_log_odds(curve[..., n]) for n in (low, low + 1))
-    return 1 / (1 + np.exp(-(before + (place - low) * (after - before))))
-
-
-def _log_odds(confidence: np.ndarray) -> np.ndarray:
-    clipped = np.clip(confidence.astype(float), EDGE, 1 - EDGE)
-    return np.log(clipped / (1 - clipped))
-
-
-def fit_temperature(curve: np.ndarray, accepted: np.ndarray) -> float:
-    """Returns the temperature within ``KNOWN`` with the largest likelihood of the outcomes ``accepted`` (M,).
-
-    curve: result of ``curves``, (M, len(KNOWN)).
-    """
-    low, high, best = KNOWN[0], KNOWN[-1], 1.0
-    for _ in range(ROUNDS):
-        tried = np.geomspace(low, high, TRIED)
-        sure = (at_temperature(curve, t) for t in tried)
-        fits = [float(np.log(np.where(accepted > 0, c, 1 - c)).sum()) for c in sure]
-        at = int(np.argmax(fits))
-        low, high, best = tried[max(0, at - 1)], tried[min(TRIED - 1, at + 1)], tried[at]
-    return float(best)
-
-
-def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:
-    """Returns the effect of a fitted temperature; None if either half has too few scored positions with tempered
-    probabilities."""
-    if not table.tempered.shape[2]:
-        return None
-    curve = curves(scores.confidence, table.tempered[scores.row, scores.position - 1])
-    said = ~np.isnan(curve).any(1)
-    fit, judge = said & (scores.unit % 2 == 0), said & (scores.unit % 2 == 1)
-    if min(fit.sum(), judge.sum()) < MIN_FITTED_POSITIONS:
-        return None
-    temperature = fit_temperature(curve[fit], scores.accepted[fit])
-    half = Scores(*(getattr(scores, name)[judge] for name in scores.__dataclass_fields__))
-    after, edges = at_temperature(curve[judge], temperature), uniform_edges()
-    errors = [expected_calibration_error(c, half.accepted, edges) for c in (half.confidence, after)]
-    drawn = [resampled_error(half, c, edges, resampler) for c in (half.confidence, after)]
-    judged = np.zeros(len(table), bool)
-    judged[half.row] = True
-    rows = np.flatnonzero(judged & (table.selected > 0))
-    steps = table.take(rows)
-    other = at_temperature(curves(steps.confidence, steps.tempered), temperature)
-    moved = _replaced(steps, other)
-    partly = steps.partly
-    return TemperatureAdvice(
-        temperature=temperature,
-        fitted_positions=int(fit.sum()),
-        judged_positions=int(judge.sum()),
-        error_before=errors[0],
-        error_after=errors[1],
-        improvement=resampler.figure(errors[0] - errors[1], drawn[0] - drawn[1]),
-        steps=len(rows),
-        rows=tuple(rows[moved > 0].tolist()),
-        moved_steps=float((moved > 0).mean()) if len(rows) else None,
-        moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
-        hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
-        hits_after=_hits(other, steps)[partly].mean().item() if partly.any() else None,
-    )
-
-
-def _hits(confidence: np.ndarray, steps: StepTable) -> np.ndarray:
-    """Returns whether the true boundary is among the K likeliest, with K as selected, (N,) bool."""
-    return ranks(confidence, steps.boundary) < steps.selected
-
-
-def _replaced(steps: StepTable, other: np.ndarray) -> np.ndarray:
-    """Returns how many of its K likeliest prefixes each step would replace with other confidences, (N,)."""
-
-    def likeliest(confidence: np.ndarray) -> np.ndarray:
-        order = np.argsort(-boundary_posteriors(confidence)[0], axis=1, kind="stable")
-        place = np.empty_like(order)
-        np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-        return place < steps.selected[:, None]
-
-    return (likeliest(steps.confidence) & ~likeliest(other)).sum(1)

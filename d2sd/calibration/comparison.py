@@ -1,4 +1,4 @@
-"""Comparison of two sets of runs: every figure of both, and the difference with its interval.
+"""Comparison of two sets of runs: every figure of both and the difference with its interval, and their texts side by side.
 
 If both have the same prompts or texts, they are resampled together (a paired bootstrap): texts that are hard for one are hard
 for the other, which cancels in the difference. Otherwise each is resampled separately.
@@ -9,29 +9,28 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from math import hypot
 
 import numpy as np
 
 from d2sd.calibration.boundaries import ranks
-from d2sd.calibration.resampling import LEVEL, Estimate, Resampler, holm, p_value, wider, wilson
-from d2sd.calibration.scores import (
-    Scores,
-    chance_error,
-    expected_calibration_error,
-    places,
-    resampled_error,
-    score,
-    uniform_edges,
+from d2sd.calibration.resampling import (
+    LEVEL,
+    Estimate,
+    Resampled,
+    Resampler,
+    bounded,
+    holm,
+    newcombe,
+    p_value,
+    wider,
 )
+from d2sd.calibration.scores import Scores, chance_error, places, resampled_error, score, uniform_edges
 from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
 
-# Two sets of runs, their common resampling units, and the difference of a figure with its interval.
-
-
 MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the steps of both sides over the same text
+MIN_ROWS = 30  # of each side, to test a position or a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +71,11 @@ class Difference:
         """Whether the interval of the difference excludes 0, or p, if there is one, is below 5%."""
         if self.p is not None:
             return self.p < 1 - LEVEL
-        low, high = self.difference.low, self.difference.high
-        return low is not None and high is not None and (low > 0 or high < 0)
+        return self.difference.excludes_zero
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class ResampledSide:
     """One side with its resampler. ``observed``: all positions with a known outcome; ``scores``: those with a confidence."""
 
     table: StepTable
@@ -88,7 +86,7 @@ class Draws:
 
 
 # Of one side: numerators, denominators and units of the rows that a figure is over.
-Rows = Callable[[Draws], tuple[np.ndarray, np.ndarray, np.ndarray]]
+Rows = Callable[[ResampledSide], tuple[np.ndarray, np.ndarray, np.ndarray]]
 
 
 def common_units(a: Side, b: Side, same_text: bool) -> tuple[np.ndarray, np.ndarray, str, bool]:
@@ -111,49 +109,30 @@ def text_starts(table: StepTable) -> np.ndarray:
     return np.cumsum(table.committed) - table.committed
 
 
-def ratio(name: str, rows: Rows, a: Draws, b: Draws, tests: int) -> Difference:
+def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     """Returns a figure of both sides; the interval of the difference is one of ``tests`` that hold simultaneously."""
     sides = [(side, *rows(side)) for side in (a, b)]
-    shares = all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides)
-    figures = [side.resampler.ratio(n, d, unit) for side, n, d, unit in sides]
-    if shares:
-        figures = [_bounded(f, int(d.sum())) for f, (_, _, d, _) in zip(figures, sides, strict=True)]
-    drawn = [side.resampler.ratios(n, d, unit) for side, n, d, unit in sides]
     counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
-    found = difference_of(name, figures, drawn, counts, a, b, tests)
+    found = _difference(name, [side.resampler.resampled(*its) for side, *its in sides], counts, a, b, tests)
+    if not all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides):
+        return found
+    shares = bounded(found.a, counts[0]), bounded(found.b, counts[1])
     still = found.difference.low is not None and found.difference.low == found.difference.high
-    return replace(found, difference=wider(newcombe(*figures), tests)) if shares and still else found
+    difference = wider(newcombe(*shares), tests) if still else found.difference
+    return replace(found, a=shares[0], b=shares[1], difference=difference)
 
 
-def _bounded(figure: Estimate, count: int) -> Estimate:
-    """A share of none or all of its rows: resamples are so too, so the interval is Wilson's."""
-    if figure.low is None or figure.value is None or 0 < figure.value < 1:
-        return figure
-    return Estimate(figure.value, *wilson(figure.value, count))
-
-
-def difference_of(
-    name: str, figures: list[Estimate], drawn: list[np.ndarray], counts: list[int], a: Draws, b: Draws, tests: int
+def _difference(
+    name: str, figures: Sequence[Resampled], counts: Sequence[int], a: ResampledSide, b: ResampledSide, tests: int
 ) -> Difference:
-    of_a, of_b = figures
-    if of_a.value is None or of_b.value is None:
-        return Difference(name, of_a, of_b, Estimate(None), *counts)
-    value = of_b.value - of_a.value
     fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
-    return Difference(name, of_a, of_b, fewer.figure(value, drawn[1] - drawn[0], tests), *counts)
-
-
-def newcombe(a: Estimate, b: Estimate) -> Estimate:
-    """Returns B − A of two shares with an interval from both intervals (Newcombe 1998, method 10), for shares of 0 or 1."""
-    ends = (a.value, a.low, a.high, b.value, b.low, b.high)
-    if any(end is None for end in ends):
-        return Estimate(None if a.value is None or b.value is None else b.value - a.value)
-    share_a, low_a, high_a, share_b, low_b, high_b = (float(end or 0) for end in ends)
-    down, up = hypot(share_b - low_b, high_a - share_a), hypot(high_b - share_b, share_a - low_a)
-    return Estimate(share_b - share_a, share_b - share_a - down, share_b - share_a + up)
-
-
-MIN_ROWS = 30  # of each side, to ask about a place
+    return Difference(
+        name,
+        a.resampler.figure(*figures[0]),
+        b.resampler.figure(*figures[1]),
+        fewer.figure(*figures[1].minus(figures[0]), tests),
+        *counts,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,8 +173,8 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     second = first if paired else Resampler(count[1], seed=1)
     found = score(a.table, of_a), score(b.table, of_b)
     sides = (
-        Draws(a.table, of_a, first, found[0], found[0].known()),
-        Draws(b.table, of_b, second, found[1], found[1].known()),
+        ResampledSide(a.table, of_a, first, found[0], found[0].known()),
+        ResampledSide(b.table, of_b, second, found[1], found[1].known()),
     )
     shared = min(int(scores.position.max(initial=0)) for scores in found)
     deepest = max(int(side.table.drafted.max(initial=0)) for side in sides)
@@ -217,12 +196,12 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     )
 
 
-def _by_position(position: int, a: Draws, b: Draws) -> Difference:
+def _by_position(position: int, a: ResampledSide, b: ResampledSide) -> Difference:
     at = [side.observed.unit[side.observed.position == position] for side in (a, b)]
-    return _asked(ratio(f"position {position}", _at_position(position), a, b, 1), at)
+    return _tested(ratio(f"position {position}", _at_position(position), a, b, 1), at)
 
 
-def _by_group(groups: Sequence[Sequence[str]], a: Draws, b: Draws) -> list[Difference]:
+def _by_group(groups: Sequence[Sequence[str]], a: ResampledSide, b: ResampledSide) -> list[Difference]:
     """Returns tokens per step of every prompt group that both sides have; nothing if there is only one group."""
     names = [np.array(g or ["all"]) for g in groups]
     if len({*names[0], *names[1]}) < 2:
@@ -234,16 +213,19 @@ def _by_group(groups: Sequence[Sequence[str]], a: Draws, b: Draws) -> list[Diffe
             replace(side, table=side.table.take(o), unit=side.unit[o]) for side, o in zip((a, b), own, strict=True)
         ]
         one = ratio(f"group {name}", FIGURES["tokens"], parts[0], parts[1], 1)
-        found.append(_asked(one, [part.unit for part in parts]))
+        found.append(_tested(one, [part.unit for part in parts]))
     return found
 
 
-def _asked(found: Difference, unit: Sequence[np.ndarray]) -> Difference:
-    """A difference at a place with its p; ``unit``: of the rows of both sides. Too few of them say nothing: it is not asked."""
-    drawn = min(len(np.unique(u)) for u in unit)
-    if drawn < MIN_PROMPTS or min(map(len, unit)) < MIN_ROWS:
+def _tested(found: Difference, unit: Sequence[np.ndarray]) -> Difference:
+    """Returns the difference at a position or of a group with its p, or untested where there are too few rows.
+
+    unit: of the rows of both sides.
+    """
+    units_of_fewer = min(len(np.unique(u)) for u in unit)
+    if units_of_fewer < MIN_PROMPTS or min(map(len, unit)) < MIN_ROWS:
         return _untested(found)
-    return replace(found, p=p_value(found.difference, drawn))
+    return replace(found, p=p_value(found.difference, units_of_fewer))
 
 
 def _corrected(found: Sequence[Difference]) -> tuple[Difference, ...]:
@@ -252,7 +234,7 @@ def _corrected(found: Sequence[Difference]) -> tuple[Difference, ...]:
 
 
 def _untested(found: Difference) -> Difference:
-    """A figure whose difference is not tested, as of one and the same network at other places of the text."""
+    """Returns the difference without its interval, as of one and the same network at other positions of the text."""
     return replace(found, difference=Estimate(found.difference.value))
 
 
@@ -263,27 +245,22 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
     length = max(MIN_BLOCK, -(-int(steps[0].sum()) // MAX_BLOCKS))
     unit = [((np.cumsum(s) - s) // length).astype(int) for s in steps]
     resampler = Resampler(1 + max(int(u.max(initial=-1)) for u in unit))
-    (a, drawn_a), (b, drawn_b) = (
-        (resampler.ratio(s, np.ones(len(s)), u), resampler.ratios(s, np.ones(len(s)), u))
-        for s, u in zip(steps, unit, strict=True)
-    )
-    value = float(steps[1].mean() - steps[0].mean())
-    return Difference("tokens", a, b, resampler.figure(value, drawn_b - drawn_a), len(own), len(other))
+    a, b = (resampler.resampled(s, np.ones(len(s)), u) for s, u in zip(steps, unit, strict=True))
+    both = resampler.figure(*a), resampler.figure(*b)
+    return Difference("tokens", *both, resampler.figure(*b.minus(a)), len(own), len(other))
 
 
-def _error(a: Draws, b: Draws, tests: int) -> Difference:
+def _error(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     """ECE less ``chance_error`` on both sides: an honest drafter's ECE falls with the number of positions, which would read
     as a difference. Resamples, which are off by chance once more, are moved to lie around the figure."""
-    edges, figures, drawn = uniform_edges(), [], []
+    edges, figures = uniform_edges(), []
     for side in (a, b):
-        s = side.scores
-        found = resampled_error(s, s.confidence, edges, side.resampler)
-        if len(s):
-            own = expected_calibration_error(s.confidence, s.accepted, edges) - chance_error(s.confidence, edges)
-            found = found - np.nanmean(found) + own
-        figures.append(side.resampler.figure(own, found) if len(s) else Estimate(None))
-        drawn.append(found)
-    return difference_of("error", figures, drawn, [len(a.scores), len(b.scores)], a, b, tests)
+        error = resampled_error(side.scores, side.scores.confidence, edges, side.resampler)
+        value, resamples = error.value - chance_error(side.scores.confidence, edges), error.resamples
+        if len(side.scores):
+            resamples = resamples - np.nanmean(resamples) + value
+        figures.append(Resampled(value, resamples))
+    return _difference("error", figures, [len(a.scores), len(b.scores)], a, b, tests)
 
 
 def _over(values: np.ndarray, where: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -291,16 +268,11 @@ def _over(values: np.ndarray, where: np.ndarray, unit: np.ndarray) -> tuple[np.n
     return values[where].astype(float), np.ones(int(where.sum())), unit[where]
 
 
-def _judged(table: StepTable) -> np.ndarray:
-    """Steps where there was a boundary to predict, and prefixes were chosen."""
-    return table.partly & (table.selected > 0)
-
-
 def _every(table: StepTable) -> np.ndarray:
     return np.ones(len(table), bool)
 
 
-def _scored(side: Draws, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _scored(side: ResampledSide, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return values, np.ones(len(values)), side.scores.unit
 
 
@@ -308,8 +280,8 @@ FIGURES: dict[str, Rows] = {
     "tokens": lambda d: _over(d.table.committed, _every(d.table), d.unit),
     "speed": lambda d: (d.table.committed.astype(float), d.table.seconds, d.unit),
     "first": lambda d: _over(d.table.gained[:, 0], d.table.drafted > 0, d.unit),
-    "hit": lambda d: _over(d.table.hit, _judged(d.table), d.unit),
-    "repaired": lambda d: _over(d.table.repaired, _judged(d.table), d.unit),
+    "hit": lambda d: _over(d.table.hit, d.table.redrafted, d.unit),
+    "repaired": lambda d: _over(d.table.repaired, d.table.redrafted, d.unit),
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
     "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, _every(d.table), d.unit),
     "gap": lambda d: _scored(d, d.scores.accepted - d.scores.confidence),
@@ -321,7 +293,7 @@ OF_DRAFTER = frozenset({"gap", "error", "brier"})  # figures of the first drafte
 
 
 def _in_bin(number: int) -> Rows:
-    def rows(side: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def rows(side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         here = places(side.scores.confidence, uniform_edges()) == number
         return _over(side.scores.accepted, here, side.scores.unit)
 
@@ -329,7 +301,7 @@ def _in_bin(number: int) -> Rows:
 
 
 def _within(number: int) -> Rows:
-    def rows(side: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def rows(side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         place = ranks(side.table.confidence, side.table.boundary)
         return _over(place <= number, side.table.partly & side.table.sure, side.unit)
 
@@ -337,14 +309,13 @@ def _within(number: int) -> Rows:
 
 
 def _at_position(position: int) -> Rows:
-    def rows(side: Draws) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    def rows(side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         return _over(side.observed.accepted, side.observed.position == position, side.observed.unit)
 
     return rows
 
 
-# Aligns two runs: their steps over the characters of the text, and where the texts diverge.
-
+# Texts side by side: the steps of two runs over the characters, and where the texts diverge.
 
 TEXTLESS = {"tokens", "target"}  # of ``Trace.missing``
 

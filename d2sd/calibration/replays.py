@@ -1,6 +1,7 @@
-"""Several drafters over the same recorded texts: tokens per step in total, by prompt group and by position.
+"""Several drafters, or checkpoints of a training run, over the same recorded texts: tokens per step in total, by prompt group and
+by position.
 
-Every drafter is compared with the first one, by a paired bootstrap over prompts.
+Every drafter is compared with the first one, every checkpoint with the last, by a paired bootstrap over prompts.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from d2sd.calibration.resampling import MIN_UNITS, Estimate, Ratio, Resampler, wilson
-from d2sd.calibration.sentences import percent, with_interval
+from d2sd.calibration.sentences import decimal, percent, signed_decimal, with_interval
+
+SHOWN_POSITIONS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +33,7 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class DrafterFigures:
     """A drafter's figures.
 
     whole: over all texts.
@@ -48,7 +51,7 @@ class Row:
 def compare_replays(
     names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], groups: Sequence[str],
     cut: Sequence[Sequence[bool]],
-) -> list[Row]:  # fmt: skip
+) -> list[DrafterFigures]:  # fmt: skip
     """Returns one row per drafter.
 
     committed: by drafter and text, the numbers of committed tokens of the steps.
@@ -61,7 +64,7 @@ def compare_replays(
     parts = {kind: [n for n, group in enumerate(groups) if group == kind] for kind in kinds}
     every = list(range(len(groups)))
     return [
-        Row(
+        DrafterFigures(
             name,
             _replayed(committed, number, every, tests),
             {kind: _replayed(committed, number, part, tests) for kind, part in parts.items()},
@@ -102,63 +105,7 @@ def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple
     ]
 
 
-# Checkpoints of a training run over the same texts: which is the best, and whether it differs from the last by more than chance.
-
-
-def compare_checkpoints(
-    names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], cut: Sequence[Sequence[bool]]
-) -> list[Row]:
-    """One row per checkpoint in the given order; differences are from the last one, which has none.
-
-    committed, cut: as for ``compare_replays``.
-    """
-    names, committed, cut = ([given[-1], *given[:-1]] for given in (names, committed, cut))
-    last, *others = compare_replays(names, committed, ["all"] * len(cut[0]), cut)
-    return [*others, last]
-
-
-def best(rows: Sequence[Row]) -> Row:
-    """Returns the row with the highest α; among equal ones, the latest."""
-    return max(reversed(rows), key=lambda row: row.whole.alpha.value or 0.0)
-
-
-def verdict(rows: Sequence[Row]) -> str:
-    """Returns one or two sentences that name the best checkpoint and how certain that is."""
-    *others, last = rows
-    found = best(rows)
-    alpha = f"α {with_interval(found.whole.alpha)}"
-    if not others:
-        return f"There is one checkpoint, {last.name}: {alpha}."
-    if found is last:
-        rival = best(others)
-        return f"The last checkpoint, {last.name}, is the best: {alpha}. The next, {rival.name}: {_chance(rival)}."
-    return f"The best checkpoint is {found.name}: {alpha}. Against the last one, {last.name}: {_chance(found)}."
-
-
-def _chance(row: Row) -> str:
-    difference = row.whole.difference or Estimate(None)
-    words = with_interval(difference, "+")
-    if difference.low is None or difference.high is None:
-        return f"{words}; too few texts to say whether that is chance"
-    clear = difference.low > 0 or difference.high < 0
-    return f"{words}, {'more than chance' if clear else 'which may be chance'}"
-
-
-def first_position(row: Row) -> str:
-    """Returns the share of a checkpoint's steps that accept the first drafted token, with its interval."""
-    share = row.reached[0] if row.reached else Estimate(None)
-    if share.value is None or share.low is None or share.high is None:
-        return "–"
-    return f"{percent(share.value)} [{percent(share.low)} to {percent(share.high)}]"
-
-
-# Sentences about several drafters on the same texts.
-
-
-SHOWN_POSITIONS = 8
-
-
-def lines(row: Row) -> list[str]:
+def lines(row: DrafterFigures) -> list[str]:
     """Returns lines with a drafter's figures: in total, by prompt group, by position."""
     shares = ", ".join(f"{k}: {f.value:.0%}" for k, f in enumerate(row.reached[:SHOWN_POSITIONS], 1))
     groups = [f"  {kind}: {_words(found)}" for kind, found in row.groups.items()]
@@ -170,14 +117,65 @@ def lines(row: Row) -> list[str]:
 
 
 def _words(found: Replayed) -> str:
-    words = f"α {with_interval(found.alpha)}, {found.steps} steps"
-    return words if found.difference is None else f"{words}; {with_interval(found.difference, '+')} against the first"
+    words = f"α {with_interval(found.alpha, decimal, '[]')}, {found.steps} steps"
+    return (
+        words
+        if found.difference is None
+        else f"{words}; {with_interval(found.difference, signed_decimal, '[]')} against the first"
+    )
 
 
-def how_replayed(rows: Sequence[Row], texts: int) -> str:
+def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
     """Returns an explanation of the brackets in ``lines``."""
     if texts < MIN_UNITS:
         return f"Intervals take at least {MIN_UNITS} texts."
     if len(rows) == 1:
         return "Brackets: 95% bootstrap interval over texts."
     return "Brackets: 95% bootstrap intervals over texts; those of the differences hold all together (Bonferroni)."
+
+
+# Checkpoints of a training run: which is the best, and whether it differs from the last by more than chance.
+
+
+def compare_checkpoints(
+    names: Sequence[str], committed: Sequence[Sequence[Sequence[int]]], cut: Sequence[Sequence[bool]]
+) -> list[DrafterFigures]:
+    """Returns one row per checkpoint in the same order; differences are from the last one, which has none.
+
+    committed, cut: as for ``compare_replays``.
+    """
+    names, committed, cut = ([values[-1], *values[:-1]] for values in (names, committed, cut))
+    last, *others = compare_replays(names, committed, ["all"] * len(cut[0]), cut)
+    return [*others, last]
+
+
+def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
+    """Returns the row with the highest α; among equal ones, the latest."""
+    return max(reversed(rows), key=lambda row: row.whole.alpha.value or 0.0)
+
+
+def verdict(rows: Sequence[DrafterFigures]) -> str:
+    """Returns one or two sentences that name the best checkpoint and how certain that is."""
+    *others, last = rows
+    found = best(rows)
+    alpha = f"α {with_interval(found.whole.alpha, decimal, '[]')}"
+    if not others:
+        return f"There is one checkpoint, {last.name}: {alpha}."
+    if found is last:
+        rival = best(others)
+        return f"The last checkpoint, {last.name}, is the best: {alpha}. The next, {rival.name}: {_chance(rival)}."
+    return f"The best checkpoint is {found.name}: {alpha}. Against the last one, {last.name}: {_chance(found)}."
+
+
+def _chance(row: DrafterFigures) -> str:
+    difference = row.whole.difference or Estimate(None)
+    words = with_interval(difference, signed_decimal, "[]")
+    if difference.low is None:
+        return f"{words}; too few texts to say whether that is chance"
+    return f"{words}, {'more than chance' if difference.excludes_zero else 'which may be chance'}"
+
+
+def first_position(row: DrafterFigures) -> str:
+    """Returns the share of a checkpoint's steps that accept the first drafted token, with its interval."""
+    share = row.reached[0] if row.reached else Estimate(None)
+    return "–" if share.value is None else with_interval(share, percent, "[]")

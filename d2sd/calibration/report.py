@@ -1,8 +1,8 @@
-"""All calibration figures of a set of runs."""
+"""All calibration figures of a set of runs, and the statistics that they are computed from, gathered run by run."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from typing import Any
@@ -10,49 +10,56 @@ from typing import Any
 import numpy as np
 import orjson
 
+from d2sd.calibration.alternatives import TemperatureAdvice, TrainedReport, compare_trained, temperature_advice
 from d2sd.calibration.boundaries import (
     Expectations,
     Gains,
     Matrix,
-    Paths,
     Ranks,
-    RedraftTable,
     Second,
-    TemperatureAdvice,
     expectations,
     gains,
     outcome_matrix,
     pooled,
     rank_table,
     second_report,
-    tabulate_paths,
-    tabulate_redrafts,
-    temperature_advice,
 )
 from d2sd.calibration.comparison import Comparison, Side, compare
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import (
     Bin,
     Group,
-    Position,
+    PositionAcceptance,
     Scores,
     acceptance_by_position,
     brier_score,
     by_domain,
     by_kind,
     calibration_error,
-    chance_error,
+    confidence_figures,
     equal_mass_edges,
     reliability,
     score,
     token_kinds,
     uniform_edges,
 )
-from d2sd.calibration.steps import StepTable, joined, tabulate, units, widened
-from d2sd.calibration.trained import TrainedReport, compare_trained, head_confidence
+from d2sd.calibration.steps import (
+    Paths,
+    RedraftTable,
+    StepTable,
+    joined,
+    stacked,
+    tabulate,
+    tabulate_paths,
+    tabulate_redrafts,
+    units,
+)
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import weights_of
 from d2sd.trace.trace import Trace
+
+AT_ONCE = 1024  # steps that are counted together
+OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header that differ from run to run
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +73,7 @@ class Report:
     gap: accepted − confidence; negative if the drafter is over-confident.
     error, adaptive: ECE with equal-width and with equal-mass bins.
     chance: expected ECE of a perfectly calibrated drafter.
-    gains, outcomes: see their modules.
+    matrix, ranks, gains, advice: see their classes.
     second, domains, kinds: empty unless ``calibrate`` was given the labels that they need.
     """
 
@@ -85,7 +92,7 @@ class Report:
     brier: Estimate
     uniform: tuple[Bin, ...]
     equal_mass: tuple[Bin, ...]
-    by_position: tuple[Position, ...]
+    by_position: tuple[PositionAcceptance, ...]
     matrix: Matrix
     ranks: Ranks
     gains: Gains
@@ -104,8 +111,9 @@ class Labels:
     """Labels of steps.
 
     domains: prompt group of every run.
-    kinds: index in ``splits.KINDS`` of every scored position.
-    redrafts: re-drafts of the second drafter."""
+    kinds: index in ``scores.KINDS`` of every scored position.
+    redrafts: re-drafts of the second drafter.
+    """
 
     domains: tuple[str, ...]
     kinds: np.ndarray
@@ -149,23 +157,16 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
     if paths is not None and len(paths) and not len(observed):
         of_paths = True
         scores = Scores(paths.probability, paths.accepted, paths.depth, paths.row, unit[paths.row])
-    edges, adaptive = uniform_edges(), equal_mass_edges(scores.confidence)
-    some = len(scores) > 0
+    adaptive = equal_mass_edges(scores.confidence)
     return Report(
         runs=table.runs,
         prompts=table.prompts,
         steps=len(table),
-        positions=len(scores),
         of_paths=of_paths,
         unit=name,
-        confidence=float(scores.confidence.mean()) if some else None,
-        accepted=float(scores.accepted.mean()) if some else None,
-        gap=resampler.ratio(scores.accepted - scores.confidence, np.ones(len(scores)), scores.unit),
-        error=calibration_error(scores, edges, resampler),
-        chance=chance_error(scores.confidence, edges) if some else None,
+        **confidence_figures(scores, resampler),
         adaptive=calibration_error(scores, adaptive, resampler),
         brier=brier_score(scores, resampler),
-        uniform=tuple(reliability(scores, edges)),
         equal_mass=tuple(reliability(scores, adaptive)),
         by_position=tuple(acceptance_by_position(scores if of_paths else observed)),
         matrix=outcome_matrix(table, unit, resampler),
@@ -180,26 +181,17 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
     )
 
 
-# Accumulates the statistics of many runs in one pass, without keeping the runs.
-
-
-AT_ONCE = 1024  # steps that are counted together
-OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # what a header says of its run alone
-
-
 @dataclass(frozen=True, slots=True)
 class Counted:
     """Statistics of some runs.
 
     prompts: of every run.
-    head: see ``head_confidence``.
     """
 
     prompts: tuple[str, ...]
     table: StepTable
     paths: Paths
     labels: Labels
-    head: np.ndarray
     expected: Expectations | None
 
 
@@ -266,8 +258,7 @@ class Gathering:
     def trained(self) -> TrainedReport | None:
         """Returns the confidence head against the softmax; None if the drafter has no head."""
         if self._trained is None:
-            counted = self.counted()
-            self._trained = (compare_trained(counted.table, counted.head),)
+            self._trained = (compare_trained(self.counted().table),)
         return self._trained[0]
 
     def _count(self) -> None:
@@ -277,16 +268,8 @@ class Gathering:
         domains = tuple(t.domain for t in self._waiting)
         self._waiting.clear()
         table = tabulate(runs, prompts)
-        self._parts.append(
-            Counted(
-                prompts,
-                table,
-                tabulate_paths(runs),
-                label(runs, table, domains),
-                head_confidence(steps),
-                expectations(steps),
-            )
-        )
+        labels = label(runs, table, domains)
+        self._parts.append(Counted(prompts, table, tabulate_paths(runs), labels, expectations(steps)))
 
 
 def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
@@ -296,25 +279,12 @@ def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
 
 def _together(parts: list[Counted]) -> Counted:
     before = np.cumsum([0, *(len(p.table) for p in parts)]).tolist()
+    redrafts = RedraftTable(*stacked([p.labels.redrafts for p in parts], before, ("row", "scored_row")))
     domains = tuple(d for p in parts for d in p.labels.domains)
-    width = max(p.head.shape[1] for p in parts)
     return Counted(
         tuple(prompt for p in parts for prompt in p.prompts),
         joined([p.table for p in parts], [p.prompts for p in parts]),
-        Paths(*_columns([p.paths for p in parts], before, ("row",))),
-        Labels(
-            domains,
-            np.concatenate([p.labels.kinds for p in parts]),
-            RedraftTable(*_columns([p.labels.redrafts for p in parts], before, ("row", "scored_row"))),
-        ),
-        np.concatenate([widened(p.head, width, np.nan) for p in parts]),
+        Paths(*stacked([p.paths for p in parts], before, ("row",))),
+        Labels(domains, np.concatenate([p.labels.kinds for p in parts]), redrafts),
         pooled(p.expected for p in parts),
     )
-
-
-def _columns(tables: list[Any], before: list[int], rows: tuple[str, ...]) -> Iterator[np.ndarray]:
-    """The columns of several tables, one after another; those named ``rows`` number steps."""
-    for name in tables[0].__dataclass_fields__:
-        yield np.concatenate(
-            [getattr(t, name) + (first if name in rows else 0) for t, first in zip(tables, before, strict=False)]
-        )

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import log1p, sqrt
+from math import hypot, isnan, log1p, sqrt
 from statistics import NormalDist
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,6 @@ RESAMPLES = 1000
 MIN_UNITS = 4
 LEVEL = 0.95
 Z95 = 1.96
-
 
 Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, of whose sums it is
 
@@ -25,6 +25,23 @@ class Estimate:
     value: float | None
     low: float | None = None
     high: float | None = None
+
+    @property
+    def excludes_zero(self) -> bool:
+        """Whether there is an interval, and it does not contain 0."""
+        return self.low is not None and self.high is not None and (self.low > 0 or self.high < 0)
+
+
+class Resampled(NamedTuple):
+    """A figure (NaN without observations) and its value in every resample, (RESAMPLES,); NaN for empty resamples."""
+
+    value: float
+    resamples: np.ndarray
+
+    def minus(self, other: Resampled) -> Resampled:
+        """Returns the difference from a figure of the same resamples, or of as many independent ones."""
+        with np.errstate(invalid="ignore"):  # a ratio over no rows may be infinite in both
+            return Resampled(self.value - other.value, self.resamples - other.resamples)
 
 
 class Resampler:
@@ -54,16 +71,19 @@ class Resampler:
 
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Estimate:
         """Returns Σ numerator / Σ denominator over rows, both (M,)."""
+        return self.figure(*self.resampled(numerator, denominator, unit))
+
+    def resampled(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Resampled:
+        """Returns Σ numerator / Σ denominator with its resamples."""
         below = denominator.sum()
-        if not below:
-            return Estimate(None)
-        return self.figure(float(numerator.sum() / below), self.ratios(numerator, denominator, unit))
+        value = float(numerator.sum() / below) if below else float("nan")
+        return Resampled(value, self.ratios(numerator, denominator, unit))
 
     def ratios(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> np.ndarray:
-        """Returns the same ratio in every resample, (RESAMPLES,); NaN for empty resamples."""
+        """Returns Σ numerator / Σ denominator in every resample, (RESAMPLES,); NaN for empty resamples."""
         with np.errstate(invalid="ignore", divide="ignore"):
-            drawn: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
-        return drawn
+            ratios: np.ndarray = self.sums(numerator, unit) / self.sums(denominator, unit)
+        return ratios
 
     def difference(self, own: Ratio, base: Ratio, unit: np.ndarray, tests: int = 1) -> Estimate:
         """Returns Σ numerator / Σ denominator of ``own`` minus that of ``base``; units are resampled for both together.
@@ -72,27 +92,32 @@ class Resampler:
         unit: (M,) unit of each row.
         tests: as for ``figure``.
         """
-        (one, steps), (other, before) = own, base
-        value = float(one.sum() / steps.sum() - other.sum() / before.sum())
-        return self.figure(value, self.ratios(*own, unit) - self.ratios(*base, unit), tests)
+        return self.figure(*self.resampled(*own, unit).minus(self.resampled(*base, unit)), tests)
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Estimate:
-        """Returns the share of true rows (M,). For a share of 0 or 1, all resamples agree, so the interval is Wilson's."""
-        figure = self.ratio(yes.astype(float), np.ones(len(yes)), unit)
-        if figure.low is None or figure.value is None or 0 < figure.value < 1:
-            return figure
-        return Estimate(figure.value, *wilson(figure.value, len(yes)))
+        """Returns the share of true rows (M,), ``bounded``."""
+        return bounded(self.ratio(yes.astype(float), np.ones(len(yes)), unit), len(yes))
 
-    def figure(self, value: float, drawn: np.ndarray, tests: int = 1) -> Estimate:
+    def figure(self, value: float, resamples: np.ndarray, tests: int = 1) -> Estimate:
         """Returns a figure with the interval of its resampled values, (RESAMPLES,); NaN for empty resamples.
 
+        value: NaN without observations.
         tests: number of intervals that are to hold simultaneously, see ``wider``.
         """
-        known = drawn[np.isfinite(drawn)]
+        if isnan(value):
+            return Estimate(None)
+        known = resamples[np.isfinite(resamples)]
         if self.count < MIN_UNITS or len(known) < RESAMPLES / 2:
             return Estimate(value)
         low, high = np.percentile(known, [tail := 50 * (1 - LEVEL), 100 - tail])
         return wider(Estimate(value, float(low), float(high)), tests)
+
+
+def bounded(share: Estimate, count: int) -> Estimate:
+    """Returns a share of ``count`` rows; one of 0 or 1 is so in every resample as well, so its interval becomes Wilson's."""
+    if share.low is None or share.value is None or 0 < share.value < 1:
+        return share
+    return Estimate(share.value, *wilson(share.value, count))
 
 
 def wider(figure: Estimate, tests: int) -> Estimate:
@@ -136,3 +161,13 @@ def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:
     centre = (share + z * z / (2 * count)) / (1 + z * z / count)
     half = z / (1 + z * z / count) * np.sqrt(share * (1 - share) / count + z * z / (4 * count * count))
     return float(max(0, centre - half)), float(min(1, centre + half))
+
+
+def newcombe(a: Estimate, b: Estimate) -> Estimate:
+    """Returns B − A of two shares with an interval from both intervals (Newcombe 1998, method 10), for shares of 0 or 1."""
+    ends = (a.value, a.low, a.high, b.value, b.low, b.high)
+    if any(end is None for end in ends):
+        return Estimate(None if a.value is None or b.value is None else b.value - a.value)
+    share_a, low_a, high_a, share_b, low_b, high_b = (float(end or 0) for end in ends)
+    down, up = hypot(share_b - low_b, high_a - share_a), hypot(high_b - share_b, share_a - low_a)
+    return Estimate(share_b - share_a, share_b - share_a - down, share_b - share_a + up)

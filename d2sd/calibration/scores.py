@@ -8,19 +8,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler, wilson
+from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampled, Resampler, wilson
 from d2sd.calibration.steps import UNSEEN, StepTable, observed
 from d2sd.trace.events import StepDone
 
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Scored positions: confidence in [0, 1] (NaN: not recorded), accepted 0/1, position k (from 1), row of the step in its table and the
-    unit that it is resampled with; all (M,)."""
+    """M scored positions.
+
+    confidence: (M,) in [0, 1]; NaN if not recorded.
+    accepted: (M,) 0 or 1.
+    position: (M,) k, from 1.
+    row: (M,) of the step in its table.
+    unit: (M,) that the step is resampled with.
+    """
 
     confidence: np.ndarray
     accepted: np.ndarray
@@ -33,8 +40,11 @@ class Scores:
 
     def known(self) -> Scores:
         """Returns the positions with a confidence."""
-        there = ~np.isnan(self.confidence)
-        return Scores(*(getattr(self, name)[there] for name in self.__dataclass_fields__))
+        return self.take(~np.isnan(self.confidence))
+
+    def take(self, rows: np.ndarray) -> Scores:
+        """Returns the positions at these row numbers (or where this mask is true)."""
+        return Scores(*(getattr(self, name)[rows] for name in self.__dataclass_fields__))
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +61,7 @@ class Bin:
 
 
 @dataclass(frozen=True, slots=True)
-class Position:
+class PositionAcceptance:
     """Acceptance of the first draft at position k, among the ``count`` steps that reached it; interval as in ``Bin``.
 
     confidence: mean confidence; None if any of these steps has none."""
@@ -117,11 +127,11 @@ def reliability(scores: Scores, edges: np.ndarray) -> list[Bin]:
     ]
 
 
-def acceptance_by_position(scores: Scores) -> list[Position]:
+def acceptance_by_position(scores: Scores) -> list[PositionAcceptance]:
     """Acceptance at every position that was reached; position 1 is the first drafted token."""
     sums = _sums(scores.position, int(scores.position.max(initial=0)) + 1, scores)
     return [
-        Position(k, n, None if np.isnan(c) else c / n, a / n, *wilson(a / n, n))
+        PositionAcceptance(k, n, None if np.isnan(c) else c / n, a / n, *wilson(a / n, n))
         for k, (n, c, a) in enumerate(sums)
         if n
     ]
@@ -142,21 +152,19 @@ def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray, edg
     return float(np.abs(gaps).sum() / len(confidence))
 
 
-def resampled_error(scores: Scores, confidence: np.ndarray, edges: np.ndarray, resampler: Resampler) -> np.ndarray:
-    """Returns the ECE of these confidences of the scored positions in every resample, with fixed bins, (RESAMPLES,)."""
+def resampled_error(scores: Scores, confidence: np.ndarray, edges: np.ndarray, resampler: Resampler) -> Resampled:
+    """Returns the ECE of these confidences of the scored positions with its resamples; the bins are the same in all of them."""
     gaps = np.zeros((len(scores), len(edges) - 1))
     gaps[np.arange(len(scores)), places(confidence, edges)] = scores.accepted - confidence
-    drawn = resampler.sums(gaps, scores.unit)
+    summed = resampler.sums(gaps, scores.unit)
     with np.errstate(invalid="ignore", divide="ignore"):
-        return np.abs(drawn).sum(1) / resampler.sums(np.ones(len(scores)), scores.unit)
+        errors = np.abs(summed).sum(1) / resampler.sums(np.ones(len(scores)), scores.unit)
+    return Resampled(expected_calibration_error(confidence, scores.accepted, edges), errors)
 
 
 def calibration_error(scores: Scores, edges: np.ndarray, resampler: Resampler) -> Estimate:
     """ECE with its interval."""
-    if not len(scores):
-        return Estimate(None)
-    value = expected_calibration_error(scores.confidence, scores.accepted, edges)
-    return resampler.figure(value, resampled_error(scores, scores.confidence, edges, resampler))
+    return resampler.figure(*resampled_error(scores, scores.confidence, edges, resampler))
 
 
 def chance_error(confidence: np.ndarray, edges: np.ndarray) -> float:
@@ -176,8 +184,21 @@ def brier_score(scores: Scores, resampler: Resampler) -> Estimate:
     return resampler.ratio(squares, np.ones(len(scores)), scores.unit)
 
 
-# The first drafter's confidence by group: by the prompt's domain, and by kind of drafted token.
+def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
+    """Returns the figures of a drafter's confidence that the reports of both drafters have, by the names of their fields."""
+    edges, some = uniform_edges(), len(scores) > 0
+    return {
+        "positions": len(scores),
+        "confidence": float(scores.confidence.mean()) if some else None,
+        "accepted": float(scores.accepted.mean()) if some else None,
+        "gap": resampler.ratio(scores.accepted - scores.confidence, np.ones(len(scores)), scores.unit),
+        "error": calibration_error(scores, edges, resampler),
+        "chance": chance_error(scores.confidence, edges) if some else None,
+        "uniform": tuple(reliability(scores, edges)),
+    }
 
+
+# By group: the prompt's domain, or the kind of drafted token.
 
 KINDS = ("word", "rest of a word", "number", "punctuation", "space or line end", "other")
 NUMBER = re.compile(r"\s*[0-9][0-9.,:/-]*")
@@ -242,16 +263,13 @@ def by_domain(
     if len(names) < 2:
         return ()
     of_step = np.array([names.index(d) for d in domains], int)[table.run]
-    judged = table.partly & (table.selected > 0)
     out = []
     for n, name in enumerate(names):
         steps = of_step == n
-        group = _group(name, scores, steps[scores.row], resampler)
+        partly = steps & table.redrafted
         tokens = resampler.ratio(table.committed[steps].astype(float), np.ones(int(steps.sum())), unit[steps])
-        share = resampler.share(table.repaired[steps & judged], unit[steps & judged])
-        out.append(
-            Group(name, group.positions, group.confidence, group.accepted, group.gap, group.error, tokens, share)
-        )
+        share = resampler.share(table.repaired[partly], unit[partly])
+        out.append(replace(_group(name, scores, steps[scores.row], resampler), tokens=tokens, repaired=share))
     return tuple(out)
 
 

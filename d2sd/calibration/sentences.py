@@ -1,13 +1,13 @@
-"""Sentences about the figures of a report, with "too few to say" where the sample is too small."""
+"""Figures in words: numbers, and sentences about reports and comparisons, which claim only what the sample is large enough for."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Literal
 
-from d2sd.calibration.boundaries import KNOWN
+from d2sd.calibration.alternatives import KNOWN
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import Report
 from d2sd.calibration.resampling import Estimate, wilson
@@ -20,6 +20,82 @@ CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
 MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
+MAX_NAME = 40  # characters of a prompt group's name
+MAX_NAMED = 6  # groups and positions in a sentence; the table has all
+
+# Numbers. "—" stands for a value that is not known.
+
+Write = Callable[[float | None], str]
+
+
+def percent(share: float | None) -> str:
+    """Returns a share as a whole percentage; with one digit if it would otherwise round to 0% or 100%."""
+    if share is None:
+        return "—"
+    whole = f"{share:.0%}"
+    if whole not in ("0%", "100%") or share in (0, 1):
+        return whole
+    return f"{share:.1%}" if 0.0005 <= share < 0.9995 else "<0.1%" if share < 0.5 else ">99.9%"
+
+
+def signed(share: float | None) -> str:
+    """Returns a difference of shares in percentage points, with its sign."""
+    return "—" if share is None else f"{'−' if share < 0 else '+'}{abs(100 * share):.1f}"
+
+
+def digits(value: float | None, places: int = 3) -> str:
+    """Returns a number with this many decimals."""
+    return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
+
+
+def hundredths(value: float | None) -> str:
+    """Returns a number with two decimals."""
+    return digits(value, 2)
+
+
+def change(value: float | None, places: int = 3) -> str:
+    """Returns a difference with this many decimals and its sign."""
+    return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
+
+
+def decimal(value: float | None) -> str:
+    """Returns a number for the terminal, with two decimals."""
+    return "–" if value is None else f"{value:.2f}"
+
+
+def signed_decimal(value: float | None) -> str:
+    """Returns a difference for the terminal, with two decimals and its sign."""
+    return "–" if value is None else f"{value:+.2f}"
+
+
+def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()") -> str:
+    """Returns a figure with its interval, if it has one.
+
+    write: writes a number.
+    brackets: the two characters around the interval.
+    """
+    if figure.low is None:
+        return write(figure.value)
+    return f"{write(figure.value)} {brackets[0]}{write(figure.low)} to {write(figure.high)}{brackets[1]}"
+
+
+def points(share: float) -> str:
+    """Returns a difference of shares in percentage points."""
+    return f"{100 * share:.1f} percentage points"
+
+
+def count(n: int, noun: str) -> str:
+    """Returns the number with its noun."""
+    return f"{n} {noun}{'' if n == 1 else 's'}"
+
+
+def listed(words: list[str]) -> str:
+    """Returns words as a list in a sentence."""
+    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
+
+
+# Reports.
+
 Tone = Literal["good", "bad", "mixed", "few", "note"]
 
 
@@ -81,7 +157,7 @@ def _verdict(report: Report) -> Sentence:
     gap, error, chance = report.gap, report.error.value, report.chance or 0.0
     interval = _range(report.error, digits=1)
     off = f"bins are off by {points(error)} (ECE{interval and ', '}{interval}), where chance alone would give {100 * chance:.1f}"
-    if gap.low is not None and gap.high is not None and (gap.low > 0 or gap.high < 0):
+    if gap.excludes_zero:
         size = abs(gap.value or 0.0)
         much = "slightly " if size < 0.03 else "far " if size > 0.1 else ""
         word = "over-confident" if (gap.value or 0.0) < 0 else "under-confident"
@@ -119,7 +195,7 @@ def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
     if few and not fine and not clear:
         yield Sentence("few", f"No bin has {MIN_IN_BIN} positions yet: too few to say where it is off.")
     elif few:
-        spans = joined([_span([report.uniform[p] for p in places]) for places in few])
+        spans = listed([_span([report.uniform[p] for p in places]) for places in few])
         yield Sentence("few", f"Too few to say at {spans}: fewer than {MIN_IN_BIN} positions in a bin.")
 
 
@@ -233,11 +309,10 @@ def _second(report: Report) -> Iterator[Sentence]:
         return
     where = f"{count(second.positions, 'token')} of re-drafts with a right prefix"
     says = f"it says {percent(second.confidence)} on average and {percent(second.accepted)} are accepted ({where})"
-    low, high = second.gap.low, second.gap.high
-    if second.positions < MIN_POSITIONS or low is None or high is None:
+    if second.positions < MIN_POSITIONS or second.gap.low is None:
         yield Sentence("few", f"Too few to say of the second drafter: {says}.")
-    elif low > 0 or high < 0:
-        yield Sentence("mixed", f"The second drafter is {'under' if low > 0 else 'over'}-confident: {says}.")
+    elif second.gap.excludes_zero:
+        yield Sentence("mixed", f"The second drafter is {'under' if second.gap.low > 0 else 'over'}-confident: {says}.")
     else:
         yield Sentence("good", f"The second drafter’s confidence is right on average: {says}.")
     promised, gained = second.predicted, second.gained
@@ -264,43 +339,7 @@ def _range(figure: Estimate, digits: int = 0) -> str:
     return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
 
 
-def with_interval(figure: Estimate, sign: str = "") -> str:
-    """Returns a figure with its interval, if it has one. sign: "+" to write it before positive numbers too."""
-    if figure.value is None:
-        return "–"
-    if figure.low is None or figure.high is None:
-        return f"{figure.value:{sign}.2f}"
-    return f"{figure.value:{sign}.2f} [{figure.low:{sign}.2f} to {figure.high:{sign}.2f}]"
-
-
-def percent(share: float) -> str:
-    """Returns a share as a whole percentage; with one digit if it would otherwise round to 0% or 100%."""
-    whole = f"{share:.0%}"
-    if whole not in ("0%", "100%") or share in (0, 1):
-        return whole
-    return f"{share:.1%}" if 0.0005 <= share < 0.9995 else "<0.1%" if share < 0.5 else ">99.9%"
-
-
-def points(share: float) -> str:
-    """Returns a difference of shares in percentage points."""
-    return f"{100 * share:.1f} percentage points"
-
-
-def count(n: int, noun: str) -> str:
-    """Returns the number with its noun."""
-    return f"{n} {noun}{'' if n == 1 else 's'}"
-
-
-def joined(words: list[str]) -> str:
-    """Returns words as a list in a sentence."""
-    return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
-
-
-# Sentences about a comparison; differences that are not significant are not claimed.
-
-
-MAX_NAME = 40
-MAX_NAMED = 6  # places in a sentence; the table has all
+# Comparisons: differences that are not significant are not claimed.
 
 
 def read_comparison(comparison: Comparison) -> Iterator[str]:
@@ -322,7 +361,7 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
         )
     alpha = next((d for d in comparison.figures if d.name == "tokens" and not d.clear), None)
     if alpha and alpha.difference.value is not None:
-        yield f"Tokens per step (α): {_plain(alpha.a.value)} → {_plain(alpha.b.value)}, which is not clear."
+        yield f"Tokens per step (α): {hundredths(alpha.a.value)} → {hundredths(alpha.b.value)}, which is not clear."
     if comparison.same_drafter:
         yield "Same first drafter: its calibration cannot differ, so it is not compared."
     yield from _where(comparison)
@@ -330,22 +369,21 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
 
 def _where(comparison: Comparison) -> Iterator[str]:
     """In which prompt groups and at which positions of the draft the sides differ."""
-    asked = [[d for d in part if d.p is not None] for part in (comparison.groups, comparison.positions)]
-    kinds = [count(len(part), noun) for part, noun in zip(asked, ("prompt group", "position"), strict=True) if part]
+    tested = [[d for d in part if d.p is not None] for part in (comparison.groups, comparison.positions)]
+    kinds = [count(len(part), noun) for part, noun in zip(tested, ("prompt group", "position"), strict=True) if part]
     if not kinds:
         return
-    questions = f"{joined(kinds)} were tested, with Holm’s correction for multiple tests"
-    clear = [_place(d) for part in asked for d in part if d.clear]
+    clear = [_where_found(d) for part in tested for d in part if d.clear]
     more = f" and {len(clear) - MAX_NAMED} more" if len(clear) > MAX_NAMED else ""
     found = f"Clear: {', '.join(clear[:MAX_NAMED])}{more}" if clear else "No place is clear"
-    yield f"Where? {found}. {questions[:1].upper()}{questions[1:]}."
+    yield f"Where? {found}. {listed(kinds)} were tested, with Holm’s correction for multiple tests."
 
 
-def _place(found: Difference) -> str:
+def _where_found(found: Difference) -> str:
     kind, _, name = found.name.partition(" ")
     if kind == "group":
-        return f"{escaped(name[:MAX_NAME])} (α {_plain(found.a.value)} → {_plain(found.b.value)})"
-    return f"drafted token {name} ({_percent(found.a.value)} → {_percent(found.b.value)} accepted)"
+        return f"{escaped(name[:MAX_NAME])} (α {hundredths(found.a.value)} → {hundredths(found.b.value)})"
+    return f"drafted token {name} ({_tenths(found.a.value)} → {_tenths(found.b.value)} accepted)"
 
 
 def how_compared(comparison: Comparison) -> str:
@@ -359,18 +397,14 @@ def how_compared(comparison: Comparison) -> str:
     )
 
 
-def _plain(value: float | None) -> str:
-    return "—" if value is None else f"{value:.2f}"
-
-
-def _percent(value: float | None) -> str:
-    return "—" if value is None else f"{100 * value:.1f}%"
+def _tenths(share: float | None) -> str:
+    return "—" if share is None else f"{100 * share:.1f}%"
 
 
 SPOKEN = {
-    "tokens": ("Tokens per step (α)", _plain),
-    "speed": ("Tokens per second", lambda v: "—" if v is None else f"{v:.0f}"),
-    "first": ("Accepted tokens of the first draft", _plain),
-    "repaired": ("Repaired steps", _percent),
-    "error": ("Calibration error (ECE) above chance", lambda v: "—" if v is None else f"{v:.3f}"),
+    "tokens": ("Tokens per step (α)", hundredths),
+    "speed": ("Tokens per second", lambda v: digits(v, 0)),
+    "first": ("Accepted tokens of the first draft", hundredths),
+    "repaired": ("Repaired steps", _tenths),
+    "error": ("Calibration error (ECE) above chance", digits),
 }

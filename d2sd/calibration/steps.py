@@ -1,15 +1,16 @@
-"""Steps of recorded runs as columns of arrays, for vectorized statistics."""
+"""Recorded runs as tables: their steps, re-drafts and verified tree nodes as columns of arrays, for vectorized statistics."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, pairwise, takewhile
+from typing import Any
 
 import numpy as np
 
 from d2sd.errors import InputError
-from d2sd.trace.events import TEMPERATURES, StepDone
+from d2sd.trace.events import TEMPERATURES, Draft, StepDone
 from d2sd.trace.metrics import verdict
 
 UNSEEN = -1
@@ -28,6 +29,7 @@ class StepTable:
     drafted: number of tokens of the first draft, (N,).
     confidence: c_k, (N, G); NaN after the last drafted token, and in steps recorded without confidences.
     tempered: the same at ``TEMPERATURES``, (N, G, len(TEMPERATURES)) float32; (N, G, 0) if no step recorded them.
+    head: value of the drafter's confidence head for each drafted token, (N, G); NaN elsewhere; (N, 0) if no step has one.
     matched: number of leading first-draft tokens that equal the committed ones, (N,); UNSEEN if nothing was drafted.
     boundary: ``matched`` if the next token is known to be rejected or all were accepted, (N,); UNSEEN if the text ended, or a
         node budget cut the draft, before the target and the draft differed.
@@ -47,6 +49,7 @@ class StepTable:
     drafted: np.ndarray
     confidence: np.ndarray
     tempered: np.ndarray
+    head: np.ndarray
     matched: np.ndarray
     boundary: np.ndarray
     selected: np.ndarray
@@ -85,6 +88,11 @@ class StepTable:
     def partly(self) -> np.ndarray:
         """Whether a token of each step's first draft was rejected, (N,) bool, so that there is a boundary to predict."""
         return self.seen & (self.boundary < self.drafted)
+
+    @property
+    def redrafted(self) -> np.ndarray:
+        """Whether each step had a boundary to predict, as ``partly``, and selected prefixes, (N,) bool."""
+        return self.partly & (self.selected > 0)
 
     @property
     def scored(self) -> np.ndarray:
@@ -128,6 +136,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
         drafted=drafted,
         confidence=confidence,
         tempered=tempered,
+        head=_head(steps, confidence.shape[1]),
         matched=fates[:, 0],
         boundary=fates[:, 1],
         selected=np.array([len(s.selected_prefixes) for s in steps], dtype=int),
@@ -151,6 +160,17 @@ def _tempered(steps: Sequence[StepDone], shape: tuple[int, ...]) -> np.ndarray:
     return tempered
 
 
+def _head(steps: Sequence[StepDone], width: int) -> np.ndarray:
+    values = [s.trained[0] if s.trained else () for s in steps]
+    if not any(values):
+        return np.empty((len(steps), 0))
+    head = np.full((len(steps), width), np.nan)
+    head[np.arange(width) < np.array([len(v) for v in values])[:, None]] = np.fromiter(
+        chain.from_iterable(values), float
+    )
+    return head
+
+
 def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> StepTable:
     """Returns the steps of several tables as one.
 
@@ -165,13 +185,14 @@ def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> Ste
     columns = {
         name: np.concatenate([getattr(t, name) for t in tables])
         for name in StepTable.__dataclass_fields__
-        if name not in ("run", "prompt", "confidence", "tempered", "nodes", "gained")
+        if name not in ("run", "prompt", "confidence", "tempered", "head", "nodes", "gained")
     }
     return StepTable(
         run=run,
         prompt=_numbered([p for of_table in prompts for p in of_table])[run],
         confidence=np.concatenate([widened(t.confidence, drafted, np.nan) for t in tables]),
         tempered=_joined_tempered([t.tempered for t in tables], drafted),
+        head=np.concatenate([widened(t.head, max(t.head.shape[1] for t in tables), np.nan) for t in tables]),
         **{n: np.concatenate([_with_sources(getattr(t, n), sources) for t in tables]) for n in ("nodes", "gained")},
         **columns,
     )
@@ -253,3 +274,131 @@ def units(table: StepTable) -> tuple[np.ndarray, str]:
         return number, "prompt"
     length = max(1, -(-len(table) // MAX_BLOCKS))
     return np.arange(len(table)) // length, "step" if length == 1 else f"block of {length} steps"
+
+
+def stacked(tables: Sequence[Any], before: Sequence[int], rows: tuple[str, ...]) -> Iterator[np.ndarray]:
+    """Yields the columns of several tables of the same kind, one after another.
+
+    before: number of steps before each table.
+    rows: names of the columns that number steps.
+    """
+    for name in tables[0].__dataclass_fields__:
+        parts = zip(tables, before, strict=False)
+        yield np.concatenate([getattr(table, name) + (first if name in rows else 0) for table, first in parts])
+
+
+# Re-drafts of the second drafter.
+
+
+@dataclass(frozen=True, slots=True)
+class RedraftTable:
+    """M re-drafts of the second drafter, and S scored tokens of those whose prefix was right.
+
+    row: (M,) row of the step in the ``StepTable``.
+    branch: (M,) number of the re-draft, from 1.
+    right: (M,) whether the prefix was accepted and the text continued after it.
+    predicted: (M,) expected gain in tokens, r(i) · (c₁ + c₁c₂ + …); NaN for a re-draft of a re-draft, which has no r.
+    gained: (M,) actual gain in tokens.
+    scored_row: (S,) row of the token's step.
+    position: (S,) position of the token after the prefix, from 1.
+    confidence, accepted: (S,) of the token.
+    """
+
+    row: np.ndarray
+    branch: np.ndarray
+    right: np.ndarray
+    predicted: np.ndarray
+    gained: np.ndarray
+    scored_row: np.ndarray
+    position: np.ndarray
+    confidence: np.ndarray
+    accepted: np.ndarray
+
+
+def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> RedraftTable:
+    """Returns the re-drafts of the runs in ``table``."""
+    drafts, scored = [], []
+    for row, step in enumerate(s for run in runs for s in run):
+        written, known = tuple(c.token for c in step.committed), candidates(step)
+        for branch, draft in enumerate(step.branches, 1):
+            if draft.drafter != "second":
+                continue
+            right = len(written) > draft.prefix and written[: draft.prefix] == known[branch][: draft.prefix]
+            drafts.append((row, branch, right, promised(step, draft)))
+            if right:
+                scored += [(row, *s) for s in scored_tokens(draft, written)]
+    columns = list(zip(*drafts, strict=True)) or [(), (), (), ()]
+    tokens = list(zip(*scored, strict=True)) or [(), (), (), ()]
+    rows, branches = np.array(columns[0], int), np.array(columns[1], int)
+    return RedraftTable(
+        rows,
+        branches,
+        np.array(columns[2], bool),
+        np.array(columns[3], float),
+        table.gained[rows, branches].astype(float),
+        *(np.array(tokens[n], kind) for n, kind in enumerate((int, int, float, float))),
+    )
+
+
+def candidates(step: StepDone) -> list[tuple[int, ...]]:
+    """Returns all tokens of every candidate: the prefix that it continues from an earlier candidate, and its drafted tokens.
+    Number 0 is the first draft."""
+    known = [step.first_draft.ids if step.first_draft else ()]
+    for draft in step.branches:
+        known.append((*known[draft.base if draft.base < len(known) else 0][: draft.prefix], *draft.ids))
+    return known
+
+
+def promised(step: StepDone, draft: Draft) -> float:
+    """Returns the expected gain of a re-draft in tokens, by both drafters' confidence."""
+    chances = (*step.boundary_posterior, step.full_acceptance)
+    if draft.base or draft.prefix >= len(chances):
+        return float("nan")
+    return chances[draft.prefix] * float(np.cumprod(draft.confidence).sum())
+
+
+def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, float, float]]:
+    """Yields position, confidence and acceptance of a re-draft's tokens, up to the first rejected one."""
+    seen = zip(draft.ids, draft.confidence, written[draft.prefix :], strict=False)
+    for position, (token, confidence, wrote) in enumerate(seen, 1):
+        yield position, confidence, float(token == wrote)
+        if token != wrote:
+            return
+
+
+# Trees without a block draft (EAGLE-3). Every verified node counts: those that the target did not reach are not accepted, since it
+# chose another path. Steps that the token limit cut short are left out, because the end of their walk is unknown.
+
+
+@dataclass(frozen=True, slots=True)
+class Paths:
+    """M verified nodes: row of the step in its table, node, depth, the drafter's probability of the path, accepted 0/1.
+
+    They are ordered by step; within a step accepted nodes come first, then the others by descending probability.
+    """
+
+    row: np.ndarray
+    node: np.ndarray
+    depth: np.ndarray
+    probability: np.ndarray
+    accepted: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def tabulate_paths(runs: Sequence[Sequence[StepDone]]) -> Paths:
+    """Returns the nodes of all steps without a block draft, in the order of ``tabulate``'s rows."""
+    found: list[tuple[int, int, int, float, float]] = []
+    for row, step in enumerate(s for run in runs for s in run):
+        if step.first_draft is not None or len(step.nodes) < 2 or step.committed[-1].node is not None:
+            continue
+        reach = [1.0]
+        for node in step.nodes[1:]:
+            reach.append(reach[node.parent] * (node.drafter_probability or 0.0))
+        nodes = sorted(step.nodes[1:], key=lambda n: (n.state != "accepted", -reach[n.id], n.id))
+        found += [(row, n.id, n.depth, reach[n.id], float(n.state == "accepted")) for n in nodes]
+    rows, ids, depths, probabilities, accepted = zip(*found, strict=True) if found else ((),) * 5
+    return Paths(
+        np.array(rows, int), np.array(ids, int), np.array(depths, int), np.array(probabilities, float), np.array(accepted, float)
+    )  # fmt: skip

@@ -10,18 +10,15 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import orjson
 import torch
 import transformers
 
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
-from d2sd.bench.calculated import Calculator
 from d2sd.bench.gpu_stages import (
     BANDWIDTH_BYTES,
     SHAPES,
@@ -36,28 +33,152 @@ from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON,
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
 from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
-from d2sd.bench.runner import Processes, Run, entry, run_bench, run_count
+from d2sd.bench.runner import Calculator, Processes, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
-from d2sd.cli.common import add_run_arguments, decode_config, prepare
+from d2sd.cli.common import add_run_arguments, decode_config, prepare, print_json
+from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.text import printable, progress
 
+BOOTSTRAP_SEED = 0
+GPU_OUT = Path("docs/benchmarks")
+GPU_REPEATS = 20
+FORMULA = (
+    "floor = bytes ÷ bandwidth. Bytes of a plain step: the target's weights without the embedding table, its LM head, "
+    "and its keys and values of the context. Bytes of a cycle: those, both drafters' weights, the LM head twice more, "
+    "and the drafters' keys and values of the context. The bandwidth is that of a copy measured in the same run, bytes "
+    "read and written counted."
+)
+NEEDS_GPU = "captured columns need a CUDA GPU: CUDA graphs do not exist elsewhere"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``bench``."""
+    which = parser.add_mutually_exclusive_group()
+    which.add_argument(
+        "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"all, or a list. Each entry: {SYNTAX} "
+        f"Methods: {', '.join(METHODS)}"
+    )  # fmt: skip
+    which.add_argument(
+        "--preset", choices=PRESETS, help="a table of a paper, beside its published figures: "
+        + "; ".join(f"{name}: {p.sentence}" for name, p in PRESETS.items())
+    )  # fmt: skip
+    parser.add_argument(
+        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
+        help="run every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--baselines", default="", metavar="A,B,…",
+        help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
+    )  # fmt: skip
+    parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
+    parser.add_argument(
+        "--costs", metavar="MACHINE", help="calculate times instead of timing: the text of plain decoding is replayed with "
+        f"every setting; one of: {', '.join(MACHINES)}"
+    )  # fmt: skip
+    parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
+    parser.add_argument(
+        "--out", type=Path, metavar="FOLDER", help="write results.json, report.md and report.html there"
+    )
+    _add_lossless_arguments(parser)
+    _add_gpu_arguments(parser)
+    add_run_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Runs and prints one row per setting."""
+    transformers.logging.set_verbosity_error()
+    arguments.repeats = (GPU_REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
+    if arguments.repeats < 1:
+        raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
+    if arguments.what:
+        return _run_gpu(arguments)
+    processes = Processes.launched()
+    if arguments.out and processes.main:
+        write_files(arguments.out, {})
+    if arguments.check_lossless:
+        return _run_lossless(arguments, processes)
+    return _run_bench(arguments, processes)
+
+
+def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
+    base = decode_config(arguments, "autoregressive", inspect=False)
+    preset = PRESETS.get(arguments.preset)
+    methods = ",".join(preset.methods) if preset else arguments.methods
+    settings = parse_settings(methods, arguments.sweep, base)
+    _check_greedy(arguments, base)
+    costs = machine_of(arguments.costs) if arguments.costs else None
+    engine, prompts = prepare(arguments, base, processes.device)
+    settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
+    make = partial(entry, engine) if costs is None else Calculator(engine, base, costs).entry
+    entries = [make(s) for s in settings]
+    if arguments.baselines:
+        names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]
+        baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
+        entries, left_out = entries + baselines, left_out | without
+    seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
+    texts = [prompt for prompt, _ in prompts]
+    origin = provenance(engine, arguments.argv, arguments.prompts, texts, seeds, processes.count)
+    mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
+    runs, stopped = processes.collect(
+        lambda progress: run_bench(entries, mine, arguments.repeats, progress),
+        run_count(len(entries), len(mine), arguments.repeats),
+        "bench",
+    )
+    if not processes.main:
+        return 130 if stopped else 0
+    if not runs:
+        raise KeyboardInterrupt
+    about = {
+        "model": engine.models.name,
+        "prompts": arguments.prompts,
+        "prompts_asked": len(prompts),
+        "stopped": stopped,
+        "preset": arguments.preset,
+        "preset_sentence": preset.sentence if preset else None,
+        "left_out": left_out,
+        "calculated": costs and costs.to_dict(),
+        "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
+    }
+    result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
+    _print(result, body(result, arguments.by_domain, published), arguments.json)
+    if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
+        write_report(arguments.out, result, runs, published)
+    return 130 if stopped else 0
+
+
+def _check_greedy(arguments: argparse.Namespace, base: DecodeConfig) -> None:
+    """Raises ``InputError`` if baselines or calculated times are wanted that do not exist."""
+    if base.temperature > 0 and arguments.baselines:
+        raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
+    if base.temperature > 0 and arguments.costs:
+        raise InputError("times are calculated for greedy decoding; leave out --costs or set the temperature to 0")
+    if arguments.baselines and arguments.costs:
+        raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
+
+
+def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
+    if as_json:
+        print_json(result)
+    else:
+        print(printable(text))
+
+
 # ``bench --check-lossless``: every method under many settings against plain greedy decoding.
 
 
-def add_lossless_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of the check."""
+def _add_lossless_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
     )
     lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each where it is at most γ−1")}
     for name, (default, sentence) in lists.items():
         parser.add_argument(
-            f"--{name}", type=whole_numbers, default=default, metavar="A,B,…",
+            f"--{name}", type=_whole_numbers, default=default, metavar="A,B,…",
             help=f"--check-lossless: values of {sentence} (default {','.join(map(str, default))})",
         )  # fmt: skip
     parser.add_argument(
@@ -67,28 +188,28 @@ def add_lossless_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
 
 
-def whole_numbers(text: str) -> tuple[int, ...]:
+def _whole_numbers(text: str) -> tuple[int, ...]:
     """``2,5,16`` as numbers."""
     return tuple(int(part) for part in text.split(","))
 
 
-def run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
-    """Check and print one row per setting; 1 if any failed."""
+def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
+    """Checks and prints one row per setting; 1 if any failed."""
     base = decode_config(arguments, "autoregressive", inspect=False)
     if base.temperature > 0:
         raise InputError("--check-lossless compares greedy texts; leave out --temperature")
     if arguments.preset or arguments.sweep or arguments.baselines:
         raise InputError("--check-lossless lays out its own settings; leave out --preset, --sweep and --baselines")
     methods = list(METHODS) if arguments.methods == "all" else [m.strip() for m in arguments.methods.split(",")]
-    wanted = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
+    candidates = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
     engine, prompts = prepare(arguments, base, processes.device)
-    settings, left_out = runnable(engine, wanted, lenient=True)
+    settings, left_out = runnable(engine, candidates, lenient=True)
     for method in methods if arguments.methods != "all" else ():
         if method not in {s.config.method for s in settings}:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
-    asked, seeds = [prompt for prompt, _ in prompts], {"decoding": base.seed}
-    origin = provenance(engine, arguments.argv, arguments.prompts, asked, seeds, processes.count)
+    texts, seeds = [prompt for prompt, _ in prompts], {"decoding": base.seed}
+    origin = provenance(engine, arguments.argv, arguments.prompts, texts, seeds, processes.count)
     plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
@@ -113,15 +234,15 @@ def run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
         "stopped": stopped, "margin": None if exact else arguments.margin, "left_out": left_out, "passed": passed,
         "rows": rows, "provenance": origin,
     }  # fmt: skip
-    text = lossless_body(result, engine.texts)
+    text = _lossless_body(result, engine.texts)
     if arguments.out:
         files = {"lossless.json": to_json(result), "lossless.md": f"{text}\n\n{as_markdown(origin)}\n"}
         write_files(arguments.out, files)
-    print(orjson.dumps(result).decode() if arguments.json else printable(text))
+    _print(result, text, arguments.json)
     return 130 if stopped else 0 if passed else 1
 
 
-def lossless_body(result: dict[str, Any], texts: Any) -> str:
+def _lossless_body(result: dict[str, Any], texts: Any) -> str:
     """The table of settings and a verdict in words. ``texts`` maps token ids to their text."""
     margin = result["margin"]
     head = ["setting", "identical / texts", "tokens", "first divergence", *([] if margin is None else ["shortfall"])]
@@ -156,32 +277,20 @@ def _divergence(row: dict[str, Any], texts: Any) -> str:
 # ``bench gpu``: time of every stage beside its roofline, on models of a true shape with random weights.
 
 
-OUT = Path("docs/benchmarks")
-REPEATS = 20
-FORMULA = (
-    "floor = bytes ÷ bandwidth. Bytes of a plain step: the target's weights without the embedding table, its LM head, "
-    "and its keys and values of the context. Bytes of a cycle: those, both drafters' weights, the LM head twice more, "
-    "and the drafters' keys and values of the context. The bandwidth is that of a copy measured in the same run, bytes "
-    "read and written counted."
-)
-NEEDS_GPU = "captured columns need a CUDA GPU: CUDA graphs do not exist elsewhere"
-
-
-def add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``bench gpu``."""
+def _add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", choices=("gpu",), help="gpu: time of every stage beside its floor, with random weights of a "
         "true shape (uses --shape, --context, --repeats, --dtype, --device, --passes, --backend, --out, --json only)"
     )  # fmt: skip
     parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
     parser.add_argument(
-        "--context", type=whole_numbers, default=(1024, 8192, 32768), metavar="A,B,…", help="bench gpu: tokens"
+        "--context", type=_whole_numbers, default=(1024, 8192, 32768), metavar="A,B,…", help="bench gpu: tokens"
     )
 
 
-def run_gpu(arguments: argparse.Namespace) -> int:
-    """Measure, write JSON and Markdown, print the Markdown."""
-    out, contexts = arguments.out or OUT, sorted(arguments.context)
+def _run_gpu(arguments: argparse.Namespace) -> int:
+    """Measures, writes JSON and Markdown, prints one of them."""
+    out, contexts = arguments.out or GPU_OUT, sorted(arguments.context)
     if not contexts or contexts[0] < 1:
         raise InputError("contexts must be at least 1 token")
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -191,19 +300,20 @@ def run_gpu(arguments: argparse.Namespace) -> int:
     longest = contexts[-1] + config.max_new_tokens + 1024
     try:
         engine = random_engine(arguments.shape, dtype, device, arguments.passes, longest)
-        result = measure(engine, arguments, contexts)
+        result = _measure(engine, arguments, config, contexts)
     except torch.OutOfMemoryError:
         raise InputError(f"shape {arguments.shape} with {contexts[-1]} tokens does not fit into {device}") from None
-    text = gpu_body(result)
+    text = _gpu_body(result)
     stem = f"gpu-{arguments.shape}-{'cuda' if device.startswith('cuda') else device}"
     write_files(out, {f"{stem}.json": to_json(result), f"{stem}.md": text + "\n"})
-    print(orjson.dumps(result).decode() if arguments.json else printable(text))
+    _print(result, text, arguments.json)
     return 0
 
 
-def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) -> dict[str, Any]:
+def _measure(
+    engine: Engine, arguments: argparse.Namespace, config: DecodeConfig, contexts: list[int]
+) -> dict[str, Any]:
     """All rows with their provenance."""
-    config = decode_config(arguments, "d2sd", inspect=True)
     if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
     device, repeats = engine.models.target.device, arguments.repeats
@@ -231,7 +341,7 @@ def measure(engine: Engine, arguments: argparse.Namespace, contexts: list[int]) 
     }
 
 
-def gpu_body(result: dict[str, Any]) -> str:
+def _gpu_body(result: dict[str, Any]) -> str:
     """The tables as Markdown."""
     rows = result["rows"]
     costs = result["costs"]
@@ -263,113 +373,3 @@ def _table(names: list[str], rows: list[dict[str, Any]]) -> str:
         return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 
     return markdown_table([n.replace("_", " ") for n in names], [[cell(row.get(n)) for n in names] for row in rows])
-
-
-BOOTSTRAP_SEED = 0
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``bench``."""
-    which = parser.add_mutually_exclusive_group()
-    which.add_argument(
-        "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"all, or a list. Each entry: {SYNTAX} "
-        f"Methods: {', '.join(METHODS)}"
-    )  # fmt: skip
-    which.add_argument(
-        "--preset", choices=PRESETS, help="a table of a paper, beside its published figures: "
-        + "; ".join(f"{name}: {p.sentence}" for name, p in PRESETS.items())
-    )  # fmt: skip
-    parser.add_argument(
-        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
-        help="run every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
-    )  # fmt: skip
-    parser.add_argument(
-        "--baselines", default="", metavar="A,B,…",
-        help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
-    )  # fmt: skip
-    parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
-    parser.add_argument(
-        "--costs", metavar="MACHINE", help="calculate times instead of timing: the text of plain decoding is replayed with "
-        f"every setting; one of: {', '.join(MACHINES)}"
-    )  # fmt: skip
-    parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="write results.json, report.md and report.html there"
-    )
-    add_lossless_arguments(parser)
-    add_gpu_arguments(parser)
-    add_run_arguments(parser)
-
-
-def run(arguments: argparse.Namespace) -> int:
-    """Run and print one row per setting."""
-    transformers.logging.set_verbosity_error()
-    arguments.repeats = (REPEATS if arguments.what else 1) if arguments.repeats is None else arguments.repeats
-    if arguments.repeats < 1:
-        raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
-    if arguments.what:
-        return run_gpu(arguments)
-    processes = Processes.launched()
-    if arguments.out and processes.main:
-        write_files(arguments.out, {})
-    if arguments.check_lossless:
-        return run_lossless(arguments, processes)
-    base = decode_config(arguments, "autoregressive", inspect=False)
-    preset = PRESETS.get(arguments.preset)
-    methods = ",".join(preset.methods) if preset else arguments.methods
-    settings = parse_settings(methods, arguments.sweep, base)
-    if (arguments.baselines or arguments.costs) and base.temperature > 0:
-        what = "the baselines decode greedily" if arguments.baselines else "times are calculated for greedy decoding"
-        raise InputError(
-            f"{what}; leave out --{'baselines' if arguments.baselines else 'costs'} or set the temperature to 0"
-        )
-    if arguments.baselines and arguments.costs:
-        raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
-    costs = machine_of(arguments.costs) if arguments.costs else None
-    engine, prompts = prepare(arguments, base, processes.device)
-    settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
-    made = partial(entry, engine) if costs is None else Calculator(engine, base, costs).entry
-    entries = [made(s) for s in settings]
-    if arguments.baselines:
-        names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]
-        baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
-        entries, left_out = entries + baselines, left_out | without
-    seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
-    origin = provenance(
-        engine, arguments.argv, arguments.prompts, [prompt for prompt, _ in prompts], seeds, processes.count
-    )
-    mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
-    runs, stopped = processes.collect(
-        lambda progress: run_bench(entries, mine, arguments.repeats, progress),
-        run_count(len(entries), len(mine), arguments.repeats),
-        "bench",
-    )
-    if not processes.main:
-        return 130 if stopped else 0
-    if not runs:
-        raise KeyboardInterrupt
-    about = {
-        "model": engine.models.name,
-        "prompts": arguments.prompts,
-        "prompts_asked": len(prompts),
-        "stopped": stopped,
-        "preset": arguments.preset,
-        "preset_sentence": preset.sentence if preset else None,
-        "left_out": left_out,
-        "calculated": costs and costs.to_dict(),
-        "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
-    }
-    return _report(arguments, pooled(about, runs, entries, BOOTSTRAP_SEED), runs)
-
-
-def _report(arguments: argparse.Namespace, result: dict[str, Any], runs: Sequence[Run]) -> int:
-    """Print the result, and write it where a folder is named."""
-    preset = PRESETS.get(result["preset"])
-    published = preset.published if preset else None
-    if arguments.json:
-        sys.stdout.write(orjson.dumps(result).decode() + "\n")
-    else:
-        print(printable(body(result, arguments.by_domain, published)))
-    if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
-        write_report(arguments.out, result, runs, published)
-    return 130 if result["stopped"] else 0

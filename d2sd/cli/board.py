@@ -17,9 +17,9 @@ import orjson
 
 from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
-from d2sd.calibration.replays import Row, best, compare_checkpoints, first_position, how_replayed, verdict
-from d2sd.calibration.sentences import count, with_interval
-from d2sd.cli.common import ended_at_once, read_sets, tell_of_template
+from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
+from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
+from d2sd.cli.common import ended_at_once, read_sets, record_runs, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -29,7 +29,16 @@ from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import printable
 from d2sd.trace.trace import Trace
-from d2sd.train.board import KEPT, TEXTS, Board, Checkpoint, Measured, checkpoints, with_checkpoint, written_texts
+from d2sd.train.acceptance import (
+    RESULTS,
+    TEXTS,
+    Board,
+    Checkpoint,
+    Measured,
+    checkpoints,
+    text_paths,
+    with_checkpoint,
+)
 
 Done = Sequence[tuple[Checkpoint, Measured]]
 
@@ -63,11 +72,11 @@ def run(arguments: argparse.Namespace) -> int:
         )
     found = checkpoints(a.folder)
     models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
-    with_checkpoint(models, found[0], a.dtype, a.role)  # what does not fit is said before texts are written
+    with_checkpoint(models, found[0], a.dtype, a.role)  # what does not fit is refused before texts are written
     done: list[tuple[Checkpoint, Measured]] = []
     try:
         texts, source = _texts(a, models)
-        board = Board(models, texts, a.folder / KEPT, a.dtype, a.role)
+        board = Board(models, texts, a.folder / RESULTS, a.dtype, a.role)
         for checkpoint in found:
             done.append((checkpoint, board.measure(checkpoint)))
     except KeyboardInterrupt:
@@ -97,11 +106,11 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
-    """The checkpoints, with the last two as one where training ended with a step that was kept."""
+    """The checkpoints, with the last two as one if training ended with a saved step."""
     found = list(done)
     if len(found) > 1 and found[-1][1].weights == found[-2][1].weights:
-        (kept, measured), (final, _) = found[-2:]
-        found[-2:] = [(replace(kept, name=f"{kept.name} ({final.name})"), measured)]
+        (step, measured), (final, _) = found[-2:]
+        found[-2:] = [(replace(step, name=f"{step.name} ({final.name})"), measured)]
     return found
 
 
@@ -116,19 +125,20 @@ def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
         engine, name = Engine(Models(models.target, name=models.name)), a.prompts or "heldout"
         tell_of_template(engine, config)
         prompts = read_prompts(name, a.limit)
-        encoded = [(prompt.text, engine.encode(prompt.text, config)) for prompt in prompts]
-        texts = written_texts(engine, encoded, config, a.folder / TEXTS)
+        encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
+        paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
+        texts = list(record_runs(engine, encoded, config, "texts", paths, reuse=True))
         template = ", in the chat template" if a.chat else ""
         source = (
             f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
             f"at most {a.max_new_tokens} tokens each"
         )
     used = [text for text in texts if len(text.token_ids) > 1]  # of one token nothing is drafted
-    said = ended_at_once(len(texts) - len(used), len(texts), a.chat or bool(a.traces))
+    note = ended_at_once(len(texts) - len(used), len(texts), a.chat or bool(a.traces))
     if not used:
-        raise InputError(f"there is no text to draft. {said}")
-    if said:
-        print(said, file=sys.stderr)
+        raise InputError(f"there is no text to draft. {note}")
+    if note:
+        print(note, file=sys.stderr)
     return used, source
 
 
@@ -152,7 +162,7 @@ def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done
     }
 
 
-def _table(rows: Sequence[Row], texts: int) -> str:
+def _table(rows: Sequence[DrafterFigures], texts: int) -> str:
     """The figures for a terminal."""
     shown = [("checkpoint", "α", "first position", "against the last"), *map(_cells, rows)]
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
@@ -163,15 +173,17 @@ def _table(rows: Sequence[Row], texts: int) -> str:
     return "\n".join([*lines, verdict(rows), f"{count(texts, 'text')}. {how_replayed(rows, texts)}"])
 
 
-def _cells(row: Row) -> tuple[str, str, str, str]:
-    against = with_interval(row.whole.difference or Estimate(None), "+")
-    return row.name, with_interval(row.whole.alpha), first_position(row), against
+def _cells(row: DrafterFigures) -> tuple[str, str, str, str]:
+    against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
+    return row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against
 
 
-def _page(rows: Sequence[Row], done: Done, texts: Sequence[Trace], origin: dict[str, str], second: bool) -> str:
-    from d2sd.figures.board import board_panels
-    from d2sd.figures.panels import Table
+def _page(
+    rows: Sequence[DrafterFigures], done: Done, texts: Sequence[Trace], origin: dict[str, str], second: bool
+) -> str:
+    from d2sd.figures.measured import board_panels
     from d2sd.figures.report import report_page, settings
+    from d2sd.figures.style import Table
 
     weights = [(f"Weights of {row.name}", measured.weights) for row, (_, measured) in zip(rows, done, strict=True)]
     return report_page(
@@ -185,7 +197,7 @@ def _page(rows: Sequence[Row], done: Done, texts: Sequence[Trace], origin: dict[
     )
 
 
-def _json(rows: Sequence[Row], done: Done, origin: dict[str, str]) -> dict[str, Any]:
+def _json(rows: Sequence[DrafterFigures], done: Done, origin: dict[str, str]) -> dict[str, Any]:
     return {
         "verdict": verdict(rows),
         "best": best(rows).name,

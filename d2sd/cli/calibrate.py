@@ -8,18 +8,24 @@ from __future__ import annotations
 
 import argparse
 import sys
-from dataclasses import replace
 from pathlib import Path
-
-import orjson
 
 from d2sd.calibration import Estimate, Gathering, read_report, read_trained
 from d2sd.calibration.sentences import count
-from d2sd.cli.common import add_run_arguments, decode_config, ended_at_once, named, prepare, read_sets
-from d2sd.costs.runs import Places
+from d2sd.cli.common import (
+    add_run_arguments,
+    decode_config,
+    ended_at_once,
+    named,
+    prepare,
+    print_json,
+    read_sets,
+    record_runs,
+)
+from d2sd.costs.runs import BreakEvenMap
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
-from d2sd.trace.text import escaped, printable, progress
+from d2sd.trace.text import escaped, printable
 
 SHOWN_K = (1, 2, 4, 8)
 
@@ -39,34 +45,29 @@ def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
-    groups, places = {"all": Gathering()}, Places()
-    stopped = ""
+    groups, break_even, stopped = {"all": Gathering()}, BreakEvenMap(), ""
     if arguments.traces:
-        groups["all"] = Gathering(places.passing(read_sets(arguments.traces)))
+        groups["all"] = Gathering(break_even.passing(read_sets(arguments.traces)))
     else:
         config = decode_config(arguments, arguments.method)
-        if arguments.traces_out:
-            make_folder(arguments.traces_out)
+        folder = arguments.traces_out
+        if folder:
+            make_folder(folder)
         engine, prompts = prepare(arguments, config)
-        config = engine.resolve(config)
+        paths = [folder / f"{number:03d}.jsonl.gz" for number in range(1, len(prompts) + 1)] if folder else []
         try:
-            for prompt, ids in progress(prompts, desc="calibrate", unit="prompt"):
-                trace = engine.generate(ids, config)
-                trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
-                if arguments.traces_out:
-                    trace.save(arguments.traces_out / f"{len(groups['all']) + 1:03d}.jsonl.gz")
-                places.add(trace)
-                for name in {"all": 0, prompt.domain: 0}:
+            for trace in record_runs(engine, prompts, engine.resolve(config), "calibrate", paths):
+                break_even.add(trace)
+                for name in dict.fromkeys(("all", trace.header["domain"])):
                     groups.setdefault(name, Gathering()).add(trace)
         except KeyboardInterrupt:
             if not len(groups["all"]):
                 raise
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
     if arguments.html and len(groups["all"]):
-        _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt", places)
+        _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt", break_even)
     if arguments.json:
-        result = {name: _json(runs) for name, runs in groups.items()}
-        sys.stdout.write(orjson.dumps(result).decode() + "\n")
+        print_json({name: _json(runs) for name, runs in groups.items()})
     else:
         for name, runs in groups.items():
             print(printable(_text(name, runs)))
@@ -77,20 +78,20 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stopped else 0
 
 
-def _write_html(path: str, runs: Gathering, what: str, places: Places) -> None:
-    """Write a report of all runs. ``what``: a word for one of them; ``places``: of them, for the break-even map."""
-    from d2sd.figures.panels import calibration_panels, headline
+def _write_html(path: str, runs: Gathering, what: str, break_even: BreakEvenMap) -> None:
+    """Write a report of all runs. ``what``: a word for one of them."""
+    from d2sd.figures.calibration import calibration_results
     from d2sd.figures.report import report_page, settings
 
-    report = runs.report()
+    results = calibration_results(runs)
     methods = ", ".join(sorted({str(header["method"]) for header in runs.headers}))
     page = report_page(
         f"Calibration: {count(len(runs), what)} with {escaped(methods)}",
-        [s.text for s in read_report(report)],
-        calibration_panels(report, runs.trained()),
-        headline(report, runs.counted().expected),
+        [sentence.text for sentence in results.reading],
+        results.panels,
+        results.stats,
         settings(runs.headers),
-        places=named(places.all()),
+        named(break_even.points()),
     )
     write_whole(path, page)
     print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)

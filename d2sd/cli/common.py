@@ -5,18 +5,20 @@ from __future__ import annotations
 import argparse
 import gc
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+import orjson
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
-from d2sd.costs.runs import Place
+from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.text import progress
-from d2sd.trace.trace import Trace, read_traces
+from d2sd.trace.trace import Trace, load_trace, read_traces
 
 if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
     from d2sd.engine import Engine
@@ -25,7 +27,7 @@ MAX_PROMPT_BYTES = 1 << 20
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
-    """Which models, in which type; several: ``--drafter`` may be repeated."""
+    """Adds the options that name models and their type. several: ``--drafter`` may be repeated."""
     parser.add_argument(
         "--model", default="tiny", metavar="NAME|FOLDER", help="bundled preset, or a folder with target/, dflash/, vp/"
     )
@@ -57,7 +59,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
 
 
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
-    """Settings of ``DecodeConfig``."""
+    """Adds an option for each setting of ``DecodeConfig``."""
     for entry in SETTINGS.values():
         if entry.help is None:
             continue
@@ -70,7 +72,7 @@ def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def add_run_arguments(parser: argparse.ArgumentParser) -> None:
-    """What commands that run over a prompt set have in common: prompts, models, settings, form of the output."""
+    """Adds the options of commands that run over a prompt set: prompts, models, settings, form of the output."""
     parser.add_argument(
         "--prompts",
         default="heldout",
@@ -87,7 +89,7 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 def prepare(
     arguments: argparse.Namespace, config: DecodeConfig, device: str | None = None
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
-    """The engine, and the prompts with their token ids, all of them checked to fit with ``config`` before any runs."""
+    """Returns the engine, and the prompts with their token ids, all of them checked to fit before any runs."""
     prompts = read_prompts(arguments.prompts, arguments.limit)
     engine = load_engine(arguments, device)
     if wait := engine.first_use(engine.resolve(config).backend):
@@ -97,7 +99,7 @@ def prepare(
 
 
 def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
-    """Say so where a chat model is given prompts as they are: it then goes on with them instead of answering."""
+    """Prints a note if a chat model gets prompts without its template: it then continues them instead of answering."""
     target = engine.models.target
     if target.tokenizer.chat_template and not config.chat:
         print(
@@ -106,10 +108,12 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
 
 
 def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Engine:
-    """The engine that the model arguments name, on this device or on the default one.
+    """Returns the engine that the model arguments name.
 
-    What is there by then stays and is no longer looked through for garbage, which would take a third of a second in the
-    middle of a run that is timed.
+    device: where it runs if the arguments do not say; None: the default one.
+
+    Objects that exist by then are taken out of garbage collection, which would take a third of a second in the middle of a
+    timed run.
     """
     from d2sd.engine import load
 
@@ -130,18 +134,44 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
 
 def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = True) -> DecodeConfig:
     """Returns validated settings from the decode arguments."""
-    given = {entry.name: getattr(arguments, entry.name) for entry in SETTINGS.values() if entry.help is not None}
-    return DecodeConfig(method=method, inspect=inspect, **given)
+    values = {entry.name: getattr(arguments, entry.name) for entry in SETTINGS.values() if entry.help is not None}
+    return DecodeConfig(method=method, inspect=inspect, **values)
+
+
+def record_runs(
+    engine: Engine,
+    prompts: Sequence[tuple[Prompt, Sequence[int]]],
+    config: DecodeConfig,
+    name: str,
+    paths: Sequence[Path] = (),
+    reuse: bool = False,
+) -> Iterator[Trace]:
+    """Yields a run of each prompt, whose header names the prompt and its domain, with a progress bar.
+
+    name: of the progress bar.
+    paths: file of each run, written at once; empty: none.
+    reuse: read the files that are there instead of running again.
+    """
+    for number, (prompt, ids) in enumerate(progress(prompts, desc=name, unit="prompt")):
+        path = paths[number] if paths else None
+        if reuse and path is not None and path.exists():
+            yield load_trace(path)
+            continue
+        trace = engine.generate(ids, config)
+        trace = replace(trace, header=trace.header | {"prompt": prompt.text, "domain": prompt.domain})
+        if path is not None:
+            trace.save(path)
+        yield trace
 
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
-    """The traces of all files, one at a time, with a bar on a terminal where that takes long."""
+    """Yields the traces of all files and folders, with a progress bar on a terminal if that takes long."""
     traces = (trace for path in paths for file in files_of(path) for trace in read_traces(file))
     return iter(progress(traces, desc="read", unit="run", delay=1))
 
 
 def files_of(path: str) -> list[str]:
-    """The trace files of a folder, in order of their names; any other path as it is."""
+    """Returns the trace files of a folder in order of their names; any other path as it is."""
     if not Path(path).is_dir():
         return [path]
     found = sorted(str(f) for f in Path(path).iterdir() if f.name.endswith((".jsonl", ".jsonl.gz")) and f.is_file())
@@ -151,8 +181,10 @@ def files_of(path: str) -> list[str]:
 
 
 def ended_at_once(empty: int, texts: int, chat: bool) -> str:
-    """A sentence where so many of the texts hold no token but their end, and what to do about it; chat: whether the prompts
-    stood in the chat template."""
+    """Returns a sentence about texts that hold no token but their end, and what to do about it; empty if there are none.
+
+    chat: whether the prompts were put into the chat template.
+    """
     if not empty:
         return ""
     which = "The text is empty" if texts == 1 else f"{empty} of {texts} texts are empty"
@@ -160,7 +192,7 @@ def ended_at_once(empty: int, texts: int, chat: bool) -> str:
 
 
 def read_text(path: str) -> str:
-    """A prompt file, at most 1 MiB of UTF-8."""
+    """Returns the text of a prompt file, at most 1 MiB of UTF-8. Raises ``InputError``."""
     try:
         with open(path, "rb") as f:
             raw = f.read(MAX_PROMPT_BYTES + 1)
@@ -171,7 +203,12 @@ def read_text(path: str) -> str:
     return raw.decode("utf-8", "replace")
 
 
-def named(places: Iterable[Place], prefix: str = "") -> list[Place]:
-    """Places of the break-even map with the names of their methods, each behind ``prefix``."""
+def named(points: Iterable[BreakEvenPoint], prefix: str = "") -> list[BreakEvenPoint]:
+    """Returns points of the break-even map with the names of their methods, each behind ``prefix``."""
     known = {method.id: method.name for method in METHODS.values()}
-    return [replace(place, method=f"{prefix}{known.get(place.method, place.method)}") for place in places]
+    return [replace(point, method=f"{prefix}{known.get(point.method, point.method)}") for point in points]
+
+
+def print_json(value: Any) -> None:
+    """Prints one JSON object as a line."""
+    sys.stdout.write(orjson.dumps(value).decode() + "\n")

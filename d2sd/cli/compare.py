@@ -7,14 +7,11 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import orjson
-
 from d2sd.calibration import Gathering
-from d2sd.calibration.comparison import Comparison
-from d2sd.calibration.report import compare_gathered, curves
+from d2sd.calibration.report import compare_gathered
 from d2sd.calibration.sentences import count, how_compared, read_comparison
-from d2sd.cli.common import named, read_sets
-from d2sd.costs.runs import Places
+from d2sd.cli.common import named, print_json, read_sets
+from d2sd.costs.runs import BreakEvenMap
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import what_differs
 from d2sd.trace.text import printable
@@ -32,29 +29,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
-    places = Places(), Places()
-    sides = [
-        Gathering(its.passing(read_sets(paths))) for its, paths in zip(places, (arguments.a, arguments.b), strict=True)
-    ]
-    found = compare_gathered(*sides)
-    differs = what_differs(*(side.headers for side in sides))
+    maps = BreakEvenMap(), BreakEvenMap()
+    a, b = (
+        Gathering(its.passing(read_sets(paths))) for its, paths in zip(maps, (arguments.a, arguments.b), strict=True)
+    )
     if arguments.html:
-        write_whole(arguments.html, _page(found, differs, sides, places))
-        print(f"{arguments.html}: a report of {count(sum(map(len, sides)), 'run')}", file=sys.stderr)
+        write_whole(arguments.html, _page(a, b, maps))
+        print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
+    found, differs = compare_gathered(a, b), what_differs(a.headers, b.headers)
     if arguments.json:
-        sys.stdout.write(orjson.dumps({"what_differs": differs, **asdict(found)}).decode() + "\n")
+        print_json({"what_differs": differs, **asdict(found)})
     else:
         for sentence in (differs, *read_comparison(found), how_compared(found)):
             print(printable(sentence))
 
 
-def _page(found: Comparison, differs: str, sides: Sequence[Gathering], places: Sequence[Places]) -> str:
-    from d2sd.figures.panels import comparison_panels
+def _page(a: Gathering, b: Gathering, maps: Sequence[BreakEvenMap]) -> str:
+    from d2sd.figures.comparison import comparison_results
     from d2sd.figures.report import report_page, settings
 
-    panels = comparison_panels(found, *(curves(side.counted().table) for side in sides))
-    title = f"Comparison: {count(len(sides[0]), 'recorded run')} (A) with {len(sides[1])} (B)"
-    facts = settings(*(side.headers for side in sides), names="AB")
-    drawn = [place for its, side in zip(places, "AB", strict=True) for place in named(its.all(), f"{side}: ")]
-    sentences = [differs, *read_comparison(found), how_compared(found)]
-    return report_page(title, sentences, panels, facts=facts, places=drawn)
+    results = comparison_results(a, b)
+    return report_page(
+        f"Comparison: {count(len(a), 'recorded run')} (A) with {len(b)} (B)",
+        [*results.reading, results.how],
+        results.panels,
+        facts=settings(a.headers, b.headers, names="AB"),
+        break_even=[point for its, side in zip(maps, "AB", strict=True) for point in named(its.points(), f"{side}: ")],
+    )

@@ -7,14 +7,13 @@ import sys
 from contextlib import ExitStack
 from typing import TYPE_CHECKING
 
-import orjson
-
 from d2sd.cli.common import (
     add_decode_arguments,
     add_model_arguments,
     decode_config,
     ended_at_once,
     load_engine,
+    print_json,
     read_text,
     tell_of_template,
 )
@@ -66,7 +65,7 @@ def run(arguments: argparse.Namespace) -> None:
                 _show(event)
     trace = Trace.of(header, events)
     if arguments.json:
-        sys.stdout.write(orjson.dumps(summary(engine, trace)).decode() + "\n")
+        print_json(summary(engine, trace))
         return
     totals = trace.totals
     if trace.token_ids[0] in engine.models.target.end_ids:

@@ -12,106 +12,21 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.sentences import count
+from d2sd.cli.common import print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
-from d2sd.trace.logs import SOURCES, Totals, import_log
-from d2sd.trace.logs.chain import open_texts
-from d2sd.trace.logs.serving import ENGINES, Server
-from d2sd.trace.logs.totals import together
+from d2sd.trace.logs import SOURCES, LogTotals, import_log, open_texts, together
+from d2sd.trace.logs.serving import COMPLETIONS, Server
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Reader, Trace, read_traces, write_traces
 
-# Totals of one recorded run, or of the runs of a file.
-
-
 MAX_ROWS = 20
-
-
-def run_stats(arguments: argparse.Namespace) -> None:
-    """Print them."""
-    traces = list(read_traces(arguments.file))
-    if len(traces) > 1:
-        _stats_of_several(traces, arguments.json)
-        return
-    figures = statistics(traces[0])
-    if arguments.json:
-        sys.stdout.write(orjson.dumps(figures).decode() + "\n")
-        return
-    hits, repaired, gain = (figures[f] for f in ("boundary_hit_rate", "repaired_rate", "tokens_per_redraft"))
-    spent = sum(figures["stage_seconds"].values())
-    print(f"method                   {escaped(figures['method'])}")
-    print(f"steps                    {figures['steps']}")
-    print(
-        f"tokens                   {figures['tokens']}  "
-        + ", ".join(f"{k} {v}" for k, v in figures["tokens_by_proposer"].items())
-    )
-    print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
-    print(
-        f"tokens per second        {figures['tokens_per_second']:.1f}"
-        if figures["seconds"]
-        else "tokens per second        –"
-    )
-    print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
-    print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
-    print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
-    print(f"tokens per re-draft      {'–' if gain is None else f'{gain:.2f}'}")
-    for stage, seconds in figures["stage_seconds"].items() if spent else ():
-        print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent if spent else 0:.0%}")
-    print(
-        "accepted by depth        "
-        + (
-            ", ".join(f"{d['depth']}: {d['accepted']:.0%} of {d['reached']}" for d in figures["acceptance_by_depth"])
-            or "–"
-        )
-    )
-
-
-def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
-    """A line for each run, and one for all of them."""
-    rows = [{"run": number, "method": t.header["method"], **_line(t.steps)} for number, t in enumerate(traces, 1)]
-    whole = {"runs": len(traces), **_line([step for t in traces for step in t.steps])}
-    if as_json:
-        sys.stdout.write(orjson.dumps({"runs": rows, "all": whole}).decode() + "\n")
-        return
-    for row in rows[:MAX_ROWS]:
-        print(f"run {row['run']}: {escaped(str(row['method']))}, {_figures(row)}")
-    if len(rows) > MAX_ROWS:
-        print(f"… and {len(rows) - MAX_ROWS} more runs")
-    print(f"{count(len(traces), 'run')}: {_figures(whole)}. More of them: d2sd calibrate --traces FILE")
-
-
-def _line(steps: Sequence[StepDone]) -> dict[str, Any]:
-    tokens = sum(len(step.committed) for step in steps)
-    return {"steps": len(steps), "tokens": tokens, "mean_acceptance_length": tokens / len(steps) if steps else None}
-
-
-def _figures(row: dict[str, Any]) -> str:
-    alpha = row["mean_acceptance_length"]
-    return f"{row['steps']} steps, α {'–' if alpha is None else f'{alpha:.2f}'}"
-
-
-def statistics(trace: Trace) -> dict[str, Any]:
-    """The figures of ``trace stats --json``."""
-    first = trace.prefill.committed if trace.prefill else ()
-    proposers = Counter(c.proposer for done in (first, *(s.committed for s in trace.steps)) for c in done)
-    totals = asdict(trace.totals)
-    return {
-        "method": trace.header["method"],
-        **totals,
-        "nodes": round(totals["nodes_per_step"] * totals["steps"]),
-        "tokens_by_proposer": {p: proposers[p] for p in ("first", "second", "target")},
-        "acceptance_by_depth": [
-            {"depth": d, "reached": n, "accepted": share} for d, n, share in acceptance_by_depth(trace.steps)
-        ],
-    }
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -147,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sentence = "send prompts to a running server and write its replies as traces"
     server = actions.add_parser("record", help=sentence, description=sentence)
     server.add_argument("--from-server", required=True, metavar="URL", help="such as http://127.0.0.1:8000")
-    server.add_argument("--engine", required=True, choices=ENGINES)
+    server.add_argument("--engine", required=True, choices=COMPLETIONS)
     server.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="lines with prompt or turns")
     server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     server.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
@@ -162,7 +77,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do what ``arguments.action`` says."""
+    """Runs the action that the arguments name."""
     ACTIONS[arguments.action](arguments)
 
 
@@ -180,7 +95,7 @@ def _validate(arguments: argparse.Namespace) -> None:
 
 
 def _one(arguments: argparse.Namespace) -> Trace:
-    """The run that is asked for."""
+    """The run that the arguments name; without a number, the only one of the file."""
     if arguments.run is None:
         traces = [*islice(read_traces(arguments.file), 2)]
         if len(traces) > 1:
@@ -238,8 +153,82 @@ def _to_html(arguments: argparse.Namespace) -> None:
     print(f"{arguments.output}: {run.steps} steps")
 
 
+# Totals of one recorded run, or of the runs of a file.
+
+
+def _stats(arguments: argparse.Namespace) -> None:
+    traces = list(read_traces(arguments.file))
+    if len(traces) > 1:
+        _stats_of_several(traces, arguments.json)
+        return
+    figures = statistics(traces[0])
+    if arguments.json:
+        print_json(figures)
+        return
+    hits, repaired, gain = (figures[f] for f in ("boundary_hit_rate", "repaired_rate", "tokens_per_redraft"))
+    spent = sum(figures["stage_seconds"].values())
+    print(f"method                   {escaped(figures['method'])}")
+    print(f"steps                    {figures['steps']}")
+    proposers = ", ".join(f"{k} {v}" for k, v in figures["tokens_by_proposer"].items())
+    print(f"tokens                   {figures['tokens']}  {proposers}")
+    print(f"mean acceptance length   {figures['mean_acceptance_length']:.2f}")
+    speed = f"{figures['tokens_per_second']:.1f}" if figures["seconds"] else "–"
+    print(f"tokens per second        {speed}")
+    print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
+    print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
+    print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
+    print(f"tokens per re-draft      {'–' if gain is None else f'{gain:.2f}'}")
+    for stage, seconds in figures["stage_seconds"].items() if spent else ():
+        print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent:.0%}")
+    depths = (f"{d['depth']}: {d['accepted']:.0%} of {d['reached']}" for d in figures["acceptance_by_depth"])
+    print(f"accepted by depth        {', '.join(depths) or '–'}")
+
+
+def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
+    """A line for each run, and one for all of them."""
+    rows = [{"run": number, "method": t.header["method"], **_line(t.steps)} for number, t in enumerate(traces, 1)]
+    whole = {"runs": len(traces), **_line([step for t in traces for step in t.steps])}
+    if as_json:
+        print_json({"runs": rows, "all": whole})
+        return
+    for row in rows[:MAX_ROWS]:
+        print(f"run {row['run']}: {escaped(str(row['method']))}, {_figures(row)}")
+    if len(rows) > MAX_ROWS:
+        print(f"… and {len(rows) - MAX_ROWS} more runs")
+    print(f"{count(len(traces), 'run')}: {_figures(whole)}. More of them: d2sd calibrate --traces FILE")
+
+
+def _line(steps: Sequence[StepDone]) -> dict[str, Any]:
+    tokens = sum(len(step.committed) for step in steps)
+    return {"steps": len(steps), "tokens": tokens, "mean_acceptance_length": tokens / len(steps) if steps else None}
+
+
+def _figures(row: dict[str, Any]) -> str:
+    alpha = row["mean_acceptance_length"]
+    return f"{row['steps']} steps, α {'–' if alpha is None else f'{alpha:.2f}'}"
+
+
+def statistics(trace: Trace) -> dict[str, Any]:
+    """Returns the figures of ``trace stats --json``."""
+    first = trace.prefill.committed if trace.prefill else ()
+    proposers = Counter(c.proposer for done in (first, *(s.committed for s in trace.steps)) for c in done)
+    totals = asdict(trace.totals)
+    return {
+        "method": trace.header["method"],
+        **totals,
+        "nodes": round(totals["nodes_per_step"] * totals["steps"]),
+        "tokens_by_proposer": {p: proposers[p] for p in ("first", "second", "target")},
+        "acceptance_by_depth": [
+            {"depth": d, "reached": n, "accepted": share} for d, n, share in acceptance_by_depth(trace.steps)
+        ],
+    }
+
+
+# Logs of other engines.
+
+
 def _import(arguments: argparse.Namespace) -> None:
-    """Write the requests of a log that have steps as traces; of the others print their totals."""
+    """Writes the requests of a log that have steps as traces; prints the totals of the others."""
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
     found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer), bad=bad)
@@ -250,23 +239,23 @@ def _import(arguments: argparse.Namespace) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> None:
-    """The same with the replies of a server."""
+    """Does the same with the replies of a server."""
     if arguments.max_new_tokens < 1:
         raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)
     prompts = read_prompts(arguments.prompts, arguments.limit)
-    ask = ENGINES[arguments.engine]
-    found = (ask(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
+    complete = COMPLETIONS[arguments.engine]
+    found = (complete(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
     _write_found(found, Path(arguments.output), arguments.json)
 
 
-def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> None:
-    rows: list[Totals] = []
+def _write_found(found: Iterable[Trace | LogTotals], out: Path, as_json: bool) -> None:
+    rows: list[LogTotals] = []
     counted, missing = Counter[str](), Counter[str]()
 
     def traces() -> Iterator[Trace]:
         for one in found:
-            if isinstance(one, Totals):
+            if isinstance(one, LogTotals):
                 rows.append(one)
                 continue
             counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
@@ -285,7 +274,7 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
         "together": together(rows) if rows else None,
     }
     if as_json:
-        sys.stdout.write(orjson.dumps(result).decode() + "\n")
+        print_json(result)
         return
     if written:
         lacks = not_logged(missing)
@@ -303,7 +292,7 @@ def _write_found(found: Iterable[Trace | Totals], out: Path, as_json: bool) -> N
 ACTIONS = {
     "validate": _validate,
     "show": _show,
-    "stats": run_stats,
+    "stats": _stats,
     "to-graphml": _to_graphml,
     "to-html": _to_html,
     "import": _import,

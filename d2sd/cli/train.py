@@ -4,195 +4,231 @@ from __future__ import annotations
 
 import argparse
 import sys
+from dataclasses import fields
 from importlib import import_module
 from pathlib import Path
+from typing import Any, TypeVar
 
 from d2sd.cli.common import ended_at_once
 from d2sd.errors import InputError
-from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
+from d2sd.train.settings import (
+    BLOCK_SIZE,
+    LAYERS,
+    QUESTIONS,
+    TRACKERS,
+    BlockObjective,
+    BlockTraining,
+    DrafterTraining,
+    Eagle3Objective,
+    Eagle3Training,
+    LoopConfig,
+    RegenerateConfig,
+)
 
+T = TypeVar("T")
 RECIPES = {"smollm2": "d2sd.train.recipe"}  # modules by name; each has run(target, prompts, out)
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``train`` and its stages."""
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="questions|regenerate|dflash|vp|eagle3|recipe")
-    asked = stages.add_parser("questions", help="a chat model writes what its users would ask")
-    asked.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
-    asked.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
-    asked.add_argument("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
-    asked.add_argument("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
-    asked.add_argument("--batch-size", type=int, default=64)
-    asked.add_argument("--max-new-tokens", type=int, default=80)
-    asked.add_argument("--temperature", type=float, default=0.9)
-    asked.add_argument("--top-k", type=int, default=50)
-    asked.add_argument("--seed", type=int, default=0, help="default 0")
-    asked.add_argument("--dtype", choices=["float32", "mixed", "bfloat16", "float16"], help=DTYPE)
-    again = stages.add_parser("regenerate", help="the target writes the responses to prompts")
-    again.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
-    again.add_argument("--prompts", type=Path, nargs="+", required=True, metavar="FILE.jsonl", help="lines with prompt")
-    again.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
-    again.add_argument("--out", type=Path, required=True, metavar="FILE.jsonl")
-    again.add_argument("--batch-size", type=int, default=64)
-    again.add_argument("--max-new-tokens", type=int, default=160)
-    again.add_argument("--greedy-share", type=float, default=0.75)
-    again.add_argument("--temperature", type=float, default=0.7)
-    again.add_argument("--dtype", choices=["float32", "mixed", "bfloat16", "float16"], help=DTYPE)
-    for name in ("dflash", "vp"):
-        drafter = stages.add_parser(name, help=f"{name} drafter from the target's responses")
-        drafter.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
-        drafter.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
-        drafter.add_argument(
-            "--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)"
-        )
-        drafter.add_argument("--layers", type=int, help="layers of a new drafter (default 2)")
-        drafter.add_argument(
-            "--block-size", type=int, metavar="G", help="γ of a new drafter, anchor included (default 16)"
-        )
-        drafter.add_argument(
-            "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: evenly spaced)"
-        )
-        drafter.add_argument(
-            "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)"
-        )
-        drafter.add_argument(
-            "--cache",
-            type=Path,
-            metavar="FILE",
-            help="keep the target's features here: for small targets, several drafters",
-        )
-        drafter.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
-        drafter.add_argument(
-            "--own-tokens",
-            action="store_true",
-            help="loss over the tokens of the responses alone: faster; train the last steps without it",
-        )
-        drafter.add_argument(
-            "--draft-vocab-size",
-            type=int,
-            metavar="D",
-            help="draft the responses' D most frequent tokens only (default: all)",
-        )
-        drafter.add_argument(
-            "--markov-rank",
-            type=int,
-            default=0,
-            metavar="R",
-            help="add DSpark's Markov head of this rank (default: none)",
-        )
-        drafter.add_argument("--anchors", type=int, default=20, help="blocks per sequence and step")
-        drafter.add_argument("--objective", default="cross_entropy", help="cross_entropy, survival or streak")
-        drafter.add_argument("--soft-targets", type=float, default=0.0, metavar="SHARE")
-        drafter.add_argument("--decay", type=float, default=7.0, metavar="TAU")
-        drafter.add_argument("--beta", type=float, default=0.9, help="visible-prefix prior (vp)")
-        _add_loop(drafter, steps=1200, batch_size=12)
-        _add_checks(drafter)
-    eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
-    eagle3.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|NAME")
-    eagle3.add_argument("--responses", type=Path, required=True, metavar="FILE.jsonl")
-    eagle3.add_argument(
-        "--target-layers", type=int, nargs="+", metavar="N", help="tapped layers (default: 1, L/2 - 1, L - 4)"
-    )
-    eagle3.add_argument("--draft-vocab-size", type=int, metavar="D", help="most frequent tokens only (default: all)")
-    eagle3.add_argument("--max-length", type=int, default=1024, metavar="N", help="cut sequences to N tokens")
-    eagle3.add_argument("--unrolled", type=int, default=7, metavar="N", help="steps of training-time test")
-    eagle3.add_argument("--decay", type=float, default=0.8, help="weight of unrolled step i is this to the power i")
-    eagle3.add_argument("--rows", type=int, default=32, help="unrolled rows per sequence and step")
-    eagle3.add_argument("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
-    _add_loop(eagle3, steps=1500, batch_size=12)
-    _add_checks(eagle3)
-    recipe = stages.add_parser("recipe", help="all stages for a known target, one after the other")
-    recipe.add_argument("name", choices=list(RECIPES))
-    recipe.add_argument("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
-    recipe.add_argument("--prompts", type=Path, nargs="*", default=[], metavar="FILE.jsonl", help="further questions")
-    recipe.add_argument("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
-
-
+TARGET, JSONL = "FOLDER|HUB-ID|NAME", "FILE.jsonl"
+DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 million parameters or more on a CPU"
 
 
-def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> None:
-    parser.add_argument("--out", type=Path, required=True, metavar="FOLDER")
-    parser.add_argument("--steps", type=int, default=steps, help="may be raised when the command is run again")
-    parser.add_argument("--batch-size", type=int, default=batch_size, help="rows per process and micro-step")
-    parser.add_argument("--accumulate", type=int, default=1)
-    parser.add_argument("--learning-rate", type=float, default=2e-3)
-    parser.add_argument("--warmup", type=int, default=60)
-    parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
-    parser.add_argument(
-        "--precision",
-        default="auto",
-        help="float32, bfloat16 (autocast), or auto: what this machine multiplies quickly",
-    )
-    parser.add_argument("--save-every", type=int, default=200, help="steps between checkpoints to resume from")
-    parser.add_argument(
-        "--report-to", default="none", choices=TRACKERS, help="show metrics there, beside metrics.jsonl"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="default 0")
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``train`` and its stages. Defaults are those of ``d2sd.train.settings``."""
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="questions|regenerate|dflash|vp|eagle3|recipe")
+    _add_questions(stages.add_parser("questions", help="a chat model writes what its users would ask"))
+    _add_regenerate(stages.add_parser("regenerate", help="the target writes the responses to prompts"))
+    for name in ("dflash", "vp"):
+        _add_block_drafter(stages.add_parser(name, help=f"{name} drafter from the target's responses"))
+    _add_eagle3(stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses"))
+    _add_recipe(stages.add_parser("recipe", help="all stages for a known target, one after the other"))
 
 
-def _add_checks(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--keep-every", type=int, default=0, metavar="N", help="keep a drafter in OUT/step-N every N steps"
-    )
-    parser.add_argument(
-        "--held-out", type=Path, metavar="FILE.jsonl", help="lines with prompt: at every save, how much of the target's "
-        "greedy answers the drafter would have saved"
+def _add_questions(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--target", required=True, metavar=TARGET)
+    add("--out", type=Path, required=True, metavar=JSONL)
+    add("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
+    add("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
+    add("--batch-size", type=int, default=QUESTIONS.batch_size)
+    add("--max-new-tokens", type=int, default=QUESTIONS.max_new_tokens)
+    add("--temperature", type=float, default=QUESTIONS.temperature)
+    add("--top-k", type=int, default=QUESTIONS.top_k)
+    add("--seed", type=int, default=QUESTIONS.seed, help="default 0")
+    add("--dtype", choices=DTYPES, help=DTYPE)
+
+
+def _add_regenerate(parser: argparse.ArgumentParser) -> None:
+    add, default = parser.add_argument, RegenerateConfig()
+    add("--target", required=True, metavar=TARGET)
+    add("--prompts", type=Path, nargs="+", required=True, metavar=JSONL, help="lines with prompt")
+    add("--chat", action="store_true", help="put prompts into the target's chat template")
+    add("--out", type=Path, required=True, metavar=JSONL)
+    add("--batch-size", type=int, default=default.batch_size)
+    add("--max-new-tokens", type=int, default=default.max_new_tokens)
+    add("--greedy-share", type=float, default=default.greedy_share)
+    add("--temperature", type=float, default=default.temperature)
+    add("--dtype", choices=DTYPES, help=DTYPE)
+
+
+def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
+    add, default = parser.add_argument, BlockObjective()
+    add("--target", required=True, metavar=TARGET)
+    add("--responses", type=Path, required=True, metavar=JSONL)
+    add("--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)")
+    add("--layers", type=int, help=f"layers of a new drafter (default {LAYERS})")
+    add("--block-size", type=int, metavar="G", help=f"γ of a new drafter, anchor included (default {BLOCK_SIZE})")
+    add(
+        "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N",
+        help="tapped layers (default: evenly spaced)",
     )  # fmt: skip
-    parser.add_argument("--chat", action="store_true", help="put held-out prompts into the target's chat template")
+    add("--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)")
+    add(
+        "--cache",
+        type=Path,
+        metavar="FILE",
+        help="keep the target's features here: for small targets, several drafters",
+    )
+    add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
+    add(
+        "--own-tokens", action="store_true", help="loss over the tokens of the responses alone: faster; train the last steps "
+        "without it"
+    )  # fmt: skip
+    add(
+        "--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens only (default: all)"
+    )  # fmt: skip
+    add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
+    add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
+    add("--objective", default=default.objective, help="cross_entropy, survival or streak")
+    add("--soft-targets", type=float, default=default.soft_targets, metavar="SHARE")
+    add("--decay", type=float, default=default.decay, metavar="TAU")
+    add("--beta", type=float, default=default.beta, help="visible-prefix prior (vp)")
+    _add_loop(parser, BlockTraining)
+
+
+def _add_eagle3(parser: argparse.ArgumentParser) -> None:
+    add, default = parser.add_argument, Eagle3Objective()
+    add("--target", required=True, metavar=TARGET)
+    add("--responses", type=Path, required=True, metavar=JSONL)
+    add(
+        "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N",
+        help="tapped layers (default: 1, L/2 - 1, L - 4)",
+    )  # fmt: skip
+    add("--draft-vocab-size", type=int, metavar="D", help="most frequent tokens only (default: all)")
+    add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
+    add("--unrolled", type=int, default=default.unrolled, metavar="N", help="steps of training-time test")
+    add("--decay", type=float, default=default.decay, help="weight of unrolled step i is this to the power i")
+    add("--rows", type=int, default=default.rows, help="unrolled rows per sequence and step")
+    add("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
+    _add_loop(parser, Eagle3Training)
+
+
+def _add_loop(parser: argparse.ArgumentParser, training: type[DrafterTraining]) -> None:
+    add, default = parser.add_argument, _default("loop", training)
+    add("--out", type=Path, required=True, metavar="FOLDER")
+    add("--steps", type=int, default=default.steps, help="may be raised when the command is run again")
+    add("--batch-size", type=int, default=default.batch_size, help="rows per process and micro-step")
+    add("--accumulate", type=int, default=default.accumulate)
+    add("--learning-rate", type=float, default=default.learning_rate)
+    add("--warmup", type=int, default=default.warmup)
+    add("--optimizer", default=default.optimizer, help="muon (torch 2.9 or newer) or adamw")
+    add(
+        "--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what this machine multiplies "
+        "quickly"
+    )  # fmt: skip
+    add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
+    add("--report-to", default=default.report_to, choices=TRACKERS, help="show metrics there, beside metrics.jsonl")
+    add("--seed", type=int, default=default.seed, help="default 0")
+    add(
+        "--keep-every",
+        type=int,
+        default=default.keep_every,
+        metavar="N",
+        help="keep a drafter in OUT/step-N every N steps",
+    )
+    add(
+        "--held-out", type=Path, metavar=JSONL, help="lines with prompt: at every save, how much of the target's greedy "
+        "answers the drafter would have saved"
+    )  # fmt: skip
+    add("--chat", action="store_true", help="put held-out prompts into the target's chat template")
+
+
+def _add_recipe(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("name", choices=list(RECIPES))
+    add("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
+    add("--prompts", type=Path, nargs="*", default=[], metavar=JSONL, help="further questions")
+    add("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
+
+
+def _default(name: str, training: type[DrafterTraining] = DrafterTraining) -> Any:
+    """The default of a field of the settings."""
+    return next(field.default for field in fields(training) if field.name == name)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one stage; Ctrl-C says how to go on."""
     try:
-        _run(arguments)
+        STAGES[arguments.stage](arguments)
     except KeyboardInterrupt:
         print("stopped; the same command goes on from what was saved last", file=sys.stderr)
         return 130
     return 0
 
 
-def _run(arguments: argparse.Namespace) -> None:
-    from d2sd.train import stages
-    from d2sd.train.block_drafters import DrafterConfig
-    from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
-    from d2sd.train.loop import LoopConfig
-    from d2sd.train.text import RegenerateConfig, read_jsonl, write_jsonl, write_questions
+def _settings(kind: type[T], arguments: argparse.Namespace, **others: Any) -> T:
+    """The settings of one kind that the arguments of the same names hold, and others."""
+    named = {field.name: getattr(arguments, field.name) for field in fields(kind) if hasattr(arguments, field.name)}  # type: ignore[arg-type]
+    return kind(**named | others)
 
-    a = arguments
-    if a.stage == "recipe":
-        return import_module(RECIPES[a.name]).run(a.target or a.name, a.prompts, a.out or Path("runs") / a.name)
-    if a.stage == "regenerate":
-        config = RegenerateConfig(a.batch_size, a.max_new_tokens, a.greedy_share, a.temperature)
-        for path in a.prompts:
-            if not path.is_file():
-                raise InputError(f"there is no prompt file {path}")
-        prompts = [row["prompt"] for path in a.prompts for row in read_jsonl(path, "prompt")]
-        empty, answers = stages.regenerate_responses(a.target, prompts, a.out, config, a.dtype, a.chat)
-        print(f"{answers} answers: {a.out}. {ended_at_once(empty, answers, a.chat)}".rstrip())
-        return None
-    if a.stage == "questions":
-        config = RegenerateConfig(a.batch_size, a.max_new_tokens, 0.0, a.temperature, a.top_k, a.seed)
-        found = write_questions(stages.load_writer(a.target, a.dtype), a.first_words, a.count, config)
-        write_jsonl(a.out, ({"prompt": text} for text in found))
-        return print(f"{len(found)} different questions of {a.count} tried: {a.out}")
-    loop = LoopConfig(
-        steps=a.steps, batch_size=a.batch_size, accumulate=a.accumulate, learning_rate=a.learning_rate, warmup=a.warmup,
-        optimizer=a.optimizer, precision=a.precision, save_every=a.save_every, seed=a.seed, report_to=a.report_to,
-        keep_every=a.keep_every,
-    )  # fmt: skip
-    if not a.responses.is_file():
-        raise InputError(f"there is no response file {a.responses}; write one with `python -m d2sd train regenerate`")
-    if a.stage == "eagle3":
-        return train_eagle3(
-            a.target, a.responses, a.out, objective=Eagle3Objective(a.unrolled, a.decay, a.rows), config=loop,
-            draft_vocab_size=a.draft_vocab_size, target_layer_ids=a.target_layers, max_length=a.max_length,
-            cache=a.cache, held_out=a.held_out, chat=a.chat,
-        )  # fmt: skip
-    objective = DrafterConfig(a.stage == "vp", a.anchors, a.beta, a.decay, a.objective, a.soft_targets)
-    return stages.train_drafter(
-        a.target, a.responses, a.out, objective=objective, config=loop, layers=a.layers, block_size=a.block_size,
-        target_layer_ids=a.target_layers, mask_token=a.mask_token, start=a.start, max_length=a.max_length,
-        cache=a.cache, own_tokens=a.own_tokens, draft_vocab_size=a.draft_vocab_size, markov_rank=a.markov_rank,
-        held_out=a.held_out, chat=a.chat,
-    )  # fmt: skip
+
+def _questions(arguments: argparse.Namespace) -> None:
+    from d2sd.train.text import load_writer, write_jsonl, write_questions
+
+    config = _settings(RegenerateConfig, arguments, greedy_share=QUESTIONS.greedy_share)
+    target = load_writer(arguments.target, arguments.dtype)
+    questions = write_questions(target, arguments.first_words, arguments.count, config)
+    write_jsonl(arguments.out, ({"prompt": text} for text in questions))
+    print(f"{len(questions)} different questions of {arguments.count} tried: {arguments.out}")
+
+
+def _regenerate(arguments: argparse.Namespace) -> None:
+    from d2sd.train.text import read_jsonl, regenerate_responses
+
+    config = _settings(RegenerateConfig, arguments)
+    for path in arguments.prompts:
+        if not path.is_file():
+            raise InputError(f"there is no prompt file {path}")
+    prompts = [row["prompt"] for path in arguments.prompts for row in read_jsonl(path, "prompt")]
+    chat = arguments.chat
+    empty, answers = regenerate_responses(arguments.target, prompts, arguments.out, config, arguments.dtype, chat)
+    print(f"{answers} answers: {arguments.out}. {ended_at_once(empty, answers, chat)}".rstrip())
+
+
+def _block_drafter(arguments: argparse.Namespace) -> None:
+    from d2sd.train.block_drafters import train_drafter
+
+    objective = _settings(BlockObjective, arguments, variable_prefix=arguments.stage == "vp")
+    loop = _settings(LoopConfig, arguments)
+    train_drafter(_settings(BlockTraining, arguments, objective=objective, loop=loop))
+
+
+def _eagle3(arguments: argparse.Namespace) -> None:
+    from d2sd.train.eagle3 import train_eagle3
+
+    objective, loop = _settings(Eagle3Objective, arguments), _settings(LoopConfig, arguments)
+    train_eagle3(_settings(Eagle3Training, arguments, objective=objective, loop=loop))
+
+
+def _recipe(arguments: argparse.Namespace) -> None:
+    recipe, name = import_module(RECIPES[arguments.name]), arguments.name
+    recipe.run(arguments.target or name, arguments.prompts, arguments.out or Path("runs") / name)
+
+
+STAGES = {
+    "questions": _questions,
+    "regenerate": _regenerate,
+    "dflash": _block_drafter,
+    "vp": _block_drafter,
+    "eagle3": _eagle3,
+    "recipe": _recipe,
+}

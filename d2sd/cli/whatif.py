@@ -9,7 +9,6 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Sequence
-from copy import copy
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -18,8 +17,8 @@ import orjson
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.calibration.resampling import MIN_UNITS
-from d2sd.calibration.sentences import with_interval
-from d2sd.cli.common import add_model_arguments, files_of, load_engine
+from d2sd.calibration.sentences import signed_decimal, with_interval
+from d2sd.cli.common import add_model_arguments, load_engine, print_json, read_sets
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, Machine, machine_of
 from d2sd.doctor.redraft import Drafter
@@ -29,32 +28,151 @@ from d2sd.errors import InputError
 from d2sd.folders.drafters import is_eagle3, published_config
 from d2sd.methods import METHODS
 from d2sd.trace.text import escaped, printable, progress
-from d2sd.trace.trace import Trace, read_traces
-from d2sd.whatif import Replay, recorded_config, replayed
+from d2sd.trace.trace import Trace
+from d2sd.whatif import Outcome, Replay, recorded_config, replayed
 
-# Replays recorded texts with several drafters: which is better, by how much, and where.
+SHOWN_POSITIONS = 8
 
 
-def test_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Print a table: one row per drafter, the first of them being what the others are held against."""
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Arguments of ``whatif``."""
+    parser.add_argument(
+        "traces", nargs="+", metavar="TRACE|FOLDER",
+        help="recorded at temperature 0 with the model named below, with any drafter",
+    )  # fmt: skip
+    parser.add_argument(
+        "--methods", metavar="A,B,…", help=f"all, or a list (default: the recorded one). Each: {SYNTAX}"
+    )
+    parser.add_argument(
+        "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
+        help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
+    )  # fmt: skip
+    parser.add_argument(
+        "--costs", metavar="MACHINE", help="what cost-aware settings decide by and what times are calculated from (they are not "
+        f"measured): one of: {', '.join(MACHINES)}"
+    )  # fmt: skip
+    add_model_arguments(parser, several=True)
+    parser.add_argument(
+        "--served", action="store_true", help="the traces are a server's log, with token ids: hold each of its steps against what "
+        "this drafter gets at the same place"
+    )  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Prints what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
+    drafters, traces = arguments.drafter or [None], list(read_sets(arguments.traces))
+    if arguments.served:
+        _compare_served(arguments, drafters, traces)
+    elif len(traces) > 1 or len(drafters) > 1:
+        _compare_drafters(arguments, drafters, traces)
+    else:
+        arguments.drafter = drafters[0]
+        _compare_settings(arguments, traces[0])
+
+
+# Settings over one recorded text.
+
+
+def _compare_settings(arguments: argparse.Namespace, trace: Trace) -> None:
+    base = replace(recorded_config(trace), inspect=False, backend="auto")
+    name = str(trace.header["method"])
+    if arguments.methods is None and name not in METHODS:
+        raise InputError(f"this trace is of {escaped(name)}, which is no method here; name some with --methods")
+    methods = arguments.methods or name
+    settings = parse_settings(methods, arguments.sweep, base)
+    engine = load_engine(arguments)
+    settings, left_out = runnable(engine, settings, lenient=methods == "all")
+    configs = [setting.config for setting in settings]
+    machine = machine_of(arguments.costs) if arguments.costs else None
+    costs = _cost_tables(engine, configs, machine)
+    outcomes = Replay(engine, trace).run(configs, machine)
+    bar = progress(outcomes, total=len(settings), desc="replay", unit="setting", leave=False)
+    rows = [_row(setting.label, outcome, machine) for setting, outcome in zip(settings, bar, strict=True)]
+    totals = trace.totals
+    recorded = {
+        "setting": f"recorded: {name}",
+        "mean_acceptance_length": totals.mean_acceptance_length,
+        "nodes_per_step": totals.nodes_per_step,
+        "steps": totals.steps,
+        "boundary_hit_rate": totals.boundary_hit_rate,
+    }
+    if arguments.json:
+        print_json({"recorded": recorded, "rows": rows, "left_out": left_out, "costs": costs})
+        return
+    calculated = f" {'ms/step':>8s} {'tokens/s':>9s} {'speedup':>8s}" if machine else ""
+    print(f"{'setting':44s} {'α':>6s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}")
+    for row in (recorded, *rows):
+        print(_line(row))
+    for table in costs:
+        milliseconds = orjson.dumps(table["milliseconds"]).decode()
+        print(f"Costs of {printable(str(table['machine']))}, in ms over rows: {milliseconds}")
+    if machine:
+        print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
+    for label, reason in left_out.items():
+        print(f"left out: {label} ({reason})", file=sys.stderr)
+
+
+def _row(label: str, outcome: Outcome, machine: Machine | None) -> dict[str, Any]:
+    """The figures of a replayed setting, with calculated times if a machine is known."""
+    row = {
+        "setting": label,
+        "mean_acceptance_length": outcome.mean_acceptance_length,
+        "nodes_per_step": outcome.nodes_per_step,
+        "steps": len(outcome.committed),
+        "boundary_hit_rate": sum(outcome.hits) / len(outcome.hits) if outcome.hits else None,
+    }
+    if machine is not None and outcome.seconds is not None:
+        rate = sum(outcome.committed) / outcome.seconds
+        row |= {
+            "calculated_ms_per_step": 1e3 * outcome.seconds / len(outcome.committed),
+            "calculated_tokens_per_second": rate,
+            "calculated_speedup": rate * machine.plain(),
+        }
+    return row
+
+
+def _line(row: dict[str, Any]) -> str:
+    hit = "–" if row["boundary_hit_rate"] is None else f"{row['boundary_hit_rate']:.0%}"
+    line = (
+        f"{printable(str(row['setting'])):44s} {row['mean_acceptance_length']:6.2f} {row['nodes_per_step']:11.1f} "
+        f"{row['steps']:6d} {hit:>9s}"
+    )
+    if "calculated_speedup" not in row:
+        return line
+    rate, speedup = row["calculated_tokens_per_second"], row["calculated_speedup"]
+    return f"{line} {row['calculated_ms_per_step']:8.2f} {rate:9.1f} {speedup:8.2f}"
+
+
+def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machine | None) -> list[dict[str, Any]]:
+    """The cost tables that answers rest on: that of the machine, or those that were measured here."""
+    if machine is not None:
+        return [machine.to_dict()]
+    measured = [engine.costs(c).to_dict() for c in configs if c.decides]
+    return [table for number, table in enumerate(measured) if table not in measured[:number]]
+
+
+# Drafters over the same recorded texts.
+
+
+def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
+    """Prints one row per drafter; the others are compared with the first."""
     if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
         raise InputError(
             "several traces or drafters are compared with one method: leave out --sweep and --costs, and name one method"
         )
-    steps = []
+    outcomes = []
     for drafter in drafters:
-        own = copy(arguments)
-        own.drafter = drafter
-        engine = load_engine(own)
-        steps.append(
-            [replayed(engine, t, arguments.methods) for t in progress(traces, desc="replay", unit="text", leave=False)]
-        )
+        arguments.drafter = drafter
+        engine = load_engine(arguments)
+        bar = progress(traces, desc="replay", unit="text", leave=False)
+        outcomes.append([replayed(engine, trace, arguments.methods) for trace in bar])
     names = [d or arguments.model for d in drafters]
     groups = [str(t.header.get("domain") or "all") for t in traces]
-    counts, cut = ([[getattr(o, field) for o in own] for own in steps] for field in ("committed", "cut"))
+    counts, cut = ([[getattr(o, field) for o in own] for own in outcomes] for field in ("committed", "cut"))
     rows = compare_replays(names, counts, groups, cut)
     if arguments.json:
-        sys.stdout.write(orjson.dumps({"texts": len(traces), "rows": [asdict(r) for r in rows]}).decode() + "\n")
+        print_json({"texts": len(traces), "rows": [asdict(r) for r in rows]})
         return
     for row in rows:
         for line in lines(row):
@@ -62,31 +180,28 @@ def test_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None],
     print(f"{len(traces)} texts, replayed with the drafters alone. {how_replayed(rows, len(traces))}")
 
 
-# Compares a server's log with the same drafter here, step by step.
+# A server's log against the same drafter here, step by step.
 
 
-SHOWN_POSITIONS = 8
-
-
-def compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Print how often the server accepts less than the drafter here, where it first does, and acceptance by position."""
+def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
+    """Prints how often the server accepts less than the drafter here, where it first does, and acceptance by position."""
     if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
         raise InputError("--served holds a log against one drafter: leave out --methods, --sweep and --costs")
     arguments.drafter = drafters[0]
     engine = load_engine(arguments)
-    model = _drafter(engine, drafters[0])
+    model = _served_drafter(engine, drafters[0])
     name = model.config.name_or_path
     steps = progress(redraft_served(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
     found = compare(list(steps), traces)
     if arguments.json:
-        sys.stdout.write(orjson.dumps({"drafter": name, "runs": len(traces), **asdict(found)}).decode() + "\n")
+        print_json({"drafter": name, "runs": len(traces), **asdict(found)})
         return
     print(printable(f"Reference: {name}"))
     for line in served_lines(found, len(traces)):
         print(printable(line))
 
 
-def _drafter(engine: Engine, source: str | None) -> Drafter:
+def _served_drafter(engine: Engine, source: str | None) -> Drafter:
     first, eagle3 = engine.models.first, engine.models.eagle3
     if eagle3 is not None and (first is None or (source and is_eagle3(published_config(source)))):
         return eagle3
@@ -96,7 +211,7 @@ def _drafter(engine: Engine, source: str | None) -> Drafter:
 
 
 def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
-    """Sentences about a log and the same drafter here."""
+    """Yields sentences about a log and the same drafter here."""
     same = len(found.places) - found.less - found.more
     yield (
         f"{len(found.places)} steps of the server, each drafted again here after the same text: as many tokens accepted in {same} of them, "
@@ -107,7 +222,7 @@ def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
             f"The first with fewer: step {first.step + 1} of run {first.run + 1}, after {first.at} tokens of its output. The server "
             f"accepted {first.server} of {first.drafted} drafted tokens, the reference {first.reference}."
         )
-    yield f"Accepted tokens a step, server less reference: {with_interval(found.difference, '+')}."
+    yield f"Accepted tokens a step, server less reference: {with_interval(found.difference, signed_decimal, '[]')}."
     for name in ("server", "reference"):
         yield f"  by position, {name}: {_shares(found.positions, name)}"
     if found.others:
@@ -125,116 +240,3 @@ def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:
 def _shares(positions: Sequence[PositionShares], name: str) -> str:
     shares = (getattr(at, name) for at in positions[:SHOWN_POSITIONS])
     return ", ".join(f"{n}: {'–' if share is None else format(share, '.0%')}" for n, share in enumerate(shares, 1))
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``whatif``."""
-    parser.add_argument(
-        "traces",
-        nargs="+",
-        metavar="TRACE|FOLDER",
-        help="recorded at temperature 0 with the model named below, with any drafter",
-    )
-    parser.add_argument(
-        "--methods", metavar="A,B,…", help=f"all, or a list (default: the recorded one). Each: {SYNTAX}"
-    )
-    parser.add_argument(
-        "--sweep",
-        action="append",
-        default=[],
-        metavar="FIELD=A,B,…",
-        help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
-    )
-    parser.add_argument(
-        "--costs", metavar="MACHINE", help="what cost-aware settings decide by and what times are calculated from (they are not "
-        f"measured): one of: {', '.join(MACHINES)}"
-    )  # fmt: skip
-    add_model_arguments(parser, several=True)
-    parser.add_argument("--served", action="store_true", help="the traces are a server's log, with token ids: hold each of its steps against what this drafter gets at the same place")  # fmt: skip
-    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
-
-
-def run(arguments: argparse.Namespace) -> None:
-    """Print what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
-    drafters = arguments.drafter or [None]
-    traces = [trace for path in arguments.traces for file in files_of(path) for trace in read_traces(file)]
-    if arguments.served:
-        return compare_served(arguments, drafters, traces)
-    if len(traces) > 1 or len(drafters) > 1:
-        return test_drafters(arguments, drafters, traces)
-    arguments.drafter, (trace,) = drafters[0], traces
-    recorded = recorded_config(trace)
-    base = replace(recorded, inspect=False, backend="auto")
-    name = str(trace.header["method"])
-    if arguments.methods is None and name not in METHODS:
-        raise InputError(f"this trace is of {escaped(name)}, which is no method here; name some with --methods")
-    methods = arguments.methods or name
-    settings = parse_settings(methods, arguments.sweep, base)
-    engine = load_engine(arguments)
-    settings, left_out = runnable(engine, settings, lenient=methods == "all")
-    given = machine_of(arguments.costs) if arguments.costs else None
-    stated = _stated(engine, [s.config for s in settings], given)
-    outcomes = Replay(engine, trace).run([s.config for s in settings], given)
-    rows = []
-    for setting, outcome in zip(
-        settings, progress(outcomes, total=len(settings), desc="replay", unit="setting", leave=False), strict=True
-    ):
-        row = {
-            "setting": setting.label,
-            "mean_acceptance_length": outcome.mean_acceptance_length,
-            "nodes_per_step": outcome.nodes_per_step,
-            "steps": len(outcome.committed),
-            "boundary_hit_rate": sum(outcome.hits) / len(outcome.hits) if outcome.hits else None,
-        }
-        if given is not None and outcome.seconds is not None:
-            rate = sum(outcome.committed) / outcome.seconds
-            row |= {
-                "calculated_ms_per_step": 1e3 * outcome.seconds / len(outcome.committed),
-                "calculated_tokens_per_second": rate,
-                "calculated_speedup": rate * given.plain(),
-            }
-        rows.append(row)
-    was = {
-        "setting": f"recorded: {name}",
-        "mean_acceptance_length": trace.totals.mean_acceptance_length,
-        "nodes_per_step": trace.totals.nodes_per_step,
-        "steps": trace.totals.steps,
-        "boundary_hit_rate": trace.totals.boundary_hit_rate,
-    }
-    if arguments.json:
-        sys.stdout.write(
-            orjson.dumps({"recorded": was, "rows": rows, "left_out": left_out, "costs": stated}).decode() + "\n"
-        )
-        return None
-    calculated = f" {'ms/step':>8s} {'tokens/s':>9s} {'speedup':>8s}" if given else ""
-    print(f"{'setting':44s} {'α':>6s} {'nodes/step':>11s} {'steps':>6s} {'hit rate':>9s}{calculated}")
-    for row in (was, *rows):
-        hit = "–" if row["boundary_hit_rate"] is None else f"{row['boundary_hit_rate']:.0%}"
-        print(
-            f"{printable(str(row['setting'])):44s} {row['mean_acceptance_length']:6.2f} {row['nodes_per_step']:11.1f} "
-            f"{row['steps']:6d} {hit:>9s}{_calculated(row)}"
-        )
-    for costs in stated:
-        print(
-            f"Costs of {printable(str(costs['machine']))}, in ms over rows: {orjson.dumps(costs['milliseconds']).decode()}"
-        )
-    if given:
-        print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
-    for label, reason in left_out.items():
-        print(f"left out: {label} ({reason})", file=sys.stderr)
-    return None
-
-
-def _stated(engine: Engine, configs: Sequence[DecodeConfig], given: Machine | None) -> list[dict[str, Any]]:
-    """The cost tables that answers rest on: the given one, or those that were measured here."""
-    if given is not None:
-        return [given.to_dict()]
-    measured = [engine.costs(c).to_dict() for c in configs if c.decides]
-    return [table for number, table in enumerate(measured) if table not in measured[:number]]
-
-
-def _calculated(row: dict[str, Any]) -> str:
-    if "calculated_speedup" not in row:
-        return ""
-    rate, speedup = row["calculated_tokens_per_second"], row["calculated_speedup"]
-    return f" {row['calculated_ms_per_step']:8.2f} {rate:9.1f} {speedup:8.2f}"

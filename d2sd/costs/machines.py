@@ -130,7 +130,6 @@ class Machine:
 
 # Figures reported in papers, and the machine derived from them.
 
-
 SOURCE = "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200"
 # data set → column → (speedup over plain decoding, α)
 FIGURES: dict[str, dict[str, tuple[float, float]]] = {
@@ -215,7 +214,6 @@ H200 = Machine(
 # The roofline model (Williams, Waterman and Patterson, 2009): seconds = max(bytes ÷ bandwidth, operations ÷ peak), plus what
 # launching the kernels takes. It is a lower bound for the hardware. Real kernels reach some 70 to 90% of it, for one row and for
 # many alike, so ratios of its times are closer to measured ones than the times themselves.
-
 
 BYTES = 2  # of a weight: bfloat16
 CONTEXT = 1024  # tokens whose keys and values a pass reads
@@ -329,7 +327,6 @@ def _peak(operations: float) -> str:
 
 
 # All machines for which a run's cost can be calculated without measuring one.
-
 
 MACHINES: dict[str, Machine] = {
     "paper": PAPER,

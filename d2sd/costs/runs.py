@@ -1,4 +1,4 @@
-"""The machine that recorded a run, from the run's own times."""
+"""Costs of recorded runs: the machine that recorded one, from its own times, and the break-even map of several."""
 
 from __future__ import annotations
 
@@ -70,14 +70,13 @@ def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
     return Curve(tuple((at, ratio * t) for at, t in table.points))
 
 
-# What the steps of each method bring, and what they cost on another machine, added up over runs.
-
+# The break-even map: what the steps of each method commit, and what they cost on another machine, added up over runs.
 
 PLAIN = "autoregressive"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class BreakEvenPoint:
     """A method on the break-even map.
 
     method: its id; a report may put a name there.
@@ -92,8 +91,8 @@ class Place:
     here: float | None = None
 
 
-class Places:
-    """Adds up the steps of runs by their method; those of plain decoding, and where no drafter's time is known, are left out."""
+class BreakEvenMap:
+    """Adds up the steps of runs by their method; plain decoding is left out, and methods whose drafter's time is not known."""
 
     def __init__(self) -> None:
         self._sums: dict[str, tuple[int, int, float]] = {}
@@ -109,11 +108,13 @@ class Places:
         self._sums[method] = (steps + len(trace.steps), tokens + more, before + cost)
 
     def passing(self, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Add runs while they are handed on."""
+        """Yields runs after adding them."""
         for trace in traces:
             self.add(trace)
             yield trace
 
-    def all(self) -> list[Place]:
+    def points(self) -> list[BreakEvenPoint]:
         """Returns the methods with their means."""
-        return [Place(method, tokens / steps, cost / steps) for method, (steps, tokens, cost) in self._sums.items()]
+        return [
+            BreakEvenPoint(method, tokens / steps, cost / steps) for method, (steps, tokens, cost) in self._sums.items()
+        ]

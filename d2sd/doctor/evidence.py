@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from d2sd.calibration.alternatives import auroc
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import Scores
-from d2sd.calibration.trained import auroc
 from d2sd.doctor.changes import weights_of
 from d2sd.doctor.redraft import BlockRedrafter, Drafter, Text, Walk
 from d2sd.nets.drafter import DFlashDraftModel
@@ -282,7 +282,7 @@ def confidence_auroc(
         return None
     unit = np.repeat(np.arange(len(texts)), [len(text.anchors) for text in texts])
     first, row = np.ones(len(unit), int), np.arange(len(unit))
-    return auroc(Scores(confidence, accepted, first, row, unit), Resampler(len(texts)))[0]
+    return auroc(Scores(confidence, accepted, first, row, unit), Resampler(len(texts))).value
 
 
 @torch.inference_mode()

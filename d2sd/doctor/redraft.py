@@ -28,7 +28,8 @@ from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import LayerTaps, Target
 from d2sd.train.eagle3 import Chains
-from d2sd.train.text import RegenerateConfig, respond_to
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import respond_to
 
 Drafter = DFlashDraftModel | Eagle3DraftModel
 

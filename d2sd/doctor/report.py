@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from d2sd.__about__ import __version__
-from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.sentences import with_interval
+from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
@@ -56,7 +55,7 @@ def _run(e: Examination) -> Iterator[str]:
     prompts = "in the chat template" if e.chat else "as they are, without a chat template"
     yield from ("", "### A short run", "")
     shown = f", each draft after {e.visible} tokens that it was shown" if e.visible else ""
-    yield f"{len(e.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_estimate(e.walks))}. {e.seconds:.0f} s."
+    yield f"{len(e.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_estimate(e.walks), decimal, '[]')}. {e.seconds:.0f} s."
     yield ""
     yield f"{SHAPES[kind]}{f' Here it is position {cliff}.' if cliff else ''}"
     if (share := e.texts.repeated) is not None:
@@ -70,7 +69,7 @@ def _run(e: Examination) -> Iterator[str]:
     if e.trials:
         yield from _trials(e)
     for t in e.template_trials:
-        change = with_interval(t.change, "+")
+        change = with_interval(t.change, signed_decimal, "[]")
         yield f"* Other texts, with {text(t.template.description)}: α {t.alpha:.2f}, change {change}, {t.texts} prompts."
 
 
@@ -84,14 +83,12 @@ def _trials(e: Examination) -> Iterator[str]:
     yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
     for t in sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)):
         alpha = "–" if t.alpha is None else f"{t.alpha:.2f}"
-        yield f"| {text(t.variant.description)} | {alpha} | {_percent_with_interval(t.gain)} | {t.texts} | {'**helps**' if t.helps else ''} |"
+        yield f"| {text(t.variant.description)} | {alpha} | {with_interval(t.gain, _signed_percent, '[]')} | {t.texts} | {'**helps**' if t.helps else ''} |"
     yield ""
 
 
-def _percent_with_interval(f: Estimate) -> str:
-    if f.value is None or f.low is None or f.high is None:
-        return "–" if f.value is None else f"{f.value:+.1%}"
-    return f"{f.value:+.1%} [{f.low:+.1%} to {f.high:+.1%}]"
+def _signed_percent(share: float | None) -> str:
+    return "–" if share is None else f"{share:+.1%}"
 
 
 def code(value: str) -> str:

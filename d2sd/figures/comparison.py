@@ -1,19 +1,31 @@
-"""Figures of two sides: their reliability, how often the boundary is among the K likeliest, and what differs.
+"""The results of a comparison as the page and the reports show them, and its figures: reliability of both sides, how often the
+boundary is among the K likeliest, and what differs.
 
 A is a dashed line with circles, B a solid one with squares.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-import msgspec
 import plotly.graph_objects as go
 
-from d2sd.calibration import Bin, Estimate
+from d2sd.calibration import Bin, Estimate, Gathering
 from d2sd.calibration.boundaries import Ranks
 from d2sd.calibration.comparison import Comparison, Difference
-from d2sd.costs.machines import MACHINES
+from d2sd.calibration.report import Curves, compare_gathered, curves
+from d2sd.calibration.sentences import (
+    Write,
+    change,
+    digits,
+    how_compared,
+    percent,
+    read_comparison,
+    signed,
+    with_interval,
+)
 from d2sd.figures.style import (
     COLOURS,
     EDGE,
@@ -21,21 +33,20 @@ from d2sd.figures.style import (
     INK,
     MUTED,
     PANEL,
+    ROW,
+    Panel,
+    Table,
     Trace,
-    Write,
     axis,
-    change,
     cut,
-    digits,
     draw,
-    percent,
     places_axis,
     safe,
     share_axis,
-    signed,
+    vertical,
     whiskers,
-    with_interval,
 )
+from d2sd.trace.metrics import what_differs
 
 SIDES = (("A", "first", "dash", "circle"), ("B", "second", "solid", "square"))
 DEEPEST = 12
@@ -46,36 +57,118 @@ def _number(places: int) -> tuple[Write, Write]:
     return lambda v: digits(v, places), lambda v: change(v, places)
 
 
-# Of every compared figure: its name, what it means, how it and how a difference is written.
-COMPARED: dict[str, tuple[str, str, Write, Write]] = {
-    "tokens": ("Tokens per step α", "Committed tokens per step, including the one that the target adds.", *_number(2)),
-    "speed": (
-        "Tokens per second",
-        "As the runs were recorded: says something only of runs on one machine.",
-        *_number(0),
-    ),
-    "first": (
-        "Accepted of the first draft",
-        "Tokens of the first draft that the target accepted, per step with a draft.",
-        *_number(2),
-    ),
-    "hit": (
-        "Boundary re-drafted from",
-        "Of the steps with a rejected first draft: a re-draft began exactly there.",
-        percent,
-        signed,
-    ),
-    "repaired": ("Repaired", "The same, and the re-draft brought a token.", percent, signed),
-    "redraft": ("Tokens a re-draft brings", "On average over all re-drafts.", *_number(3)),
-    "nodes": ("Nodes per step", "Verified tree nodes, the anchor included.", *_number(1)),
-    "gap": ("Accepted − confidence", "Below 0: over-confident. In percentage points.", signed, signed),
-    "error": (
-        "ECE above chance",
-        "How far acceptance is from confidence, less what an honest drafter would show by chance.",
-        *_number(3),
-    ),
-    "brier": ("Brier score", "Mean squared distance between confidence and outcome.", *_number(3)),
+# The name of every compared figure, and how it and a difference are written.
+COMPARED: dict[str, tuple[str, Write, Write]] = {
+    "tokens": ("Tokens per step α", *_number(2)),
+    "speed": ("Tokens per second", *_number(0)),
+    "first": ("Accepted of the first draft", *_number(2)),
+    "hit": ("Boundary re-drafted from", percent, signed),
+    "repaired": ("Repaired", percent, signed),
+    "redraft": ("Tokens a re-draft brings", *_number(3)),
+    "nodes": ("Nodes per step", *_number(1)),
+    "gap": ("Accepted − confidence", signed, signed),
+    "error": ("ECE above chance", *_number(3)),
+    "brier": ("Brier score", *_number(3)),
 }
+
+
+@dataclass(frozen=True, slots=True)
+class ComparisonResults:
+    """What the page and the reports show of two sets of runs.
+
+    reading: what differs in their settings, then sentences about the figures.
+    how: a sentence about the intervals.
+    runs: number of runs of either side.
+    """
+
+    comparison: Comparison
+    reading: tuple[str, ...]
+    how: str
+    runs: tuple[int, int]
+    curves: tuple[Curves, Curves]
+    panels: tuple[Panel, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns them as data for a page, ready for orjson."""
+        return {
+            "comparison": asdict(self.comparison),
+            "how": self.how,
+            "reading": self.reading,
+            "sides": [{"runs": runs, **asdict(own)} for runs, own in zip(self.runs, self.curves, strict=True)],
+            "panels": [panel.to_dict() for panel in self.panels],
+        }
+
+
+def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
+    """Returns what is shown of two sets of runs."""
+    found = compare_gathered(a, b)
+    both = curves(a.counted().table), curves(b.counted().table)
+    return ComparisonResults(
+        found,
+        (what_differs(a.headers, b.headers), *read_comparison(found)),
+        how_compared(found),
+        (len(a), len(b)),
+        both,
+        tuple(comparison_panels(found, *both)),
+    )
+
+
+def comparison_panels(found: Comparison, a: Curves, b: Curves) -> Iterator[Panel]:
+    """The differences between two sides, and the curves of both."""
+    yield Panel(
+        "differences",
+        "B − A",
+        "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
+        differences(found),
+        _differences(compared_figures(found), [COMPARED[d.name][0] for d in compared_figures(found)]),
+    )
+    places = [*found.groups, *found.positions]
+    if places:
+        yield Panel(
+            "where",
+            "Where they differ",
+            "By prompt group and by position in the first draft. p is corrected for the number of places by Holm’s method; "
+            "each interval is a 95% interval by itself.",
+            where(found),
+            _where(places),
+        )
+    bins = [(n, d) for n, d in enumerate(found.bins) if d.count_a or d.count_b]
+    yield Panel(
+        "both-reliability",
+        "Reliability, both",
+        "Of the tokens drafted with this confidence, how many does the target accept? On the diagonal the confidence is honest.",
+        reliability_curves(a.uniform, b.uniform),
+        _differences([d for _, d in bins], [f"Confidence {n / 10:.1f}–{(n + 1) / 10:.1f}" for n, _ in bins]),
+    )
+    yield Panel(
+        "both-ranks",
+        "Boundary, both",
+        "How often is the true boundary among the K likeliest?",
+        rank_curves(a.ranks, b.ranks),
+        _differences(found.within, [f"K = {n}" for n in range(1, len(found.within) + 1)]),
+    )
+
+
+def _where(places: Sequence[Difference]) -> Table:
+    rows = []
+    for d in places:
+        write, change = how_written(d)
+        sides = (with_interval(d.a, write), with_interval(d.b, write))
+        p = "" if d.p is None else p_value(d.p)
+        says = "too few" if d.p is None else "clear" if d.clear else "not clear"
+        counts = (f"{d.count_a}", f"{d.count_b}")
+        rows.append((place_name(d), *counts, *sides, with_interval(d.difference, change), p, says))
+    return Table(("", "n of A", "n of B", "A", "B", "B − A (95%)", "p (Holm)", ""), tuple(rows))
+
+
+def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:
+    cells = []
+    for d, name in zip(rows, names, strict=True):
+        _, write, change = COMPARED.get(d.name, ("", percent, signed))
+        says = "" if d.difference.low is None else "clear" if d.clear else "not clear"
+        sides = (with_interval(d.a, write), with_interval(d.b, write))
+        cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
+    return Table(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))
 
 
 def reliability_curves(a: Sequence[Bin], b: Sequence[Bin]) -> go.Figure:
@@ -179,22 +272,12 @@ def differences(found: Comparison) -> go.Figure:
                 **bars,
             }
         )
-    zero = {
-        "type": "line",
-        "x0": 0,
-        "x1": 0,
-        "y0": 0,
-        "y1": 1,
-        "yref": "paper",
-        "line": {"color": EDGE, "width": 1.5},
-        "layer": "below",
-    }
     return draw(
         traces,
-        height=120 + 26 * max(1, len(rows)),
+        height=120 + ROW * max(1, len(rows)),
         hovermode="closest",
         margin={"l": 30, "r": 12, "t": 28, "b": 60},
-        shapes=[zero],
+        shapes=[vertical(0, EDGE, layer="below")],
         annotations=[] if rows else [NO_INTERVALS],
         xaxis=axis("A higher ← 0 → B higher", range=[-1.15, 1.15], showticklabels=False, showgrid=False),
         yaxis=places_axis([COMPARED[d.name][0] for d in rows], range=[max(1, len(rows)) - 0.5, -0.5]),
@@ -202,21 +285,15 @@ def differences(found: Comparison) -> go.Figure:
 
 
 def compared_figures(found: Comparison) -> list[Difference]:
-    """The compared figures, in the order in which they are told."""
+    """Returns the compared figures in the order of ``COMPARED``."""
     by_name = {d.name: d for d in found.figures}
     return [by_name[name] for name in COMPARED if name in by_name]
 
 
 def difference_words(d: Difference) -> str:
     """Returns a difference as a sentence."""
-    name, _, write, change = COMPARED[d.name]
+    name, write, change = COMPARED[d.name]
     return f"{name}: {write(d.a.value)} → {write(d.b.value)}<br>B − A {with_interval(d.difference, change)}"
-
-
-# The figure of where two sides differ: prompt groups and positions in the draft.
-
-
-ROW = 26  # pixels
 
 
 def place_name(d: Difference) -> str:
@@ -227,7 +304,7 @@ def place_name(d: Difference) -> str:
 
 def how_written(d: Difference) -> tuple[Write, Write]:
     """How a value and a difference are written."""
-    return COMPARED["tokens"][2:] if d.name.startswith("group ") else (percent, signed)
+    return COMPARED["tokens"][1:] if d.name.startswith("group ") else (percent, signed)
 
 
 def where(found: Comparison) -> go.Figure:
@@ -296,188 +373,3 @@ def _words(d: Difference) -> str:
     write, change = how_written(d)
     p = "" if d.p is None else f"<br>p {safe(p_value(d.p))}, corrected"
     return f"{safe(place_name(d))}: {write(d.a.value)} → {write(d.b.value)}<br>B − A {with_interval(d.difference, change)}{p}"
-
-
-# Figures of what-if sweeps: α and verified nodes per step against one setting.
-
-
-# by tone and dash alone: colours mean drafters
-LINES = (
-    ("ink", "solid"),
-    ("ink", "dash"),
-    ("ink", "dot"),
-    ("muted", "solid"),
-    ("muted", "dashdot"),
-    ("muted", "longdash"),
-)
-NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point; the table has all
-SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
-
-
-class Point(msgspec.Struct, frozen=True, array_like=True):
-    """One answer.
-
-    at: the index of the setting's value.
-    alpha: α; low, high: its 95% interval.
-    nodes: verified nodes per step.
-    less, more: the 95% interval of α minus the recorded run's.
-    speedups: over plain decoding by the id of a known machine, calculated.
-    """
-
-    at: int
-    alpha: float
-    nodes: float
-    low: float | None = None
-    high: float | None = None
-    less: float | None = None
-    more: float | None = None
-    speedups: Mapping[str, float] = {}
-
-    @property
-    def interval(self) -> str:
-        """Returns the interval of α in brackets, or an empty string."""
-        return "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
-
-
-class Line(msgspec.Struct, frozen=True):
-    """The answers of one method; ``flat``: it does not use the setting."""
-
-    method: str
-    flat: bool
-    points: tuple[Point, ...]
-
-
-class Sweep(msgspec.Struct, frozen=True):
-    """A setting that was varied: its values in order, the index of the recorded run's own, and a line for every method."""
-
-    symbol: str
-    label: str
-    values: tuple[str, ...]
-    own: int | None
-    lines: tuple[Line, ...]
-
-
-class Recorded(msgspec.Struct, frozen=True):
-    """The run that was asked, as measured: method, α, verified nodes per step."""
-
-    method: str
-    alpha: float
-    nodes: float
-
-
-def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
-    """Colour, line pattern and point shape of every method, the same in all sweeps; no two of up to 30 are alike."""
-    methods = dict.fromkeys(line.method for sweep in sweeps for line in sweep.lines)
-    out = {}
-    for n, method in enumerate(methods):
-        colour, dash = LINES[n % len(LINES)]
-        shape = {"symbol": SHAPES[n % len(SHAPES)], "size": 7, "color": COLOURS[colour]}
-        out[method] = {"line": {"color": COLOURS[colour], "dash": dash, "width": 2}, "marker": shape}
-    return out
-
-
-def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Figure:
-    """α above, nodes per step below, on the same values; a ring marks the recorded run."""
-    traces: list[Trace] = []
-    for line in sweep.lines:
-        words = [point_words(sweep, line, p) for p in line.points]
-        alphas = [p.alpha for p in line.points]
-        reach: Trace = {} if line.flat else whiskers(alphas, [Estimate(p.alpha, p.low, p.high) for p in line.points])
-        if reach:
-            reach["error_y"] |= {"color": looks[line.method]["line"]["color"], "width": 0}
-        shared: Trace = {
-            "type": "scatter",
-            "name": safe(line.method),
-            "legendgroup": safe(line.method),
-            "mode": "lines" if line.flat else "lines+markers",
-            "x": [p.at for p in line.points],
-            "hovertext": words,
-            "hoverinfo": "text",
-            **looks[line.method],
-        }
-        traces.append({**shared, "y": alphas, **reach})
-        traces.append({**shared, "y": [p.nodes for p in line.points], "yaxis": "y2", "showlegend": False})
-    shapes: list[Trace] = []
-    if sweep.own is not None:
-        ring: Trace = {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [sweep.own],
-            "name": "as recorded",
-            "legendgroup": "as recorded",
-            "hoverinfo": "skip",
-        }
-        ring["marker"] = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
-        traces += [{**ring, "y": [recorded.alpha]}, {**ring, "y": [recorded.nodes], "yaxis": "y2", "showlegend": False}]
-        shapes = [
-            {
-                "type": "line",
-                "x0": sweep.own,
-                "x1": sweep.own,
-                "y0": 0,
-                "y1": 1,
-                "yref": "paper",
-                "line": {"color": EDGE, "width": 1.5, "dash": "dash"},
-                "layer": "below",
-            }
-        ]
-    title = sweep.symbol if sweep.own is None else f"{sweep.symbol} (recorded: {sweep.values[sweep.own]})"
-    return draw(
-        traces,
-        height=340,
-        hovermode="closest",
-        margin={"l": 42, "r": 12, "t": 28, "b": 96},
-        shapes=shapes,
-        xaxis=places_axis(list(sweep.values), title, anchor="y2"),
-        yaxis=axis("α", domain=[0.42, 1], nticks=6),
-        yaxis2=axis("nodes", domain=[0, 0.34], rangemode="tozero", nticks=4),
-    )
-
-
-def point_words(sweep: Sweep, line: Line, point: Point) -> str:
-    """Returns an answer as a sentence."""
-    value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
-    there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
-    return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
-
-
-def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
-    """The point of the fewest nodes whose α is, as written, no lower than ``own``; None where it saves less than a tenth."""
-    equal = [p for p in points if round(p.alpha, 2) >= round(own.alpha, 2)]
-    least = min(equal, key=lambda p: p.nodes, default=own)
-    return least if least.nodes < 0.9 * own.nodes else None
-
-
-def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
-    """Returns a sentence about the recorded method in a sweep."""
-    lines = [line for line in sweep.lines if line.points]
-    own_line = next((line for line in lines if line.method == recorded.method), None)
-    line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)
-    if line is None:
-        return "no answer yet"
-    method = cut(line.method)
-    if line.flat:
-        return f"{method} does not use it"
-    best = max(line.points, key=lambda p: p.alpha)
-    own = next((p for p in line.points if p.at == sweep.own), None)
-
-    def words(point: Point) -> str:
-        return f"α {point.alpha:.2f} with {point.nodes:.0f} nodes at {sweep.symbol} = {sweep.values[point.at]}"
-
-    if own is not None and line is own_line and (cheaper := _cheaper(line.points, own)):
-        fewer = 100 * (1 - cheaper.nodes / own.nodes)
-        return (
-            f"{method}: {words(own)} as recorded; {sweep.symbol} = {sweep.values[cheaper.at]} has the same α with "
-            f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
-        )
-    if own is None or line is not own_line:
-        return f"{method}: highest {words(best)}{best.interval}; one text says little"
-    if best.alpha <= own.alpha + 1e-9:
-        return f"{method}: {words(own)}{own.interval} as recorded is the highest on this text"
-    less, more = best.less, best.more
-    if less is None or more is None:
-        difference = "too short a text for an interval"
-    else:
-        ends = " to ".join(f"{'−' if v < 0 else '+'}{abs(v):.2f}" for v in (less, more))
-        difference = f"{ends}, {'clearly more on this text' if less > 0 or more < 0 else 'no clear difference'}"
-    return f"{method}: {words(own)} as recorded; highest {words(best)} ({difference})"

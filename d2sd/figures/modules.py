@@ -78,17 +78,17 @@ def join_modules(entry: Path) -> str:
     return f'(() => {{\n"use strict";\n{functions}\nreturn {_name(entry.resolve())};\n}})()'
 
 
-def view_script(entry: Path, sheets: Mapping[str, str], given: Mapping[str, Any]) -> str:
+def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, Any]) -> str:
     """The script of a Gradio component: the body of a function of ``element``, ``trigger``, ``props``, ``watch``, ``server``.
 
-    entry: a module whose ``start`` is called with these five and ``given``.
+    entry: a module whose ``start`` is called with these five and ``options``.
     sheets: style sheets by element id. Each is added to the page once, ahead of the call.
-    given: values for the script, as JSON.
+    options: values for the script, as JSON.
     """
     return f"""for (const [id, rules] of Object.entries({json.dumps(dict(sheets))})) {{
   if (!document.getElementById(id)) document.head.append(Object.assign(document.createElement("style"), {{ id, textContent: rules }}));
 }}
-{join_modules(entry)}.start(element, trigger, props, watch, server, {json.dumps(dict(given))});"""
+{join_modules(entry)}.start(element, trigger, props, watch, server, {json.dumps(dict(options))});"""
 
 
 def _function(path: Path, module: Module) -> str:

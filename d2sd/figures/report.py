@@ -14,11 +14,11 @@ from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
+from d2sd.calibration.sentences import digits
 from d2sd.costs.machines import DEFAULT, MACHINES
-from d2sd.costs.runs import Place
+from d2sd.costs.runs import BreakEvenPoint
 from d2sd.figures.modules import join_modules
-from d2sd.figures.panels import Panel, Stat, Table
-from d2sd.figures.style import COLOURS, VIEWER, digits
+from d2sd.figures.style import COLOURS, VIEWER, Panel, Stat, Table
 from d2sd.trace.text import escaped
 
 MAX_VALUES = 4  # of a setting that is not the same in all runs
@@ -31,7 +31,7 @@ def report_page(
     panels: Iterable[Panel],
     stats: Iterable[Stat] = (),
     facts: Iterable[tuple[str, Table]] = (),
-    places: Sequence[Place] = (),
+    break_even: Sequence[BreakEvenPoint] = (),
 ) -> str:
     """Returns one HTML file with plotly.js, figures and numbers.
 
@@ -40,11 +40,10 @@ def report_page(
     panels: the figures.
     stats: the headline figures.
     facts: more tables, each with its name, such as ``settings`` gives.
-    places: methods on the break-even map.
+    break_even: methods on the break-even map; none for no map.
 
     Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
     """
-    shown = list(panels)
     script = f"\n(() => {{\n{_report_script()}\n}})();\n"
     library = get_plotlyjs()
     allowed = " ".join(f"'sha256-{_digest(source)}'" for source in (library, script))
@@ -73,7 +72,7 @@ def report_page(
 {_stats(stats)}
 <h2>Figures</h2>
 <main class="grid">
-{"".join(map(_panel, shown))}{_map(places)}</main>
+{"".join(map(_panel, panels))}{_map(break_even)}</main>
 <h2>What was run</h2>
 <div class="grid">
 {more}</div>
@@ -90,7 +89,7 @@ def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) 
         found: dict[str, list[str]] = {}
         for n, headers in enumerate(sides):
             for name, values in _by_name([header.get(part) for header in headers]).items():
-                found.setdefault(name, ["—"] * len(sides))[n] = _told(values)
+                found.setdefault(name, ["—"] * len(sides))[n] = _distinct(values)
         if found:
             rows = tuple((escaped(name.replace("_", " ")), *values) for name, values in found.items())
             yield "Settings" if part == "config" else part.capitalize(), Table(("", *names), rows)
@@ -105,7 +104,7 @@ def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
     return out
 
 
-def _told(values: Sequence[Any]) -> str:
+def _distinct(values: Sequence[Any]) -> str:
     """Returns the distinct ones of these values."""
     known = list(dict.fromkeys("—" if v is None else escaped(str(v))[:MAX_CHARACTERS] for v in values))
     more = f" and {len(known) - MAX_VALUES} more" if len(known) > MAX_VALUES else ""
@@ -122,21 +121,21 @@ def _panel(panel: Panel) -> str:
     )
 
 
-def _map(places: Sequence[Place]) -> str:
-    """The break-even map as data for the script, and its numbers; nothing without places."""
-    if not places:
+def _map(methods: Sequence[BreakEvenPoint]) -> str:
+    """Returns the break-even map as data for the script, and its numbers; nothing without methods."""
+    if not methods:
         return ""
     machine = MACHINES[DEFAULT]
-    points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in places]
+    points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in methods]
     data = orjson.dumps({"points": points, "machine": machine.name}).decode().replace("<", "\\u003c")
     rows = tuple(
         (p.method, f"{p.alpha:.2f}", digits(p.there, 2), f"{p.alpha / p.there:.2f}×" if p.there else "—")
-        for p in places
+        for p in methods
     )
     table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
     question = (
         f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {machine.name}, in plain steps: "
-        f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in places) else ''}"
+        f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in methods) else ''}"
         f"{machine.source}"
     )
     return (
@@ -166,8 +165,7 @@ def _stats(stats: Iterable[Stat]) -> str:
 
 
 def _report_script() -> str:
-    given = {"colours": COLOURS, "plotly": ""}
-    return f"{join_modules(VIEWER / 'report.js')}.start({json.dumps(given)});"
+    return f"{join_modules(VIEWER / 'report.js')}.start({json.dumps({'colours': COLOURS, 'plotly': ''})});"
 
 
 def _styles() -> str:

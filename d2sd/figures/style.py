@@ -1,4 +1,4 @@
-"""How the figures look: the page's colours, axes, and marks that several of them share.
+"""What all figures share: panels with their tables, the page's colours, axes and marks.
 
 Colours are those of the light page. A page that is dark puts its own in their place, by these values.
 """
@@ -7,18 +7,15 @@ from __future__ import annotations
 
 import html
 import re
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
+import orjson
 import plotly.graph_objects as go
 
 from d2sd.__about__ import HOME
 from d2sd.calibration import Estimate
-from d2sd.calibration import sentences as reading
 from d2sd.trace.text import escaped
-
-# The colours of all drawings, read from the page's style sheet without a plotting package.
-
 
 VIEWER = HOME / "assets" / "viewer"
 
@@ -33,16 +30,64 @@ def _light_colours() -> dict[str, str]:
 COLOURS = _light_colours()
 # Categories without a colour of their own: the palette of Okabe and Ito, told apart with every common colour blindness.
 CATEGORIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
-
-
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
 FEW = 30  # positions: fewer are too few to judge a bar by
 HEIGHT = 330
 PATTERNS = {"first": "", "second": "/", "target": "."}
-FINE, TINY = {"size": 11, "color": MUTED}, {"size": 10, "color": MUTED}
+FINE = {"size": 11, "color": MUTED}
+ROW = 26  # pixels of a row
+BAR = 0.64  # width of a bar, in places
 
 Trace = dict[str, Any]
-Write = Callable[[float | None], str]  # how a number is written
+Cell = str | tuple[str, int]  # with a mark that lists its steps
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Numbers of a figure; the first cell of a row names it."""
+
+    head: tuple[str, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Panel:
+    """A figure with its title, question, the same numbers as a table, and names of its marks.
+
+    id: as ``Sentence.chart`` names it.
+    names: by mark, what its steps are called.
+    """
+
+    id: str
+    title: str
+    question: str
+    figure: go.Figure
+    table: Table
+    names: dict[int, str] = field(default_factory=dict)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the panel's data for a page, ready for orjson."""
+        figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
+        table = {"head": self.table.head, "rows": self.table.rows}
+        names = {str(place): name for place, name in self.names.items()}
+        return {
+            "id": self.id,
+            "title": self.title,
+            "question": self.question,
+            "figure": figure,
+            "table": table,
+            "names": names,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """A figure in words; ``note``: its interval or what it is over."""
+
+    name: str
+    value: str
+    note: str
+    meaning: str
 
 
 def safe(text: str, most: int = 40) -> str:
@@ -130,27 +175,23 @@ def fill(kind: str, faint: bool = False) -> Trace:
     }
 
 
-def percent(share: float | None) -> str:
-    """Returns a share as a percentage."""
-    return "—" if share is None else reading.percent(share)
+def bars(
+    name: str, at: list[int], values: list[float], marker: Trace, words: list[str], across: bool = False, **options: Any
+) -> Trace:
+    """Returns bars with a text for each.
+
+    name: in the legend; empty for none.
+    at: their places along the axis.
+    values: their lengths.
+    across: whether they are horizontal.
+    options: more properties of plotly's.
+    """
+    x, y = (values, at) if across else (at, values)
+    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, "hovertext": words, "hoverinfo": "text"}
+    return {**shown, **({"name": name} if name else {}), **({"orientation": "h"} if across else {}), **options}
 
 
-def signed(share: float | None) -> str:
-    """Returns a difference of shares in percentage points, with its sign."""
-    return "—" if share is None else f"{'−' if share < 0 else '+'}{abs(100 * share):.1f}"
-
-
-def digits(value: float | None, places: int = 3) -> str:
-    """Returns a number with this many decimals."""
-    return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
-
-
-def change(value: float | None, places: int = 3) -> str:
-    """Returns a difference with this many decimals and its sign."""
-    return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
-
-
-def with_interval(figure: Estimate, write: Write = percent) -> str:
-    """Returns a figure and its interval in words."""
-    between = "" if figure.low is None else f" ({write(figure.low)} to {write(figure.high)})"
-    return f"{write(figure.value)}{between}"
+def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:
+    """Returns a vertical line over the whole height of a figure."""
+    line = {"color": colour, "width": 1.5, **({} if dash == "solid" else {"dash": dash})}
+    return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line, **options}

@@ -23,7 +23,7 @@ from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace, load_trace
 
 STYLES = ("colours.css", "map.css", "explorer.css", "drawing.css", "presenter.css")
-SAID = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
+SUBTITLES = ("A recorded run of speculative decoding.", "Recorded runs of speculative decoding.")
 CUT_OFF = {"event": "Failed", "sentence": "The recording ends here: the run was cut off."}
 STANDALONE = VIEWER / "standalone.js"
 
@@ -82,7 +82,7 @@ def runs_page(
     title: str,
     entry: Path = STANDALONE,
     styles: str = "",
-    given: Mapping[str, Any] | None = None,
+    options: Mapping[str, Any] | None = None,
 ) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
@@ -92,14 +92,13 @@ def runs_page(
 
     entry: the module whose ``start`` draws the page; another one than the viewer's own can add tours.
     styles: style sheets that it needs besides the viewer's.
-    given: what its ``start`` is called with, as JSON.
+    options: what its ``start`` is called with, as JSON.
     """
     shown = [
         {"label": run.label, "value": run.value(f"run {n}"), "tour": run.tour, "number": run.number or n}
         for n, run in enumerate(runs, 1)
     ]
-    words = _inert(dict(given or {}))
-    script = f"\n{join_modules(entry)}.start({words});\n"
+    script = f"\n{join_modules(entry)}.start({_inert(dict(options or {}))});\n"
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob:; base-uri 'none'; form-action 'none'"
     return f"""<!doctype html>
@@ -114,7 +113,7 @@ def runs_page(
 {_joined(("standalone.css",))}{viewer_styles()}{styles}</style>
 </head>
 <body>
-<header><h1>{html.escape(title)}</h1><p>{SAID[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
+<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{_inert(shown)}</script>
 <script>{script}</script>
@@ -129,7 +128,6 @@ def _inert(data: Any) -> str:
 
 
 # The interactive view of a run in a notebook cell.
-
 
 HEIGHT = 900
 # The page runs its own script and may save files; it reaches neither the notebook nor a network.

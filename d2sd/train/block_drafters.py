@@ -1,4 +1,4 @@
-"""Training objectives of the block drafters: DFlash and the variable-prefix drafter.
+"""Training of the block drafters: DFlash and the variable-prefix drafter.
 
 Many random anchors per sequence open one block each. All blocks share one forward pass under one mask: a block sees the
 context before its anchor, and itself in both directions. Features come from one pass of the frozen target, whose embedding
@@ -10,8 +10,9 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -20,48 +21,80 @@ from torch.nn import functional as F
 from transformers import PreTrainedModel
 
 from d2sd.errors import InputError
-from d2sd.folders.drafters import reshaped
+from d2sd.folders.drafters import SHARD, reshaped, save_speculators
+from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.models import late_taps
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
+from d2sd.train.drafters import Material, fit
+from d2sd.train.settings import BLOCK_SIZE, LAYERS, BlockObjective, BlockTraining
 from d2sd.train.text import Responses, frequent_tokens
 
-OBJECTIVES = ("cross_entropy", "survival", "streak")
 UNKNOWN = (
     20.0  # nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it
 )
+PROPOSED = 3  # mask tokens that an error message names
 
 
-@dataclass(frozen=True, slots=True)
-class DrafterConfig:
-    """How a block drafter is trained.
+def train_drafter(settings: BlockTraining) -> None:
+    """Trains a drafter for a target from the target's responses, and saves it in bfloat16.
 
-    variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
-    anchors: blocks per sequence.
-    objective: one of three:
-
-    * ``cross_entropy``, weighted by exp(−(k−l−1)/decay);
-    * ``survival``, weighted by the (detached) probability that all earlier drafted positions are right;
-    * ``streak``, minus the expected number of leading right tokens.
-
-    soft_targets: share of the target's distribution in the labels.
+    A new drafter begins with copies of the target's last layers. It is saved as a ``DFlashDraftModel`` folder, or in the form of
+    speculators if it has a draft vocabulary or a Markov head. Raises ``InputError`` if the settings do not fit the target.
     """
+    objective = settings.objective
+    material = Material.load(settings)
+    initial, added = _initial(settings, material), (settings.draft_vocab_size, settings.markov_rank)
+    drafter = extended(initial, material.target, material.data, *added).train().requires_grad_(True)
+    if objective.variable_prefix:
+        drafter.config.dflash_config["role"] = "second"
+        drafter.form = replace(drafter.form, second_role=True)
 
-    variable_prefix: bool = False
-    anchors: int = 24
-    beta: float = 0.9
-    decay: float = 7.0
-    objective: str = "cross_entropy"
-    soft_targets: float = 0.0
+    def choose(prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        anchors = draw_anchors(prompt_lengths, lengths, objective.anchors, generator)
+        prefixes = torch.zeros_like(anchors)
+        if objective.variable_prefix:
+            prefixes = draw_prefixes((len(lengths), objective.anchors), drafter.block_size, objective.beta, generator)
+        return {"anchors": anchors, "prefixes": prefixes}
 
-    def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise InputError(f"unknown objective {self.objective!r}; choose one of: {', '.join(OBJECTIVES)}")
-        if self.objective == "streak" and self.soft_targets:
-            raise InputError("soft targets go with cross_entropy and survival, not with streak")
-        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1 or not 0 <= self.soft_targets <= 1:
-            raise InputError("beta must be in (0, 1], decay and anchors above 0, soft_targets in [0, 1]")
+    identity = {
+        "objective": asdict(objective),
+        "block_size": drafter.block_size,
+        "target_layer_ids": drafter.target_layer_ids,
+        "layers": len(drafter.layers),
+        "own_tokens": settings.own_tokens,
+        "draft_vocab_size": drafter.form.draft_vocabulary,
+        "markov_rank": drafter.form.markov_rank,
+    }
+    tokens = material.data.ids.unique().long().to(material.target.device) if settings.own_tokens else None
+    net = DrafterObjective(drafter, material.target, objective, tokens)
+    kind = "vp" if objective.variable_prefix else "dflash"
+    fit(settings, material, drafter, net, choose, save_drafter, kind, identity)
+
+
+def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
+    """The drafter that the settings start from, or a new one."""
+    if settings.start is not None:
+        found: Any = load_drafter(str(settings.start), torch.float32, str(material.target.device))
+        return found.train().requires_grad_(True)
+    return new_drafter(
+        material.target, material.tokenizer, material.data, layers=settings.layers or LAYERS,
+        block_size=settings.block_size or BLOCK_SIZE, target_layer_ids=settings.target_layer_ids,
+        mask_token=settings.mask_token,
+    )  # fmt: skip
+
+
+def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
+    """Saves a drafter, in shards small enough for repositories without large-file storage."""
+    if drafter.form.layout == "speculators":
+        save_speculators(drafter, folder)
+    else:
+        with quiet():
+            drafter.save_pretrained(folder, max_shard_size=SHARD)
+
+
+# Objective.
 
 
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -137,7 +170,7 @@ class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
     def __init__(
-        self, drafter: DFlashDraftModel, target: PreTrainedModel, config: DrafterConfig, tokens: Tensor | None = None
+        self, drafter: DFlashDraftModel, target: PreTrainedModel, config: BlockObjective, tokens: Tensor | None = None
     ):
         """tokens: ascending ids, all labels among them, that the loss is over; None for all that the drafter can draft. Where
         the vocabulary is large, most of a step is its LM head, and most of the head's tokens stand in no response."""
@@ -174,17 +207,15 @@ class DrafterObjective(nn.Module):
         drafted = draft_blocks(self.drafter, target, blocks, anchors, features)
         scored = inside & ~visible
         flat = scored.flatten(1)
-        weight, kept = self._head
+        weight, vocabulary = self._head
         logits = F.linear(drafted[flat], weight).float() + self._markov(tokens, drafted, flat)
         labels, known = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
-        if kept is not None:
-            at = torch.searchsorted(kept, labels).clamp_max(len(kept) - 1)
-            labels, known = at, kept[at] == labels
-        nll = torch.zeros_like(places, dtype=torch.float32)
-        right = torch.ones_like(scored)
+        if vocabulary is not None:
+            at = torch.searchsorted(vocabulary, labels).clamp_max(len(vocabulary) - 1)
+            labels, known = at, vocabulary[at] == labels
         hard = torch.where(known, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
-        nll = nll.masked_scatter(scored, hard)
-        right = right.masked_scatter(scored, (logits.argmax(-1) == labels) & known)
+        nll = torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, hard)
+        right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & known)
         streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
         has_label = scored.any(-1)
         metrics = {
@@ -199,9 +230,9 @@ class DrafterObjective(nn.Module):
         if head is None:
             return 0.0
         before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
-        rows, (_, kept) = drafted[flat], self._head
+        rows, (_, vocabulary) = drafted[flat], self._head
         bias = head(before, rows, head.start(rows))[0].float()
-        return bias if kept is None or self.drafter.token_ids is not None else bias[:, kept]
+        return bias if vocabulary is None or self.drafter.token_ids is not None else bias[:, vocabulary]
 
     def _loss(
         self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, hidden: Tensor, places: Tensor
@@ -227,9 +258,9 @@ class DrafterObjective(nn.Module):
             rows = hidden.gather(
                 1, (places - 1).clamp(0, hidden.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
             )
-            said = F.linear(rows[scored.flatten(1)], weight).float()
-            wanted = final_logits(text_config(self._target[0].config), said).softmax(-1)
-        soft = -(wanted * logits.log_softmax(-1)).sum(-1)
+            logits_of_target = F.linear(rows[scored.flatten(1)], weight).float()
+            labels = final_logits(text_config(self._target[0].config), logits_of_target).softmax(-1)
+        soft = -(labels * logits.log_softmax(-1)).sum(-1)
         return torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, soft)
 
 
@@ -239,10 +270,7 @@ def _first_accuracy(right: Tensor, scored: Tensor) -> Tensor:
     return (right & first).sum() / first.sum().clamp_min(1)
 
 
-# Creates the drafter that training starts from: layers, taps, mask token, and added heads.
-
-
-PROPOSED = 3
+# The drafter that training starts from: layers, taps, mask token, and added heads.
 
 
 def new_drafter(
@@ -277,10 +305,12 @@ def new_drafter(
 def extended(
     drafter: DFlashDraftModel, target: Any, data: Responses, vocabulary: int | None, rank: int
 ) -> DFlashDraftModel:
-    """The drafter with what is asked for and new to it, from its own weights.
+    """Returns the drafter with a draft vocabulary and a Markov head added, if these are given.
 
-    vocabulary: so many of the responses' most frequent tokens are all that it drafts, with the target's rows of them as its
-    LM head; None: as it is. rank: of a Markov head (DSpark, arXiv 2607.05147), which begins at no correction; 0: as it is.
+    vocabulary: number of the responses' most frequent tokens that it drafts, with the target's rows of these as LM head; None:
+        as it is.
+    rank: of a Markov head (DSpark, arXiv 2607.05147), which begins at no correction; 0: as it is.
+    Raises ``InputError`` if the drafter has one of them already.
     """
     form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
@@ -314,7 +344,7 @@ def extended(
 
 
 def check_taps(layers: Sequence[int] | None, depth: int) -> None:
-    """Raise ``InputError`` where one of these is no layer of a target of ``depth`` layers."""
+    """Raises ``InputError`` if one of these is not a layer of a target of ``depth`` layers."""
     if layers is not None and not all(0 <= n < depth for n in layers):
         raise InputError(
             f"this target has the layers 0 to {depth - 1}; --target-layers names {' '.join(map(str, layers))}"
@@ -322,7 +352,7 @@ def check_taps(layers: Sequence[int] | None, depth: int) -> None:
 
 
 def mask_id(tokenizer: Any, target: Any, data: Responses, text: str | None) -> int:
-    """The id of a mask token, one that no text holds; raises ``InputError`` where it cannot be one, and names some that can."""
+    """Returns the id of a mask token, which must be in no text. Raises ``InputError``, which names some usable tokens."""
     vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
     name = tokenizer.mask_token if text is None else text
     spare = spare_tokens(tokenizer, target, data)
@@ -342,7 +372,7 @@ def mask_id(tokenizer: Any, target: Any, data: Responses, text: str | None) -> i
 
 
 def spare_tokens(tokenizer: Any, target: Any, data: Responses) -> list[str]:
-    """The special tokens of a tokenizer that neither these responses nor its chat template hold, by id, and its mask token."""
+    """Returns the special tokens that are neither in the responses nor in the chat template, by id, and the mask token."""
     used = _closing(tokenizer, target) | _written(data)
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())

@@ -1,4 +1,4 @@
-"""Training objective of the EAGLE-3 drafter: training-time test, with the target's distribution as labels.
+"""Training of the EAGLE-3 drafter by training-time test, with the target's distribution as labels.
 
 The network is unrolled on its own hidden states, as in drafting (EAGLE-3, arXiv 2503.01840, section 3.2). Row t of unrolled
 step i stands at position t + i. It reads the token after it and the state that step i − 1 gave to row t. It sees the
@@ -8,10 +8,7 @@ of the target serves rows × steps predictions.
 
 from __future__ import annotations
 
-import copy
-from dataclasses import asdict, dataclass
-from functools import partial
-from pathlib import Path
+from dataclasses import asdict
 from typing import Any
 
 import torch
@@ -24,23 +21,46 @@ from d2sd.folders.drafters import save_eagle3
 from d2sd.nets.eagle3 import Eagle3DraftModel, KeyValue, default_eagle3_layers, new_eagle3
 from d2sd.nets.target import LayerTaps
 from d2sd.nets.types import final_logits, text_config
-from d2sd.train.held_out import HeldOut
-from d2sd.train.loop import LoopConfig, digest, train
-from d2sd.train.stages import cached, load_frozen
-from d2sd.train.text import frequent_tokens, read_responses
+from d2sd.train.drafters import Material, fit
+from d2sd.train.settings import Eagle3Objective, Eagle3Training
+from d2sd.train.text import frequent_tokens
 
 
-@dataclass(frozen=True, slots=True)
-class Eagle3Objective:
-    """unrolled: steps; decay: weight of step i is decay^i; rows: chains per sequence."""
+def train_eagle3(settings: Eagle3Training) -> None:
+    """Trains an EAGLE-3 drafter for a target from the target's responses, and saves it in SpecForge's form in bfloat16.
 
-    unrolled: int = 7
-    decay: float = 0.8
-    rows: int = 32
+    Raises ``InputError`` if the settings do not fit the target.
+    """
+    objective = settings.objective
+    material = Material.load(settings)
+    target, vocabulary = material.target, material.target.config.vocab_size
+    layers = _checked_layers(settings.target_layer_ids, target.config.num_hidden_layers)
+    tokens = frequent_tokens(material.data, settings.draft_vocab_size or vocabulary, vocabulary)
+    drafter = new_eagle3(target, tokens, layers)
 
-    def __post_init__(self) -> None:
-        if self.unrolled < 1 or self.rows < 1 or not 0 < self.decay <= 1:
-            raise InputError("unrolled steps and rows must be at least 1, decay in (0, 1]")
+    def choose(prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
+        return {"rows": draw_rows(prompt_lengths, lengths, objective.rows, generator)}
+
+    identity = {
+        "objective": asdict(objective),
+        "target_layer_ids": layers,
+        "draft_vocab_size": drafter.config.draft_vocab_size,
+    }
+    net = Unrolled(drafter, target, objective)
+    fit(settings, material, drafter, net, choose, save_eagle3, "eagle3", identity)
+
+
+def _checked_layers(layers: list[int] | None, depth: int) -> list[int]:
+    """The layers to read, by default those of EAGLE-3, of a target of ``depth`` layers."""
+    try:
+        layers = layers or list(default_eagle3_layers(depth))
+    except ValueError as error:
+        raise InputError(f"{error}; name the layers to read with --target-layers") from None
+    if not all(0 <= n <= depth - 3 for n in layers):
+        raise InputError(
+            f"tapped layers must lie between 0 and {depth - 3}, not {layers}: later ones are normed elsewhere"
+        )
+    return layers
 
 
 def draw_rows(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -141,62 +161,3 @@ class Chains:
 def _take(x: Tensor, rows: Tensor) -> Tensor:
     """(B, S, H) at rows (B, A): (B, A, H)."""
     return x.gather(1, rows[..., None].expand(-1, -1, x.shape[-1]))
-
-
-def train_eagle3(
-    target: str | Path,
-    responses: Path,
-    out: Path,
-    *,
-    objective: Eagle3Objective,
-    config: LoopConfig,
-    draft_vocab_size: int | None = None,
-    target_layer_ids: list[int] | None = None,
-    max_length: int = 1024,
-    cache: Path | None = None,
-    held_out: Path | None = None,
-    chat: bool = False,
-) -> None:
-    """An EAGLE-3 drafter for ``target`` from its own responses, saved in SpecForge's form in bfloat16.
-
-    draft_vocab_size: how many of the responses' most frequent tokens it can draft; default: the whole vocabulary.
-    cache: a file that keeps the target's features between runs; default: the target runs in every step.
-    held_out, chat: as for ``d2sd.train.stages.train_drafter``.
-    """
-    model, tokenizer = load_frozen(target)
-    held = None if held_out is None else HeldOut(model, tokenizer, held_out, chat)
-    torch.manual_seed(config.seed)
-    depth, vocabulary = model.config.num_hidden_layers, model.config.vocab_size
-    try:
-        layers = target_layer_ids or list(default_eagle3_layers(depth))
-    except ValueError as error:
-        raise InputError(f"{error}; name the layers to read with --target-layers") from None
-    if not all(0 <= n <= depth - 3 for n in layers):
-        raise InputError(
-            f"tapped layers must lie between 0 and {depth - 3}, not {layers}: later ones are normed elsewhere"
-        )
-    data = read_responses(responses, max_length, tokenizer.eos_token_id)
-    drafter = new_eagle3(model, frequent_tokens(data, draft_vocab_size or vocabulary, vocabulary), layers)
-
-    known = cached(cache, model, layers, data)
-
-    def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        lengths = data.lengths[index]
-        rows = draw_rows(data.prompt_lengths[index], lengths, objective.rows, generator)
-        batch = {"ids": data.ids[index, : int(lengths.max())].long(), "lengths": lengths, "rows": rows}
-        return batch if known is None else {**batch, **known.rows(index, int(lengths.max()))}
-
-    identity = {
-        "objective": asdict(objective),
-        "target_layer_ids": layers,
-        "draft_vocab_size": drafter.config.draft_vocab_size,
-        "data": digest(data.ids),
-    }
-
-    def keep(folder: Path) -> None:
-        save_eagle3(copy.deepcopy(drafter).bfloat16(), folder)
-
-    measure = None if held is None else partial(held.measure, drafter, "eagle3")
-    net = Unrolled(drafter, model, objective)
-    if train(net, len(data.ids), sample, out, config, measure, "eagle3", identity, keep):
-        save_eagle3(drafter.bfloat16(), out)

@@ -1,8 +1,8 @@
-"""One training loop for all drafters: schedule, clipping, checkpoints that resume bit-exactly.
+"""One training loop for all drafters: schedule, optimizers, clipping, checkpoints that resume bit-exactly.
 
-Every random choice of a step is drawn from a generator seeded by (seed, step, process), and rows come from a
-permutation seeded by (seed, epoch): nothing but weights, optimizer state and the step number has to be stored.
-Runs in one process or in many (``accelerate launch -m d2sd train …``).
+Every random choice of a step comes from a generator seeded by (seed, step, process), and rows from a permutation seeded by
+(seed, epoch): nothing but weights, optimizer state and the step number has to be stored. Runs in one process or in many
+(``accelerate launch -m d2sd train …``).
 """
 
 from __future__ import annotations
@@ -16,14 +16,12 @@ import time
 import warnings
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import orjson
 import torch
 from accelerate import Accelerator, PartialState
-from accelerate.tracking import get_available_trackers
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -32,218 +30,12 @@ from d2sd.errors import InputError
 from d2sd.nets.dtypes import quick_bfloat16
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
-
-# Checkpoints of a training run: weights, optimizer state and settings, as safetensors and JSON.
-
-
-def keep_metrics_before(path: Path, step: int) -> None:
-    """Drop the metrics that a killed run logged after its last checkpoint."""
-    if path.exists():
-        kept = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
-        write_whole(path, "".join(line + "\n" for line in kept))
-
-
-def save_checkpoint(
-    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
-) -> None:
-    """Write ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written."""
-    try:
-        _save(out, parameters, optimizers, {"step": step, "identity": identity})
-    except (OSError, SafetensorError) as error:
-        raise InputError(
-            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
-            "there, and the same command goes on from it"
-        ) from None
-
-
-def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], about: dict[str, Any]) -> None:
-    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    state = {}
-    for name, parameter in parameters.items():
-        for key, value in _state_of(optimizers, parameter).items():
-            state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
-    save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
-    save_file(state, fresh / "optimizer.safetensors")
-    (fresh / "state.json").write_text(json.dumps(about))
-    shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        final.rename(old)
-    fresh.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
-
-
-def load_checkpoint(
-    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
-) -> int:
-    """Restore the newest complete checkpoint under ``out``. Returns the step to continue at, 0 if there is none.
-
-    Raises ``InputError`` if the checkpoint belongs to another run; a run with more steps may continue from it.
-    """
-    folder = out / "checkpoint"
-    if not folder.exists() and (out / "checkpoint.old").exists():
-        (out / "checkpoint.old").rename(folder)
-    if not folder.exists():
-        return 0
-    state = json.loads((folder / "state.json").read_text())
-    before, now = state.get("identity", {}), json.loads(json.dumps(identity))
-    further = before.get("steps", 0) < now.get("steps", 0)
-    changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))
-    if changed:
-        raise InputError(
-            f"{folder} was made with other settings ({', '.join(changed)}); "
-            "give the same ones to resume, or another output folder to start again"
-        )
-    with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
-        for name, parameter in parameters.items():
-            parameter.copy_(f.get_tensor(name))
-    with safe_open(folder / "optimizer.safetensors", "pt") as f:
-        for key in f.keys():  # noqa: SIM118 (not a dict)
-            name, field = key.rsplit("|", 1)
-            value = f.get_tensor(key)
-            value = value if field == "step" else value.to(parameters[name].device)
-            _state_of(optimizers, parameters[name])[field] = value
-    return int(state["step"])
-
-
-def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
-    """The state that its optimizer keeps for this parameter (empty before the first step)."""
-    for optimizer in optimizers:
-        if any(parameter is p for g in optimizer.param_groups for p in g["params"]):
-            state: dict[str, Any] = optimizer.state[parameter]
-            return state
-    raise KeyError("a parameter has no optimizer")
-
-
-# Muon (Jordan et al. 2024) with its Newton–Schulz iteration in float32.
-#
-# ``torch.optim.Muon`` iterates in bfloat16. A CPU without bfloat16 instructions multiplies those numbers many times slower than
-# float32 ones, so that the optimizer takes most of a training step there.
-
-
-COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration, as in torch.optim.Muon
-STEPS = 5
-
-
-def orthogonalized(matrix: Tensor) -> Tensor:
-    """The nearest semi-orthogonal matrix, roughly: all singular values of a (m, n) matrix moved near 1."""
-    a, b, c = COEFFICIENTS
-    tall = matrix.shape[0] > matrix.shape[1]
-    x = matrix.T if tall else matrix
-    x = x / x.norm().clamp_min(1e-7)
-    for _ in range(STEPS):
-        gram = x @ x.T
-        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
-    return x.T if tall else x
-
-
-class Float32Muon(torch.optim.Optimizer):
-    """``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``, computed in float32."""
-
-    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95):
-        """params: matrices."""
-        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
-
-    @torch.no_grad()
-    def step(self, closure: None = None) -> None:  # type: ignore[override]
-        """One update of all matrices that have a gradient."""
-        for group in self.param_groups:
-            momentum, rate = group["momentum"], group["lr"]
-            for p in group["params"]:
-                if p.grad is None:
-                    continue
-                average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p.grad))
-                average.lerp_(p.grad, 1 - momentum)
-                update = orthogonalized(p.grad.lerp(average, momentum))
-                p.mul_(1 - rate * group["weight_decay"])
-                p.add_(update, alpha=-rate * 0.2 * max(p.shape) ** 0.5)
-
+from d2sd.train.settings import LoopConfig
 
 Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
-
-
-TRACKERS = ("none", "tensorboard", "trackio")
-PRECISIONS = ("auto", "float32", "bfloat16")
 TABLES = ("embed", "lm_head", "markov_w")  # one row a token
-DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
-
-
-@dataclass(frozen=True, slots=True)
-class LoopConfig:
-    """Settings of one run. ``batch_size`` counts rows per process and micro-step; times are in steps.
-
-    precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
-    with it (``d2sd.nets.dtypes.quick_bfloat16``).
-    save_every: a checkpoint to resume from, the newest alone; keep_every: a result that stays (0: none but the last).
-    """
-
-    steps: int
-    batch_size: int = 16
-    accumulate: int = 1
-    learning_rate: float = 2e-3
-    min_rate: float = 0.02
-    warmup: int = 50
-    weight_decay: float = 0.05
-    clip: float = 1.0
-    seed: int = 0
-    precision: str = "auto"
-    optimizer: str = DEFAULT_OPTIMIZER
-    save_every: int = 200
-    keep_every: int = 0
-    log_every: int = 10
-    report_to: str = "none"
-
-    def __post_init__(self) -> None:
-        if min(self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every) < 1:
-            raise InputError("steps, batch size, accumulation and intervals must be at least 1")
-        if self.keep_every < 0:
-            raise InputError(f"keep-every must be at least 0 (0: keep no results on the way), not {self.keep_every}")
-        if self.precision not in PRECISIONS:
-            raise InputError(
-                f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
-            )
-        if self.optimizer not in ("muon", "adamw"):
-            raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
-        if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
-            raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
-        if self.report_to not in TRACKERS:
-            raise InputError(f"metrics go to {', '.join(TRACKERS)}, not to {self.report_to!r}")
-        if self.report_to != "none" and self.report_to not in [t.value for t in get_available_trackers()]:
-            raise InputError(
-                f"{self.report_to} is not installed; run `pip install {self.report_to}` or leave out --report-to"
-            )
-
-
-def settings(config: LoopConfig) -> dict[str, Any]:
-    """The settings that must be the same to resume a run."""
-    free = ("save_every", "keep_every", "log_every", "report_to")
-    return {k: v for k, v in asdict(config).items() if k not in free}
-
-
-def rate_at(config: LoopConfig, step: int) -> float:
-    """Learning rate at a step: linear warm-up, then a cosine down to ``min_rate`` of the peak."""
-    if step < config.warmup:
-        return config.learning_rate * (step + 1) / config.warmup
-    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
-    floor = config.min_rate
-    return config.learning_rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
-
-
-def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
-    """Row numbers of the ``index``-th batch of ``size`` rows when ``count`` rows are read in shuffled epochs."""
-    wanted = torch.arange(index * size, (index + 1) * size)
-    out = torch.empty_like(wanted)
-    for epoch in (wanted // count).unique().tolist():
-        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
-        here = wanted // count == epoch
-        out[here] = order[wanted[here] % count]
-    return out
-
-
-def processes() -> PartialState:
-    """The processes of ``accelerate launch``, or just this one; on CPUs they speak gloo."""
-    return PartialState(cpu=not torch.cuda.is_available())
+COEFFICIENTS = (3.4445, -4.7750, 2.0315)  # of the quintic iteration, as in torch.optim.Muon
+ITERATIONS = 5
 
 
 def train(
@@ -255,16 +47,20 @@ def train(
     evaluate: Callable[[], dict[str, float]] | None = None,
     note: str = "train",
     identity: dict[str, Any] | None = None,
-    keep: Callable[[Path], None] | None = None,
+    save: Callable[[Path], None] | None = None,
 ) -> bool:
-    """Train ``objective`` in place; it maps a sampled batch to ``(loss, metrics)``.
+    """Trains ``objective`` in place. Returns whether this is the main process, which should save the result.
 
-    Returns whether this is the main process, the one that should save the result.
+    Writes ``metrics.jsonl`` and ``checkpoint/`` under ``out``, and continues from the checkpoint found there. Raises
+    ``InputError`` if that is of another run.
 
-    ``sample(rows, generator)`` makes the batch of those row numbers. Writes ``metrics.jsonl`` and
-    ``checkpoint/`` under ``out``, reports to the tracker of ``config`` and continues from the checkpoint found there; ``identity`` is whatever else
-    (objective, data) must be the same for that; more ``steps`` may be asked for. ``keep`` writes the result so far into a
-    folder, ``step-N`` under ``out``.
+    objective: maps a sampled batch to ``(loss, metrics)``.
+    count: number of rows of the training data.
+    sample: makes the batch of these row numbers; with a generator for its random choices.
+    evaluate: figures that are measured at every save.
+    note: name of the run on a terminal and in trackers.
+    identity: what else (objective, data) must be the same to continue.
+    save: writes the result so far into a folder, ``step-N`` under ``out``.
     """
     # under autocast torch's RMSNorm takes its slower path, and says so once
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
@@ -282,14 +78,14 @@ def train(
         names = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
         print(f"Training in {precision}; optimizers: {names}.", file=sys.stderr)
     out.mkdir(parents=True, exist_ok=True)
-    identity = {**settings(config), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
+    identity = {**config.identity(), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
     start = load_checkpoint(out, parameters, optimizers, identity)
     wrapped, *prepared = accelerator.prepare(objective, *optimizers)
     if config.report_to != "none":
-        accelerator.init_trackers(note, settings(config))
+        accelerator.init_trackers(note, config.identity())
     metrics_file = out / "metrics.jsonl"
     if accelerator.is_main_process:
-        keep_metrics_before(metrics_file, start)
+        truncate_metrics(metrics_file, start)
     bar = progress(range(start, config.steps), initial=start, total=config.steps, desc=note, mininterval=1,
                disable=not accelerator.is_main_process)  # fmt: skip
     world, began, seen = accelerator.num_processes, time.monotonic(), 0
@@ -327,12 +123,40 @@ def train(
             if accelerator.is_main_process:
                 save_checkpoint(out, parameters, optimizers, identity, done)
             accelerator.wait_for_everyone()
-        if keep and config.keep_every and done % config.keep_every == 0 and accelerator.is_main_process:
-            keep(out / f"step-{done}")
+        if save and config.keep_every and done % config.keep_every == 0 and accelerator.is_main_process:
+            save(out / f"step-{done}")
     accelerator.wait_for_everyone()
     for tracker in accelerator.trackers:  # end_training() would part the processes, which may train something else next
         tracker.finish()
     return bool(accelerator.is_main_process)
+
+
+def rate_at(config: LoopConfig, step: int) -> float:
+    """Learning rate at a step: linear warm-up, then a cosine down to ``min_rate`` of the peak."""
+    if step < config.warmup:
+        return config.learning_rate * (step + 1) / config.warmup
+    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
+    floor = config.min_rate
+    return config.learning_rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
+
+
+def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
+    """Row numbers of the ``index``-th batch of ``size`` rows when ``count`` rows are read in shuffled epochs."""
+    wanted = torch.arange(index * size, (index + 1) * size)
+    out = torch.empty_like(wanted)
+    for epoch in (wanted // count).unique().tolist():
+        order = torch.randperm(count, generator=torch.Generator().manual_seed(seed * 1_000_003 + epoch))
+        here = wanted // count == epoch
+        out[here] = order[wanted[here] % count]
+    return out
+
+
+def processes() -> PartialState:
+    """Returns the processes of ``accelerate launch``, or just this one; on CPUs they communicate by gloo."""
+    return PartialState(cpu=not torch.cuda.is_available())
+
+
+# Optimizers.
 
 
 def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> list[torch.optim.Optimizer]:
@@ -358,14 +182,136 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
     return optimizers
 
 
-# Fingerprints of a run's data and networks: it is resumed, and its files are reused, only if they are equal.
+def orthogonalized(matrix: Tensor) -> Tensor:
+    """The nearest semi-orthogonal matrix, roughly: all singular values of a (m, n) matrix moved near 1."""
+    a, b, c = COEFFICIENTS
+    tall = matrix.shape[0] > matrix.shape[1]
+    x = matrix.T if tall else matrix
+    x = x / x.norm().clamp_min(1e-7)
+    for _ in range(ITERATIONS):
+        gram = x @ x.T
+        x = torch.addmm(x, torch.addmm(gram, gram, gram, beta=b, alpha=c), x, beta=a)
+    return x.T if tall else x
+
+
+class Float32Muon(torch.optim.Optimizer):
+    """Muon (Jordan et al. 2024) with its Newton–Schulz iteration in float32.
+
+    The same as ``torch.optim.Muon`` with Nesterov momentum and ``adjust_lr_fn="match_rms_adamw"``, which iterates in bfloat16. A
+    CPU without bfloat16 instructions multiplies those numbers many times slower than float32 ones, so that the optimizer
+    takes most of a training step there.
+    """
+
+    def __init__(self, params: Iterable[nn.Parameter], lr: float, weight_decay: float, momentum: float = 0.95):
+        """params: matrices."""
+        super().__init__(params, {"lr": lr, "weight_decay": weight_decay, "momentum": momentum})
+
+    @torch.no_grad()
+    def step(self, closure: None = None) -> None:  # type: ignore[override]
+        """One update of all matrices that have a gradient."""
+        for group in self.param_groups:
+            momentum, rate = group["momentum"], group["lr"]
+            for p in group["params"]:
+                if p.grad is None:
+                    continue
+                average = self.state[p].setdefault("momentum_buffer", torch.zeros_like(p.grad))
+                average.lerp_(p.grad, 1 - momentum)
+                update = orthogonalized(p.grad.lerp(average, momentum))
+                p.mul_(1 - rate * group["weight_decay"])
+                p.add_(update, alpha=-rate * 0.2 * max(p.shape) ** 0.5)
+
+
+# Checkpoints: weights, optimizer state and the identity of the run, as safetensors and JSON.
+
+
+def truncate_metrics(path: Path, step: int) -> None:
+    """Removes the metrics that a killed run logged after its last checkpoint, at ``step``."""
+    if path.exists():
+        lines = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
+        write_whole(path, "".join(line + "\n" for line in lines))
+
+
+def save_checkpoint(
+    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
+) -> None:
+    """Writes ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written."""
+    try:
+        _save(out, parameters, optimizers, {"step": step, "identity": identity})
+    except (OSError, SafetensorError) as error:
+        raise InputError(
+            f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
+            "there, and the same command goes on from it"
+        ) from None
+
+
+def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], about: dict[str, Any]) -> None:
+    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
+    shutil.rmtree(fresh, ignore_errors=True)
+    fresh.mkdir()
+    state = {}
+    for name, parameter in parameters.items():
+        for key, value in _state_of(optimizers, parameter).items():
+            state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
+    save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
+    save_file(state, fresh / "optimizer.safetensors")
+    (fresh / "state.json").write_text(json.dumps(about))
+    shutil.rmtree(old, ignore_errors=True)
+    if final.exists():
+        final.rename(old)
+    fresh.rename(final)
+    shutil.rmtree(old, ignore_errors=True)
+
+
+def load_checkpoint(
+    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
+) -> int:
+    """Restores the newest complete checkpoint under ``out``. Returns the step to continue at, 0 if there is none.
+
+    Raises ``InputError`` if the checkpoint belongs to a run of another ``identity``; a run with more steps may continue from it.
+    """
+    folder = out / "checkpoint"
+    if not folder.exists() and (out / "checkpoint.old").exists():
+        (out / "checkpoint.old").rename(folder)
+    if not folder.exists():
+        return 0
+    state = json.loads((folder / "state.json").read_text())
+    before, now = state.get("identity", {}), json.loads(json.dumps(identity))
+    further = before.get("steps", 0) < now.get("steps", 0)
+    changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))
+    if changed:
+        raise InputError(
+            f"{folder} was made with other settings ({', '.join(changed)}); "
+            "give the same ones to resume, or another output folder to start again"
+        )
+    with torch.no_grad(), safe_open(folder / "weights.safetensors", "pt") as f:
+        for name, parameter in parameters.items():
+            parameter.copy_(f.get_tensor(name))
+    with safe_open(folder / "optimizer.safetensors", "pt") as f:
+        for key in f.keys():  # noqa: SIM118 (not a dict)
+            name, field = key.rsplit("|", 1)
+            value = f.get_tensor(key)
+            value = value if field == "step" else value.to(parameters[name].device)
+            _state_of(optimizers, parameters[name])[field] = value
+    return int(state["step"])
+
+
+def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
+    """The state that its optimizer keeps for this parameter (empty before the first step)."""
+    for optimizer in optimizers:
+        if any(parameter is p for g in optimizer.param_groups for p in g["params"]):
+            state: dict[str, Any] = optimizer.state[parameter]
+            return state
+    raise KeyError("a parameter has no optimizer")
+
+
+# Fingerprints: a run is resumed, and its files are reused, only if they are equal.
 
 
 def digest(rows: Tensor) -> str:
-    """A short fingerprint of token rows."""
+    """Returns a short fingerprint of token rows."""
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
 
 
 def digest_of(value: Any) -> str:
-    """A short fingerprint of plain values: numbers, strings, lists and dictionaries of them."""
+    """Returns a short fingerprint of plain values: numbers, strings, lists and dictionaries of them."""
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

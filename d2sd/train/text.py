@@ -1,10 +1,11 @@
-"""Training text: JSONL files and the target's own responses."""
+"""Training text: JSON lines, the target's own responses, and the questions that a chat model writes."""
 
 from __future__ import annotations
 
 import json
 import random
 import re
+import sys
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -15,16 +16,21 @@ from torch import Tensor
 
 from d2sd.decoding.verifier import gumbel_noise, restrict
 from d2sd.errors import InputError
+from d2sd.folders.loading import DTYPES, load_target
 from d2sd.folders.weights import weights_digest
+from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
+from d2sd.train.settings import RegenerateConfig
 
 MAX_LINE = 4_000_000
+MARK = "\u2063question\u2063"  # nothing that a template holds
+SHORTEST = 8  # characters
 
 
-def read_jsonl(path: Path, *wanted: str) -> Iterator[dict[str, Any]]:
-    """Yields the rows of a JSONL file. Raises ``InputError`` naming the line if a row lacks one of the fields ``wanted``."""
+def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
+    """Yields the rows of a JSONL file. Raises ``InputError`` naming the line if a row lacks one of ``fields``."""
     with path.open(encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             if not line.strip():
@@ -35,7 +41,7 @@ def read_jsonl(path: Path, *wanted: str) -> Iterator[dict[str, Any]]:
                 row = json.loads(line)
             except json.JSONDecodeError as error:
                 raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-            missing = [f for f in wanted if not isinstance(row, dict) or f not in row]
+            missing = [f for f in fields if not isinstance(row, dict) or f not in row]
             if missing:
                 raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
             yield row
@@ -51,7 +57,7 @@ class Responses:
 
 
 def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
-    """Read a file written by ``regenerate``: lines with ``prompt_ids`` and ``response_ids``."""
+    """Returns what ``regenerate`` wrote: lines with ``prompt_ids`` and ``response_ids``."""
     rows = [
         (row["prompt_ids"], (row["prompt_ids"] + row["response_ids"])[:max_length])
         for row in read_jsonl(path, "prompt_ids", "response_ids")
@@ -67,18 +73,18 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Write rows as JSON lines."""
+    """Writes rows as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
 
 
 def normalise(text: str) -> str:
-    """Letters and digits only, lower case: what two prompts are compared by when held-out text is checked."""
+    """Returns the letters and digits of a text in lower case, by which two prompts are compared."""
     return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
 
 
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
-    """The ``count`` tokens that the responses hold most often, ascending; rarer ids fill up where there are too few."""
+    """Returns the ``count`` most frequent tokens of the responses, ascending; unused ids fill up if there are too few."""
     if not 1 <= count <= vocabulary:
         raise InputError(f"the draft vocabulary must hold 1 to {vocabulary} tokens, not {count}")
     at = torch.arange(data.ids.shape[1])
@@ -87,30 +93,7 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
     return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())
 
 
-# The target writes the responses that its drafters learn from: batched without padding, resumable.
-
-
-@dataclass(frozen=True, slots=True)
-class RegenerateConfig:
-    """How responses are written.
-
-    batch_size: sequences that are written at once.
-    max_new_tokens: longest response, in tokens.
-    greedy_share: share of the prompts, drawn at random, that are continued greedily.
-    temperature: of all other prompts.
-    top_k: they draw from so many likeliest tokens; 0: from all.
-    """
-
-    batch_size: int = 64
-    max_new_tokens: int = 160
-    greedy_share: float = 0.75
-    temperature: float = 0.7
-    top_k: int = 0
-    seed: int = 0
-
-    def __post_init__(self) -> None:
-        if not 0 <= self.greedy_share <= 1 or self.temperature <= 0 or min(self.batch_size, self.max_new_tokens) < 1:
-            raise InputError("greedy_share must be in [0, 1]; temperature, batch size and new tokens above 0")
+# The target writes responses: batched without padding, resumable.
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +115,10 @@ def batches(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[
 
 
 def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, config: RegenerateConfig) -> None:
-    """Append lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` until all are done.
+    """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` until all are done.
 
-    A stopped run continues with the first batch that its file does not hold whole.
+    An interrupted run continues with the first batch that is not complete in its file. Raises ``InputError`` if the file is of
+    another run.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     todo = batches(prompts, config)
@@ -144,22 +128,17 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
     if written and (not settings.exists() or json.loads(settings.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     done = [json.loads(line)["prompt_ids"] for line in written if line.endswith(b"\n")]
-    kept, first = 0, 0
-    while first < len(todo) and done[kept : kept + len(todo[first])] == [r.prompt for r in todo[first]]:
-        kept += len(todo[first])
+    complete, first = 0, 0  # lines of whole batches, and the first batch that is not one of them
+    while first < len(todo) and done[complete : complete + len(todo[first])] == [r.prompt for r in todo[first]]:
+        complete += len(todo[first])
         first += 1
-    if kept + max(map(len, todo)) < len(done):
+    if complete + max(map(len, todo)) < len(done):
         raise InputError(f"{out} holds responses to other prompts; choose another file")
     settings.write_text(json.dumps(identity))
     with out.open("ab") as f:
-        f.truncate(sum(map(len, written[:kept])))
-        for number in progress(
-            range(first, len(todo)),
-            initial=first,
-            total=len(todo),
-            desc="regenerate",
-            mininterval=1,
-        ):
+        f.truncate(sum(map(len, written[:complete])))
+        numbers = range(first, len(todo))
+        for number in progress(numbers, initial=first, total=len(todo), desc="regenerate", mininterval=1):
             responses = _respond(target, todo[number], config, number)
             for request, response in zip(todo[number], responses, strict=True):
                 f.write(json.dumps({"prompt_ids": request.prompt, "response_ids": response}).encode() + b"\n")
@@ -167,7 +146,7 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
-    """Continuations in the order of the prompts, without a file."""
+    """Returns the responses in the order of the prompts, without a file."""
     found: dict[tuple[int, ...], list[list[int]]] = {}
     for number, batch in enumerate(progress(batches(prompts, config), desc="respond", mininterval=1)):
         for request, response in zip(batch, _respond(target, batch, config, number), strict=True):
@@ -185,10 +164,10 @@ def _respond(target: Target, batch: list[Request], config: RegenerateConfig, num
     device, end = target.device, target.end_ids
     width, longest = len(batch[0].prompt), len(batch[-1].prompt)
     cache = target.new_cache(longest + config.max_new_tokens, len(batch))
-    given = torch.zeros(len(batch), longest, dtype=torch.long)
+    prompts = torch.zeros(len(batch), longest, dtype=torch.long)
     for row, request in enumerate(batch):
-        given[row, : len(request.prompt)] = torch.tensor(request.prompt)
-    given, ids = given.to(device), given[:, :width].to(device)
+        prompts[row, : len(request.prompt)] = torch.tensor(request.prompt)
+    prompts, ids = prompts.to(device), prompts[:, :width].to(device)
     lengths = torch.tensor([len(r.prompt) for r in batch], device=device)
     greedy = torch.tensor([r.greedy for r in batch], device=device)
     responses: list[list[int]] = [[] for _ in batch]
@@ -207,23 +186,22 @@ def _respond(target: Target, batch: list[Request], config: RegenerateConfig, num
             if position >= len(batch[row].prompt) and not ended(row):
                 responses[row].append(token)
         if position < longest:
-            tokens = torch.where(position < lengths, given[:, position], tokens)
-        keep = [i for i, row in enumerate(alive) if not ended(row)]
-        if not keep:
+            tokens = torch.where(position < lengths, prompts[:, position], tokens)
+        unfinished = [i for i, row in enumerate(alive) if not ended(row)]
+        if not unfinished:
             break
-        if len(keep) <= 0.8 * len(
-            alive
-        ):  # not at every end, since it copies the cache; ended sequences idle until then
-            index = torch.tensor(keep, device=device)
+        # not at every end, since it copies the cache; ended sequences idle until then
+        if len(unfinished) <= 0.8 * len(alive):
+            index = torch.tensor(unfinished, device=device)
             cache.keep_sequences(index)
-            alive = [alive[i] for i in keep]
-            tokens, greedy, lengths, given = tokens[index], greedy[index], lengths[index], given[index]
+            alive = [alive[i] for i in unfinished]
+            tokens, greedy, lengths, prompts = tokens[index], greedy[index], lengths[index], prompts[index]
         ids = tokens[:, None]
     return responses
 
 
 def _choose(logits: Tensor, greedy: Tensor, config: RegenerateConfig, number: int, position: int) -> Tensor:
-    """(B,) next tokens: the likeliest where ``greedy``, elsewhere drawn at the temperature."""
+    """(B,) next tokens: the likeliest where ``greedy``, elsewhere sampled at the temperature."""
     tokens = logits.argmax(-1)
     if not bool(greedy.all()):
         noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), logits.device).view_as(logits)
@@ -232,20 +210,63 @@ def _choose(logits: Tensor, greedy: Tensor, config: RegenerateConfig, number: in
     return tokens
 
 
-# A chat model writes the prompts that its drafters learn from: what its users would ask.
-#
-# After the template's header of a user message the model goes on with a message (Magpie, arXiv 2406.08464). Given first
-# words steer what it asks for.
+def regenerate_responses(
+    target: str | Path,
+    prompts: Sequence[str],
+    out: Path,
+    config: RegenerateConfig,
+    dtype: str | None = None,
+    chat: bool = False,
+) -> tuple[int, int]:
+    """Writes the target's answers to these prompts (``regenerate``). Returns how many answers are empty, and how many there are.
+
+    chat: put each prompt into the target's chat template.
+    Raises ``InputError``, also if the target has no positions left for a prompt.
+    """
+    writer = load_writer(target, dtype)
+    room = writer.max_positions - config.max_new_tokens
+    if room < 1:
+        raise InputError(
+            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {writer.max_positions} "
+            "positions; ask for fewer"
+        )
+    regenerate(writer, [prompt_ids(writer, p, chat)[-room:] for p in prompts if p.strip()], out, config)
+    answers = [row["response_ids"] for row in read_jsonl(out, "response_ids")]
+    return sum(answer[0] in writer.end_ids for answer in answers), len(answers)
 
 
-MARK = "\u2063question\u2063"  # nothing that a template holds
-SHORTEST = 8  # characters
+def load_writer(target: str | Path, dtype: str | None) -> Target:
+    """Returns the target as the engine runs it, on this machine's first device.
+
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None: float32, with weights in float16 where the engine would take them so
+    (``mixed``). Batched passes run transformers' own modules, so their linear layers are replaced.
+    """
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    writer = load_target(str(target), DTYPES[dtype or "float32"], device)
+    if dtype is None:
+        dtype = "mixed" if mixes_by_default(writer.model) else "float32"
+    if dtype == "mixed":
+        halve(writer.base.layers)
+    print(f"{writer.name} writes in {dtype}.", file=sys.stderr)
+    return writer
+
+
+def prompt_ids(target: Target, prompt: str, chat: bool) -> list[int]:
+    """Returns the token ids of a prompt; special tokens are added once, whether or not its text already begins with one."""
+    if chat:
+        return target.chat_ids(prompt, thinking=False)
+    begun = prompt.startswith(tuple(target.tokenizer.all_special_tokens))
+    return list(target.tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
+
+
+# A chat model writes questions, which its drafters learn from: after the header of a user message in its chat template, it
+# continues with a message (Magpie, arXiv 2406.08464).
 
 
 def user_header(target: Target) -> str:
-    """What the chat template writes before a user's first message.
+    """Returns what the chat template writes before a user's first message.
 
-    Raises ``InputError`` where there is no template, or where it changes the message.
+    Raises ``InputError`` if there is no template, or if it changes the message.
     """
     if not target.tokenizer.chat_template:
         raise InputError(f"{target.name} has no chat template; only chat models write questions")
@@ -257,10 +278,11 @@ def user_header(target: Target) -> str:
 
 
 def write_questions(target: Target, first_words: Sequence[str], count: int, config: RegenerateConfig) -> list[str]:
-    """Different questions of this chat model, at most ``count``, in the order in which they were written.
+    """Returns at most ``count`` different questions of a chat model, in the order in which they were written.
 
-    first_words: beginnings, taken in turn; an empty one leaves all to the model. Left out: questions that do not end
-    within ``config.max_new_tokens``, very short ones, and repeats.
+    Questions that do not end within ``config.max_new_tokens``, very short ones, and repeats are left out.
+
+    first_words: beginnings of the questions, taken in turn; may be empty.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode

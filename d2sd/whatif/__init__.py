@@ -35,7 +35,8 @@ class Outcome:
 
     works: the rows of every step's passes, from which ``d2sd.costs.machines`` calculates times.
     hits: whether the true boundary was a selected prefix, for the steps where that is known.
-    seconds: calculated time of all steps on the given machine; None without one.
+    seconds: calculated time of all steps on a stated machine; None without one.
+    cut: whether the text ended in the last step before a token of the target's own.
     """
 
     config: DecodeConfig
@@ -43,7 +44,7 @@ class Outcome:
     works: tuple[Work, ...]
     hits: tuple[bool, ...]
     seconds: float | None = None
-    cut: bool = False  # the text ended in the last step before a token of the target's own
+    cut: bool = False
 
     @property
     def tokens_per_second(self) -> float | None:

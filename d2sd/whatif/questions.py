@@ -1,7 +1,7 @@
-"""Computes what the second drafter would have added from another prefix in one step of a recorded greedy run.
+"""Two questions about one step of a recorded greedy run: a re-draft from another prefix, and a draft that a reader typed.
 
-The step's context is processed again and the second drafter drafts from any prefix of the recorded first draft. Nothing is
-generated: the recorded text determines which tokens the target accepts.
+The step's context is processed again. Nothing is generated: the recorded text determines which tokens of a re-draft the target
+accepts, and one target pass verifies typed tokens.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.whatif import Replay, recorded_config
 
-# A step of a recorded greedy run that something is asked of: what must hold before the models may answer.
+MAX_TYPED = 400  # characters
 
 
 def step_of(trace: Trace, config: DecodeConfig, step: int, what: str) -> StepDone:
     """Returns a step of a run at temperature 0, where the run's text says what the target accepts.
 
     step: its number, from 0.
-    what: can be asked for, in the plural, as the sentence names it.
+    what: the name of what is computed, in the plural, for the sentence.
 
     Raises ``InputError`` above temperature 0, and for a step that the run does not have.
     """
@@ -119,9 +119,9 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         drafter.extend(context, torch.arange(start, device=context.device))
         (block,) = drafter.draft(event.anchor, [first.ids[:prefix]], size, 1)
 
-    def right(draft: Sequence[int], given: int) -> int:
-        """Tokens that the target accepts of so many of the first draft and those of another one after them."""
-        chain = (*first.ids[:given], *draft)
+    def right(draft: Sequence[int], length: int) -> int:
+        """Returns how many tokens the target accepts of a draft after ``length`` tokens of the first one, those included."""
+        chain = (*first.ids[:length], *draft)
         return next(
             (n for n, (a, b) in enumerate(zip(chain, goal, strict=False)) if a != b), min(len(chain), len(goal))
         )
@@ -143,7 +143,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
 
 
 def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, StepDone]:
-    """The first draft of a step that a second drafter can re-draft, and the step; raises ``InputError`` where there is none."""
+    """Returns the first draft of a step that a second drafter can re-draft, and the step. Raises ``InputError``."""
     if METHODS[config.method].second_drafter == "none":
         raise InputError(
             f"the method of this run, {METHODS[config.method].name}, has no second drafter; re-drafts can be asked for in a run "
@@ -171,10 +171,7 @@ def _check_prefix(ids: Sequence[int], prefix: int, size: int, end_ids: Collectio
         )
 
 
-# Be the drafter: what the target makes of tokens that a reader typed in the place of a step's draft.
-
-
-MAX_TYPED = 400  # characters
+# A typed draft.
 
 
 @dataclass(frozen=True, slots=True)

@@ -71,22 +71,16 @@ def test_before_any_run_there_is_nothing_to_score():
     assert recordings.runs == []
 
 
-def test_a_prompt_set_says_how_far_it_is_and_ends_with_every_prompt():
+def test_a_prompt_set_is_drawn_ever_more_rarely_and_ends_with_every_prompt():
     recordings = Recordings()
-    drawn = [json.loads(u.value) for u in updates(recordings) if u.value]
+    drawn = [json.loads(u.value) for u in updates(recordings, limit=5, max_new_tokens=3) if u.value]
     progress = [d["progress"] for d in drawn]
-    assert [p["done"] for p in progress] == [0, 1, 2, 3]
-    assert [p["running"] for p in progress] == [True, True, True, False]
-    assert {p["total"] for p in progress} == {3}
-    prompts = [" ".join(p.text.split()) for p in read_prompts("heldout", 3)]
-    assert [r.label.rstrip("…") for r in recordings.runs] == [p[: len(r.label.rstrip("…"))] for p, r in zip(prompts, recordings.runs, strict=True)]  # fmt: skip
-    assert drawn[-1]["report"]["runs"] == 3
-
-
-def test_figures_are_drawn_ever_more_rarely_and_count_every_run():
-    drawn = [json.loads(u.value) for u in updates(limit=5, max_new_tokens=3) if u.value]
-    assert [d["progress"]["done"] for d in drawn] == [0, 1, 2, 4, 5]
-    assert [d["report"]["runs"] for d in drawn] == [0, 1, 2, 4, 5]
+    assert [p["done"] for p in progress] == [d["report"]["runs"] for d in drawn] == [0, 1, 2, 4, 5]
+    assert [p["running"] for p in progress] == [True] * 4 + [False]
+    assert {p["total"] for p in progress} == {5}
+    labels = [r.label.rstrip("…") for r in recordings.runs]
+    prompts = [" ".join(p.text.split()) for p in read_prompts("heldout", 5)]
+    assert labels == [prompt[: len(label)] for prompt, label in zip(prompts, labels, strict=True)]
 
 
 def test_a_prompt_set_measures_what_the_engine_generates():
@@ -266,6 +260,7 @@ def test_no_file_or_too_many_is_one_sentence(paths):
 def test_a_measured_run_opens_again_as_it_was(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
+    opening.unlink()  # the run is kept without its file
     segment, tab, _ = _open(Call(session, data={"run": 0, "step": 3, "loaded": False}), session, recordings)
     assert session.shown.trace() == presets.opening().trace()
     assert session.shown.header["run"] in segment
@@ -278,11 +273,3 @@ def test_a_run_that_is_not_there_is_a_sentence(opening, data):
     calibrate.files(recordings, [str(opening)])
     with pytest.raises(InputError, match="no longer there"):
         _open(Call(session, data=data), session, recordings)
-
-
-def test_a_measured_run_opens_when_its_file_has_gone(opening):
-    recordings, session = Recordings(), Session()
-    calibrate.files(recordings, [str(opening)])
-    opening.unlink()
-    _open(Call(session, data={"run": 0}), session, recordings)
-    assert session.shown.trace() == presets.opening().trace()

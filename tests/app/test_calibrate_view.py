@@ -17,22 +17,26 @@ import pytest
 from msgspec import structs
 
 from app import presets
-from app.calibrate.measured import Measured
 from app.calibrate.view import CalibrationView, Progress, drawing
 from app.runs.recordings import Recording
 from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
+from d2sd.calibration.listing import Measured
 from d2sd.trace.run import RecordedRun
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tools.measure_calibrate import STEPS, repeated
 
 
-def drawn(traces: list[Trace], labels: list[str] | None = None) -> dict[str, Any]:
-    """What the page is sent for these runs."""
-    names = labels or [f"run {n}" for n in range(len(traces))]
+def shown(traces: list[Trace], label: str) -> str:
+    """What the page is sent for these runs under this label."""
+    names = [label] * len(traces)
     runs = [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(names, traces, strict=True)]
-    return json.loads(drawing(Measured(traces), runs, Progress("Some runs", len(traces), len(traces))))
+    return drawing(Measured(traces), runs, Progress(label, len(traces), len(traces)))
+
+
+def drawn(traces: list[Trace]) -> dict[str, Any]:
+    return json.loads(shown(traces, "Some runs"))
 
 
 @pytest.fixture(scope="module")
@@ -47,10 +51,10 @@ def data(recorded) -> dict[str, Any]:
 
 def test_every_figure_has_its_place_in_the_page(data):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
-    shown = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
+    places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
-    assert shown == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not
-    assert shown == data["places"]["positions"].keys() | data["places"]["steps"].keys()
+    assert places == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not
+    assert places == data["places"]["positions"].keys() | data["places"]["steps"].keys()
 
 
 def test_a_confidence_head_has_a_figure_whose_marks_list_its_steps(recorded):
@@ -85,23 +89,19 @@ def flat(values: list[Any]) -> Iterator[Any]:
         yield from flat(value) if isinstance(value, list) else [value]
 
 
-def test_every_bar_lists_as_many_positions_as_it_counts(data):
+def test_every_bar_lists_as_many_positions_as_it_counts_accepted_as_often_as_it_says(data):
     steps, report, places = data["steps"], data["report"], data["places"]["positions"]
     assert sum(map(len, steps["confidence"])) == report["positions"]
     for kind in ("uniform", "equal_mass"):
         listed = Counter(itertools.chain.from_iterable(places[kind]))
         assert [listed[n] for n in range(len(report[kind]))] == [b["count"] for b in report[kind]]
-    by_position = Counter(at + 1 for own in steps["confidence"] for at in range(len(own)))
-    assert by_position == {p["position"]: p["count"] for p in report["by_position"]}
-
-
-def test_what_a_bin_lists_was_accepted_as_often_as_it_says(data):
-    steps, report = data["steps"], data["report"]
     accepted: Counter[int] = Counter()
-    for matched, bins in zip(steps["matched"], data["places"]["positions"]["uniform"], strict=True):
-        accepted.update(b for at, b in enumerate(bins) if at < matched)
+    for matched, bins in zip(steps["matched"], places["uniform"], strict=True):
+        accepted.update(bins[: max(0, matched)])
     for n, b in enumerate(report["uniform"]):
         assert accepted[n] == pytest.approx(b["accepted"] * b["count"])
+    by_position = Counter(at + 1 for own in steps["confidence"] for at in range(len(own)))
+    assert by_position == {p["position"]: p["count"] for p in report["by_position"]}
 
 
 def test_every_cell_rank_and_draft_lists_as_many_steps_as_it_counts(data):
@@ -148,27 +148,17 @@ def test_runs_of_every_method_can_be_drawn(engine, method):
     assert bool(report["positions"]) == (scored or report["of_paths"])
 
 
-def test_ten_thousand_steps_are_all_counted():
-    data = drawn(repeated())
-    assert data["report"]["steps"] == len(data["steps"]["run"]) == STEPS
-    assert data["report"]["prompts"] == 1  # one trace, again and again
-
-
 @pytest.fixture(scope="module")
 def address(recorded) -> Iterator[str]:
     """The view alone."""
 
-    def shown(traces: list[Trace], labels: list[str]) -> str:
-        runs = [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(labels, traces, strict=True)]
-        return drawing(Measured(traces), runs, Progress(labels[0], len(labels), len(labels)))
-
     with gr.Blocks() as demo:
-        view = CalibrationView(shown([recorded], ["kite"]))
+        view = CalibrationView(shown([recorded], "kite"))
         quiet = {"show_progress": "hidden"}
         many = repeated()
-        gr.Button("m", elem_id="many").click(lambda: shown(many, ["many"] * len(many)), None, view, **quiet)
-        gr.Button("a", elem_id="again").click(lambda: shown([recorded], ["another"]), None, view, **quiet)
-        gr.Button("k", elem_id="kite").click(lambda: shown([recorded], ["kite"]), None, view, **quiet)
+        gr.Button("m", elem_id="many").click(lambda: shown(many, "many"), None, view, **quiet)
+        gr.Button("a", elem_id="again").click(lambda: shown([recorded], "another"), None, view, **quiet)
+        gr.Button("k", elem_id="kite").click(lambda: shown([recorded], "kite"), None, view, **quiet)
         gr.Button("e", elem_id="empty").click(lambda: None, None, view, **quiet)
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     yield url

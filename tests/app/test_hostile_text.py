@@ -13,7 +13,6 @@ from msgspec import structs
 from playwright.sync_api import expect
 
 from app import presets
-from app.calibrate.measured import Measured
 from app.calibrate.view import CalibrationView, Progress
 from app.calibrate.view import drawing as calibration
 from app.explore.controls import ExplorerView
@@ -23,6 +22,7 @@ from app.race.view import drawing as race
 from app.runs.recordings import Recording
 from app.view import ROUTE
 from d2sd import Trace
+from d2sd.calibration.listing import Measured
 from d2sd.trace.run import RecordedRun
 from tests.e2e.driving import list_steps
 

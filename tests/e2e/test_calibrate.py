@@ -12,7 +12,7 @@ from playwright.sync_api import Locator, Page, Route, expect
 from app import presets
 from app.jobs import Ticket
 from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, click_mark, drawn_figure, list_steps, set_number, view
+from tests.e2e.driving import PATIENCE, drawn_figure, list_steps, set_number, view
 
 pytestmark = pytest.mark.e2e
 HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
@@ -68,15 +68,9 @@ def recorded(text: str | None = None) -> bytes:
     return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
-def test_cells_and_bins_list_their_steps_and_one_opens_in_explore(measured: Page):
+def test_a_listed_step_opens_in_explore(measured: Page):
     steps = presets.opening().trace().steps
     expect(measured.locator("#calibration .what").first).to_contain_text("The run in Explore")
-    cell = measured.locator("#calibration [data-figure=matrix] .numbers button").nth(1)
-    place, words = int(cell.get_attribute("data-place") or ""), cell.get_attribute("aria-label") or ""
-    click_mark(measured, "matrix", place)
-    name, number = words.split(": list ")
-    expect(rows(measured)).to_have_count(int(number))
-    expect(measured.locator("#calibration .members h3")).to_have_text(name)
     list_steps(measured, "uniform", 9)
     expect(measured.locator("#calibration .members h3")).to_have_text("Confidence 0.9–1")
     row = rows(measured).nth(3)

@@ -14,8 +14,7 @@ from d2sd.cli.whatif import served_lines as lines
 from d2sd.doctor.served import PositionShares, ServedStep, compare, redraft_served
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
-from d2sd.trace.logs.chain import Texts
-from d2sd.trace.logs.counts import Counts
+from d2sd.trace.logs.requests import Counts, Texts
 from d2sd.trace.trace import write_traces
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He"]

@@ -18,7 +18,8 @@ from d2sd.folders.loading import load_target
 from d2sd.nets.attention import BACKENDS
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
-from d2sd.train.text import RegenerateConfig, respond_to
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import respond_to
 from d2sd.tree.tree import TreeBuilder
 from d2sd.whatif import Replay
 from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass

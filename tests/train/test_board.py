@@ -7,15 +7,21 @@ import shutil
 
 import pytest
 
-from d2sd import DecodeConfig, load
+from d2sd import DecodeConfig, load, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration.replays import best, compare_checkpoints, verdict
-from d2sd.train.block_drafters import DrafterConfig
-from d2sd.train.board import Board, checkpoints
-from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
-from d2sd.train.loop import LoopConfig
-from d2sd.train.stages import regenerate_responses, train_drafter
-from d2sd.train.text import RegenerateConfig
+from d2sd.train.acceptance import Board, checkpoints
+from d2sd.train.block_drafters import train_drafter
+from d2sd.train.eagle3 import train_eagle3
+from d2sd.train.settings import (
+    BlockObjective,
+    BlockTraining,
+    Eagle3Objective,
+    Eagle3Training,
+    LoopConfig,
+    RegenerateConfig,
+)
+from d2sd.train.text import regenerate_responses
 from tests.train.texts import prompt_of, save_target, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 2, "log_every": 1, "keep_every": 2}
@@ -28,14 +34,16 @@ def trained(tmp_path_factory):
     out = tmp_path_factory.mktemp("nets")
     texts = sums(200)
     save_target(texts, out / "target")
-    target, responses = out / "target", out / "r.jsonl"
-    regenerate_responses(target, [prompt_of(t) for t in texts[:20]], responses, RegenerateConfig(8, 20))
+    paths = {"target": out / "target", "responses": out / "r.jsonl"}
+    regenerate_responses(
+        paths["target"], [prompt_of(t) for t in texts[:20]], paths["responses"], RegenerateConfig(8, 20)
+    )
     for name, steps, second in (("dflash", 5, False), ("vp", 4, True)):
-        config = DrafterConfig(second, anchors=4)
-        train_drafter(target, responses, out / name, objective=config, config=LoopConfig(steps, **LOOP), block_size=6)
-    rows = Eagle3Objective(3, 0.8, 4)
+        loop, objective = LoopConfig(steps, **LOOP), BlockObjective(second, anchors=4)
+        train_drafter(BlockTraining(**paths, out=out / name, loop=loop, objective=objective, block_size=6))
+    loop, objective = LoopConfig(2, **LOOP), Eagle3Objective(3, 0.8, 4)
     train_eagle3(
-        target, responses, out / "eagle3", objective=rows, config=LoopConfig(2, **LOOP), target_layer_ids=[0, 0, 0]
+        Eagle3Training(**paths, out=out / "eagle3", loop=loop, objective=objective, target_layer_ids=[0, 0, 0])
     )
     prompts = [prompt_of(t) for t in texts[20:24]]
     (out / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
@@ -50,15 +58,8 @@ def folder(trained, tmp_path):
 
 def board(trained, folder, *more):
     """The command over the held-out prompts; its exit code."""
-    given = [
-        "--target",
-        str(trained / "target"),
-        "--prompts",
-        str(trained / "held.jsonl"),
-        "--max-new-tokens",
-        str(TOKENS),
-    ]
-    return main(["board", str(folder), *given, *more])
+    texts = ["--prompts", str(trained / "held.jsonl"), "--max-new-tokens", str(TOKENS)]
+    return main(["board", str(folder), "--target", str(trained / "target"), *texts, *more])
 
 
 def figures(capsys):
@@ -102,7 +103,7 @@ def test_eagle3_drafters_are_measured(trained, capsys):
 
 
 def test_what_was_measured_is_read_and_ctrl_c_keeps_it(trained, folder, capsys, monkeypatch):
-    import d2sd.train.board as module
+    import d2sd.train.acceptance as module
 
     replay, calls = module.replayed, []
 
@@ -114,19 +115,19 @@ def test_what_was_measured_is_read_and_ctrl_c_keeps_it(trained, folder, capsys, 
 
     monkeypatch.setattr(module, "replayed", counted)
     assert board(trained, folder) == 130
-    told = capsys.readouterr()
-    assert "Stopped: 1 of 3 checkpoints measured" in told.err
-    assert "There is one checkpoint, step-2" in told.out
+    captured = capsys.readouterr()
+    assert "Stopped: 1 of 3 checkpoints measured" in captured.err
+    assert "There is one checkpoint, step-2" in captured.out
     assert board(trained, folder, "--json", str(folder / "a.json")) == 0
     assert len(calls) == 6 + 8
     monkeypatch.setattr(module, "replayed", lambda *_: pytest.fail("measured again"))
     monkeypatch.setattr("d2sd.engine.Engine.generate", lambda *_: pytest.fail("decoded again"))
     assert board(trained, folder, "--json", str(folder / "b.json")) == 0
-    kept = [json.loads((folder / name).read_text()) for name in ("a.json", "b.json")]
-    assert kept[0]["checkpoints"] == kept[1]["checkpoints"]
+    first, second = (json.loads((folder / name).read_text()) for name in ("a.json", "b.json"))
+    assert first["checkpoints"] == second["checkpoints"]
     monkeypatch.setattr(module, "replayed", counted)
     engine = load(target=str(trained / "target"))
-    texts = [module.load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
+    texts = [load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
     Board(engine.models, texts[:3], folder / "board.json").measure(checkpoints(folder)[0])
     assert len(calls) == 14 + 3  # other texts are another measurement
 
@@ -137,8 +138,8 @@ def test_the_report_says_what_was_measured(trained, folder, tmp_path):
     text = page.read_text()
     weights = [m["weights"] for m in json.loads((folder / "board.json").read_bytes()).values()]
     assert len(set(weights)) == 3
-    for said in ("4 prompts of", "torch", "transformers", "d2sd board dflash --target target", "α over training"):
-        assert said in text
+    for words in ("4 prompts of", "torch", "transformers", "d2sd board dflash --target target", "α over training"):
+        assert words in text
     assert all(w in text for w in weights)
     assert "<script src" not in text
 

@@ -17,17 +17,25 @@ from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.models import Models
 from d2sd.nets.target import ATTENTION, LayerTaps
 from d2sd.train.block_drafters import (
-    DrafterConfig,
     DrafterObjective,
     block_mask,
     draw_anchors,
     draw_prefixes,
     position_weights,
+    train_drafter,
 )
-from d2sd.train.eagle3 import Eagle3Objective, Unrolled, train_eagle3
-from d2sd.train.loop import LoopConfig, rate_at, rows_at
-from d2sd.train.stages import cached, load_frozen, regenerate_responses, train_drafter
-from d2sd.train.text import RegenerateConfig, read_responses
+from d2sd.train.drafters import cache_features, load_frozen
+from d2sd.train.eagle3 import Unrolled, train_eagle3
+from d2sd.train.loop import rate_at, rows_at
+from d2sd.train.settings import (
+    BlockObjective,
+    BlockTraining,
+    Eagle3Objective,
+    Eagle3Training,
+    LoopConfig,
+    RegenerateConfig,
+)
+from d2sd.train.text import read_responses, regenerate_responses
 from tests.train.texts import prompt_of, save_target, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
@@ -43,47 +51,42 @@ def folder(tmp_path_factory):
     return out
 
 
+def settings(folder, out, steps=1, **more):
+    """Settings of a small run over the fixture's target and responses."""
+    paths = {"target": folder / "target", "responses": folder / "r.jsonl", "out": out}
+    return {**paths, "loop": LoopConfig(steps, **LOOP), **more}
+
+
+def block(folder, out, steps=1, objective=None, **more):
+    objective = objective or BlockObjective(anchors=4)
+    train_drafter(BlockTraining(**settings(folder, out, steps, objective=objective, **more)))
+
+
 def drafter(folder, out, steps, **objective):
-    config = DrafterConfig(anchors=4, **objective)
-    train_drafter(
-        folder / "target",
-        folder / "r.jsonl",
-        out,
-        objective=config,
-        config=LoopConfig(steps, **LOOP),
-        layers=2,
-        block_size=6,
-    )
+    block(folder, out, steps, BlockObjective(anchors=4, **objective), layers=2, block_size=6)
 
 
-def new(folder, out, **shape):
-    config = LoopConfig(1, **LOOP)
-    train_drafter(folder / "target", folder / "r.jsonl", out, objective=DrafterConfig(), config=config, **shape)
-
-
-def test_kept_features_are_those_of_the_target_and_a_half_written_file_is_made_anew(folder, tmp_path, monkeypatch):
+def test_kept_features_are_those_of_the_target_and_a_half_written_file_is_made_ablock(folder, tmp_path, monkeypatch):
     model, tokenizer = load_frozen(folder / "target")
-    data, path = read_responses(folder / "r.jsonl", 64, tokenizer.eos_token_id), tmp_path / "kept.safetensors"
+    data, path = read_responses(folder / "r.jsonl", 64, tokenizer.eos_token_id), tmp_path / "features.safetensors"
     taps = LayerTaps(model.model.layers)
     taps.add([0, 2])
-    kept = cached(path, model, [0, 2], data)
+    stored = cache_features(path, model, [0, 2], data)
     assert data.lengths.unique().numel() > 1
     for row in range(0, len(data.ids), 5):
         ids = data.ids[row : row + 1, : data.lengths[row]].long()
         with torch.no_grad():
             hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        found = kept.rows(torch.tensor([row]), ids.shape[1])
+        found = stored.rows(torch.tensor([row]), ids.shape[1])
         wanted = {"features": taps.features([0, 2], ids.device), "hidden": hidden}
         for name, expected in wanted.items():
             torch.testing.assert_close(found[name], expected.bfloat16(), rtol=0.02, atol=0.02)
     path.unlink()
     monkeypatch.setattr(LayerTaps, "features", lambda *_: 1 / 0)
-    with pytest.raises(
-        ZeroDivisionError
-    ):  # it stops after the file was begun, and the file is not taken for a whole one
-        cached(path, model, [0, 2], data)
+    with pytest.raises(ZeroDivisionError):  # it stops after the file was begun, which must not be taken for a whole one
+        cache_features(path, model, [0, 2], data)
     with pytest.raises(ZeroDivisionError):
-        cached(path, model, [0, 2], data)
+        cache_features(path, model, [0, 2], data)
 
 
 def test_blocks_see_context_before_their_anchor_and_themselves_only():
@@ -104,9 +107,9 @@ def test_weights_fall_from_the_first_masked_position():
 
 
 def test_visible_prefixes_follow_their_prior_and_include_zero():
-    drawn = draw_prefixes((200, 200), 6, 0.9, torch.Generator().manual_seed(0)).flatten()
+    prefixes = draw_prefixes((200, 200), 6, 0.9, torch.Generator().manual_seed(0)).flatten()
     prior = 0.9 ** torch.arange(5)
-    share = torch.bincount(drawn, minlength=5) / len(drawn)
+    share = torch.bincount(prefixes, minlength=5) / len(prefixes)
     assert share.tolist() == pytest.approx((prior / prior.sum()).tolist(), abs=0.01)
 
 
@@ -115,22 +118,10 @@ def test_anchors_reach_from_the_last_prompt_token_to_the_last_but_one():
     assert set(anchors.flatten().tolist()) == {2, 3, 4, 5, 6}
 
 
-def test_training_sees_the_features_that_decoding_sees(engine):
-    layers = engine.models.first.target_layer_ids
-    ids = torch.arange(2, 12)
-    cache = engine.models.target.new_cache(16)
-    engine.models.target.forward(ids, torch.arange(10), cache, None, None)
-    decoding = engine.models.target.features(layers, slice(0, 10))
-    taps = LayerTaps(engine.models.target.base.layers)
-    taps.add(layers)
-    engine.models.target.base(input_ids=ids[None], use_cache=False)
-    torch.testing.assert_close(taps.features(layers, ids.device), decoding)
-
-
 def test_rows_are_read_in_whole_shuffled_epochs():
-    drawn = torch.cat([rows_at(10, i, 4, seed=1) for i in range(5)])
-    assert sorted(drawn[:10].tolist()) == sorted(drawn[10:].tolist()) == list(range(10))
-    assert drawn[:10].tolist() != drawn[10:].tolist()
+    rows = torch.cat([rows_at(10, i, 4, seed=1) for i in range(5)])
+    assert sorted(rows[:10].tolist()) == sorted(rows[10:].tolist()) == list(range(10))
+    assert rows[:10].tolist() != rows[10:].tolist()
 
 
 def test_rate_warms_up_and_falls_to_its_floor():
@@ -143,7 +134,7 @@ def test_rate_warms_up_and_falls_to_its_floor():
 
 
 def test_metrics_go_to_a_tracker_that_is_there(monkeypatch):
-    monkeypatch.setattr("d2sd.train.loop.get_available_trackers", list)
+    monkeypatch.setattr("accelerate.tracking.get_available_trackers", list)
     with pytest.raises(InputError, match="trackio is not installed; run `pip install trackio`"):
         LoopConfig(1, report_to="trackio")
     with pytest.raises(InputError, match="metrics go to none, tensorboard, trackio"):
@@ -197,17 +188,6 @@ def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
     assert cut.read_bytes() == whole
 
 
-def test_greedy_responses_are_what_the_engine_generates_however_long_the_prompts_beside_are(folder, tmp_path):
-    prompts = [prompt_of(t) for t in sums(200)[:6]]
-    config = RegenerateConfig(6, 20, greedy_share=1.0)
-    regenerate_responses(folder / "target", prompts, tmp_path / "r.jsonl", config)
-    engine = load("custom", target=str(folder / "target"))
-    rows = list(map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines()))
-    assert len({len(row["prompt_ids"]) for row in rows}) > 1
-    for row in rows:
-        assert engine.generate(row["prompt_ids"], DecodeConfig("autoregressive", 20)).token_ids == row["response_ids"]
-
-
 def test_trained_folders_load_and_draft(folder, tmp_path):
     shutil.copytree(folder / "target", tmp_path / "target")
     drafter(folder, tmp_path / "dflash", 3)
@@ -232,18 +212,19 @@ def test_a_prompt_begins_a_document(folder):
 def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they_are_in_use(
     folder, tmp_path, monkeypatch
 ):
-    told, tokens = [], 24
-    monkeypatch.setattr("d2sd.train.held_out.TOKENS", tokens)  # fewer than usual, for speed
-    monkeypatch.setattr("d2sd.train.loop.Accelerator.log", lambda _, row, step: told.append((step, dict(row))))
+    logged, tokens = [], 24
+    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", tokens)  # fewer than usual, for speed
+    monkeypatch.setattr("d2sd.train.loop.Accelerator.log", lambda _, row, step: logged.append((step, dict(row))))
     prompts = [prompt_of(t) for t in sums(24)[20:]]
     (tmp_path / "held.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in prompts))
     for steps in (2, 4):
         config = LoopConfig(steps, **LOOP | {"save_every": 2}, keep_every=2)
-        train_drafter(folder / "target", folder / "r.jsonl", tmp_path / "d", objective=DrafterConfig(anchors=4), config=config,
-                      block_size=6, held_out=tmp_path / "held.jsonl")  # fmt: skip
+        block(folder, tmp_path / "d", loop=config, block_size=6, held_out=tmp_path / "held.jsonl")
     rows = list(map(json.loads, (tmp_path / "d" / "metrics.jsonl").read_text().splitlines()))
     assert [row["step"] for row in rows] == [1, 2, 3, 4]
-    assert [(step, row.keys()) for step, row in told] == [(row["step"], row.keys()) for row in rows]  # trackers get all
+    assert [(step, row.keys()) for step, row in logged] == [
+        (row["step"], row.keys()) for row in rows
+    ]  # trackers get all
     for step in (2, 4):
         engine = load(target=str(folder / "target"), drafter=str(tmp_path / "d" / f"step-{step}"))
         runs = [engine.generate(p, DecodeConfig("dflash", tokens, inspect=False)).steps for p in prompts]
@@ -266,18 +247,18 @@ REFUSED = {
 @pytest.mark.parametrize("token", REFUSED)
 def test_a_mask_token_is_one_that_no_text_holds(folder, tmp_path, token):
     with pytest.raises(InputError, match=re.escape(REFUSED[token])):
-        new(folder, tmp_path, mask_token=token)
+        block(folder, tmp_path, mask_token=token)
 
 
 def test_what_a_drafter_to_start_from_gives_is_not_given_again(folder, tmp_path):
     with pytest.raises(InputError, match="leave out --layers, --target-layers"):
-        new(folder, tmp_path, start=tmp_path, layers=2, target_layer_ids=[0])
+        block(folder, tmp_path, start=tmp_path, layers=2, target_layer_ids=[0])
 
 
 def test_tapped_layers_are_layers_of_the_target_and_late_ones_are_said(folder, tmp_path, capsys):
     with pytest.raises(InputError, match="this target has the layers 0 to 2; --target-layers names 1 40"):
-        new(folder, tmp_path, target_layer_ids=[1, 40])
-    new(folder, tmp_path, target_layer_ids=[2])
+        block(folder, tmp_path, target_layer_ids=[1, 40])
+    block(folder, tmp_path, target_layer_ids=[2])
     assert "this drafter reads the output of target layer 2; published ones" in capsys.readouterr().err
 
 
@@ -309,28 +290,25 @@ def test_unrolled_steps_are_what_drafting_a_chain_computes(engine):
 
 
 def test_an_eagle3_drafter_is_trained_and_runs(folder, tmp_path):
-    settings = {"objective": Eagle3Objective(3, 0.8, 4), "draft_vocab_size": 300, "target_layer_ids": [0, 0, 0]}
-    train_eagle3(folder / "target", folder / "r.jsonl", tmp_path, config=LoopConfig(3, **LOOP), **settings)
+    def train(*layers):
+        more = {"objective": Eagle3Objective(3, 0.8, 4), "draft_vocab_size": 300, "target_layer_ids": [*layers]}
+        train_eagle3(Eagle3Training(**settings(folder, tmp_path, 3, **more)))
+
+    train(0, 0, 0)
     engine = load(target=str(folder / "target"), drafter=str(tmp_path))
     assert engine.models.eagle3.config.draft_vocab_size == 300
     plain = engine.generate("Question: Tom", DecodeConfig("autoregressive", 12))
     assert engine.generate("Question: Tom", DecodeConfig("eagle3", 12)).token_ids == plain.token_ids
     with pytest.raises(InputError, match="must lie between 0 and 0"):
-        train_eagle3(
-            folder / "target",
-            folder / "r.jsonl",
-            tmp_path,
-            config=LoopConfig(3, **LOOP),
-            **settings | {"target_layer_ids": [0, 1, 2]},
-        )
+        train(0, 1, 2)
 
 
 def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used(folder, tmp_path):
     drafter(folder, tmp_path / "start", 2)
-    common = {"config": LoopConfig(3, **LOOP), "markov_rank": 8, "draft_vocab_size": 40}
     for name, variable in (("dflash", False), ("vp", True)):
-        config = DrafterConfig(variable, anchors=4, objective="survival")
-        train_drafter(folder / "target", folder / "r.jsonl", tmp_path / name, objective=config, start=tmp_path / "start", **common)  # fmt: skip
+        objective = BlockObjective(variable, anchors=4, objective="survival")
+        added = {"markov_rank": 8, "draft_vocab_size": 40}
+        block(folder, tmp_path / name, 3, objective, start=tmp_path / "start", **added)
         losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
         assert losses[-1] < losses[0]
         assert not any("lm_head" in key for key in tensor_shapes(weight_files(str(tmp_path / name))))
@@ -356,7 +334,7 @@ def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used
     step, prompt = trace.steps[0], trace.prefill.prompt_token_ids
     ids = torch.tensor([[*prompt, step.anchor, *step.first_draft.ids]])
     anchors, lengths = torch.full((1, 1), len(prompt)), torch.tensor([ids.shape[1]])
-    objective = DrafterObjective(first, target.model, DrafterConfig(anchors=1))
+    objective = DrafterObjective(first, target.model, BlockObjective(anchors=1))
     _, metrics = objective(ids, lengths, anchors, torch.zeros_like(anchors))
     assert float(metrics["draft_length"]) == first.block_size
     strange = next(n for n in range(500) if n not in known)
@@ -368,7 +346,6 @@ def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used
 
 def test_heads_are_added_to_a_plain_drafter_alone(folder, tmp_path):
     drafter(folder, tmp_path / "start", 1)
-    common = {"objective": DrafterConfig(anchors=4), "config": LoopConfig(1, **LOOP), "markov_rank": 8}
-    train_drafter(folder / "target", folder / "r.jsonl", tmp_path / "a", start=tmp_path / "start", **common)
+    block(folder, tmp_path / "a", start=tmp_path / "start", markov_rank=8)
     with pytest.raises(InputError, match="leave out --markov-rank"):
-        train_drafter(folder / "target", folder / "r.jsonl", tmp_path / "b", start=tmp_path / "a", **common)
+        block(folder, tmp_path / "b", start=tmp_path / "a", markov_rank=8)

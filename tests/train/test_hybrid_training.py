@@ -6,15 +6,21 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine, load
-from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.loading import load_drafter, load_target
 from d2sd.nets.models import Models
-from d2sd.train.block_drafters import DrafterConfig, DrafterObjective
-from d2sd.train.eagle3 import Eagle3Objective, train_eagle3
-from d2sd.train.loop import LoopConfig
-from d2sd.train.stages import load_frozen, regenerate_responses, train_drafter
-from d2sd.train.text import RegenerateConfig
-from tests.nets import make_drafter, make_eagle3
+from d2sd.train.block_drafters import DrafterObjective, train_drafter
+from d2sd.train.drafters import load_frozen
+from d2sd.train.eagle3 import train_eagle3
+from d2sd.train.settings import (
+    BlockObjective,
+    BlockTraining,
+    Eagle3Objective,
+    Eagle3Training,
+    LoopConfig,
+    RegenerateConfig,
+)
+from d2sd.train.text import regenerate_responses
+from tests.nets import make_drafter
 from tests.target_nets import PROMPTS, make_typed
 
 SHAPE = {"layers": 2, "block_size": 5, "target_layer_ids": [0, 2], "mask_token": "<|mask|>"}
@@ -31,18 +37,15 @@ def folder(tokenizer, tmp_path_factory):
     return out
 
 
+def paths(folder, out):
+    return {"target": folder / "target", "responses": folder / "r.jsonl", "out": out}
+
+
 def trained(folder, out, steps):
     loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, warmup=2, save_every=1000, log_every=1000)
-    objective = DrafterConfig(anchors=24, objective="survival")
-    train_drafter(
-        folder / "target",
-        folder / "r.jsonl",
-        out,
-        objective=objective,
-        config=loop,
-        cache=folder / "kept.safetensors",
-        **SHAPE,
-    )
+    objective = BlockObjective(anchors=24, objective="survival")
+    cache = folder / "features.safetensors"
+    train_drafter(BlockTraining(**paths(folder, out), objective=objective, loop=loop, cache=cache, **SHAPE))
     return load_drafter(str(out), torch.float32, "cpu")
 
 
@@ -57,7 +60,7 @@ def test_a_few_dozen_steps_raise_alpha(folder, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["granite", "gpt_oss", "qwen3_next", "gemma4_text"])
-def test_training_sees_the_features_that_decoding_sees_and_drafters_begin(tokenizer, tmp_path, kind):
+def test_training_sees_the_features_that_decoding_sees(tokenizer, tmp_path, kind):
     target = make_typed(tokenizer, kind)
     ids = torch.arange(2, 22)
     target.tap([0, 1])
@@ -69,7 +72,6 @@ def test_training_sees_the_features_that_decoding_sees_and_drafters_begin(tokeni
         model, _ = load_frozen(tmp_path / "target")
         hidden = model.model(input_ids=ids[None], use_cache=False, output_hidden_states=True).hidden_states
     torch.testing.assert_close(torch.cat([hidden[1], hidden[2]], -1), decoding, atol=1e-4, rtol=1e-4)
-    save_eagle3(make_eagle3(target), tmp_path / "eagle3")
 
 
 @pytest.mark.parametrize("kind", ["granite", "gemma4_text"])
@@ -77,7 +79,7 @@ def test_soft_labels_are_the_targets_own_probabilities(tokenizer, kind):
     """Granite divides its logits, and Gemma caps them; drafters learn from what comes of that."""
     target = make_typed(tokenizer, kind)
     drafter = make_drafter(target, 4, layers=1)
-    objective = DrafterObjective(drafter, target.model, DrafterConfig(soft_targets=1.0))
+    objective = DrafterObjective(drafter, target.model, BlockObjective(soft_targets=1.0))
     ids, places = torch.arange(2, 22)[None], torch.tensor([[[9, 10, 11, 12]]])
     scored = torch.tensor([[[False, True, True, True]]])
     logits = torch.randn(3, target.config.vocab_size)
@@ -96,12 +98,14 @@ def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
     tokenizer.save_pretrained(tmp_path / "target")
     text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, warmup=1, save_every=1000, log_every=1)
     regenerate_responses(tmp_path / "target", PROMPTS, text, RegenerateConfig(2, 16, 1.0))
-    learn, blocks = (tmp_path / "target", text), DrafterConfig(anchors=4)
-    train_drafter(*learn, tmp_path / "dflash", objective=blocks, config=loop, **SHAPE)
-    second = DrafterConfig(True, anchors=4)
-    train_drafter(*learn, tmp_path / "vp", objective=second, config=loop, start=tmp_path / "dflash")
-    train_eagle3(*learn, tmp_path / "eagle3", objective=Eagle3Objective(2, 0.8, 4), config=loop, target_layer_ids=[0, 1, 0])  # fmt: skip
     folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
+
+    def settings(name, objective, **more):
+        return {**paths(tmp_path, tmp_path / name), "loop": loop, "objective": objective, **more}
+
+    train_drafter(BlockTraining(**settings("dflash", BlockObjective(anchors=4), **SHAPE)))
+    train_drafter(BlockTraining(**settings("vp", BlockObjective(True, anchors=4), start=tmp_path / "dflash")))
+    train_eagle3(Eagle3Training(**settings("eagle3", Eagle3Objective(2, 0.8, 4), target_layer_ids=[0, 1, 0])))
     plain = None
     for method, drafter in (("autoregressive", "dflash"), ("d2sd", "dflash"), ("eagle3", "eagle3")):
         models = {"drafter": folders[drafter]} | ({"second_drafter": folders["vp"]} if method == "d2sd" else {})

@@ -9,11 +9,11 @@ from torch import nn
 
 from d2sd import load
 from d2sd.nets.dtypes import HalfLinear, can_mix, halve, halved
-from d2sd.train import features, loop
-from d2sd.train.features import cache_features
-from d2sd.train.loop import Float32Muon, LoopConfig, make_optimizers, orthogonalized
-from d2sd.train.stages import load_frozen, load_writer
-from d2sd.train.text import RegenerateConfig, Responses, respond_to
+from d2sd.train import drafters, loop
+from d2sd.train.drafters import cache_features, load_frozen
+from d2sd.train.loop import Float32Muon, make_optimizers, orthogonalized
+from d2sd.train.settings import LoopConfig, RegenerateConfig
+from d2sd.train.text import Responses, load_writer, respond_to
 
 
 def test_muon_in_float32_makes_the_steps_of_torch_up_to_bfloat16_rounding():
@@ -75,17 +75,17 @@ def test_precision_and_optimizer_are_what_the_processor_is_quick_with(
     assert f"Training in {name}." in capsys.readouterr().err
 
 
-def test_kept_features_are_in_float32_passes_where_bfloat16_is_slow(monkeypatch, tmp_path):
+def test_features_on_disk_are_in_float32_passes_where_bfloat16_is_slow(monkeypatch, tmp_path):
     target, _ = load_frozen("assets/models/tiny/target")
     ids = torch.arange(2, 42).view(2, 20)
     data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
-    monkeypatch.setattr(features, "quick_bfloat16", lambda: False)
-    kept = cache_features(tmp_path / "slow", target, [2], data, "x").rows(torch.arange(2), 20)
-    monkeypatch.setattr(features, "quick_bfloat16", lambda: True)
-    rounded = cache_features(tmp_path / "quick", target, [2], data, "x").rows(torch.arange(2), 20)
+    monkeypatch.setattr(drafters, "quick_bfloat16", lambda: False)
+    exact = cache_features(tmp_path / "slow", target, [2], data).rows(torch.arange(2), 20)
+    monkeypatch.setattr(drafters, "quick_bfloat16", lambda: True)
+    rounded = cache_features(tmp_path / "quick", target, [2], data).rows(torch.arange(2), 20)
     with torch.no_grad():
         hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
-    assert (kept["hidden"] == hidden.bfloat16()).float().mean() > 0.99
+    assert (exact["hidden"] == hidden.bfloat16()).float().mean() > 0.99
     assert (rounded["hidden"] == hidden.bfloat16()).float().mean() < 0.99
 
 

@@ -11,23 +11,15 @@ import pytest
 
 from d2sd import DecodeConfig, load
 from d2sd.__main__ import main
-from d2sd.train.stages import regenerate_responses
-from d2sd.train.text import RegenerateConfig
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import regenerate_responses
 from tests.train.texts import prompt_of, save_target, sums
 
 LAUNCH = [
     "accelerate.commands.launch",
     "--multi_gpu",  # also where there is none: it is what makes the launcher start several processes
-    "--num_processes",
-    "2",
-    "--num_machines",
-    "1",
-    "--mixed_precision",
-    "no",
-    "--dynamo_backend",
-    "no",
-    "--main_process_port",
-    "0",
+    *("--num_processes", "2", "--num_machines", "1", "--main_process_port", "0"),
+    *("--mixed_precision", "no", "--dynamo_backend", "no"),
 ]
 BENCH = ["bench", "--methods", "autoregressive,d2sd", "--limit", "5", "--max-new-tokens", "8", "--json"]
 
@@ -45,14 +37,9 @@ def folder(tmp_path_factory):
         "--accumulate", "2", "--warmup", "1", "--save-every", "2", "--precision", "float32",
     ]  # fmt: skip
     commands = json.dumps({"bench": BENCH, "train": train})
-    done = subprocess.run(
-        [sys.executable, "-m", *LAUNCH, "-m", "tests.train.launched", str(out), commands],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()},
-        timeout=200,
-        check=False,
-    )
+    command = [sys.executable, "-m", *LAUNCH, "-m", "tests.train.launched", str(out), commands]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return out
 
@@ -71,10 +58,8 @@ def test_two_processes_share_the_prompts_and_merge_the_rows(folder, capfd):
     result = json.loads((folder / "bench-0.txt").read_text())
     assert result["provenance"]["hardware"]["processes"] == 2
     assert result["prompts_done"] == 5
-    assert [(r["label"], r["prompts"], r["identical"]) for r in result["rows"]] == [
-        ("autoregressive", 5, 1),
-        ("d2sd", 5, 1),
-    ]
+    rows = [(r["label"], r["prompts"], r["identical"]) for r in result["rows"]]
+    assert rows == [("autoregressive", 5, 1), ("d2sd", 5, 1)]
     assert main(BENCH) == 0
     for ours, theirs in zip(result["rows"], json.loads(capfd.readouterr().out)["rows"], strict=True):
         assert ours["mean_acceptance_length"] == theirs["mean_acceptance_length"]

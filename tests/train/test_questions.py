@@ -7,8 +7,8 @@ import torch
 
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_target
-from d2sd.train.stages import prompt_ids
-from d2sd.train.text import RegenerateConfig, user_header, write_questions
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import prompt_ids, user_header, write_questions
 
 TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}"
 

@@ -10,13 +10,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from d2sd.bench import presets as adaptive
-from d2sd.bench.presets import PRESETS
+from d2sd.bench.presets import cost_aware_cells, cost_aware_ratios
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import interval, machines_table, markdown_table, page, remarks, summarise, table
 from d2sd.bench.runner import Entry, Run, run_bench, run_count
-from d2sd.bench.settings import parse_settings
-from d2sd.config import DecodeConfig
 
 HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "processes": 1, "load_average": 0, "system": "b"}  # fmt: skip
 
@@ -125,9 +122,9 @@ def test_rows_are_priced_on_other_machines_and_placed_on_the_break_even_map():
     rows = summarise(runs, field)
     assert rows[1]["elsewhere"] == {"paper": pytest.approx(2.0)}  # 3 tokens a step for 1.5 plain steps
     assert rows[0]["elsewhere"] == {}
-    said = machines_table(rows)
-    assert "| d2sd:K=2 | 2.00 |" in said
-    assert "arXiv 2606.04446" in said
+    text = machines_table(rows)
+    assert "| d2sd:K=2 | 2.00 |" in text
+    assert "arXiv 2606.04446" in text
     assert data_of(shown(rows), "map")["points"] == [
         {"name": "d2sd:K=2", "alpha": 3.0, "here": pytest.approx(1.5), "there": pytest.approx(1.5)}
     ]
@@ -166,12 +163,7 @@ def test_cost_aware_rows_are_held_against_plain_and_the_best_fixed_of_each_domai
         "hard": [row("d2sd:cost_aware=true", "d2sd", 99, True, 0.99), row("d2sd:K=4", "d2sd", 40),
                  row("dflash", "dflash", 90), row("ddtree", "ddtree", 300)],
     }  # fmt: skip
-    easy, hard = adaptive.ratios(domains)
+    easy, hard = cost_aware_ratios(domains)
     assert (easy["over_plain"], easy["over_best"], easy["best"]) == (1.8, 0.9, "d2sd:K=4")
     assert (hard["over_best"], hard["best"]) == (pytest.approx(1.1), "dflash")  # with K = 0
-    assert adaptive.cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]
-
-
-def test_every_setting_of_the_adaptive_preset_can_be_read():
-    settings = parse_settings(",".join(PRESETS["adaptive"].methods), [], DecodeConfig())
-    assert len(settings) == len(PRESETS["adaptive"].methods)
+    assert cost_aware_cells([easy, hard])[1][-1][1:4] == ["worst", "0.99", "0.90"]

@@ -37,36 +37,24 @@ def test_json_is_one_object_and_nothing_else(capfd):
 
 
 def test_every_setting_has_a_flag_that_reaches_it():
-    given = {
+    values = {
         "max_new_tokens": 9, "block_size": 7, "second_block_size": 8, "num_branches": 3, "node_budget": 20, "draft_depth": 4,
         "draft_top_k": 6, "temperature": 0.5, "top_p": 0.8, "top_k": 11, "seed": 5, "backend": "dense", "confidence": "head",
     }  # fmt: skip
     switches = ("cost_aware", "chat", "thinking")
-    assert {*given, *switches, "method", "inspect"} == {f.name for f in fields(DecodeConfig)}
+    assert {*values, *switches, "method", "inspect"} == {f.name for f in fields(DecodeConfig)}
     parser = ArgumentParser()
     add_decode_arguments(parser)
-    flags = [word for name, value in given.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    asked = parser.parse_args([*flags, *(f"--{name.replace('_', '-')}" for name in switches)])
-    config = decode_config(asked, "d2sd")
-    assert {name: getattr(config, name) for name in (*given, *switches)} == given | dict.fromkeys(switches, True)
+    flags = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
+    arguments = parser.parse_args([*flags, *(f"--{name.replace('_', '-')}" for name in switches)])
+    config = decode_config(arguments, "d2sd")
+    assert {name: getattr(config, name) for name in (*values, *switches)} == values | dict.fromkeys(switches, True)
 
 
 def test_plain_output_is_the_text(capfd, tmp_path):
     (tmp_path / "p.txt").write_text("One day, a cat")
-    assert (
-        main(
-            [
-                "generate",
-                "--prompt-file",
-                str(tmp_path / "p.txt"),
-                "--max-new-tokens",
-                "24",
-                "--trace",
-                str(tmp_path / "t.jsonl"),
-            ]
-        )
-        == 0
-    )
+    files = ["--prompt-file", str(tmp_path / "p.txt"), "--trace", str(tmp_path / "t.jsonl")]
+    assert main(["generate", *files, "--max-new-tokens", "24"]) == 0
     out = capfd.readouterr().out
     assert out.rstrip("\n") == load_trace(tmp_path / "t.jsonl").finished.text.rstrip("\n")
     assert "\033" not in out  # no colours into a pipe
@@ -74,15 +62,8 @@ def test_plain_output_is_the_text(capfd, tmp_path):
 
 def test_bench_prints_a_row_per_method(capfd, tmp_path):
     (tmp_path / "p.jsonl").write_text('{"prompt": "One day"}\n{"turns": ["A big dog", "more"]}\n')
-    arguments = [
-        "--methods",
-        "autoregressive,dflash,d2sd",
-        "--prompts",
-        str(tmp_path / "p.jsonl"),
-        "--max-new-tokens",
-        "4",
-    ]
-    assert main(["bench", *arguments, "--json"]) == 0
+    methods, prompts = "autoregressive,dflash,d2sd", str(tmp_path / "p.jsonl")
+    assert main(["bench", "--methods", methods, "--prompts", prompts, "--max-new-tokens", "4", "--json"]) == 0
     rows = json.loads(capfd.readouterr().out)["rows"]
     assert [r["method"] for r in rows] == ["autoregressive", "dflash", "d2sd"]
     assert all(set(r) >= ROW_KEYS and r["identical"] == 1 for r in rows)
@@ -124,13 +105,11 @@ def test_a_broken_prompt_file_names_its_line(capfd, tmp_path, text, sentence):
 
 
 def test_module_runs_as_a_program():
-    done = subprocess.run(
-        [sys.executable, "-m", "d2sd", "generate", "--help"], capture_output=True, text=True, check=True
-    )
-    told = " ".join(done.stdout.split())
-    assert "re-drafts from the K likeliest rejection boundaries" in told
-    assert "d2sd_three_level: D²SD, and every branch" in told
-    assert "specdiff2_select: K whole drafts" in told
+    command = [sys.executable, "-m", "d2sd", "generate", "--help"]
+    text = " ".join(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert "re-drafts from the K likeliest rejection boundaries" in text
+    assert "d2sd_three_level: D²SD, and every branch" in text
+    assert "specdiff2_select: K whole drafts" in text
 
 
 @pytest.mark.parametrize("opened", [os.pipe, os.openpty], ids=["pipe", "terminal"])

@@ -10,16 +10,15 @@ from msgspec import structs
 
 from d2sd.calibration import comparison, tabulate
 from d2sd.calibration.comparison import (
-    Draws,
+    ResampledSide,
     Side,
     align,
     compare,
     first_difference,
     length_difference,
-    newcombe,
     ratio,
 )
-from d2sd.calibration.resampling import Estimate, holm, p_value, wilson
+from d2sd.calibration.resampling import Estimate, holm, newcombe, p_value, wilson
 from d2sd.calibration.sentences import read_comparison
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
@@ -80,7 +79,7 @@ def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
     a, b = side(runs), side(others)
     tokens = figure(compare(a, b), "tokens")
     sides = [
-        Draws(s.table, s.table.run, comparison.Resampler(12), *[comparison.score(s.table, s.table.run)] * 2)
+        ResampledSide(s.table, s.table.run, comparison.Resampler(12), *[comparison.score(s.table, s.table.run)] * 2)
         for s in (a, b)
     ]
     alone = ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
@@ -173,15 +172,15 @@ def spoken(step, *texts):
     return structs.replace(step, committed=tuple(Committed(n, t, "first", None) for n, t in enumerate(texts)))
 
 
-def told(*steps, lead=""):
+def trace_of(*steps, lead=""):
     first = (Committed(9, lead, "target", None),) if lead else ()
     return Trace({}, PrefillDone((1,), ("a",), 0.0, first), steps, None)
 
 
 def test_runs_are_aligned_by_the_characters_of_their_texts():
     step = made_step([0.5], 1)
-    one = told(spoken(step, "The ", "cat"), spoken(step, " sat", " down"))
-    other = told(spoken(step, "The cat "), spoken(step, "sat", " up"))
+    one = trace_of(spoken(step, "The ", "cat"), spoken(step, " sat", " down"))
+    other = trace_of(spoken(step, "The cat "), spoken(step, "sat", " up"))
     found = align(one, other)
     assert (found.ends_a, found.ends_b) == ((7, 16), (8, 14))
     assert found.differs_at == len("The cat sat ")
@@ -191,7 +190,7 @@ def test_runs_are_aligned_by_the_characters_of_their_texts():
 
 def test_texts_that_part_at_the_token_of_the_prompts_pass_are_not_the_same():
     same = spoken(made_step([0.5], 1), " was", " sad")
-    found = align(told(same, lead="He"), told(same, lead="She"))
+    found = align(trace_of(same, lead="He"), trace_of(same, lead="She"))
     assert (found.differs_at, found.step_a, found.step_b) == (0, 0, 0)
     assert (found.ends_a, found.ends_b) == ((10,), (11,))
 

@@ -1,45 +1,12 @@
-"""Tables of stage costs: machines by name, their curves, their correction by a run."""
+"""Stage costs as they are measured, and their correction by a run."""
 
 from __future__ import annotations
 
-import random
-
 import pytest
 
-from d2sd.costs.machines import Curve, machine_of
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
-from d2sd.errors import InputError
-from d2sd.trace.metrics import Work
 from tests.unit.adaptive_world import CPU
-
-
-def test_a_known_machine_has_the_papers_ratios():
-    table = machine_of("paper")
-    assert table.plain() == pytest.approx(0.02)  # nominal, and said in its name
-    assert "20 ms" in table.name
-    assert table.plain_steps("d2sd", [Work(16, (64,), 80)]) == pytest.approx(7.05 / 4.98)
-    assert table.plain_steps("dflash", [Work(16, (), 16)]) == pytest.approx(5.31 / 4.16)
-
-
-def test_an_unknown_machine_is_refused_with_the_names_of_the_known_ones():
-    with pytest.raises(InputError, match=r"there is no machine 'costs\.json'; choose one of: paper, h200-measured"):
-        machine_of("costs.json")
-
-
-def test_a_curve_goes_on_straight_and_never_falls():
-    curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
-    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [2, 2, 2, 2, 3, 4, 6]
-    assert [curve.next_row(n) for n in (1, 16, 40)] == pytest.approx([0.0, 1 / 8, 1 / 8])
-
-
-def test_a_fitted_curve_is_the_line_behind_noisy_times():
-    rng = random.Random(0)
-    points = [(n, (2.0 + 0.1 * n) * rng.gauss(1, 0.05)) for n in range(2, 65) for _ in range(20)]
-    curve = Curve.fitted(points, (2, 16, 64))
-    for rows in (2, 9, 16, 40, 64):
-        assert curve.seconds(rows) == pytest.approx(2.0 + 0.1 * rows, rel=0.02)
-    assert curve.next_row(2) == pytest.approx(0.1, rel=0.05)
 
 
 def test_a_machine_that_slows_down_is_followed_and_one_late_pass_changes_little():

@@ -184,7 +184,7 @@ def test_ctrl_c_in_calibrate_reports_what_is_done(capfd, monkeypatch):
 
 def test_ctrl_c_in_training_says_how_to_go_on(capsys, tmp_path, monkeypatch):
     (tmp_path / "responses.jsonl").write_text("")
-    monkeypatch.setattr("d2sd.train.stages.train_drafter", interrupted(0, None))
+    monkeypatch.setattr("d2sd.train.block_drafters.train_drafter", interrupted(0, None))
     folders = ["--target", "x", "--responses", str(tmp_path / "responses.jsonl"), "--out", str(tmp_path)]
     assert main(["train", "dflash", *folders]) == 130
     assert capsys.readouterr().err == "stopped; the same command goes on from what was saved last\n"

@@ -36,35 +36,33 @@ def runs():
     ]
 
 
-@pytest.mark.parametrize("at_once", [1, 10, 1000])
-def test_the_figures_are_those_of_all_runs_at_once(monkeypatch, at_once):
+def assert_counted_as_one(traces, at_once, monkeypatch):
+    """The figures of runs that are gathered in parts are those of all of them in one table."""
     monkeypatch.setattr(gathering, "AT_ONCE", at_once)
-    traces = runs()
-    found = Gathering(traces)
     steps = [t.steps for t in traces]
-    table = tabulate(steps, [t.prompt for t in traces])
-    whole = calibrate(table, tabulate_paths(steps), label(steps, table, [t.header["domain"] for t in traces]))
-    assert found.report() == whole
-    for name in table.__dataclass_fields__:
-        np.testing.assert_array_equal(getattr(found.counted().table, name), getattr(table, name))
-    assert len(found) == len(traces)
-    assert found.headers == [{"method": "d2sd"}]
-
-
-def test_recorded_runs_with_trees_and_re_drafts_too(monkeypatch, recorded_runs):
-    monkeypatch.setattr(gathering, "AT_ONCE", 8)
-    steps = [t.steps for t in recorded_runs]
-    table, paths = tabulate(steps, [t.prompt for t in recorded_runs]), tabulate_paths(steps)
-    labels = label(steps, table)
-    whole, found = calibrate(table, paths, labels), Gathering(recorded_runs)
-    assert found.report() == whole
-    assert whole.second is not None
-    assert len(paths)
+    table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)
+    labels = label(steps, table, [t.domain for t in traces])
+    found = Gathering(traces)
+    assert found.report() == calibrate(table, paths, labels)
     own = found.counted()
     for a, b in ((own.table, table), (own.paths, paths), (own.labels.redrafts, labels.redrafts)):
         for name in b.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
     np.testing.assert_array_equal(own.labels.kinds, labels.kinds)
+    return found
+
+
+@pytest.mark.parametrize("at_once", [1, 10, 1000])
+def test_the_figures_are_those_of_all_runs_at_once(monkeypatch, at_once):
+    found = assert_counted_as_one(runs(), at_once, monkeypatch)
+    assert len(found) == len(runs())
+    assert found.headers == [{"method": "d2sd"}]
+
+
+def test_recorded_runs_with_trees_and_re_drafts_too(monkeypatch, recorded_runs):
+    found = assert_counted_as_one(recorded_runs, 8, monkeypatch)
+    assert found.report().second is not None
+    assert len(found.counted().paths)
 
 
 def test_nothing_and_more_runs_afterwards():

@@ -11,8 +11,8 @@ from d2sd import InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, read_report, tabulate
 from d2sd.calibration.comparison import Side, align, compare
-from d2sd.trace.logs import Totals, import_log
-from d2sd.trace.logs.chain import UNKNOWN
+from d2sd.trace.logs import LogTotals, import_log
+from d2sd.trace.logs.requests import UNKNOWN
 from d2sd.trace.trace import parse_trace, read_traces
 
 # As documented: vLLM's detailed level and its summary, SGLang's details, the pull request of LLAMA_SPEC_DUMP.
@@ -25,6 +25,11 @@ SUMMARY = {
     "mean_acceptance_length": 1.2325581395348837, "draft_acceptance_rate": 0.07751937984496124,
     "acceptance_histogram": [39, 1, 0, 3], "num_spec_steps": 43, "num_accepted_draft_tokens": 10, "num_draft_tokens": 129,
     "num_spec_tokens": 3,
+}  # fmt: skip
+TWO_STEPS = {
+    "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5, "acceptance_histogram": [0, 1, 1, 0], "num_spec_steps": 2,
+    "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3, "per_step_accepted": [1, 2],
+    "per_step_drafted": [3, 3],
 }  # fmt: skip
 VLLM = {"metrics": {"speculative_decoding": DETAILED}}
 SGLANG = {
@@ -81,19 +86,11 @@ def test_counts_of_every_step_give_boundaries_and_invent_no_tokens(tmp_path):
 
 
 def test_output_ids_are_cut_into_the_steps(tmp_path):
-    counts = {
-        **DETAILED,
-        "mean_acceptance_length": 2.5,
-        "draft_acceptance_rate": 0.5,
-        "acceptance_histogram": [0, 1, 1, 0],
-    }
-    counts |= {"num_spec_steps": 2, "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3}
-    counts |= {"per_step_accepted": [1, 2], "per_step_drafted": [3, 3]}
     reply = {
         "choices": [{"text": "abcde", "token_ids": [5, 6, 7, 8, 9], "finish_reason": "length"}],
         "usage": {"prompt_tokens": 2, "completion_tokens": 5},
         "prompt_token_ids": [3, 4],
-        "metrics": {"speculative_decoding": counts, "generation_time_ms": 50.0},
+        "metrics": {"speculative_decoding": TWO_STEPS, "generation_time_ms": 50.0},
     }
     (run,) = imported(tmp_path, {"prompt": "Hi", "response": reply})
     assert parse_trace("".join(run.lines()).encode()) == run
@@ -120,7 +117,7 @@ def test_a_spec_dump_shows_its_confidences_and_is_calibrated(tmp_path, capsys):
 @pytest.mark.parametrize(("record", "lines"), [(SGLANG, 8), ({"metrics": {"speculative_decoding": SUMMARY}}, 4)])
 def test_a_histogram_alone_is_a_row_of_figures(tmp_path, record, lines):
     (row,) = imported(tmp_path, record)
-    assert isinstance(row, Totals)
+    assert isinstance(row, LogTotals)
     assert len(row.by_position) == lines - 1
     assert "not in this log: the order of the steps" in row.unknown
 
@@ -168,10 +165,12 @@ def test_what_does_not_add_up_is_one_sentence(tmp_path, record, path, value, sen
         (b'{"metrics": null}', "nothing is there; start the server with --per-request-spec-decode-metrics detailed"),
         (b'{"metrics": ', "line 1: neither JSON lines nor one JSON document"),
         (b"INFO started\n", "nothing of what servers print of their drafts: SpecDecoding metrics"),
+        (b"vllm:spec_decode_num_drafts e\n", "nothing of what servers print of their drafts"),
         (b'{"error": {"message": "no"}}', "the server answered with an error; --skip-bad leaves"),
         (b"data: {\n", "line 1: not JSON"),
         (b'{"timings": {"predicted_n": 1, "predicted_ms": 1}}', "nothing was drafted"),
         (b'{"sglext": {}}', 'send "return_spec_tokens_details": true'),
+        (b'{"sglext": {"spec_tokens_details": 1}}', "expected object, got int"),
         (b'{"event": "Header"}', "this is a line of a trace already"),
     ],
 )
@@ -245,14 +244,7 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",pos
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
 """
 SGLANG_METRICS = 'sglang:spec_accept_length{model_name="m"} 3.25\nsglang:spec_accept_rate{model_name="m"} 0.45\n'
-OLDER = {
-    "meta_info": {
-        "spec_accept_token_num": 69,
-        "spec_draft_token_num": 231,
-        "spec_verify_ct": 33,
-        "completion_tokens": 102,
-    }
-}
+OLDER = {"meta_info": {"spec_accept_token_num": 69, "spec_draft_token_num": 231, "spec_verify_ct": 33, "completion_tokens": 102}}  # fmt: skip
 PROFILE = {
     "schema_version": "1.0", "measured": True, "num_speculative_tokens": 2, "conditional_accept_rates": [0.8, 0.5],
     "marginal_accept_rates": [0.8, 0.4], "mean_accept_length": 2.2, "acceptance_length_histogram": {"1": 2, "2": 4, "3": 4},
@@ -312,7 +304,7 @@ def test_a_captured_stream_is_put_together(tmp_path):
     assert one.steps == other.steps
 
 
-def test_bad_records_are_counted_and_skipped_and_a_domain_is_kept(tmp_path, capsys):
+def test_bad_records_are_counted_and_skipped_and_a_domain_is_read(tmp_path, capsys):
     lines = ["not JSON", json.dumps({"error": "busy"}), json.dumps({"response": VLLM, "prompt": "Hi", "domain": "sums"}),
              json.dumps({"metrics": None}), "[1]", json.dumps(VLLM)]  # fmt: skip
     (tmp_path / "log.jsonl").write_text("\n".join(lines[1:]), encoding="utf-8")

@@ -1,13 +1,14 @@
-"""Machines: their sources, what they say of each other, and that of a recorded run."""
+"""Machines: their curves and sources, agreement among them, and the machine of a recorded run."""
 
 from __future__ import annotations
 
 import gzip
+import random
 
 import pytest
 
 from app import presets
-from d2sd.costs.machines import HARDWARE, MACHINES, TARGET, Curve, Machine, cycle
+from d2sd.costs.machines import HARDWARE, MACHINES, TARGET, Curve, Machine, cycle, machine_of
 from d2sd.costs.runs import here, works_of
 from d2sd.errors import InputError
 from d2sd.trace.metrics import Work
@@ -39,6 +40,30 @@ def test_a_pass_waits_for_the_weights_up_to_the_ridge_and_for_arithmetic_beyond(
     curve = TARGET.curve(card)
     for rows in (1, 24, 200, 400, 1000):
         assert curve.seconds(rows) == pytest.approx(TARGET.seconds(card, rows), rel=0.01)
+
+
+def test_a_curve_goes_on_straight_and_never_falls():
+    curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
+    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [2, 2, 2, 2, 3, 4, 6]
+    assert [curve.next_row(n) for n in (1, 16, 40)] == pytest.approx([0.0, 1 / 8, 1 / 8])
+
+
+def test_a_fitted_curve_is_the_line_behind_noisy_times():
+    rng = random.Random(0)
+    points = [(n, (2.0 + 0.1 * n) * rng.gauss(1, 0.05)) for n in range(2, 65) for _ in range(20)]
+    curve = Curve.fitted(points, (2, 16, 64))
+    for rows in (2, 9, 16, 40, 64):
+        assert curve.seconds(rows) == pytest.approx(2.0 + 0.1 * rows, rel=0.02)
+    assert curve.next_row(2) == pytest.approx(0.1, rel=0.05)
+
+
+def test_a_machine_of_ratios_gets_a_nominal_time_and_an_unknown_one_is_refused():
+    table = machine_of("paper")
+    assert table.plain() == pytest.approx(0.02)  # nominal, as its name states
+    assert "20 ms" in table.name
+    assert table.plain_steps("d2sd", [D2SD]) == pytest.approx(MACHINES["paper"].plain_steps("d2sd", [D2SD]))
+    with pytest.raises(InputError, match=r"there is no machine 'costs\.json'; choose one of: paper, h200-measured"):
+        machine_of("costs.json")
 
 
 def test_every_machine_names_its_source_and_prices_a_step():

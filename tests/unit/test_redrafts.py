@@ -7,8 +7,8 @@ import pytest
 from msgspec.structs import replace
 
 from d2sd.calibration import calibrate, label, read_report, tabulate
-from d2sd.calibration.boundaries import candidates, promised, tabulate_redrafts
 from d2sd.calibration.scores import KINDS, token_kind
+from d2sd.calibration.steps import candidates, promised, tabulate_redrafts
 from d2sd.trace.events import Committed, Draft
 from tests.unit.test_calibration import made_step, simulated
 
@@ -75,18 +75,6 @@ def test_the_promise_is_the_chance_of_the_boundary_times_the_expected_length():
     assert promised(step, whole) == pytest.approx(step.full_acceptance * 0.5)
 
 
-def test_a_report_has_the_second_drafter_only_where_it_is_told_of_it():
-    step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
-    runs = [[step] * 5] * 9
-    table = tabulate(runs)
-    assert calibrate(table).second is None
-    second = calibrate(table, labels=label(runs, table)).second
-    assert (second.redrafts, second.right, second.positions) == (45, 45, 135)
-    assert second.accepted == pytest.approx(2 / 3)
-    assert sum(b.count for b in second.uniform) == 135
-    assert sum(b.count for b in second.gains) == 45
-
-
 @pytest.mark.parametrize(
     ("text", "kind"),
     [
@@ -122,15 +110,23 @@ def test_a_group_of_few_prompts_has_no_interval():
     assert many.gap.low < many.gap.value < many.gap.high
 
 
-def test_the_reading_speaks_of_the_second_drafter_only_where_there_is_enough():
+def test_the_second_drafter_is_judged_where_there_are_enough_of_its_tokens():
     step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
-    runs = [[step] * 12] * 9
-    table = tabulate(runs)
 
-    def said(of):
-        found = tabulate(of)
-        return [s.text for s in read_report(calibrate(found, labels=label(of, found)))]
+    def report(runs, texts=True):
+        table = tabulate(runs)
+        return calibrate(table, labels=label(runs, table) if texts else None)
 
-    assert any(s.startswith("The second drafter is over-confident: it says 80% on average and 67%") for s in said(runs))
-    assert any(s.startswith("Too few to say of the second drafter") for s in said(runs[:2]))
-    assert not any("second drafter" in s for s in [t.text for t in read_report(calibrate(table))])
+    def said(report):
+        return [s.text for s in read_report(report)]
+
+    many = report([[step] * 12] * 9)
+    assert (many.second.redrafts, many.second.right, many.second.positions) == (108, 108, 324)
+    assert many.second.accepted == pytest.approx(2 / 3)
+    assert sum(b.count for b in many.second.uniform) == 324
+    assert sum(b.count for b in many.second.gains) == 108
+    assert any(s.startswith("The second drafter is over-confident: it says 80% on average and 67%") for s in said(many))
+    assert any(s.startswith("Too few to say of the second drafter") for s in said(report([[step] * 12] * 2)))
+    without = report([[step] * 12] * 9, texts=False)
+    assert without.second is None
+    assert not any("second drafter" in s for s in said(without))

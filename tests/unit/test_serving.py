@@ -12,19 +12,14 @@ from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.trace.logs.serving import Server
 from d2sd.trace.trace import read_traces
-from tests.unit.test_logs import SGLANG
+from tests.unit.test_logs import SGLANG, TWO_STEPS
 
-COUNTS = {
-    "mean_acceptance_length": 2.5, "draft_acceptance_rate": 0.5, "acceptance_histogram": [0, 1, 1, 0], "num_spec_steps": 2,
-    "num_accepted_draft_tokens": 3, "num_draft_tokens": 6, "num_spec_tokens": 3, "per_step_accepted": [1, 2],
-    "per_step_drafted": [3, 3],
-}  # fmt: skip
 VLLM = {
     "choices": [
         {"text": "abcdef", "token_ids": [5, 6, 7, 8, 9, 10], "prompt_token_ids": [3, 4], "finish_reason": "length"}
     ],
     "usage": {"prompt_tokens": 2, "completion_tokens": 6},
-    "metrics": {"speculative_decoding": COUNTS},
+    "metrics": {"speculative_decoding": TWO_STEPS},
 }
 
 
@@ -53,7 +48,7 @@ REPLIES = {
 
 @pytest.fixture
 def server():
-    asked = []
+    requests = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self):
@@ -61,7 +56,7 @@ def server():
 
         def do_POST(self):
             sent = self.rfile.read(int(self.headers.get("Content-Length", 0)))
-            asked.append((self.path, json.loads(sent) if sent else None))
+            requests.append((self.path, json.loads(sent) if sent else None))
             if self.path == "/moved":
                 self.send_response(302)
                 self.send_header("Location", "/v1/models")
@@ -79,7 +74,7 @@ def server():
 
     running = HTTPServer(("127.0.0.1", 0), Handler)
     threading.Thread(target=running.serve_forever, args=(0.02,), daemon=True).start()
-    yield f"http://127.0.0.1:{running.server_port}", asked
+    yield f"http://127.0.0.1:{running.server_port}", requests
     running.shutdown()
     running.server_close()
 
@@ -92,9 +87,9 @@ def record(tmp_path, address, engine):
 
 
 def test_llamacpp_is_recorded_step_by_step(tmp_path, server):
-    address, asked = server
+    address, requests = server
     (run,) = record(tmp_path, address, "llamacpp")
-    assert asked[1][1] | {"n_predict": 5, "temperature": 0, "timings_per_token": True} == asked[1][1]
+    assert requests[1][1] | {"n_predict": 5, "temperature": 0, "timings_per_token": True} == requests[1][1]
     assert (run.prompt, run.prefill.texts) == ("Once upon", ("Once", " upon"))
     assert run.finished.text == ", the city of x"
     assert [[c.token for c in s.committed] for s in run.steps] == [[260, 2240], [282], [7]]
@@ -105,11 +100,11 @@ def test_llamacpp_is_recorded_step_by_step(tmp_path, server):
 
 
 def test_vllm_is_recorded_with_its_ids(tmp_path, server):
-    address, asked = server
+    address, requests = server
     (run,) = record(tmp_path, address, "vllm")
-    assert asked[1] == (
+    assert requests[1] == (
         "/v1/completions",
-        asked[1][1] | {"model": "some/model", "max_tokens": 5, "return_token_ids": True},
+        requests[1][1] | {"model": "some/model", "max_tokens": 5, "return_token_ids": True},
     )
     assert [[c.token for c in s.committed] for s in run.steps] == [[6, 7], [8, 9, 10]]
     assert run.prefill.prompt_token_ids == (3, 4)
@@ -135,6 +130,6 @@ def test_another_machine_is_asked_only_where_that_was_allowed(address):
 
 def test_redirects_are_not_followed_and_silence_is_a_sentence(server):
     with pytest.raises(InputError, match="answered 302"):
-        Server(server[0]).ask("/moved")
+        Server(server[0]).request("/moved")
     with pytest.raises(InputError, match="does not answer"):
-        Server("http://127.0.0.1:9").ask("/")
+        Server("http://127.0.0.1:9").request("/")

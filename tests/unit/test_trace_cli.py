@@ -18,7 +18,7 @@ from d2sd.cli.trace import statistics
 from d2sd.figures.viewer import standalone_page
 from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Finished
-from d2sd.trace.logs.chain import NOT_KNOWN, Chain, chain_step
+from d2sd.trace.logs.requests import NOT_KNOWN, Chain, chain_step
 from d2sd.trace.metrics import verdict
 from d2sd.trace.run import RecordedRun, unpack_line
 from d2sd.trace.trace import Trace, write_traces

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from d2sd.calibration import compare_trained, read_trained, tabulate, trained
+from d2sd.calibration import alternatives, compare_trained, read_trained, tabulate
+from d2sd.calibration.alternatives import auroc
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
-from d2sd.calibration.trained import auroc, head_confidence
 from d2sd.errors import InputError
 from d2sd.trace.checks import check_step
 from d2sd.trace.events import to_line
@@ -32,7 +32,7 @@ def runs_of(said, count=12, length=20):
 
 
 def compared(runs, prompts=()):
-    return compare_trained(tabulate(runs, prompts), head_confidence([s for run in runs for s in run]))
+    return compare_trained(tabulate(runs, prompts))
 
 
 def test_a_head_that_knows_wins_every_figure_and_one_that_does_not_is_not_said_to():
@@ -56,30 +56,19 @@ def test_without_a_head_there_is_nothing_to_compare():
     assert compared([[made_step([0.7] * 4, 2)]]) is None
 
 
-def test_the_area_is_that_of_all_pairs():
+def test_the_area_is_that_of_all_pairs_however_many_prompts_are_counted_at_once(monkeypatch):
     rng = np.random.default_rng(1)
     confidence, accepted = rng.integers(0, 6, 80) / 5, (rng.random(80) < 0.6).astype(float)
     scores = Scores(confidence, accepted, np.ones(80, int), np.arange(80), np.arange(80) // 8)
-    value, drawn = auroc(scores, Resampler(10))
+    value, resamples = auroc(scores, Resampler(10))
     right, wrong = confidence[accepted > 0], confidence[accepted == 0]
-    pairs = [(a > b) + (a == b) / 2 for a in right for b in wrong]
-    assert value == pytest.approx(np.mean(pairs))
-    assert np.nanmean(drawn) == pytest.approx(value, abs=0.03)
-
-
-def test_the_area_is_the_same_however_many_prompts_are_looked_at_at_once(monkeypatch):
-    rng = np.random.default_rng(2)
-    confidence = rng.random(120).round(1)
-    scores = Scores(
-        confidence, (rng.random(120) < confidence).astype(float), np.ones(120, int), np.arange(120), np.arange(120) // 4
-    )
-    value, drawn = auroc(scores, Resampler(30))
-    monkeypatch.setattr(trained, "UNITS_AT_ONCE", 7)
-    again, redrawn = auroc(scores, Resampler(30))
-    assert again == pytest.approx(value)
-    np.testing.assert_allclose(redrawn, drawn)
-    right = Scores(*(getattr(scores, n)[scores.accepted > 0] for n in scores.__dataclass_fields__))
-    assert np.isnan(auroc(right, Resampler(30))[0])
+    assert value == pytest.approx(np.mean([(a > b) + (a == b) / 2 for a in right for b in wrong]))
+    assert np.nanmean(resamples) == pytest.approx(value, abs=0.03)
+    monkeypatch.setattr(alternatives, "UNITS_AT_ONCE", 3)
+    again = auroc(scores, Resampler(10))
+    assert again.value == pytest.approx(value)
+    np.testing.assert_allclose(again.resamples, resamples)
+    assert np.isnan(auroc(scores.take(accepted > 0), Resampler(10)).value)
 
 
 def test_a_step_without_a_head_is_written_as_before_and_lengths_are_checked():

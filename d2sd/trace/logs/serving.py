@@ -1,8 +1,8 @@
-"""Prompts sent to a running server: its reply's text, counts and times, as a trace.
+"""Sends prompts to a running server and returns the counts and times of its replies.
 
-llama.cpp sends every token with running totals (``timings_per_token``), so each of its steps is known. vLLM reports them where
-it was started with ``--per-request-spec-decode-metrics detailed``, SGLang a histogram. Only the address that was given is
-asked: no proxy, no redirect.
+llama.cpp sends every token with running totals (``timings_per_token``), so each of its steps is known. vLLM reports them if
+it was started with ``--per-request-spec-decode-metrics detailed``, SGLang a histogram. Requests go to the server's address
+only: no proxy, no redirect.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from urllib.parse import urlsplit
 import orjson
 
 from d2sd.errors import InputError
-from d2sd.trace.logs import llamacpp, sglang, vllm
-from d2sd.trace.logs.counts import Counts
+from d2sd.trace.logs.engines import read_llamacpp_stream, read_sglang, read_vllm
+from d2sd.trace.logs.requests import Counts
 from d2sd.trace.trace import MAX_LINE_BYTES
 
 MAX_REPLY = 64 * 2**20
-SECONDS = 600.0  # that a reply may take
+TIMEOUT = 600.0  # seconds
 
 
 class _Refuse(request.HTTPRedirectHandler):
@@ -30,7 +30,7 @@ class _Refuse(request.HTTPRedirectHandler):
 
 
 class Server:
-    """A server by its address."""
+    """A server at an HTTP address."""
 
     def __init__(self, address: str, allow_remote: bool = False):
         """Raises ``InputError`` for an address that is none, or of another machine where that is not allowed."""
@@ -42,8 +42,8 @@ class Server:
         self.address = address.rstrip("/")
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
-    def ask(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
-        """One reply."""
+    def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
+        """Returns the reply to a POST of ``data`` as JSON, or to a GET without it. Raises ``InputError`` if there is none."""
         with self._reply(path, data) as reply:
             raw = reply.read(MAX_REPLY + 1)
         if len(raw) > MAX_REPLY:
@@ -51,7 +51,7 @@ class Server:
         return self._object(raw, path)
 
     def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """The parts of a streamed reply."""
+        """Yields the parts of a streamed reply to a POST. Raises ``InputError`` as ``request``."""
         size = 0
         with self._reply(path, data) as reply:
             while line := reply.readline(MAX_LINE_BYTES):
@@ -63,12 +63,12 @@ class Server:
 
     def _reply(self, path: str, data: dict[str, Any] | None) -> IO[bytes]:
         body = None if data is None else orjson.dumps(data)
-        asked = request.Request(self.address + path, body, {"Content-Type": "application/json"})
+        message = request.Request(self.address + path, body, {"Content-Type": "application/json"})
         try:
-            reply: IO[bytes] = self._open(asked, timeout=SECONDS)
+            reply: IO[bytes] = self._open(message, timeout=TIMEOUT)
         except error.HTTPError as problem:
-            said = problem.read(300).decode("utf-8", "replace")
-            raise InputError(f"{self.address}{path} answered {problem.code}: {said}") from None
+            text = problem.read(300).decode("utf-8", "replace")
+            raise InputError(f"{self.address}{path} answered {problem.code}: {text}") from None
         except (OSError, ValueError) as problem:
             raise InputError(f"{self.address} does not answer ({problem})") from None
         return reply
@@ -90,38 +90,39 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def ask_vllm(server: Server, prompt: str, tokens: int) -> Counts:
-    """One greedy completion of vLLM, with its ids."""
-    models = server.ask("/v1/models").get("data")
+def complete_vllm(server: Server, prompt: str, tokens: int) -> Counts:
+    """Returns the counts of a greedy completion by vLLM, with its ids."""
+    models = server.request("/v1/models").get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise InputError(f"{server.address}/v1/models: it names no model")
-    asked = {
+    options = {
         "model": models[0].get("id"), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
     }  # fmt: skip
-    return vllm.read({**server.ask("/v1/completions", asked), "prompt": prompt}, "reply")
+    return read_vllm({**server.request("/v1/completions", options), "prompt": prompt}, "reply")
 
 
-def ask_sglang(server: Server, prompt: str, tokens: int) -> Counts:
-    """One greedy completion of SGLang, by its own interface."""
-    asked = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
-    return sglang.read({**server.ask("/generate", asked), "prompt": prompt}, "reply")
+def complete_sglang(server: Server, prompt: str, tokens: int) -> Counts:
+    """Returns the counts of a greedy completion by SGLang's own interface."""
+    options = {"text": prompt, "sampling_params": {"temperature": 0, "max_new_tokens": tokens}}
+    return read_sglang({**server.request("/generate", options), "prompt": prompt}, "reply")
 
 
-def ask_llamacpp(server: Server, prompt: str, tokens: int) -> Counts:
-    """One greedy completion of llama.cpp, step by step."""
-    asked = {
+def complete_llamacpp(server: Server, prompt: str, tokens: int) -> Counts:
+    """Returns the counts of a greedy completion by llama.cpp, step by step."""
+    options = {
         "prompt": prompt, "n_predict": tokens, "temperature": 0, "stream": True, "timings_per_token": True,
         "return_tokens": True, "cache_prompt": False,
     }  # fmt: skip
-    given = server.ask("/tokenize", {"content": prompt, "add_special": True, "with_pieces": True}).get("tokens")
-    parts = [p for p in server.stream("/completion", asked) if isinstance(p.get("timings"), dict)]
+    tokenized = server.request("/tokenize", {"content": prompt, "add_special": True, "with_pieces": True})
+    tokens_of_prompt = tokenized.get("tokens")
+    parts = [p for p in server.stream("/completion", options) if isinstance(p.get("timings"), dict)]
     if not parts:
         raise InputError(f"{server.address}/completion: the reply has no timings")
-    return llamacpp.streamed(prompt, given if isinstance(given, list) else [], parts)
+    return read_llamacpp_stream(prompt, tokens_of_prompt if isinstance(tokens_of_prompt, list) else [], parts)
 
 
-ENGINES: dict[str, Callable[[Server, str, int], Counts]] = {
-    "vllm": ask_vllm,
-    "sglang": ask_sglang,
-    "llamacpp": ask_llamacpp,
+COMPLETIONS: dict[str, Callable[[Server, str, int], Counts]] = {
+    "vllm": complete_vllm,
+    "sglang": complete_sglang,
+    "llamacpp": complete_llamacpp,
 }

@@ -2,51 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.trace.logs import benches, llamacpp, sglang, spec_dump, vllm
-from d2sd.trace.logs.chain import Texts
-from d2sd.trace.logs.counts import Counts
-from d2sd.trace.logs.rows import Bad, Row, numbered, read_rows
-from d2sd.trace.logs.sse import is_stream, replies
-from d2sd.trace.logs.text import read_metrics, read_text
-from d2sd.trace.logs.totals import Totals
+from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
+from d2sd.trace.logs.printed import BENCHMARKS, read_metrics, read_text
+from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, read_records, read_stream
+from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace
 
-Fits = Callable[[dict[str, Any]], bool]
-# By content the first that fits is taken.
-REPLIES: dict[str, tuple[Fits, Callable[[dict[str, Any], str], Counts]]] = {
-    "sglang": (sglang.fits, sglang.read),
-    "vllm": (vllm.fits, vllm.read),
-    "llamacpp": (llamacpp.fits, llamacpp.read),
-}
-FIGURES: dict[str, tuple[Fits, Callable[[dict[str, Any], str], Iterator[Totals]]]] = {
-    "modelopt": (benches.modelopt_fits, benches.read_modelopt),
-    "eagle": (benches.eagle_fits, benches.read_eagle),
-    "trtllm": (benches.trtllm_fits, benches.read_trtllm),
-    "specforge": (benches.specforge_fits, benches.read_specforge),
-}
-SOURCES = ("auto", *sorted([*REPLIES, *FIGURES, "spec-dump", "text"]))
+# By content the first source that fits is taken.
+FITS = {name: reader.fits for readers in (ENGINES, BENCHMARKS) for name, reader in readers.items()}
+SOURCES = ("auto", *sorted([*FITS, "spec-dump", "text"]))
 PRINTED = (
     "SpecDecoding metrics: … (vLLM, unless --disable-log-stats), Decode batch … accept len: … (SGLang with speculation), "
     "draft acceptance = … (llama.cpp), or the page of /metrics"
 )
 
 
-def is_trace(record: dict[str, Any]) -> bool:
-    """Whether a record is a line of a trace."""
-    return "event" in record
-
-
 def import_log(
     path: str | Path, source: str = "auto", texts: Texts | None = None, most: int = MAX_BYTES, bad: Bad | None = None
-) -> Iterator[Trace | Totals]:
+) -> Iterator[Trace | LogTotals]:
     """Yields the requests of a log one at a time. Raises ``InputError``, which names the line and field.
 
     A record is a reply, or an object with the reply under ``response``, and optionally ``prompt`` and ``domain``.
@@ -65,41 +46,40 @@ def import_log(
     if source == "text" or (source == "auto" and start not in b"{[" and not is_stream(head[1])):
         yield from _printed(lines)
         return
-    rows = replies(lines, head[0]) if is_stream(head[1]) else read_rows(lines, most, bad)
-    yield from _requests(rows, source, texts or Texts(), bad)
+    records = read_stream(lines) if is_stream(head[1]) else read_records(lines, most, bad)
+    yield from _requests(records, source, texts or Texts(), bad)
 
 
-def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[Totals]:
-    """What a server printed, or its ``/metrics``."""
+def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
+    """The figures in what a server printed, or in its ``/metrics``."""
     decoded = (line.decode("utf-8", "replace") for _, line in lines)
     first = next(decoded, "")
     everything = chain([first], decoded)
     if first.startswith(("# HELP", "# TYPE", "vllm:", "sglang:")):
-        figures = read_metrics("".join(everything))
-        rows = iter([] if figures is None else [figures.totals()])
+        totals = read_metrics("".join(everything))
+        rows = iter([] if totals is None else [totals])
     else:
         rows = read_text(everything)
-    found = False
-    for row in rows:
-        found = True
-        yield row
-    if not found:
+    row = next(rows, None)
+    if row is None:
         raise InputError(f"line 1: not JSON, and nothing of what servers print of their drafts: {PRINTED}")
+    yield row
+    yield from rows
 
 
-def _requests(rows: Iterator[Row], source: str, texts: Texts, bad: Bad | None) -> Iterator[Trace | Totals]:
+def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | None) -> Iterator[Trace | LogTotals]:
     chosen = source
     if source == "auto":
-        chosen, rows = _recognised(rows, bad)
+        chosen, records = _recognised(records, bad)
     if chosen == "spec-dump":
-        yield from spec_dump.read(rows, texts)
+        yield from read_dump(records, texts)
         return
-    for where, record in rows:
+    for where, record in records:
         try:
-            if chosen in FIGURES:
-                found: list[Trace | Totals] = [*FIGURES[chosen][1](record, where)]
+            if chosen in BENCHMARKS:
+                found: list[Trace | LogTotals] = [*BENCHMARKS[chosen].read(record, where)]
             else:
-                counts = REPLIES[chosen][1](_reply(record), where)
+                counts = ENGINES[chosen].read(_reply(record), where)
                 domain = record.get("domain")
                 found = [replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)]
         except InputError as error:
@@ -111,7 +91,7 @@ def _requests(rows: Iterator[Row], source: str, texts: Texts, bad: Bad | None) -
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:
-    """The reply of a record, with the prompt that stands beside it."""
+    """The reply of a record, with the prompt beside it."""
     inner = record.get("response")
     if not isinstance(inner, dict):
         return record
@@ -119,14 +99,14 @@ def _reply(record: dict[str, Any]) -> dict[str, Any]:
     return {**inner, **({"prompt": prompt} if isinstance(prompt, str) else {})}
 
 
-def _recognised(rows: Iterator[Row], bad: Bad | None) -> tuple[str, Iterator[Row]]:
-    """The source of the first record that is of a known one, and the rows from it on."""
-    for where, record in rows:
-        rest = chain([(where, record)], rows)
-        if spec_dump.fits(record):
+def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterator[Record]]:
+    """The source of the first record that any reader fits, and the records from it on."""
+    for where, record in records:
+        rest = chain([(where, record)], records)
+        if is_dump(record):
             return "spec-dump", rest
         reply = _reply(record)
-        for name, (fits, _) in {**REPLIES, **FIGURES}.items():
+        for name, fits in FITS.items():
             if fits(reply):
                 return name, rest
         if bad is None:
@@ -136,7 +116,7 @@ def _recognised(rows: Iterator[Row], bad: Bad | None) -> tuple[str, Iterator[Row
 
 
 def _unknown(where: str, record: dict[str, Any]) -> str:
-    if is_trace(record):
+    if "event" in record:
         return f"{where}: this is a line of a trace already; open it as it is"
     if "error" in record:
         return f"{where}: the server answered with an error; --skip-bad leaves such records out"

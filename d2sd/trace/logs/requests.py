@@ -1,4 +1,4 @@
-"""Requests with logged counts of drafted and accepted tokens, per step or as a distribution."""
+"""What a log says of a request: counts per step become a trace (``Counts``), and figures without steps a row (``LogTotals``)."""
 
 from __future__ import annotations
 
@@ -6,15 +6,196 @@ import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import isclose
+from typing import Any
 
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.trace.checks import SCHEMA
-from d2sd.trace.events import MAX_ITEMS, MAX_TEXTS, Committed, Event, Finished, PrefillDone, StopReason
-from d2sd.trace.logs.chain import NOT_KNOWN, Chain, Texts, Token, chain_step
-from d2sd.trace.logs.totals import Totals
+from d2sd.trace.events import (
+    MAX_ITEMS,
+    MAX_TEXTS,
+    Alternative,
+    Choice,
+    Committed,
+    Draft,
+    Event,
+    Finished,
+    Node,
+    PrefillDone,
+    StageSeconds,
+    State,
+    StepDone,
+    StopReason,
+)
+from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.trace.trace import Trace
+from d2sd.tree.boundary import boundary_posterior
 
-ENDS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
+STOP_REASONS: dict[str | None, StopReason] = {"stop": "end_token", "length": "max_new_tokens"}
+UNKNOWN = "▯"  # the text of a token that the log does not hold; its id is 0
+
+
+class Texts:
+    """Texts of token ids from a tokenizer; without one, their numbers."""
+
+    def __init__(self, tokenizer: Any = None):
+        self._labels = TokenTexts(tokenizer) if tokenizer is not None else None
+        self._size = len(tokenizer) if tokenizer is not None else 0
+        self._tokenizer = tokenizer
+
+    def label(self, token: int, where: str) -> str:
+        """Returns the text of one token by itself. Raises ``InputError`` if the tokenizer does not have it."""
+        if self._labels is None:
+            return f" {token}"
+        if token >= self._size:
+            raise InputError(f"{where}: the tokenizer has no token {token}; its last one is {self._size - 1}")
+        return self._labels[token]
+
+    def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
+        """Returns what each token adds to the decoded text."""
+        labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
+        if self._labels is None:
+            return labels
+        feed = Detokenizer(self._tokenizer).feed
+        return [feed(token) for token in tokens]
+
+
+def open_texts(folder: str | None) -> Texts:
+    """Returns the texts of a tokenizer, given its folder or hub id; numbers for None. Raises ``InputError``."""
+    if folder is None:
+        return Texts()
+    from transformers import AutoTokenizer
+
+    try:
+        return Texts(AutoTokenizer.from_pretrained(folder, trust_remote_code=False))
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise InputError(f"cannot read the tokenizer {folder}: {first_line(error, 160)}") from None
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """A token and its text."""
+
+    id: int
+    text: str
+
+
+NOT_KNOWN = Token(0, UNKNOWN)
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """One step of an engine that drafts a chain, verified from its first token on.
+
+    accepted: number of accepted ``drafted`` tokens.
+    bonus: the token that the target added; None if the text ended before it.
+    confidence: of each drafted token, or empty.
+    boundary: the number of accepted tokens, if it is known.
+    committed: number of accepted tokens in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
+    """
+
+    drafted: Sequence[Token]
+    accepted: int
+    bonus: Token | None
+    boundary: int | None
+    confidence: tuple[float, ...] = ()
+    alternatives: tuple[tuple[Alternative, ...], ...] = ()
+    committed: int | None = None
+    seconds: float = 0.0
+
+
+def chain_step(number: int, anchor: Token, position: int, chain: Chain, elapsed: float) -> StepDone:
+    """Returns the step as an event.
+
+    number: from 0.
+    position: number of tokens before the anchor.
+    elapsed: seconds since prefill, after this step.
+    """
+    drafted, accepted = chain.drafted, chain.accepted if chain.committed is None else chain.committed
+    ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
+    draft = Draft("first", 0, ids, texts, chain.confidence, chain.alternatives) if ids else None
+    nodes = [Node(0, -1, 0, anchor.id, anchor.text, (), "target", "root", None, None, None)]
+    for k, token in enumerate(drafted, 1):
+        rejected = chain.bonus is not None and k == accepted + 1
+        state: State = "accepted" if k <= accepted else "rejected" if rejected else "unreached"
+        confidence = chain.confidence[k - 1] if chain.confidence else None
+        nodes.append(Node(k, k - 1, k, token.id, token.text, (0,), "first", state, confidence, None, None))
+    path = tuple(range(1, accepted + 1))
+    committed = [Committed(drafted[k - 1].id, drafted[k - 1].text, "first", k) for k in path]
+    if chain.bonus is not None:
+        committed.append(Committed(chain.bonus.id, chain.bonus.text, "target", None))
+    choices = tuple(Choice(node, c.token, c.text, None) for node, c in enumerate(committed))
+    posterior, full = boundary_posterior(chain.confidence)
+    return StepDone(
+        number, anchor.id, anchor.text, position, draft, posterior, full if chain.confidence else 0.0, (), (), tuple(nodes),
+        choices, path, tuple(committed), chain.boundary, StageSeconds(verify=chain.seconds), elapsed,
+    )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class LogTotals:
+    """Figures of one request; None if unknown.
+
+    mean_acceptance_length: α, accepted tokens and the bonus token per step.
+    by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all steps drafted equally many.
+    unknown: a sentence about what the log lacks.
+    """
+
+    engine: str
+    tokens: int | None
+    steps: int | None
+    drafted: int | None
+    accepted: int | None
+    acceptance_rate: float | None
+    mean_acceptance_length: float | None
+    by_position: tuple[float, ...]
+    tokens_per_second: float | None
+    unknown: str
+
+    def row(self) -> str:
+        """Returns the figures as one line of text."""
+        parts = [self.engine]
+        if self.tokens is not None:
+            parts.append(f"{self.tokens} tokens")
+        if self.steps is not None:
+            parts.append(f"{self.steps} steps")
+        rate = "" if self.acceptance_rate is None else f"{self.acceptance_rate:.1%}"
+        if self.accepted is not None:
+            drafted = "?" if self.drafted is None else self.drafted
+            parts.append(f"{self.accepted} of {drafted} drafted tokens accepted{rate and f' ({rate})'}")
+        elif rate:
+            parts.append(f"{rate} of the drafted tokens accepted")
+        if self.mean_acceptance_length is not None:
+            parts.append(f"α {self.mean_acceptance_length:.2f}")
+        if self.tokens_per_second is not None:
+            parts.append(f"{self.tokens_per_second:.1f} tokens/s")
+        return ", ".join(parts) + self._positions()
+
+    def _positions(self) -> str:
+        shares = ", ".join(f"{k}: {share:.0%}" for k, share in enumerate(self.by_position, 1))
+        return f", accepted up to position {shares}" if shares else ""
+
+
+def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
+    """Returns the rows of several requests as one: sums, and means over all of their steps and tokens."""
+
+    def total(name: str) -> int | None:
+        values = [getattr(row, name) for row in rows]
+        return None if None in values else sum(values)
+
+    accepted, drafted, steps = total("accepted"), total("drafted"), total("steps")
+    alphas = [row.mean_acceptance_length for row in rows]
+    alpha = 1 + accepted / steps if steps and accepted is not None else None
+    if alpha is None and steps and None not in alphas:  # of each the mean alone is known, over so many steps
+        alpha = sum((a or 0.0) * (row.steps or 0) for a, row in zip(alphas, rows, strict=True)) / steps
+    return {
+        "requests": len(rows),
+        "tokens": total("tokens"),
+        "steps": steps,
+        "drafted": drafted,
+        "accepted": accepted,
+        "acceptance_rate": accepted / drafted if drafted and accepted is not None else None,
+        "mean_acceptance_length": alpha,
+    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +279,7 @@ class Counts:
             if found != self.histogram:
                 raise InputError(f"{where}.acceptance_histogram: it is not that of per_step_accepted")
 
-    def result(self, texts: Texts) -> Trace | Totals:
+    def result(self, texts: Texts) -> Trace | LogTotals:
         """Returns the checked request as a trace, or as totals if it has no steps. Raises ``InputError``."""
         self.check()
         if not self.accepted or self.drafted is None:
@@ -152,22 +333,26 @@ class Counts:
         for number, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
             end = at + a + 1 - (left_out if number == last else 0)
             own = tokens[at:end]
-            kept = min(a, len(own))
-            chain = [*own[:kept], *[NOT_KNOWN] * (d - kept)]
-            bonus = own[kept] if len(own) > kept else None
+            committed = min(a, len(own))
+            chain = [*own[:committed], *[NOT_KNOWN] * (d - committed)]
+            bonus = own[committed] if len(own) > committed else None
             # of a log without times only the end of the last step is known
             elapsed = self.elapsed[number] if self.elapsed else self.seconds or 0.0 if number == last else 0.0
             yield chain_step(
-                number, tokens[at - 1], before + at - 1, Chain(chain, a, bonus, a if d else None, kept=kept), elapsed
+                number,
+                tokens[at - 1],
+                before + at - 1,
+                Chain(chain, a, bonus, a if d else None, committed=committed),
+                elapsed,
             )
             at = end
         text = self.text if self.text is not None and not self._cut(accepted) else "".join(t.text for t in tokens)
         ids = tuple(t.id for t in tokens)
-        end_reason = ENDS.get(self.finish, "stopped")
+        end_reason = STOP_REASONS.get(self.finish, "stopped")
         yield Finished(end_reason, text, ids, len(accepted), self.seconds or 0.0, self.prefill_seconds or 0.0)
 
 
-def totals_of(counts: Counts) -> Totals:
+def totals_of(counts: Counts) -> LogTotals:
     """The figures that the counts give."""
     steps, histogram = counts.steps, counts.histogram
     by_position: tuple[float, ...] = ()
@@ -181,7 +366,7 @@ def totals_of(counts: Counts) -> Totals:
         lacking = ["acceptance by position", *lacking]
     else:
         lacking = ["the order of the steps", *lacking]
-    return Totals(
+    return LogTotals(
         counts.engine,
         counts.completion,
         steps,

@@ -1,11 +1,16 @@
-"""The saved drafters of a training run, each replayed over the same texts; results are stored in a file."""
+"""Acceptance of the drafters of a training run, each replayed over texts that the target wrote once.
+
+In training, at every save: ``HeldOut``. Afterwards, for all saved drafters, with results in a file: ``Board``.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 import re
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -21,13 +26,68 @@ from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import with_drafter
 from d2sd.folders.weights import parts
 from d2sd.nets.models import Models
+from d2sd.nets.target import Target
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.text import progress
-from d2sd.trace.trace import Trace, load_trace
+from d2sd.trace.trace import Trace
 from d2sd.train.loop import digest_of
-from d2sd.whatif import recorded_config, replayed
+from d2sd.train.text import read_jsonl
+from d2sd.whatif import Replay, recorded_config, replayed
 
-KEPT, TEXTS = "board.json", "board-texts"  # in the training folder: figures that were measured, and texts
+HELD_OUT_TOKENS = 128  # of every text, at most
+RESULTS, TEXTS = "board.json", "board-texts"  # names in the training folder
+
+
+class HeldOut:
+    """The target's greedy texts for prompts that no drafter learns from, over which a drafter in training is replayed."""
+
+    def __init__(self, model: Any, tokenizer: Any, path: Path, chat: bool):
+        """Writes the texts. Raises ``InputError`` if there are no prompts, or if all texts are empty.
+
+        model: the frozen target. A copy with the same weights is used, so that training goes on as it would without.
+        path: JSON lines with ``prompt``.
+        chat: whether prompts are put into the chat template.
+        """
+        if not path.is_file():
+            raise InputError(f"there is no prompt file {path}")
+        weights = {id(w): w for w in (*model.parameters(), *model.buffers())}
+        self._target = Target(copy.deepcopy(model, weights), tokenizer, "target")
+        engine = Engine(Models(self._target), passes="eager")
+        config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False)
+        prompts = [row["prompt"] for row in read_jsonl(path, "prompt")]
+        texts = [engine.generate(prompt, config) for prompt in prompts]
+        self._texts = [t for t in texts if len(t.token_ids) > 1]
+        if not self._texts:
+            raise InputError(f"the target's answers to all prompts of {path} are empty; a chat model needs --chat")
+        if short := len(texts) - len(self._texts):
+            print(f"Held-out prompts: {short} of {len(texts)} answers are empty and not counted.", file=sys.stderr)
+
+    def measure(self, drafter: Any, method: str) -> dict[str, float]:
+        """Returns figures of a drafter in training, with its weights as they would be saved.
+
+        ``held_out_acceptance_length`` is α, committed tokens a step. Of the steps before each text's last one,
+        ``held_out_draft_length`` is the mean number of accepted drafted tokens, ``held_out_first_right`` the share with any.
+
+        method: ``dflash`` or ``eagle3``. A VP-Drafter is measured as a first drafter too.
+        """
+        saved = copy.deepcopy(drafter).bfloat16().float().eval().requires_grad_(False)
+        roles = ("eagle3",) if method == "eagle3" else ("first", "second")
+        engine = Engine(Models(self._target, **dict.fromkeys(roles, saved)), passes="eager")
+        config = engine.resolve(DecodeConfig(method, HELD_OUT_TOKENS, inspect=False))
+        steps = [next(Replay(engine, text).run([config])).committed for text in self._texts]
+        accepted = [count - 1 for text in steps for count in text[:-1]]
+        return {
+            "held_out_acceptance_length": sum(map(sum, steps)) / sum(map(len, steps)),
+            "held_out_draft_length": _mean(accepted),
+            "held_out_first_right": _mean([count > 0 for count in accepted]),
+        }
+
+
+def _mean(values: Sequence[float]) -> float:
+    return sum(values) / max(1, len(values))
+
+
+# The checkpoints of a training run.
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,32 +166,27 @@ def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, r
     return found
 
 
-def written_texts(
-    engine: Engine, prompts: Sequence[tuple[str, Sequence[int]]], config: DecodeConfig, folder: Path
-) -> list[Trace]:
-    """Returns the target's greedy answers to prompts, each kept in ``folder`` as a trace and not decoded again.
+def text_paths(engine: Engine, prompts: Sequence[Sequence[int]], config: DecodeConfig, folder: Path) -> list[Path]:
+    """Returns the files of the target's greedy answers, named by target, settings and prompt. Creates the folder.
 
     engine: the target, without drafters.
-    prompts: text and token ids of each.
+    prompts: token ids of each.
     config: of plain decoding.
-
-    Raises ``InputError``.
     """
     origin = [_facts(engine.models), asdict(engine.resolve(config))]
     make_folder(folder)
-    texts = []
-    for prompt, ids in progress(prompts, desc="texts", unit="prompt", leave=False):
-        path = folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz"
-        if not path.exists():
-            trace = engine.generate(ids, config)
-            replace(trace, header=trace.header | {"prompt": prompt}).save(path)
-        texts.append(load_trace(path))
-    return texts
+    return [folder / f"{digest_of([*origin, list(ids)])}.jsonl.gz" for ids in prompts]
 
 
 def _facts(models: Models) -> dict[str, dict[str, Any]]:
-    """What the models are, wherever they lie."""
+    """What the models are, without where they are."""
     return {part: {name: f for name, f in own.items() if name != "name"} for part, own in parts(models).items()}
+
+
+def _identity(text: Trace) -> list[Any]:
+    """What makes a text: its prompt, its tokens and its settings."""
+    prompt = list(text.prefill.prompt_token_ids) if text.prefill else []
+    return [prompt, text.token_ids, asdict(recorded_config(text))]
 
 
 class Board:
@@ -140,22 +195,18 @@ class Board:
     def __init__(
         self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None, role: str | None = None
     ):
-        """texts: greedy runs of this target, of at least two tokens each.
-        path: the file.
+        """Raises ``InputError`` if the file cannot be read.
+
         models, dtype, role: as for ``with_checkpoint``.
-        Raises ``InputError`` where the file cannot be read.
+        texts: greedy runs of this target, of at least two tokens each.
+        path: the file of results.
         """
         self._models, self._texts, self._path, self._dtype, self._role = models, texts, path, dtype, role
-        self.texts_digest = digest_of(
-            [
-                [list(t.prefill.prompt_token_ids) if t.prefill else [], t.token_ids, asdict(recorded_config(t))]
-                for t in texts
-            ]
-        )
-        self._kept: dict[str, Measured] = {}
+        self.texts_digest = digest_of([_identity(text) for text in texts])
+        self._results: dict[str, Measured] = {}
         if path.exists():
             try:
-                self._kept = msgspec.json.decode(path.read_bytes(), type=dict[str, Measured])
+                self._results = msgspec.json.decode(path.read_bytes(), type=dict[str, Measured])
             except (OSError, msgspec.DecodeError) as error:
                 raise InputError(
                     f"cannot read {path} ({first_line(error)}); remove it to measure its checkpoints again"
@@ -170,17 +221,17 @@ class Board:
         method = "d2sd" if self._role == "second" else "dflash" if models.first is not None else "eagle3"
         facts = _facts(models)
         key = digest_of([method, self.texts_digest, facts])
-        if key not in self._kept:
+        if key not in self._results:
             engine = Engine(models)
             texts = progress(self._texts, desc=checkpoint.name, unit="text", leave=False)
             outcomes = [replayed(engine, text, method) for text in texts]
             drafter = {"d2sd": "second_drafter", "dflash": "first_drafter", "eagle3": "eagle3"}[method]
-            self._kept[key] = Measured(
+            self._results[key] = Measured(
                 facts[drafter]["weights"],
                 tuple(o.committed for o in outcomes),
                 tuple(o.cut for o in outcomes),
                 datetime.now(UTC).date().isoformat(),
                 f"d2sd {__version__}, torch {torch.__version__}, transformers {transformers.__version__}",
             )
-            write_whole(self._path, msgspec.json.encode(self._kept))
-        return self._kept[key]
+            write_whole(self._path, msgspec.json.encode(self._results))
+        return self._results[key]

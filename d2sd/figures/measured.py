@@ -1,0 +1,174 @@
+"""Figures of several entries measured over the same texts: those of a benchmark, and the checkpoints of a training run."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import plotly.graph_objects as go
+
+from d2sd.calibration import Estimate
+from d2sd.calibration.replays import DrafterFigures, best, first_position
+from d2sd.calibration.sentences import decimal, digits, hundredths, signed_decimal, with_interval
+from d2sd.figures.style import (
+    CATEGORIES,
+    COLOURS,
+    INK,
+    ROW,
+    Panel,
+    Table,
+    Trace,
+    axis,
+    draw,
+    places_axis,
+    safe,
+    share_axis,
+    whiskers,
+)
+
+Rows = Sequence[Mapping[str, Any]]
+
+
+def bench_panels(rows: Rows) -> Iterator[Panel]:
+    """Yields the figures of a benchmark's rows, as ``d2sd.bench.report.summarise`` gives them."""
+    question = "How many tokens does a step commit? Bars: 95% interval over prompts."
+    yield _measured(
+        "acceptance", "Mean acceptance length α", question, "tokens per step", rows, "mean_acceptance_length"
+    )
+    question = "How many tokens does decoding give in a second? Bars: 95% interval over prompts."
+    yield _measured("speed", "Decoding speed", question, "tokens per second", rows, "tokens_per_second")
+    timed = [row for row in rows if row["seconds_per_step"]]
+    if timed:
+        yield _stages(timed)
+
+
+def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: str) -> Panel:
+    """One dot per row, with the interval of the figure ``name``."""
+    figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
+    words = [with_interval(figure, hundredths) for figure in figures]
+    values = [row[name] for row in rows]
+    dots: Trace = {
+        "type": "scatter",
+        "mode": "markers",
+        "x": values,
+        "y": list(range(len(rows))),
+        "marker": {"size": 9, "color": CATEGORIES[0]},
+        "hovertext": [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)],
+        "hoverinfo": "text",
+        "showlegend": False,
+        **whiskers(values, figures, "x"),
+    }
+    table = Table(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
+    figure = _by_row([dots], rows, axis(unit, rangemode="tozero"), margin={"l": 44, "r": 12, "t": 12, "b": 44})
+    return Panel(id, title, question, figure, table)
+
+
+def _stages(rows: Rows) -> Panel:
+    """One bar per row, of its stages one after another."""
+    names = list(dict.fromkeys(stage for row in rows for stage in row["seconds_per_step"]))
+    milliseconds = [[1e3 * row["seconds_per_step"].get(stage, 0.0) for stage in names] for row in rows]
+    traces: list[Trace] = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": stage.replace("_", " "),
+            "x": [times[n] for times in milliseconds],
+            "y": list(range(len(rows))),
+            "marker": {"color": CATEGORIES[n % len(CATEGORIES)]},
+            "hovertemplate": "%{x:.2f} ms",
+        }
+        for n, stage in enumerate(names)
+    ]
+    head = ("Method", *(stage.replace("_", " ") for stage in names))
+    cells = tuple(
+        (row["label"], *(digits(time, 2) for time in times)) for row, times in zip(rows, milliseconds, strict=True)
+    )
+    figure = _by_row(traces, rows, axis("ms per step", rangemode="tozero"), barmode="stack")
+    return Panel("stages", "Time of a step", "Which stages does the time of a step go to?", figure, Table(head, cells))
+
+
+def _by_row(traces: list[Trace], rows: Rows, along: dict[str, Any], **layout: Any) -> go.Figure:
+    """A figure with a line for each row, the first one at the top."""
+    names = places_axis([safe(row["label"]) for row in rows], range=[len(rows) - 0.5, -0.5])
+    return draw(traces, height=130 + ROW * len(rows), hovermode="closest", xaxis=along, yaxis=names, **layout)
+
+
+# Checkpoints.
+
+
+def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], second: bool = False) -> Iterator[Panel]:
+    """Both figures. rows: as ``compare_checkpoints`` gives them; steps: of training, of each; second: whether they draft second.
+
+    A checkpoint whose step is not known stands in the table alone.
+    """
+    kind = "second" if second else "first"
+    alphas = [row.whole.alpha for row in rows]
+    table = [
+        (
+            row.name,
+            with_interval(row.whole.alpha, decimal, "[]"),
+            "–" if row.whole.difference is None else with_interval(row.whole.difference, signed_decimal, "[]"),
+            f"{row.whole.steps}",
+        )
+        for row in rows
+    ]
+    yield Panel(
+        "alpha",
+        "α over training",
+        "Committed tokens per step of every checkpoint over the same texts.",
+        _over_steps(
+            rows, steps, alphas, [f"α {with_interval(a, decimal, '[]')}" for a in alphas], kind, axis("α", nticks=6)
+        ),
+        Table(("Checkpoint", "α [95%]", "Against the last [95% for all]", "Steps"), tuple(table)),
+    )
+    shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
+    words = [first_position(row) for row in rows]
+    yield Panel(
+        "first-position",
+        "First position over training",
+        "Of all steps, how many accept a drafted token at the first position?",
+        _over_steps(rows, steps, shares, [f"first position accepted: {w}" for w in words], kind, share_axis()),
+        Table(("Checkpoint", "Accepted [95%]"), tuple((r.name, w) for r, w in zip(rows, words, strict=True))),
+    )
+
+
+def _over_steps(
+    rows: Sequence[DrafterFigures],
+    steps: Sequence[int | None],
+    figures: Sequence[Estimate],
+    words: Sequence[str],
+    kind: str,
+    up: Trace,
+) -> go.Figure:
+    """A line over steps of training with intervals; a ring marks the best checkpoint."""
+    shown = [
+        (step, figure, f"{row.name}: {said}", row)
+        for row, step, figure, said in zip(rows, steps, figures, words, strict=True)
+        if step is not None and figure.value is not None
+    ]
+    values = [figure.value or 0.0 for _, figure, _, _ in shown]
+    reach = whiskers(values, [figure for _, figure, _, _ in shown])
+    reach["error_y"] |= {"color": COLOURS[kind]}
+    line: Trace = {
+        "type": "scatter",
+        "name": "checkpoint, 95% interval",
+        "mode": "lines+markers",
+        "x": [step for step, *_ in shown],
+        "y": values,
+        "line": {"color": COLOURS[kind], "width": 2},
+        "marker": {"size": 7, "color": COLOURS[kind]},
+        "hovertext": [said for _, _, said, _ in shown],
+        "hoverinfo": "text",
+        **reach,
+    }
+    chosen = best(rows)
+    ring: Trace = {
+        "type": "scatter",
+        "name": f"highest α: {chosen.name}",
+        "mode": "markers",
+        "x": [step for step, _, _, row in shown if row is chosen],
+        "y": [figure.value for _, figure, _, row in shown if row is chosen],
+        "marker": {"symbol": "circle-open", "size": 15, "color": INK, "line": {"width": 1.5}},
+        "hoverinfo": "skip",
+    }
+    return draw([line, ring], xaxis=axis("steps of training", rangemode="tozero"), yaxis=up, hovermode="closest")

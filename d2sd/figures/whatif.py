@@ -1,0 +1,221 @@
+"""Figures of what-if sweeps: α and verified nodes per step against one setting."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import msgspec
+import plotly.graph_objects as go
+
+from d2sd.calibration import Estimate
+from d2sd.calibration.sentences import change, digits
+from d2sd.costs.machines import MACHINES
+from d2sd.figures.style import (
+    COLOURS,
+    EDGE,
+    INK,
+    Panel,
+    Table,
+    Trace,
+    axis,
+    cut,
+    draw,
+    places_axis,
+    safe,
+    vertical,
+    whiskers,
+)
+
+# by tone and dash alone: colours mean drafters
+LINES = (
+    ("ink", "solid"),
+    ("ink", "dash"),
+    ("ink", "dot"),
+    ("muted", "solid"),
+    ("muted", "dashdot"),
+    ("muted", "longdash"),
+)
+NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point; the table has all
+SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
+
+
+class Point(msgspec.Struct, frozen=True, array_like=True):
+    """One answer.
+
+    at: the index of the setting's value.
+    alpha: α; low, high: its 95% interval.
+    nodes: verified nodes per step.
+    less, more: the 95% interval of α minus the recorded run's.
+    speedups: over plain decoding by the id of a known machine, calculated.
+    """
+
+    at: int
+    alpha: float
+    nodes: float
+    low: float | None = None
+    high: float | None = None
+    less: float | None = None
+    more: float | None = None
+    speedups: Mapping[str, float] = {}
+
+    @property
+    def interval(self) -> str:
+        """Returns the interval of α in brackets, or an empty string."""
+        return "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
+
+
+class Line(msgspec.Struct, frozen=True):
+    """The answers of one method; ``flat``: it does not use the setting."""
+
+    method: str
+    flat: bool
+    points: tuple[Point, ...]
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """A setting that was varied: its values in order, the index of the recorded run's own, and a line for every method."""
+
+    symbol: str
+    label: str
+    values: tuple[str, ...]
+    own: int | None
+    lines: tuple[Line, ...]
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """The run that was asked, as measured: method, α, verified nodes per step."""
+
+    method: str
+    alpha: float
+    nodes: float
+
+
+def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]:
+    """The figures of settings that were varied. Speedups are calculated, for an 8B model on every known machine."""
+    look = looks(sweeps)
+    for sweep in sweeps:
+        rows = []
+        for line in sweep.lines:
+            for point in line.points[:1] if line.flat else line.points:
+                value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+                speedups = (digits(point.speedups.get(name), 2) for name in MACHINES)
+                rows.append(
+                    (value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1), *speedups)
+                )
+        yield Panel(
+            sweep.symbol,
+            f"{sweep.label[:1].upper()}{sweep.label[1:]}",
+            sweep_reading(sweep, recorded),
+            what_if(sweep, recorded, look),
+            Table(
+                ("Setting", "Method", "α", "Nodes per step", *(f"× on {m.name}" for m in MACHINES.values())),
+                tuple(rows),
+            ),
+        )
+
+
+def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
+    """Colour, line pattern and point shape of every method, the same in all sweeps; no two of up to 30 are alike."""
+    methods = dict.fromkeys(line.method for sweep in sweeps for line in sweep.lines)
+    out = {}
+    for n, method in enumerate(methods):
+        colour, dash = LINES[n % len(LINES)]
+        shape = {"symbol": SHAPES[n % len(SHAPES)], "size": 7, "color": COLOURS[colour]}
+        out[method] = {"line": {"color": COLOURS[colour], "dash": dash, "width": 2}, "marker": shape}
+    return out
+
+
+def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Figure:
+    """α above, nodes per step below, on the same values; a ring marks the recorded run."""
+    traces: list[Trace] = []
+    for line in sweep.lines:
+        words = [point_words(sweep, line, p) for p in line.points]
+        alphas = [p.alpha for p in line.points]
+        reach: Trace = {} if line.flat else whiskers(alphas, [Estimate(p.alpha, p.low, p.high) for p in line.points])
+        if reach:
+            reach["error_y"] |= {"color": looks[line.method]["line"]["color"], "width": 0}
+        shared: Trace = {
+            "type": "scatter",
+            "name": safe(line.method),
+            "legendgroup": safe(line.method),
+            "mode": "lines" if line.flat else "lines+markers",
+            "x": [p.at for p in line.points],
+            "hovertext": words,
+            "hoverinfo": "text",
+            **looks[line.method],
+        }
+        traces.append({**shared, "y": alphas, **reach})
+        traces.append({**shared, "y": [p.nodes for p in line.points], "yaxis": "y2", "showlegend": False})
+    shapes: list[Trace] = []
+    if sweep.own is not None:
+        ring: Trace = {
+            "type": "scatter",
+            "mode": "markers",
+            "x": [sweep.own],
+            "name": "as recorded",
+            "legendgroup": "as recorded",
+            "hoverinfo": "skip",
+        }
+        ring["marker"] = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
+        traces += [{**ring, "y": [recorded.alpha]}, {**ring, "y": [recorded.nodes], "yaxis": "y2", "showlegend": False}]
+        shapes = [vertical(sweep.own, EDGE, "dash", layer="below")]
+    title = sweep.symbol if sweep.own is None else f"{sweep.symbol} (recorded: {sweep.values[sweep.own]})"
+    return draw(
+        traces,
+        height=340,
+        hovermode="closest",
+        margin={"l": 42, "r": 12, "t": 28, "b": 96},
+        shapes=shapes,
+        xaxis=places_axis(list(sweep.values), title, anchor="y2"),
+        yaxis=axis("α", domain=[0.42, 1], nticks=6),
+        yaxis2=axis("nodes", domain=[0, 0.34], rangemode="tozero", nticks=4),
+    )
+
+
+def point_words(sweep: Sweep, line: Line, point: Point) -> str:
+    """Returns an answer as a sentence."""
+    value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+    there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
+    return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
+
+
+def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
+    """The point of the fewest nodes whose α is, as written, no lower than ``own``; None where it saves less than a tenth."""
+    equal = [p for p in points if round(p.alpha, 2) >= round(own.alpha, 2)]
+    least = min(equal, key=lambda p: p.nodes, default=own)
+    return least if least.nodes < 0.9 * own.nodes else None
+
+
+def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
+    """Returns a sentence about the recorded method in a sweep."""
+    lines = [line for line in sweep.lines if line.points]
+    own_line = next((line for line in lines if line.method == recorded.method), None)
+    line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)
+    if line is None:
+        return "no answer yet"
+    method = cut(line.method)
+    if line.flat:
+        return f"{method} does not use it"
+    best = max(line.points, key=lambda p: p.alpha)
+    own = next((p for p in line.points if p.at == sweep.own), None)
+
+    def words(point: Point) -> str:
+        return f"α {point.alpha:.2f} with {point.nodes:.0f} nodes at {sweep.symbol} = {sweep.values[point.at]}"
+
+    if own is not None and line is own_line and (cheaper := _cheaper(line.points, own)):
+        fewer = 100 * (1 - cheaper.nodes / own.nodes)
+        return (
+            f"{method}: {words(own)} as recorded; {sweep.symbol} = {sweep.values[cheaper.at]} has the same α with "
+            f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
+        )
+    if own is None or line is not own_line:
+        return f"{method}: highest {words(best)}{best.interval}; one text says little"
+    if best.alpha <= own.alpha + 1e-9:
+        return f"{method}: {words(own)}{own.interval} as recorded is the highest on this text"
+    less, more = best.less, best.more
+    if less is None or more is None:
+        difference = "too short a text for an interval"
+    else:
+        ends = " to ".join(change(v, 2) for v in (less, more))
+        difference = f"{ends}, {'clearly more on this text' if less > 0 or more < 0 else 'no clear difference'}"
+    return f"{method}: {words(own)} as recorded; highest {words(best)} ({difference})"

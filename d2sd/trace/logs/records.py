@@ -1,0 +1,187 @@
+"""The records of a log, within limits: JSON lines, one JSON document, or captured server-sent events, plain or gzip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import orjson
+
+from d2sd.errors import InputError
+from d2sd.trace.files import UNREADABLE, cannot_read, opened
+from d2sd.trace.text import escaped
+from d2sd.trace.trace import MAX_BYTES, MAX_LINE_BYTES
+
+T = TypeVar("T")
+MAX_DOCUMENT = 96 * 10**6
+Record = tuple[str, dict[str, Any]]  # where it is in the log, for error messages, and its fields
+Bad = Callable[[str], None]  # is called with the error of a record that is skipped
+
+STREAM_FIELDS = (b"data:", b"event:", b"id:", b"retry:", b":")
+LAST = ("usage", "metrics", "sglext", "timings", "meta_info", "model", "id", "stop_type")
+PARTS = "parts"  # of a merged reply: all of its events, in order
+MAX_PARTS = 1_000_000
+
+
+def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
+    """Yields the nonempty lines of a log, plain or gzip, with their numbers. Raises ``InputError`` if it is too large."""
+    try:
+        with opened(path) as file:
+            size, number = 0, 0
+            while line := file.readline(MAX_LINE_BYTES + 1):
+                size, number = size + len(line), number + 1
+                if size > most:
+                    raise InputError(f"line {number}: the log is larger than {most // 10**6} MB")
+                if len(line) > MAX_LINE_BYTES:
+                    raise InputError(f"line {number}: longer than {MAX_LINE_BYTES // 2**20} MiB")
+                if line.strip():
+                    yield number, line
+    except UNREADABLE as error:
+        raise cannot_read("log", path, error) from None
+
+
+def read_records(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad: Bad | None = None) -> Iterator[Record]:
+    """Yields the records in the lines from ``numbered``. Raises ``InputError`` for one that is not a JSON object.
+
+    bad: called with such an error instead; the record is then skipped.
+    """
+    found = 0
+    for number, line in lines:
+        try:
+            data = orjson.loads(line)
+        except orjson.JSONDecodeError as error:
+            if not found and line.lstrip()[:1] in (b"{", b"["):
+                yield from _document(_joined(line, lines), most)
+                return
+            _refuse(f"line {number}: not JSON ({error})", bad)
+            continue
+        found += 1
+        if isinstance(data, list) and found == 1:
+            yield from _entries(data)
+            return
+        if not isinstance(data, dict):
+            _refuse(f"line {number}: not a JSON object", bad)
+            continue
+        yield f"line {number}", data
+
+
+def _joined(line: bytes, lines: Iterator[tuple[int, bytes]]) -> bytes:
+    """The line with all that follow, as far as a document may go."""
+    whole = bytearray(line)
+    for _, rest in lines:
+        whole += rest
+        if len(whole) > MAX_DOCUMENT:
+            break
+    return bytes(whole)
+
+
+def _refuse(sentence: str, bad: Bad | None) -> None:
+    if bad is None:
+        raise InputError(sentence)
+    bad(sentence)
+
+
+def _document(raw: bytes, most: int) -> Iterator[Record]:
+    if len(raw) > min(most, MAX_DOCUMENT):
+        raise InputError(f"a log of more than {min(most, MAX_DOCUMENT) // 10**6} MB must be JSON lines")
+    try:
+        data = orjson.loads(raw)
+    except orjson.JSONDecodeError as error:
+        raise InputError(f"line 1: neither JSON lines nor one JSON document ({error})") from None
+    yield from _entries(data if isinstance(data, list) else [data])
+
+
+def _entries(entries: list[Any]) -> Iterator[Record]:
+    for number, entry in enumerate(entries, 1):
+        if not isinstance(entry, dict):
+            raise InputError(f"entry {number}: not a JSON object")
+        yield f"entry {number}", entry
+
+
+def is_stream(line: bytes) -> bool:
+    """Whether a line belongs to a stream of server-sent events."""
+    return line.lstrip().startswith(STREAM_FIELDS)
+
+
+def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
+    """Yields the replies in the lines of an event stream, each merged from its parts (``merged``).
+
+    A reply ends at ``[DONE]``, at a part with another ``id``, at llama.cpp's ``stop``, or at the end of the file. Raises
+    ``InputError`` for a line of another form.
+    """
+    parts: list[dict[str, Any]] = []
+    began = 0  # line of the first part
+    for number, line in lines:
+        line = line.strip()
+        if not line.startswith(b"data:"):
+            if line and not line.startswith(STREAM_FIELDS):
+                raise InputError(f"line {number}: no line of an event stream; its lines begin with data:")
+            continue
+        body = line[5:].strip()
+        if body == b"[DONE]":
+            if parts:
+                yield f"line {began}", merged(parts)
+            parts = []
+            continue
+        try:
+            part = orjson.loads(body)
+        except orjson.JSONDecodeError as error:
+            raise InputError(f"line {number}: not JSON ({error})") from None
+        if not isinstance(part, dict):
+            raise InputError(f"line {number}: not a JSON object")
+        if parts and part.get("id") != parts[-1].get("id"):
+            yield f"line {began}", merged(parts)
+            parts = []
+        began = began if parts else number
+        parts.append(part)
+        if len(parts) > MAX_PARTS:
+            raise InputError(f"line {number}: a reply of more than {MAX_PARTS} parts")
+        if part.get("stop") is True:  # llama.cpp's own interface ends so
+            yield f"line {began}", merged(parts)
+            parts = []
+    if parts:
+        yield f"line {began}", merged(parts)
+
+
+def merged(parts: list[dict[str, Any]]) -> dict[str, Any]:
+    """Returns one reply from the parts of its stream: their texts and ids joined, other fields from the last part with them.
+
+    The parts themselves are under ``PARTS``: llama.cpp's running totals say what each step drafted.
+    """
+    reply: dict[str, Any] = {name: part[name] for part in parts for name in LAST if part.get(name) is not None}
+    text, ids, finish = "", list[Any](), None
+    for part in parts:
+        choice = first_choice(part)
+        delta = choice.get("delta")
+        piece = choice.get("text") or (delta.get("content") if isinstance(delta, dict) else None) or part.get("content")
+        text += piece if isinstance(piece, str) else ""
+        ids += choice["token_ids"] if isinstance(choice.get("token_ids"), list) else []
+        finish = choice.get("finish_reason") or finish
+    if any("choices" in part for part in parts):
+        reply["choices"] = [{"text": text, "finish_reason": finish, **({"token_ids": ids} if ids else {})}]
+    else:
+        reply["content"] = text
+    prompt_ids = first_choice(parts[0]).get("prompt_token_ids") or parts[0].get("prompt_token_ids")
+    if prompt_ids is not None:
+        reply["prompt_token_ids"] = prompt_ids
+    return {**reply, PARTS: parts}
+
+
+def first_choice(reply: dict[str, Any]) -> dict[str, Any]:
+    """Returns the first entry of a reply's ``choices``, an empty object if there is none."""
+    choices = reply.get("choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    return first if isinstance(first, dict) else {}
+
+
+def convert(data: Any, kind: type[T], where: str) -> T:
+    """Returns the data as an instance of a class with checked fields. Raises ``InputError``, which names the field and
+    ``where`` the data is."""
+    try:
+        return msgspec.convert(data, kind)
+    except msgspec.ValidationError as error:
+        sentence, _, place = str(error).replace("`", "").partition(" - at $")
+        field = f"{where}.{place.lstrip('.')}" if place and not place.startswith("[") else f"{where}{place}"
+        raise InputError(escaped(f"{field[:200]}: {sentence[:1].lower()}{sentence[1:160]}")) from None

@@ -1,0 +1,226 @@
+"""Settings of training, with all defaults and checks: of the loop, of the objectives, and of what a drafter is trained from."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from d2sd.errors import InputError
+
+TRACKERS = ("none", "tensorboard", "trackio")
+PRECISIONS = ("auto", "float32", "bfloat16")
+OBJECTIVES = ("cross_entropy", "survival", "streak")
+DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
+LAYERS, BLOCK_SIZE = 2, 16  # of a new block drafter
+
+
+@dataclass(frozen=True, slots=True)
+class RegenerateConfig:
+    """How the target writes texts.
+
+    batch_size: sequences that are written at once.
+    max_new_tokens: longest text, in tokens.
+    greedy_share: share of the prompts, chosen at random, that are continued greedily.
+    temperature: of all other prompts.
+    top_k: these sample from so many likeliest tokens; 0: from all.
+    """
+
+    batch_size: int = 64
+    max_new_tokens: int = 160
+    greedy_share: float = 0.75
+    temperature: float = 0.7
+    top_k: int = 0
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.greedy_share <= 1 or self.temperature <= 0 or min(self.batch_size, self.max_new_tokens) < 1:
+            raise InputError("greedy_share must be in [0, 1]; temperature, batch size and new tokens above 0")
+
+
+QUESTIONS = RegenerateConfig(max_new_tokens=80, greedy_share=0.0, temperature=0.9, top_k=50)
+
+
+@dataclass(frozen=True, slots=True)
+class LoopConfig:
+    """Settings of the training loop. ``batch_size`` counts rows per process and micro-step; times are in steps.
+
+    precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
+        with it (``d2sd.nets.dtypes.quick_bfloat16``).
+    save_every: interval of checkpoints to resume from; only the newest one stays.
+    keep_every: interval of saved drafters, all of which stay; 0: only the last one is saved.
+    """
+
+    steps: int
+    batch_size: int = 12
+    accumulate: int = 1
+    learning_rate: float = 2e-3
+    min_rate: float = 0.02
+    warmup: int = 60
+    weight_decay: float = 0.05
+    clip: float = 1.0
+    seed: int = 0
+    precision: str = "auto"
+    optimizer: str = DEFAULT_OPTIMIZER
+    save_every: int = 200
+    keep_every: int = 0
+    log_every: int = 10
+    report_to: str = "none"
+
+    def __post_init__(self) -> None:
+        if min(self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every) < 1:
+            raise InputError("steps, batch size, accumulation and intervals must be at least 1")
+        if self.keep_every < 0:
+            raise InputError(f"keep-every must be at least 0 (0: keep no results on the way), not {self.keep_every}")
+        if self.precision not in PRECISIONS:
+            raise InputError(
+                f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
+            )
+        if self.optimizer not in ("muon", "adamw"):
+            raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
+        if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
+            raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
+        if self.report_to not in TRACKERS:
+            raise InputError(f"metrics go to {', '.join(TRACKERS)}, not to {self.report_to!r}")
+        if self.report_to != "none" and self.report_to not in _available_trackers():
+            raise InputError(
+                f"{self.report_to} is not installed; run `pip install {self.report_to}` or leave out --report-to"
+            )
+
+    def identity(self) -> dict[str, Any]:
+        """Returns the settings that must be the same to resume a run."""
+        free = ("save_every", "keep_every", "log_every", "report_to")
+        return {name: value for name, value in asdict(self).items() if name not in free}
+
+
+def _available_trackers() -> list[str]:
+    from accelerate.tracking import get_available_trackers  # takes a second, which most runs do without
+
+    return [tracker.value for tracker in get_available_trackers()]
+
+
+@dataclass(frozen=True, slots=True)
+class BlockObjective:
+    """What a block drafter learns.
+
+    variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
+    anchors: blocks per sequence.
+    objective: one of three:
+
+    * ``cross_entropy``, weighted by exp(−(k−l−1)/decay);
+    * ``survival``, weighted by the (detached) probability that all earlier drafted positions are right;
+    * ``streak``, minus the expected number of leading right tokens.
+
+    soft_targets: share of the target's distribution in the labels.
+    """
+
+    variable_prefix: bool = False
+    anchors: int = 20
+    beta: float = 0.9
+    decay: float = 7.0
+    objective: str = "cross_entropy"
+    soft_targets: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.objective not in OBJECTIVES:
+            raise InputError(f"unknown objective {self.objective!r}; choose one of: {', '.join(OBJECTIVES)}")
+        if self.objective == "streak" and self.soft_targets:
+            raise InputError("soft targets go with cross_entropy and survival, not with streak")
+        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1 or not 0 <= self.soft_targets <= 1:
+            raise InputError("beta must be in (0, 1], decay and anchors above 0, soft_targets in [0, 1]")
+
+
+@dataclass(frozen=True, slots=True)
+class Eagle3Objective:
+    """What an EAGLE-3 drafter learns.
+
+    unrolled: steps of training-time test.
+    decay: the weight of step i is decay^i.
+    rows: chains per sequence.
+    """
+
+    unrolled: int = 7
+    decay: float = 0.8
+    rows: int = 32
+
+    def __post_init__(self) -> None:
+        if self.unrolled < 1 or self.rows < 1 or not 0 < self.decay <= 1:
+            raise InputError("unrolled steps and rows must be at least 1, decay in (0, 1]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DrafterTraining:
+    """Settings that the training of every drafter has.
+
+    target: folder, hub id, or the name that ``d2sd get`` knows.
+    responses: the target's responses, a file of ``d2sd.train.text.regenerate``.
+    out: folder of checkpoints, metrics and the drafter.
+    target_layer_ids: layers of the target that the drafter reads; None: those that its kind reads by default.
+    draft_vocab_size: number of the responses' most frequent tokens that it drafts; None: the whole vocabulary.
+    max_length: sequences are cut to so many tokens.
+    cache: a file that keeps the target's features between runs; None: the target runs in every step.
+    held_out: JSON lines with ``prompt``, on which the drafter is measured at every save.
+    chat: whether held-out prompts are put into the chat template.
+    """
+
+    target: str | Path
+    responses: Path
+    out: Path
+    loop: LoopConfig
+    target_layer_ids: list[int] | None = None
+    draft_vocab_size: int | None = None
+    max_length: int = 1024
+    cache: Path | None = None
+    held_out: Path | None = None
+    chat: bool = False
+
+    def __post_init__(self) -> None:
+        if not self.responses.is_file():
+            raise InputError(
+                f"there is no response file {self.responses}; write one with `python -m d2sd train regenerate`"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class BlockTraining(DrafterTraining):
+    """Settings of the training of a DFlash drafter or a VP-Drafter.
+
+    layers, block_size, mask_token: of a new drafter; None: LAYERS, BLOCK_SIZE and the tokenizer's mask token.
+    start: a drafter folder to begin from, which determines these three and ``target_layer_ids``.
+    own_tokens: compute the loss over the tokens that occur in the responses alone. The last steps should be trained without
+        it, so that confidence keeps its meaning.
+    markov_rank: rank of a Markov head that is added to the drafter; 0: none.
+    """
+
+    objective: BlockObjective = BlockObjective()
+    loop: LoopConfig = LoopConfig(1200)
+    layers: int | None = None
+    block_size: int | None = None
+    mask_token: str | None = None
+    start: Path | None = None
+    own_tokens: bool = False
+    markov_rank: int = 0
+
+    def __post_init__(self) -> None:
+        DrafterTraining.__post_init__(self)
+        determined = {
+            "--layers": self.layers,
+            "--block-size": self.block_size,
+            "--target-layers": self.target_layer_ids,
+            "--mask-token": self.mask_token,
+        }
+        repeated = [option for option, value in determined.items() if value is not None]
+        if self.start is not None and repeated:
+            raise InputError(
+                f"the drafter to start from gives {', '.join(determined)}: leave out {', '.join(repeated)}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Eagle3Training(DrafterTraining):
+    """Settings of the training of an EAGLE-3 drafter."""
+
+    objective: Eagle3Objective = Eagle3Objective()
+    loop: LoopConfig = LoopConfig(1500)
