@@ -46,7 +46,7 @@ def build_explore(session: gr.State) -> Shown:
             runs = RunsView()
         with gr.Column(scale=1, min_width=320):
             first = session.value.shown
-            view = ExplorerView(first.segment() if len(first) else None, linked=[s.name for s in SETTINGS])
+            view = ExplorerView(first.segment(recorded=True) if len(first) else None, linked=[s.name for s in SETTINGS])
 
     shown = Shown(session, controls, view, runs, controls.back)
     _wire_runs(shown)

@@ -207,8 +207,8 @@ class Explorer {
     if (reset) this.reset();
     this.selection.advance();
     this.selectWanted();
-    this.beginGame();
     this.showState();
+    this.beginGame(); // with its field in sight, which gets the focus
     this.chip.received();
     this.draw();
   }

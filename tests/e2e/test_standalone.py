@@ -175,5 +175,8 @@ def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
     page.keyboard.press("Enter")
     expect(asked.locator(".source")).to_contain_text("Compared with the recorded text")
     expect(asked.locator("li.right")).to_have_count(len(presets.opening().trace().steps[4].committed))
+    page.goto(path.as_uri() + "#run=1&step=3&draft=1")
+    page.reload()
+    expect(asked.locator("input")).to_be_focused()
     assert page.evaluate("window.pwned") is None
     assert page.locator("img").count() == 0
