@@ -1,4 +1,4 @@
-"""What methods are called in lists."""
+"""What methods and lanes are called in lists."""
 
 from __future__ import annotations
 
