@@ -152,15 +152,10 @@ export class StripView {
         // above the cross, where that is taller than the bar
         this.width(k) >= 28 && (this.narrow || x > TITLED + 12) ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
-      if (j < step.trained.length) bars.append(this.trainedMark(x, bottom - step.trained[j] * (bottom - top - 13)));
+      if (j < step.trained.length) bars.append(s("path", { class: "trained", d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 13) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z` })); // of the confidence head, on the same scale
       if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
     return bars;
-  }
-
-  /** What the drafter's confidence head says: a diamond on the scale of the bars. */
-  trainedMark(x, y) {
-    return s("path", { class: "trained", d: `M${x.toFixed(1)} ${(y - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z` });
   }
 
   drawPosterior() {

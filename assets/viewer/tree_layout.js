@@ -1,6 +1,5 @@
 // Where the nodes of a token tree stand: the lane of each, the width of columns, and which node is next in a direction.
 
-import { isResample } from "./explain.js";
 import { visible } from "./words.js";
 
 export const BONUS = -1;
@@ -198,7 +197,7 @@ export function wantedTokens(step) {
 /** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
 export function sharedWithRedraft(step, node) {
   if (!step.draft || !node.candidates.includes(0)) return false;
-  return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !isResample(step.branches[c - 1]) && step.branches[c - 1].prefix < node.depth);
+  return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !step.branches[c - 1].resampled && step.branches[c - 1].prefix < node.depth);
 }
 
 /** The next node in a direction: up and down across lanes, sideways along the path. */

@@ -9,7 +9,7 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from app.calibrate.measured import Measured
+from d2sd.calibration.listing import Measured
 from msgspec import structs
 from playwright.sync_api import expect
 
