@@ -92,7 +92,6 @@ export class TextsView {
     return h("span", { class: `step${apart ? " apart" : ""}`, "data-step": number }, step.before ? h("span", { class: "tok target" }, step.before.replace(LONE, "\ufffd")) : "", ...step.tokens.map((token) => h("span", { class: `tok ${token.proposer}` }, token.text.replace(LONE, "\ufffd"))));
   }
 
-  /** The step of a side at the chosen place. */
   stepAt(side) {
     const steps = this.pair.sides[side];
     const found = steps.findIndex((step) => this.place < step.end);

@@ -99,7 +99,6 @@ export function start(element, trigger, props, watch) {
     begin();
   }
 
-  /** The same race on another machine. */
   function retime() {
     const { machine } = costs;
     const ends = lanes.map((view) => (machine ? retimed(view.lane, machine) : view.lane.steps.map((step) => step.elapsed)));

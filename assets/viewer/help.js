@@ -92,7 +92,6 @@ export function listenForKeys(element, act) {
   document.addEventListener("keydown", onKey);
 }
 
-/** The position of a node of the shown step; null: none is selected. */
 function depthOf(tree, node) {
   const found = tree.step && tree.step.nodes.get(node);
   return found ? found.depth : null;

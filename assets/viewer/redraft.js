@@ -175,7 +175,6 @@ export class PlacesView {
     });
   }
 
-  /** Shows which one was asked for; null: none. */
   mark(prefix) {
     this.buttons.forEach((place, at) => place.setAttribute("aria-pressed", at === prefix));
   }

@@ -91,7 +91,6 @@ export class Selection {
     if (this.shown !== null) this.pin((this.pinned ?? this.resting) + by);
   }
 
-  /** The next speed of playing. */
   repace() {
     this.pace = (this.pace + 1) % PACES.length;
     if (this.playing) {

@@ -7,7 +7,6 @@ import { OUTCOMES, PROPOSERS, STAGES } from "./words.js";
 const MOST_NODES = 4096;
 const MOST_DEPTH = 512;
 
-/** The likeliest tokens at a place, best first. */
 function readTop(top) {
   return list(top).slice(0, 5).map((a) => ({ id: a && a.id, text: text(a && a.text), p: number(a && a.probability, 0, 1, 0) }));
 }

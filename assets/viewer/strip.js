@@ -64,7 +64,6 @@ export class StripView {
     return (this.viewport.x + this.viewport.k * this.tree.x(depth)) / this.scale;
   }
 
-  /** Its parts, at its scale. */
   put(...parts) {
     this.svg.replaceChildren(...(this.scale === 1 ? parts : [s("g", { transform: `scale(${this.scale})` }, ...parts)]));
   }
@@ -243,7 +242,6 @@ export class StripView {
     return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2).map(([words, y]) => s("text", { x: 4, y }, words)));
   }
 
-  /** The depth under the pointer. */
   depthAt(event) {
     return this.tree.columns.depth((event.clientX - this.svg.getBoundingClientRect().left - this.viewport.x) / this.viewport.k);
   }

@@ -322,7 +322,6 @@ export class FinderView {
     if (this.found && !this.found.includes(this.selection.shown)) this.go(1);
   }
 
-  /** Finds the steps anew; called when steps arrive as well. */
   show() {
     this.found = foundBy(this.choice.value, this.store.summaries);
     this.timeline.matching = this.found && new Set(this.found);
@@ -335,7 +334,6 @@ export class FinderView {
     this.timeline.draw();
   }
 
-  /** Where among the found steps the shown one is. */
   place() {
     if (this.counted !== this.store.length) return this.show();
     const at = this.found ? this.found.indexOf(this.selection.shown) : -1;

@@ -104,7 +104,6 @@ export class TreeView {
     this.listen();
   }
 
-  /** Draws a step; null clears. */
   show(step) {
     this.step = step;
     this.tooltip.hide();
@@ -148,7 +147,6 @@ export class TreeView {
     return [...this.words.values()].includes("");
   }
 
-  /** Whether words of the accepted path are cut. */
   get cut() {
     return this.step.accepted.some((id) => this.words.get(id) !== visible(this.step.nodes.get(id).text, 16));
   }
@@ -165,7 +163,6 @@ export class TreeView {
     return this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4;
   }
 
-  /** Where the lanes of a layout stand. */
   rowsOf(layout) {
     if (layout.rows) return layout.rows;
     const items = [];

@@ -84,7 +84,6 @@ function arrange(main, order, most) {
 
 const sizeOf = (chain) => chain.nodes.length + chain.subs.reduce((sum, sub) => sum + sizeOf(sub), 0);
 
-/** Length of the longest path below every node. */
 function heights(nodes) {
   const out = new Map();
   for (const node of [...nodes.values()].reverse()) {
