@@ -9,7 +9,6 @@ from typing import Any
 
 import gradio as gr
 import pytest
-from d2sd.calibration.listing import Measured
 from msgspec import structs
 from playwright.sync_api import expect
 
@@ -23,6 +22,7 @@ from app.race.view import drawing as race
 from app.runs.recordings import Recording
 from app.view import ROUTE
 from d2sd import Trace
+from d2sd.calibration.listing import Measured
 from d2sd.trace.run import RecordedRun
 from tests.e2e.driving import list_steps
 

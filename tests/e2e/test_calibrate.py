@@ -15,7 +15,6 @@ from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, drawn_figure, list_steps, set_number, view
 
 pytestmark = pytest.mark.e2e
-HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
 
 
 @pytest.fixture
@@ -54,18 +53,6 @@ def send(page: Page, name: str, content: bytes) -> None:
     page.locator("#traces input[type=file]").set_input_files(
         {"name": name, "mimeType": "application/octet-stream", "buffer": content}
     )
-
-
-def recorded(text: str | None = None) -> bytes:
-    """The recorded run as a file, under another id; with all its drafted and committed tokens called ``text``."""
-    lines = [json.loads(line) for line in presets.opening().lines()]
-    lines[0]["run"] = "f" * 32
-    for line in lines:
-        if line["event"] == "StepDone" and text:
-            line["first_draft"]["texts"] = [text for _ in line["first_draft"]["texts"]]
-            for token in line["committed"]:
-                token["text"] = text
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
 
 
 def test_a_listed_step_opens_in_explore(measured: Page):
@@ -144,12 +131,14 @@ def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Pa
     calibrate.unroute("**/queue/join*")
 
 
-def test_to_measure_again_keeps_what_was_uploaded(calibrate: Page, monkeypatch):
+def test_a_file_stays_when_it_is_measured_again_and_a_bad_one_is_a_sentence(calibrate: Page, monkeypatch):
     heard: list[bool] = []
     real = Ticket.latest
     monkeypatch.setattr(Ticket, "latest", lambda ticket, number: heard.append(real(ticket, number)) or heard[-1])
     title = calibrate.locator("#calibration .what").first
-    send(calibrate, "mine.jsonl", recorded())
+    header, *lines = presets.opening().lines()
+    renamed = json.dumps({**json.loads(header), "run": "f" * 32})
+    send(calibrate, "mine.jsonl", "".join(f"{line}\n" for line in (renamed, *lines)).encode())
     expect(title).to_have_text("mine.jsonl", timeout=PATIENCE)
     before = len(heard)
     calibrate.locator("#measure").click()
@@ -159,6 +148,11 @@ def test_to_measure_again_keeps_what_was_uploaded(calibrate: Page, monkeypatch):
         calibrate.wait_for_timeout(20)
     assert all(heard[before:])
     expect(title).to_have_text("mine.jsonl")
+    figures = calibrate.locator("#calibration .figures").text_content()
+    calibrate.locator("#traces button[aria-label=Clear]").first.click()
+    send(calibrate, "bad <b>.jsonl", b'{"a": 1}\n')
+    expect(calibrate.locator("#calibrate-notice textarea")).to_have_value(re.compile("was not read: .*line 1"))
+    assert calibrate.locator("#calibration .figures").text_content() == figures
 
 
 def test_a_prompt_set_needs_a_chat_template_if_asked_runs_with_progress_opens_in_explore_and_stops(
@@ -207,10 +201,3 @@ def test_a_prompt_set_needs_a_chat_template_if_asked_runs_with_progress_opens_in
     expect(calibrate.locator("#calibration .what").first).to_contain_text("stopped: ", timeout=PATIENCE)
     expect(calibrate.locator("#calibration progress")).to_be_hidden()
     expect(rows(calibrate).first).to_be_visible()
-
-
-def test_a_bad_file_is_a_sentence_and_the_drawing_stays(calibrate: Page):
-    before = calibrate.locator("#calibration .figures").text_content()
-    send(calibrate, "bad <b>.jsonl", b'{"a": 1}\n')
-    expect(calibrate.locator("#calibrate-notice textarea")).to_have_value(re.compile("was not read: .*line 1"))
-    assert calibrate.locator("#calibration .figures").text_content() == before

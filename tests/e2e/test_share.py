@@ -28,6 +28,7 @@ from tests.e2e.driving import (
     problem,
     set_number,
     start,
+    unfold,
     upload,
     view,
     window,
@@ -180,6 +181,9 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
     finished(page)
     assert output_text(page) == text
+    unfold(page, "#fold-runs")
+    expect(page.locator("#runs li").nth(0)).to_contain_text("mine.jsonl")
+    expect(page.locator("#runs li").nth(0)).to_have_class("shown")
     expect(page.locator("#run-label")).to_contain_text("recorded: D²SD on ")
     pin(page, 1)
     expect(page.locator("#sentence")).to_contain_text("Step 2")
