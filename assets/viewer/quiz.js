@@ -118,7 +118,7 @@ export class QuizView extends Guessing {
 
   guess(position) {
     const step = this.store.step(this.selection.shown);
-    if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant
+    if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant: undefined
     this.answer(step.index, quizVerdict(step, Math.min(step.drafted + 1, position)));
   }
 

@@ -106,16 +106,14 @@ export function readStep(raw, index, run, { verdict, gained, closed } = readOutc
     gained,
     closed,
   };
-  const last = accepted.length ? accepted[accepted.length - 1] : nodes.size ? nodes.keys().next().value : null;
-  if (step.bonus && last !== null) {
+  const last = accepted.at(-1) ?? nodes.keys().next().value;
+  if (step.bonus && last !== undefined) {
     const choice = choices.get(last);
     // What the bonus adds to the text can be empty inside a character; the choice has the token's own text.
     step.bonus = { ...step.bonus, parent: last, depth: nodes.get(last).depth + 1, text: choice ? choice.text : step.bonus.text, p: choice ? choice.p : null };
   }
   // room for a bonus token behind the whole draft: the axis does not tell where the path ends
-  let deepest = Math.max(draft ? step.drafted + 1 : 0, step.bonus ? step.bonus.depth || 0 : 0);
-  for (const node of nodes.values()) deepest = Math.max(deepest, node.depth);
-  step.columns = deepest + 1;
+  step.columns = 1 + Math.max(draft ? step.drafted + 1 : 0, step.bonus?.depth || 0, ...[...nodes.values()].map((node) => node.depth));
   return step;
 }
 
@@ -180,7 +178,7 @@ function readBoundary(raw) {
 export function summarise(raw, outcome) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
-  const { rank, boundary } = readBoundary(raw);
+  const { boundary } = readBoundary(raw);
   const confidence = raw.first_draft ? list(raw.first_draft.confidence) : [];
   return {
     counts,
@@ -188,10 +186,8 @@ export function summarise(raw, outcome) {
     ...outcome,
     sureOfWrong: boundary === null ? null : number(confidence[boundary], 0, 1, null), // of the token that was rejected
     total: counts.first + counts.second + counts.target,
-    rank,
     boundary,
     nodes: list(raw.nodes).length,
-    accepted: list(raw.accepted).length,
     undrafted: Boolean(raw.decision) && !raw.first_draft && list(raw.nodes).length < 2,
     seconds: readSeconds(raw.seconds),
     elapsed: number(raw.elapsed, 0, 1e9, 0),

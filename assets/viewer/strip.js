@@ -29,6 +29,8 @@ export function liftFlags(flags) {
   return lifts;
 }
 
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, words)));
+
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
@@ -101,14 +103,9 @@ export class StripView {
 
   drawLevelTitles() {
     const { bars, points } = this.band;
-    const titles = s("g", { class: "titles" });
-    const put = (words, y) => titles.append(s("text", { x: 4, y }, words));
-    if (!this.narrow) put("level", 12);
-    put("path p", bars[0] + 14);
-    if (!this.narrow) put("verified", points[1] - 13);
     const words = this.narrow ? levelWords(this.step).split(": ") : [levelWords(this.step)];
-    words.forEach((line, at) => put(line, points[1] + 10 + 15 * at));
-    return titles;
+    const beside = this.narrow ? [] : [["level", 12], ["verified", points[1] - 13]];
+    return titlesOf([...beside, ["path p", bars[0] + 14], ...words.map((line, at) => [line, points[1] + 10 + 15 * at])]);
   }
 
   width(depth) {
@@ -239,7 +236,7 @@ export class StripView {
       [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
       [this.narrow ? "after" : "ends after", this.band.titles[2]],
     ];
-    return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2).map(([words, y]) => s("text", { x: 4, y }, words)));
+    return titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
   }
 
   depthAt(event) {
