@@ -51,16 +51,6 @@ export function draftsThrough(step, nodes) {
   return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
 }
 
-/** Re-drafts from before the true boundary that begin like the first draft and leave it exactly there: where they are seen
- *  to leave is not where they were drafted from. */
-function leaveAtBoundary(step) {
-  const { boundary } = step;
-  if (boundary === null || !step.draft) return [];
-  const at = step.branches.map((draft, n) => ({ draft, candidate: n + 1 })).filter(({ draft }) => !draft.resampled && draft.base === 0 && draft.prefix < boundary);
-  const through = (candidate, trunk) => [...step.nodes.values()].some((n) => n.depth === boundary + (trunk ? 0 : 1) && n.candidates.includes(candidate) && n.candidates.includes(0) === trunk);
-  return at.filter(({ candidate }) => through(candidate, true) && through(candidate, false)).map(({ draft }) => draft);
-}
-
 /** What re-drafts are called together: the same words in sentence, tree and panel. */
 export function draftsName(drafts) {
   const [first] = drafts;
@@ -190,17 +180,9 @@ export function boundaryWords(step) {
   const long = {
     repaired: `The true boundary ${boundary} was ${number}: repaired, re-drafts added ${count(gained, "token")} there.`,
     found: `The true boundary ${boundary} was ${number}, but the re-draft gained nothing.`,
-    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}, so no re-draft started from there.${leaveWords(step)}`,
+    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}, so no re-draft started from there.`,
   }[verdict];
   return { short: `${OUTCOMES[verdict].mark} ${accepted} · ${short}`, long };
-}
-
-/** Why a lane can leave the first draft at a place that nothing was re-drafted from. */
-function leaveWords(step) {
-  const drafts = leaveAtBoundary(step);
-  if (!drafts.length) return "";
-  const added = step.gained ? `; ${count(step.gained, "token")} came that way` : "";
-  return ` The ${draftsName(drafts)} ${drafts.length > 1 ? "leave" : "leaves"} the first draft here as well, after repeating its first tokens${added}.`;
 }
 
 /** The drafted block that a node's token was drafted in (not merely given as a prefix), and its place there. */

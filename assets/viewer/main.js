@@ -76,7 +76,7 @@ class Explorer {
     this.share = new ShareView({
       store,
       selection,
-      pictures: new PictureMaker({ tree: this.tree, strip: this.strip, viewport: this.viewport, selection, colours: page.root }),
+      pictures: new PictureMaker({ tree: this.tree, strip: this.strip, viewport: this.viewport, colours: page.root }),
       names: linkNames,
       ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
     });

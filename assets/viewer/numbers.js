@@ -118,8 +118,6 @@ export class NumbersView {
   constructor(host, store) {
     Object.assign(this, { host, store, cells: {}, shown: null });
     this.gist = h("p", { class: "gist", title: "α: committed tokens per step, including the one that the target adds. Price and speed: relative to plain decoding with the same target. A method breaks even where α equals the price of a step in plain steps." });
-    this.why = this.opener("why?", "why-open", () => this.box, "What a step costs, and where it would pay");
-    this.more = this.opener("all figures", "more-open", () => this.cards, "All totals of the run");
     this.cards = h("dl", { class: "cards", "aria-label": "Totals", hidden: true });
     for (const [id, name, title] of CARDS) {
       const cell = { value: h("dd", { class: "value" }), note: h("dd", { class: "note" }) };
@@ -136,6 +134,8 @@ export class NumbersView {
     this.there = h("p", { class: "there" });
     this.source = h("p", { class: "source" });
     this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, h("label", { class: "machine-choice" }, "With an 8B model on ", this.choice.select), this.there, this.map.box, this.source);
+    this.why = this.opener("why?", "why-open", this.box, "What a step costs, and where it would pay");
+    this.more = this.opener("all figures", "more-open", this.cards, "All totals of the run");
     host.append(h("div", { class: "line" }, this.gist, h("div", { class: "tools" }, this.why, this.more)), this.cards, this.box);
     host.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.box.hidden) return;
@@ -147,8 +147,8 @@ export class NumbersView {
 
   opener(words, kind, part, title) {
     return button(words, { class: `small ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
-      part().hidden = !part().hidden;
-      currentTarget.setAttribute("aria-expanded", String(!part().hidden));
+      part.hidden = !part.hidden;
+      currentTarget.setAttribute("aria-expanded", String(!part.hidden));
       this.show(this.shown);
     });
   }

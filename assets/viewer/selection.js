@@ -9,10 +9,7 @@ export const PACES = [
 
 export class Selection {
   constructor(store, changed) {
-    this.store = store;
-    this.changed = changed;
-    this.timer = null;
-    this.pace = 0;
+    Object.assign(this, { store, changed, timer: null, pace: 0 });
     this.reset();
   }
 

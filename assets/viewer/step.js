@@ -72,10 +72,7 @@ export function lacking(missing) {
  *  the re-drafted prefixes were drawn; then its outcome. */
 export function readStep(raw, index, run, { verdict, gained, closed } = readOutcome(null)) {
   const nodes = readNodes(raw.nodes);
-  const choices = new Map();
-  for (const c of list(raw.choices)) {
-    if (c) choices.set(c.node, { token: c.token, text: text(c.text), p: number(c.probability, 0, 1, null) });
-  }
+  const choices = new Map(list(raw.choices).filter(Boolean).map((c) => [c.node, { token: c.token, text: text(c.text), p: number(c.probability, 0, 1, null) }]));
   const accepted = list(raw.accepted).filter((id) => nodes.has(id) && nodes.get(id).depth > 0);
   const committed = list(raw.committed).map(readCommitted);
   const draft = readDraft(raw.first_draft);
@@ -149,11 +146,7 @@ export function readToken(pair) {
   return { text: text(words), proposer: proposerOf(proposer) };
 }
 
-export function readSeconds(raw) {
-  const seconds = {};
-  for (const [stage] of STAGES) seconds[stage] = number(raw && raw[stage], 0, 1e6, 0);
-  return seconds;
-}
+export const readSeconds = (raw) => Object.fromEntries(STAGES.map(([stage]) => [stage, number(raw && raw[stage], 0, 1e6, 0)]));
 
 /** The line before a step, which d2sd/trace/metrics.py computes: `verdict`: one of OUTCOMES, or none (no prediction, or not seen);
  *  `gained`: tokens that re-drafts added; `closed`: the first place behind a drafted end of the text, or null; `work`: the rows

@@ -24,20 +24,17 @@ export function layoutTree(step, selected, fits) {
   const bonus = step.bonus && step.nodes.has(step.bonus.parent) ? { id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, candidates: [] } : null;
   const main = chainFrom(root, children, heights(step.nodes), bonus);
   const order = byWorth(main, step, selected);
-  let most = order.length;
-  let layout = most <= MOST_CHAINS || !fits ? arrange(main, order, most) : null;
-  if (fits && !(layout && fits(layout))) {
-    // the largest number of chains that fits, by halving
-    let least = order.filter((chain) => chain.needed).length;
-    most = Math.max(least, Math.min(most, MOST_CHAINS));
-    while (least < most) {
-      const middle = Math.ceil((least + most) / 2);
-      if (fits(arrange(main, order, middle))) least = middle;
-      else most = middle - 1;
-    }
-    layout = arrange(main, order, least);
+  if (!fits) return arrange(main, order, order.length);
+  // the largest number of chains that fits: all of them, or by halving
+  let least = order.filter((chain) => chain.needed).length;
+  let most = Math.max(least, Math.min(order.length, MOST_CHAINS));
+  let fitting = null;
+  for (let next = most; least < most; next = Math.ceil((least + most) / 2)) {
+    const layout = arrange(main, order, next);
+    if (fits(layout)) [least, fitting] = [next, layout];
+    else most = next - 1;
   }
-  return layout;
+  return fitting || arrange(main, order, least);
 }
 
 /** The chains below the main one, what must be shown first, then by the probability that the drafters gave them. */
