@@ -9,6 +9,7 @@ import { stopsOf, tokensWith } from "./stops.js";
 import { StoryView } from "./story.js";
 
 const EXPLORE_MS = 20000; // how long Explore may take to show the step
+const READ_MS = 10000; // how long reading the run may take
 const TURN_TITLE = "Now change K and γ";
 
 /** The card of one stop: words, equation, the numbers of the step, and the way on. */
@@ -270,10 +271,4 @@ export async function start(element, trigger, props, watch, server, options) {
 }
 
 /** Waits until something is true; gives up after a while. */
-async function until(test) {
-  for (let tries = 0; tries < 500; tries += 1) {
-    if (test()) return;
-    await new Promise((go) => setTimeout(go, 20));
-  }
-  throw new Error("nothing came");
-}
+const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("nothing came"))));
