@@ -25,16 +25,17 @@ export function layoutTree(step, selected, fits) {
   const main = chainFrom(root, children, heights(step.nodes), bonus);
   const order = byWorth(main, step, selected);
   if (!fits) return arrange(main, order, order.length);
-  // the largest number of chains that fits: all of them, or by halving
   let least = order.filter((chain) => chain.needed).length;
   let most = Math.max(least, Math.min(order.length, MOST_CHAINS));
-  let fitting = null;
-  for (let next = most; least < most; next = Math.ceil((least + most) / 2)) {
-    const layout = arrange(main, order, next);
-    if (fits(layout)) [least, fitting] = [next, layout];
-    else most = next - 1;
+  const whole = arrange(main, order, most);
+  if (fits(whole)) return whole;
+  // the largest number of chains that fits, by halving
+  while (least < most) {
+    const middle = Math.ceil((least + most) / 2);
+    if (fits(arrange(main, order, middle))) least = middle;
+    else most = middle - 1;
   }
-  return fitting || arrange(main, order, least);
+  return arrange(main, order, least); // anew: chains know their lane in the latest layout
 }
 
 /** The chains below the main one, what must be shown first, then by the probability that the drafters gave them. */
