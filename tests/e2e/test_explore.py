@@ -95,20 +95,6 @@ def test_who_has_to_wait_is_told_and_sees_no_run_but_its_own(used: Page, other: 
     assert view(used).get_attribute("data-run") == run
 
 
-def test_stop_stops_within_a_step_and_keeps_what_is_there(used: Page, monkeypatch):
-    real = Generation.step
-    monkeypatch.setattr(Generation, "step", lambda self: time.sleep(0.01) or real(self))
-    choose_method(used, "autoregressive")
-    start(used, "Once upon a time, there was a", 512)
-    used.locator("#stop").click()
-    used.wait_for_timeout(1500)
-    steps = view(used).get_attribute("data-steps")
-    assert 0 < int(steps or 0) < 400
-    used.wait_for_timeout(700)
-    assert view(used).get_attribute("data-steps") == steps
-    assert used.locator("#text .tok[data-step]").count() == int(steps or 0)  # one more is of prefill
-
-
 def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
     run, text = view(used).get_attribute("data-run"), output_text(used)
     used.locator("#prompt textarea").fill("   ")

@@ -10,7 +10,7 @@ from playwright.sync_api import Page, expect
 from app import models, presets
 from app.models import Chosen
 from d2sd import DecodeConfig
-from tests.e2e.driving import PATIENCE, start, view
+from tests.e2e.driving import start
 
 pytestmark = pytest.mark.e2e
 PROMPT = "One day, a small dog"
@@ -80,15 +80,6 @@ def test_the_run_in_explore_can_be_asked(race: Page):
     heard = race.locator("#whatif .top h3, #whatif-notice textarea").first
     expect(heard).to_be_visible()
     expect(race.locator("#whatif .top h3")).to_have_text("The run in Explore", timeout=60_000)
-
-
-def test_a_link_to_a_race_runs_the_race_and_nothing_else(empty: Page, address: str):
-    models.engine(Chosen("tiny"))  # where the models are loaded, a link runs by itself
-    empty.goto(f"{address}?model=tiny&methods=autoregressive,dflash&prompt=One+day&max_new_tokens=8")
-    expect(empty.locator("#race .stage")).to_contain_text("Your race", timeout=PATIENCE)
-    expect(empty.locator("#race tbody tr")).to_have_count(2, timeout=PATIENCE)
-    empty.get_by_role("tab", name="Explore").click()
-    expect(view(empty)).to_have_attribute("data-run", presets.opening().header["run"])
 
 
 def test_prompt_and_models_come_from_explore_unless_they_were_chosen_here(page: Page):

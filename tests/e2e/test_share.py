@@ -7,7 +7,6 @@ import io
 import json
 import re
 import struct
-import time
 from urllib.parse import parse_qs, urlencode, urlparse
 
 import networkx
@@ -15,18 +14,14 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import models, presets
-from app.jobs import TURNS
 from app.models import Chosen
-from d2sd.decoding.generation import Generation
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import (
     PATIENCE,
-    choose_method,
     finished,
     opened,
     output_text,
     problem,
-    set_number,
     start,
     unfold,
     upload,
@@ -209,27 +204,6 @@ def test_a_broken_upload_is_a_sentence_and_one_that_breaks_off_is_shown(module_p
     upload(module_page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
     expect(view(module_page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
     expect(problem(module_page)).to_have_value(re.compile("ends before its run does"))
-
-
-def test_uploading_while_a_run_goes_on_ends_the_run(module_page: Page, monkeypatch):
-    steps, real = [], Generation.step
-    monkeypatch.setattr(Generation, "step", lambda self: steps.append(self) or real(self))
-    module_page.locator("#model select").select_option("tiny")
-    choose_method(module_page, "autoregressive")
-    set_number(module_page, "max-tokens", 800)
-    start(module_page, "Once upon a time")
-    recorded = presets.opening()
-    upload(module_page, "recorded.jsonl", "\n".join([*recorded.lines(), ""]).encode())
-    expect(view(module_page)).to_have_attribute("data-run", recorded.header["run"], timeout=PATIENCE)
-    further, until = len(steps) + 20, time.monotonic() + PATIENCE / 1000
-    while TURNS.news(None) and len(steps) < further:  # it goes on, out of sight, unless its text has ended
-        assert time.monotonic() < until
-        module_page.wait_for_timeout(50)
-    assert view(module_page).get_attribute("data-run") == recorded.header["run"]
-    module_page.locator("#model select").select_option(
-        "tiny"
-    )  # the form follows the recorded run, whose target may not be here
-    start(module_page, "A cat", 16)
 
 
 def test_a_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browser, address: str):
