@@ -33,7 +33,7 @@ class SummaryView {
       const show = h("button", { type: "button", class: "small", "data-chart": sentence.chart, "data-places": sentence.places.join(","), "aria-label": `Show the steps: ${text(sentence.text)}` }, "steps");
       return h(tag, { class: sentence.tone }, ...words, show);
     };
-    this.reading.replaceChildren(verdict ? line({ ...verdict }, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
+    this.reading.replaceChildren(verdict ? line(verdict, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
     if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
     this.figures.replaceChildren(...data.stats.map(({ name, value, note, meaning }) => h("div", { class: "stat", title: meaning }, h("dt", {}, name), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)))));
   }
@@ -237,7 +237,6 @@ export function start(element, trigger, props, watch, server, options) {
     showChoice(false);
   }
 
-  /** The row of the step that is pinned in Explore. */
   function pinnedRow() {
     const view = document.querySelector("#explorer [data-run]");
     if (!view || !view.dataset.pinned) return null;
@@ -245,7 +244,6 @@ export function start(element, trigger, props, watch, server, options) {
     return row < 0 ? null : row;
   }
 
-  /** Marks what is chosen here, and where the step is that is pinned in Explore. */
   function mark() {
     const row = pinnedRow();
     for (const figure of figures) figure.select(figure.id === choice.chart ? choice.places : [], row === null ? [] : placesOf(data, figure.id, row));

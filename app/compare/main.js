@@ -5,11 +5,6 @@ import { FigureView } from "../../assets/viewer/figures.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { TextsView } from "./texts.js";
 
-/** The mark of a side: a circle for A, a square for B. */
-function sideMark(side, x, y) {
-  return side === "a" ? s("circle", { class: "point a", cx: x, cy: y, r: 3.6 }) : s("rect", { class: "point b", x: x - 3.4, y: y - 3.4, width: 6.8, height: 6.8 });
-}
-
 /** What differs between two sides, in words and figures. */
 export class SidesView {
   /** `options`: what figures need. */
@@ -28,8 +23,10 @@ export class SidesView {
   }
 
   show({ titles, reading, how, panels }) {
-    const item = (side, name, title) => h("li", {}, s("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" }, s("path", { class: `curve ${side}`, d: "M1 7H33" }), sideMark(side, 17, 7)), h("b", {}, name), h("bdi", {}, text(title)));
-    this.legend.replaceChildren(item("a", "A", titles[0]), item("b", "B", titles[1]));
+    const item = (side, point, title) => h("li", {}, s("svg", { width: 34, height: 14, viewBox: "0 0 34 14", "aria-hidden": "true" }, s("path", { class: `curve ${side}`, d: "M1 7H33" }), point), h("b", {}, side.toUpperCase()), h("bdi", {}, text(title)));
+    const circle = s("circle", { class: "point a", cx: 17, cy: 7, r: 3.6 });
+    const square = s("rect", { class: "point b", x: 13.6, y: 3.6, width: 6.8, height: 6.8 });
+    this.legend.replaceChildren(item("a", circle, titles[0]), item("b", square, titles[1]));
     this.reading.replaceChildren(...list(reading).map((words) => h("li", {}, text(words))));
     this.how.replaceChildren(text(how), " ", ...this.tools);
     for (const figure of this.figures) figure.show(panels.find(({ id }) => id === figure.id) || null);

@@ -29,6 +29,8 @@ function partingWords({ parts, sides }) {
   return `Their steps differ from step ${parts + 1} on: A has ${a} there, B ${b}.`;
 }
 
+const lengthOf = ({ sides }) => Math.max(...sides.map((steps) => steps.at(-1)?.end ?? 0));
+
 export class TextsView {
   /** `open(side, run, step)` shows a step in Explore. */
   constructor(open) {
@@ -79,8 +81,7 @@ export class TextsView {
   use(n) {
     this.pair = this.pairs[n];
     const { at, sides } = this.pair;
-    const most = Math.max(0, ...sides.map((steps) => (steps.length ? steps[steps.length - 1].end : 0)));
-    const same = this.pair.byTokens ? "A log holds no text, so steps are aligned by tokens." : `The texts are the same, ${count(most, "character")}.`;
+    const same = this.pair.byTokens ? "A log holds no text, so steps are aligned by tokens." : `The texts are the same, ${count(lengthOf(this.pair), "character")}.`;
     this.status.textContent = at === null ? `${same} ${partingWords(this.pair)}` : `They differ from character ${at + 1} on.`;
     this.lanes.forEach((lane, side) => lane.words.replaceChildren(...sides[side].map((step, number) => this.stepWords(step, number))));
     this.choose(at ?? 0);
@@ -92,7 +93,6 @@ export class TextsView {
     return h("span", { class: `step${apart ? " apart" : ""}`, "data-step": number }, step.before ? h("span", { class: "tok target" }, step.before.replace(LONE, "\ufffd")) : "", ...step.tokens.map((token) => h("span", { class: `tok ${token.proposer}` }, token.text.replace(LONE, "\ufffd"))));
   }
 
-  /** The step of a side at the chosen place. */
   stepAt(side) {
     const steps = this.pair.sides[side];
     const found = steps.findIndex((step) => this.place < step.end);
@@ -121,7 +121,7 @@ export class TextsView {
 
   drawTracks() {
     if (!this.pair) return;
-    const end = Math.max(1, ...this.pair.sides.map((steps) => (steps.length ? steps[steps.length - 1].end : 0)));
+    const end = Math.max(1, lengthOf(this.pair));
     this.lanes.forEach(({ svg }, side) => {
       const width = svg.clientWidth || 600;
       const x = (place) => (width * place) / end;

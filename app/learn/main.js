@@ -1,7 +1,7 @@
 // Learn: the story of a step, then its stops, a card each beside the live step.
 
 import { readAddress } from "../../assets/viewer/address.js";
-import { button, h, oneWait, text } from "../../assets/viewer/dom.js";
+import { button, h, markCurrent, oneWait, text } from "../../assets/viewer/dom.js";
 import { Store, inflate } from "../../assets/viewer/store.js";
 import { DrawsView, Stage, TURN, WalkView } from "./stage.js";
 import { LiveView, PassView } from "./live.js";
@@ -9,6 +9,7 @@ import { stopsOf, tokensWith } from "./stops.js";
 import { StoryView } from "./story.js";
 
 const EXPLORE_MS = 20000; // how long Explore may take to show the step
+const READ_MS = 10000; // how long reading the run may take
 const TURN_TITLE = "Now change K and γ";
 
 /** The card of one stop: words, equation, the numbers of the step, and the way on. */
@@ -60,11 +61,9 @@ class CardView {
     this.all.textContent = everything ? "Back to this stop" : "Show everything";
     const names = [...stops.map(({ title }) => title), TURN_TITLE].slice(0, this.last + 1);
     if (this.dots.children.length !== names.length) this.dots.replaceChildren(...names.map((name, i) => h("li", {}, h("button", { type: "button", "data-stop": i, "aria-label": `${i < stops.length ? `Stop ${i + 1}` : "Your turn"}: ${name}`, title: name }, i < stops.length ? i + 1 : "K"))));
-    [...this.dots.children].forEach((li, i) => {
-      li.firstChild.classList.toggle("done", i < at);
-      if (i === at) li.firstChild.setAttribute("aria-current", "step");
-      else li.firstChild.removeAttribute("aria-current");
-    });
+    const dots = [...this.dots.children].map((li) => li.firstChild);
+    dots.forEach((dot, i) => dot.classList.toggle("done", i < at));
+    markCurrent(dots, at);
   }
 
   /** What moves at a stop begins when it is entered. */
@@ -153,7 +152,6 @@ class Tour {
     element.dataset.ready = "yes";
   }
 
-  /** Another step was pinned in the live view. */
   follow(step) {
     if (step === this.step) return;
     this.step = step;
@@ -273,10 +271,4 @@ export async function start(element, trigger, props, watch, server, options) {
 }
 
 /** Waits until something is true; gives up after a while. */
-async function until(test) {
-  for (let tries = 0; tries < 500; tries += 1) {
-    if (test()) return;
-    await new Promise((go) => setTimeout(go, 20));
-  }
-  throw new Error("nothing came");
-}
+const until = (test) => new Promise((go, fail) => oneWait(READ_MS)(test, go, () => fail(new Error("nothing came"))));

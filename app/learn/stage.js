@@ -1,6 +1,6 @@
 // What stands beside and in the card of a stop: the live view of the step, the walk through its tree, and draws from its target.
 
-import { button, h, list, number, text } from "../../assets/viewer/dom.js";
+import { button, h, sum } from "../../assets/viewer/dom.js";
 import { start as startLiveView } from "../../assets/viewer/main.js";
 import { count, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
 
@@ -24,7 +24,6 @@ export class Stage {
     this.host.addEventListener("explorer:selected", ({ detail }) => detail.step !== null && moved(detail.step));
   }
 
-  /** Draws the run; called once. */
   load(lines) {
     startLiveView(this.host, () => {}, { value: lines }, () => {});
     const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));
@@ -72,7 +71,6 @@ export class Stage {
     return certain;
   }
 
-  /** Scrolls the text, and nothing else, to a token. */
   reveal(token) {
     const box = this.frame.querySelector("#text");
     if (token && box) box.scrollTop += token.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight * 0.55;
@@ -82,14 +80,14 @@ export class Stage {
   walk(at, visits, step) {
     this.walked = at === null || at >= visits.length ? null : at;
     this.showWalk();
-    const last = visits.length ? visits[visits.length - 1] : null;
-    const next = at === null ? null : at < visits.length ? visits[at].node : (last.child ?? "bonus");
+    const next = at === null ? null : at < visits.length ? visits[at].node : (visits.at(-1).child ?? "bonus");
     this.host.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: next } }));
   }
 
   showWalk() {
-    this.frame.classList.toggle("walking", this.walked !== null && this.walked !== undefined);
-    for (const part of this.frame.querySelectorAll("#tree [data-depth]")) part.classList.toggle("unwalked", this.walked !== null && this.walked !== undefined && Number(part.dataset.depth) > this.walked);
+    const walked = this.walked ?? Infinity;
+    this.frame.classList.toggle("walking", walked < Infinity);
+    for (const part of this.frame.querySelectorAll("#tree [data-depth]")) part.classList.toggle("unwalked", Number(part.dataset.depth) > walked);
   }
 
   /** Fades what fewer re-drafts would not have; null: nothing. `brought`: the tokens that the step would have committed. */
@@ -127,7 +125,7 @@ export class WalkView {
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     const tool = (id, words, act) => button(words, { class: "small", id }, act);
     this.back = tool("walk-back", "◂ Node", () => this.go(this.at - 1));
-    this.play = tool("walk-play", "▶ Walk", () => (this.timer ? this.pause() : this.start()));
+    this.play = tool("walk-play", "▶ Walk", () => (this.timer ? this.go(this.at) : this.start()));
     this.next = tool("walk-next", "Node ▸", () => this.go(this.at + 1));
     this.said = h("p", { class: "said", role: "status" });
     this.box = h("div", { class: "walk", role: "group", "aria-label": "Walk through the tree" }, h("div", { class: "row" }, this.back, this.play, this.next), this.said);
@@ -135,17 +133,14 @@ export class WalkView {
 
   /** Begins at the anchor; where motion is welcome it goes on by itself. */
   load(visits) {
-    clearTimeout(this.timer); // of the walk through another step
-    Object.assign(this, { visits: list(visits), at: 0, timer: null });
-    this.box.hidden = !this.visits.length;
-    if (this.visits.length && !this.still.matches) this.start();
-    else this.place(0);
+    this.pause(); // of the walk through another step
+    Object.assign(this, { visits, at: 0 });
+    if (this.still.matches) this.place(0);
+    else this.start();
   }
 
-  /** The stop was left. */
   leave() {
-    clearTimeout(this.timer);
-    this.timer = null;
+    this.pause();
     this.visits = [];
     if (this.box.parentElement) this.box.parentElement.classList.remove("walking");
     this.moved(null);
@@ -166,7 +161,6 @@ export class WalkView {
   pause() {
     clearTimeout(this.timer);
     this.timer = null;
-    this.show();
   }
 
   go(at) {
@@ -205,40 +199,37 @@ export class DrawsView {
 
   /** Shows what can be drawn; what is not listed is drawn as “another token”. */
   load(odds) {
-    const known = list(odds).map((o) => ({ text: text(o.text), p: number(o.probability, 0, 1, 0), drafted: o.drafted === true, count: 0 }));
-    const rest = 1 - known.reduce((sum, o) => sum + o.p, 0);
+    const known = odds.map(({ text, probability: p, drafted }) => ({ text, p, drafted, count: 0 }));
+    const rest = 1 - sum(known.map(({ p }) => p));
     this.odds = rest > 0.0005 ? [...known, { text: null, p: rest, drafted: false, count: 0 }] : known;
     this.total = 0;
-    this.box.hidden = !known.length;
     this.show("");
   }
 
   draw(times) {
     let last = null;
     for (let i = 0; i < times; i += 1) {
-      let left = Math.random() * this.odds.reduce((sum, o) => sum + o.p, 0);
+      let left = Math.random() * sum(this.odds.map(({ p }) => p));
       last = this.odds.find((o) => (left -= o.p) < 0) || this.odds[0];
       last.count += 1;
     }
     this.total += times;
     const name = last.text === null ? "a token that is not listed" : quoted(last.text);
-    const hits = this.odds.filter((o) => o.drafted).reduce((sum, o) => sum + o.count, 0);
+    const hits = sum(this.odds.map((o) => (o.drafted ? o.count : 0)));
     const now = times === 1 ? `Drawn: ${name}: ${last.drafted ? "a node carries it, accepted" : "no node carries it, the walk ends here"}. ` : "";
     this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
   }
 
   show(words) {
     this.said.textContent = words;
-    this.rows.replaceChildren(
-      ...this.odds.map((o) =>
-        h(
-          "tr",
-          { class: o.drafted ? "drafted" : null },
-          h("th", { scope: "row" }, o.text === null ? "another token" : h("bdi", {}, visible(o.text, 16)), o.drafted ? " ✓ drafted" : ""),
-          h("td", {}, probability(o.p)),
-          h("td", {}, this.total ? `${o.count}, ${percent(o.count / this.total)}` : "—"),
-        ),
-      ),
-    );
+    const row = ({ text, p, drafted, count: drawn }) =>
+      h(
+        "tr",
+        { class: drafted ? "drafted" : null },
+        h("th", { scope: "row" }, text === null ? "another token" : h("bdi", {}, visible(text, 16)), drafted ? " ✓ drafted" : ""),
+        h("td", {}, probability(p)),
+        h("td", {}, this.total ? `${drawn}, ${percent(drawn / this.total)}` : "—"),
+      );
+    this.rows.replaceChildren(...this.odds.map(row));
   }
 }

@@ -1,6 +1,7 @@
 // The stops of the tour through one step: what each says, its equation, and the numbers of the step, all from the recorded step.
 // An equation is a list of pieces: plain words, or [kind, words] for a variable or an index.
 
+import { sum } from "../../assets/viewer/dom.js";
 import { contributions } from "../../assets/viewer/explain.js";
 import { fixed, visible } from "../../assets/viewer/words.js";
 
@@ -8,7 +9,6 @@ const MOST_LISTED = 5;
 
 const v = (words) => ["var", words];
 const sub = (words) => ["sub", words];
-/** A drafted token in an equation. */
 const hat = (index) => [v("t̂"), sub(index)];
 const token = (words) => `“${words && visible(words, Infinity)}”`;
 const chance = (p) => (p > 0 && p < 0.005 ? "<0.01" : fixed(p, 2));
@@ -159,7 +159,7 @@ function branchesStop(step) {
   const { branches, drafted, nodes, seconds } = step;
   const title = "Prepare alternatives";
   if (!branches.length) return { id: "branches", title, say: ["This method drafts no further candidates in this step."] };
-  const tokens = drafted + branches.reduce((sum, { prefix, texts }) => sum + prefix + texts.length, 0);
+  const tokens = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
   const repeated = repetitions(step);
   return {
     id: "branches",
@@ -253,7 +253,7 @@ function costStop({ nodes, seconds }, { plain, roofline }) {
 
 function temperatureStop(step) {
   const odds = oddsOf(step);
-  const hit = odds.filter(({ drafted }) => drafted).reduce((sum, { probability }) => sum + probability, 0);
+  const hit = sum(odds.map(({ drafted, probability }) => (drafted ? probability : 0)));
   return {
     id: "temperature",
     title: "Draw instead of taking the favourite",

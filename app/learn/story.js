@@ -2,15 +2,12 @@
 
 import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "../../assets/viewer/numbers.js";
 import { count, fixed, joined, milliseconds, quoted, visible } from "../../assets/viewer/words.js";
-import { button, h, s, text } from "../../assets/viewer/dom.js";
+import { button, h, markCurrent, s, sum, text } from "../../assets/viewer/dom.js";
 import { MachineChoice, meanCost } from "../../assets/viewer/machine.js";
-
-/** The token at which the accepted path ends; null where nothing was accepted. */
-const lastAccepted = (step) => (step.accepted.length ? step.nodes.get(step.accepted[step.accepted.length - 1]) : null);
 
 /** The draft whose tokens the target accepted last, 0 for the first draft; null where nothing was accepted. */
 export function winnerOf(step) {
-  const last = lastAccepted(step);
+  const last = step.nodes.get(step.accepted.at(-1));
   return last && last.candidates.length ? Math.min(...last.candidates) : null;
 }
 
@@ -42,7 +39,6 @@ export function rowsOf(step, places, most) {
 
 const tokens = (n) => count(n, "token");
 const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth"];
-const ordinal = (n) => ORDINALS[n - 1] || `${n}th`;
 
 /**
  * The frames of a step; none where it cannot be told.
@@ -78,7 +74,7 @@ function rejectionFrame({ boundary, drafted, draft, committed }) {
   const said = wanted ? `The drafter wrote ${wrote}, the target wants ${quoted(wanted.text)}` : `It rejects ${wrote}`;
   return {
     id: "rejection",
-    title: `The target rejects the ${ordinal(boundary + 1)} token`,
+    title: `The target rejects the ${ORDINALS[boundary] || `${boundary + 1}th`} token`,
     say: [
       `The target checks all guesses in one pass and accepts them up to the first one that it would not have written. ${said}: ${boundary ? `${tokens(boundary)} accepted` : "nothing is accepted"}, and the ${tokens(drafted - boundary)} from there on are lost.`,
       wanted ? `With the target’s own token this draft alone would bring ${tokens(boundary + 1)}.` : "",
@@ -104,7 +100,7 @@ function redraftFrame({ branches, seconds, selected, boundary, drafted, rank, ga
 
 function treeFrame(step) {
   const { nodes, branches, accepted, bonus, seconds, drafted } = step;
-  const all = drafted + branches.reduce((sum, { prefix, texts }) => sum + prefix + texts.length, 0);
+  const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
   const merged = branches.length ? `The ${branches.length + 1} drafts share their beginnings. Merged, their ${tokens(all)} are a tree of ${count(nodes.size, "node")}, the anchor included.` : `The draft is a chain of ${count(nodes.size, "node")}, the anchor included.`;
   const won = winnerOf(step);
   const end = bonus ? ` Its own next token, ${quoted(bonus.text)}, comes for free: ${tokens(accepted.length + 1)} in this step.` : " The text ends there.";
@@ -153,7 +149,6 @@ class Sketch {
     this.svg = s("svg", { class: "sketch", role: "img" });
   }
 
-  /** Draws all that any frame shows. */
   draw(step, width) {
     const layout = layoutOf(step, width);
     const { svg } = this;
@@ -219,10 +214,7 @@ class Sketch {
 export class StoryView {
   /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail. */
   constructor(store, leave) {
-    this.store = store;
-    this.at = 0;
-    this.index = null;
-    this.frames = [];
+    Object.assign(this, { store, at: 0, index: null, frames: [], seen: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.sketch = new Sketch();
     this.choice = new MachineChoice(() => this.showCosts());
@@ -236,26 +228,21 @@ export class StoryView {
     this.end = h("p", { class: "end" }, "Each part of it in detail: ", on("The stops of this step →"));
     this.box = h("div", { class: "story", hidden: true }, this.text, this.picture);
     new ResizeObserver(() => this.draw()).observe(this.picture);
-    this.seen = null;
   }
 
-  /** What the frames say of the run as a whole. */
-  sum() {
-    const { sums, summaries, baseline, unwatched, header } = this.store;
-    const { tokens, steps, seconds } = sums;
-    const last = steps ? summaries[steps - 1].elapsed : 0;
-    this.run = { steps, plain: baseline, alpha: tokens / Math.max(1, steps), cycle: cycleOf({ tokens, steps, speed: unwatched || (last ? tokens / last : null), plain: baseline, seconds }) };
+  sumUp() {
+    const { sums, summaries, baseline, header } = this.store;
+    const { tokens, steps } = sums;
+    this.run = { steps, plain: baseline, alpha: tokens / Math.max(1, steps), cycle: cycleOf(this.store) };
     this.method = text(header.method);
     this.works = summaries.map(({ work }) => work);
   }
 
-  /** Whether the story of step `index` can be told. */
   tells(index) {
-    if (!this.run && this.store.complete) this.sum();
+    if (!this.run && this.store.complete) this.sumUp();
     return Boolean(this.run) && framesOf(this.store.step(index), this.run).length > 0;
   }
 
-  /** Tells step `index`, from its beginning. */
   show(index) {
     if (index !== this.index) {
       this.index = index;
@@ -297,17 +284,11 @@ export class StoryView {
     this.watch();
   }
 
-  /** The drawing shows frame `at`. */
   mark(at) {
     this.at = at;
     this.box.dataset.frame = this.frames[at].id;
     this.sketch.svg.setAttribute("aria-label", this.frames[at].title);
-    [this.sections, [...this.dots.children].map((li) => li.firstChild)].forEach((parts) =>
-      parts.forEach((part, n) => {
-        if (n === at) part.setAttribute("aria-current", "step");
-        else part.removeAttribute("aria-current");
-      }),
-    );
+    for (const parts of [this.sections, [...this.dots.children].map((li) => li.firstChild)]) markCurrent(parts, at);
   }
 
   /** Scrolls to paragraph `at`; false where there is none. */
@@ -323,7 +304,6 @@ export class StoryView {
     return true;
   }
 
-  /** What a step costs: here where that was measured, and on the machine that is chosen. */
   showCosts() {
     if (!this.step) return;
     const { machine } = this.choice;

@@ -1,6 +1,6 @@
 // One method: a bar in the overview, and its text growing in the measured time.
 
-import { button, h, list, number, text, whole } from "../../assets/viewer/dom.js";
+import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
 import { readWork } from "../../assets/viewer/machine.js";
 import { readToken } from "../../assets/viewer/step.js";
 import { tokenSpan } from "../../assets/viewer/text.js";
@@ -13,15 +13,11 @@ export const ordinal = (place) => ORDINALS[place] || `${place}th`;
 export function readLane(raw) {
   const steps = list(raw.steps).map((step) => {
     const [elapsed, tokens, work] = list(step);
-    return {
-      elapsed: number(elapsed, 0, 1e6, 0),
-      work: readWork(work),
-      tokens: list(tokens).map(readToken),
-    };
+    return { elapsed: number(elapsed, 0, 1e6, 0), work: readWork(work), tokens: list(tokens).map(readToken) };
   });
   const row = raw.row && typeof raw.row === "object" ? raw.row : null;
-  const total = steps.reduce((sum, step) => sum + step.tokens.length, 0);
-  return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.length ? steps[steps.length - 1].elapsed : 0 };
+  const total = sum(steps.map((step) => step.tokens.length));
+  return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.at(-1)?.elapsed ?? 0 };
 }
 
 export class LaneView {
@@ -31,19 +27,14 @@ export class LaneView {
     Object.assign(this, { lane, decided, shown: 0 });
     this.rail = h("span", { class: "rail" });
     this.result = h("span", { class: "result" });
-    this.track = h(
-      "li",
-      { class: "track", "data-method": lane.method },
-      h("span", { class: "name", title: lane.name }, lane.name),
-      this.rail,
-      this.result,
-    );
+    this.track = h("li", { class: "track", "data-method": lane.method }, h("span", { class: "name", title: lane.name }, lane.name), this.rail, this.result);
     this.note = h("span", { class: "note" });
     this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.name}` });
+    const opener = decided && lane.total ? button("Explore →", { class: "explore", "aria-label": `Open the run of ${lane.name} in Explore` }, open) : null;
     this.panel = h(
       "article",
       { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
-      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.name), this.note, decided && lane.total ? this.opener(open) : null),
+      h("div", { class: "head" }, h("h3", { title: lane.sentence }, lane.name), this.note, opener),
       this.words,
     );
     new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
@@ -55,24 +46,19 @@ export class LaneView {
   /** When every step ended, and the length of the axis: as measured, or as calculated. */
   time(ends, longest) {
     Object.assign(this, { ends, longest: Math.max(1e-9, longest), painted: false });
-    const share = (seconds) => ((100 * seconds) / this.longest).toFixed(3) + "%";
+    const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
     // a step is as wide as the time that it took, in it its tokens by proposer
     const blocks = this.lane.steps.map((step, at) => {
       const from = at ? ends[at - 1] : 0;
-      const block = h("span", { class: "block", title: `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}` }, ...PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(([, n]) => n).map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })));
-      block.style.left = share(from);
-      block.style.width = share(ends[at] - from);
-      return block;
+      const counts = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(([, n]) => n);
+      const title = `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}`;
+      return h("span", { class: "block", title, style: `left:${share(from)};width:${share(ends[at] - from)}` }, ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })));
     });
     this.rail.replaceChildren(...blocks);
   }
 
   get end() {
-    return this.ends.length ? this.ends[this.ends.length - 1] : 0;
-  }
-
-  opener(open) {
-    return button("Explore →", { class: "explore", "aria-label": `Open the run of ${this.lane.name} in Explore` }, open);
+    return this.ends.at(-1) ?? 0;
   }
 
   addToken(token, at, step) {
@@ -108,7 +94,6 @@ export class LaneView {
     return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
   }
 
-  /** Keeps the newest token in view while the text grows. */
   follow() {
     const { words } = this;
     if (!this.shown) return;

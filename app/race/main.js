@@ -3,34 +3,10 @@
 
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
+import { copyLink } from "../../assets/viewer/share.js";
 import { LaneView, readLane } from "./lane.js";
 import { Controls, Player } from "./player.js";
 import { CostsView, raceTable, retimed, stageLegend, whyWords } from "./results.js";
-
-/** Taking a race along: a link that fills it in. */
-class RaceShare {
-  constructor() {
-    this.data = null;
-    this.said = h("span", { class: "said", role: "status" });
-    this.box = h("div", { class: "sharing", hidden: true }, this.said, button("Copy link", { title: "Fills in prompt, settings and methods" }, () => this.copy()));
-  }
-
-  /** The race, or null while one runs. */
-  show(data) {
-    this.data = data;
-    this.box.hidden = !data || !list(data.lanes).some(({ row }) => row);
-  }
-
-  async copy() {
-    try {
-      const query = text(this.data.query);
-      if (query) await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
-      this.said.textContent = query ? "Link copied." : "The prompt is too long for a link.";
-    } catch {
-      this.said.textContent = "That did not work in this browser.";
-    }
-  }
-}
 
 export function start(element, trigger, props, watch) {
   const heading = h("h3", { class: "title" });
@@ -43,13 +19,16 @@ export function start(element, trigger, props, watch) {
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
   const costs = new CostsView(() => retime());
-  const sharing = new RaceShare();
+  const copied = h("span", { class: "said", role: "status" });
+  const link = button("Copy link", { title: "Fills in prompt, settings and methods" }, async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")));
+  const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
   const legend = h("ul", { class: "legend", "aria-label": "Who proposed a token" }, ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))));
-  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing.box), controls.box, tracks, costs.axis, costs.box, legend);
+  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing), controls.box, tracks, costs.axis, costs.box, legend);
   const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
   let lanes = [];
+  let query = ""; // of a link to the race
   let waiting = false; // for the first time that a finished race can be seen
 
   function draw() {
@@ -83,7 +62,8 @@ export function start(element, trigger, props, watch) {
     status.textContent = running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
-    sharing.show(running ? null : data);
+    query = text(data.query);
+    sharing.hidden = Boolean(running) || !raw.some(({ row }) => row);
     tracks.replaceChildren(...lanes.map((lane) => lane.track));
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);
@@ -99,7 +79,6 @@ export function start(element, trigger, props, watch) {
     begin();
   }
 
-  /** The same race on another machine. */
   function retime() {
     const { machine } = costs;
     const ends = lanes.map((view) => (machine ? retimed(view.lane, machine) : view.lane.steps.map((step) => step.elapsed)));

@@ -17,30 +17,24 @@ export class Player {
     Object.assign(this, { host, changed, time: 0, duration: 0, speed: 1, playing: false, before: 0, frame: null });
     this.tick = (now) => {
       this.frame = null;
+      this.playing &&= this.host.isConnected;
       if (!this.playing) return;
-      if (!this.host.isConnected) {
-        this.playing = false;
-        return;
+      const due = now - this.before >= BETWEEN;
+      if (due) {
+        this.time = Math.min(this.duration, this.time + ((now - this.before) / 1000) * this.speed);
+        this.before = now;
+        this.playing = this.time < this.duration;
       }
-      if (now - this.before < BETWEEN) {
-        this.request();
-        return;
-      }
-      this.time = Math.min(this.duration, this.time + ((now - this.before) / 1000) * this.speed);
-      this.before = now;
-      if (this.time >= this.duration) this.playing = false;
-      else this.request();
-      this.changed();
+      if (this.playing) this.request();
+      if (due) this.changed();
     };
   }
 
   /** A new race: at its start, at the fastest speed that can still be followed. */
   load(duration) {
-    this.playing = false;
     this.duration = duration;
-    this.time = 0;
-    this.speed = (SPEEDS.find(([speed]) => duration / speed >= LEAST_SECONDS) || SPEEDS[SPEEDS.length - 1])[0];
-    this.changed();
+    this.speed = (SPEEDS.find(([speed]) => duration / speed >= LEAST_SECONDS) || SPEEDS.at(-1))[0];
+    this.seek(0);
   }
 
   play() {
@@ -57,22 +51,17 @@ export class Player {
     this.frame ??= requestAnimationFrame(this.tick);
   }
 
-  pause() {
-    this.playing = false;
-    this.changed();
-  }
-
   toggle() {
-    if (this.playing) this.pause();
+    if (this.playing) this.seek(this.time);
     else this.play();
   }
 
   restart() {
-    this.time = 0;
-    this.playing = false;
+    this.seek(0);
     this.play();
   }
 
+  /** Stands still at a time. */
   seek(time) {
     this.playing = false;
     this.time = Math.min(this.duration, Math.max(0, time));

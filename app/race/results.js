@@ -1,6 +1,6 @@
 // What the race came to: a row of figures per method, and the same steps on other machines with the break-even map.
 
-import { h, number, whole } from "../../assets/viewer/dom.js";
+import { h, number, sum, whole } from "../../assets/viewer/dom.js";
 import { BreakEvenMap, chosenMachine, meanCost, stepCost } from "../../assets/viewer/machine.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
 import { cycleWords } from "../../assets/viewer/numbers.js";
@@ -25,22 +25,17 @@ export function raceTable(lanes, { plain, reference }) {
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],
   ];
-  return h(
-    "table",
-    {},
-    h("caption", { class: "spoken" }, "Figures of the race"),
-    h("thead", {}, h("tr", {}, ...heads.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)))),
-    h("tbody", {}, ...done.map((lane) => tableRow(lane, longest, reference))),
-  );
+  const head = h("tr", {}, ...heads.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)));
+  return h("table", {}, h("caption", { class: "spoken" }, "Figures of the race"), h("thead", {}, head), h("tbody", {}, ...done.map((lane) => tableRow(lane, longest, reference))));
 }
 
 export function stagesOf({ row }) {
   const seconds = row.stage_seconds && typeof row.stage_seconds === "object" ? row.stage_seconds : {};
   const parts = STAGES.map(([stage, name]) => [stage, name, number(seconds[stage], 0, 1e6, 0)]);
-  const sum = parts.reduce((all, [, , t]) => all + t, 0);
+  const measured = sum(parts.map(([, , t]) => t));
   // what lies between the stages: bookkeeping of the loop itself
-  const whole = Math.max(sum, number(row.seconds, 0, 1e6, 0));
-  return { parts, whole, rest: whole - sum };
+  const whole = Math.max(measured, number(row.seconds, 0, 1e6, 0));
+  return { parts, whole, rest: whole - measured };
 }
 
 function tableRow(lane, longest, reference) {
@@ -66,7 +61,6 @@ function tableRow(lane, longest, reference) {
   );
 }
 
-/** What a step of a lane cost, in plain steps. */
 function costWords(row) {
   const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), number(row.speedup, 1e-9, 1e6, null)];
   return alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain`;
@@ -86,11 +80,7 @@ export function whyWords(lanes) {
 function stageBar(lane, longest) {
   const { parts, whole, rest } = stagesOf(lane);
   const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
-  const segments = parts.map(([stage, name, t]) => {
-    const segment = h("span", { class: `segment ${stage}`, title: `${name}: ${ms(t)} ms` });
-    segment.style.width = ((100 * t) / longest).toFixed(3) + "%";
-    return segment;
-  });
+  const segments = parts.map(([stage, name, t]) => h("span", { class: `segment ${stage}`, title: `${name}: ${ms(t)} ms`, style: `width:${((100 * t) / longest).toFixed(3)}%` }));
   const words = [...parts, ["rest", "Rest", rest]].filter(([, , t]) => t >= 0.00005).map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
   return [h("span", { class: "rail", "aria-hidden": "true" }, ...segments), h("span", { class: "numbers" }, `${words.join(" · ")} ms; ${ms(whole)} in all`)];
 }
@@ -127,7 +117,6 @@ export function timeTicks(longest) {
 }
 
 export class CostsView {
-  /** `changed()`: another machine was chosen. */
   constructor(changed) {
     this.axis = h("div", { class: "track axis", "aria-hidden": "true" }, h("span", {}), h("span", { class: "ticks" }), h("span", {}));
     this.select = h("select", { class: "machine", "aria-label": "Machine that the race is timed on" }, h("option", { value: "" }, "here, as measured"), ...MACHINES.map(({ id, name }) => h("option", { value: id }, `8B model on ${name}`)));
@@ -138,7 +127,6 @@ export class CostsView {
     this.select.addEventListener("change", () => changed());
   }
 
-  /** The machine that the race is timed on; null: here. */
   get machine() {
     return MACHINES.find(({ id }) => id === this.select.value) || null;
   }

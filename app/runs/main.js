@@ -2,7 +2,7 @@
 
 import { button, h, list, number, readJson, text } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
-import { saveFile } from "../../assets/viewer/share.js";
+import { copyLink, saveFile } from "../../assets/viewer/share.js";
 import { Address, explorer, openLinked } from "./address.js";
 
 function readRun(raw) {
@@ -55,17 +55,12 @@ function nameField(row, label, done) {
   input.select();
 }
 
-function formValue(id) {
-  const field = document.querySelector(`#${id} :is(textarea, select, input)`);
-  if (!field) return "";
-  return field.type === "checkbox" ? String(field.checked) : field.value;
-}
-
 /** What is in the form of Explore goes into this browser tab's storage when the page is left, so that a reload loses nothing. `fields`:
  *  element ids by name. */
 function rememberForm(fields) {
   window.addEventListener("pagehide", () => {
-    const entries = Object.entries(fields).map(([name, id]) => [name, formValue(id)]);
+    const controls = Object.entries(fields).map(([name, id]) => [name, document.querySelector(`#${id} :is(textarea, select, input)`)]);
+    const entries = controls.filter(([, control]) => control).map(([name, control]) => [name, control.type === "checkbox" ? String(control.checked) : control.value]);
     try {
       sessionStorage.setItem("d2sd-form", JSON.stringify(Object.fromEntries(entries.filter(([, value]) => value !== ""))));
     } catch {
@@ -179,13 +174,7 @@ class RunsView {
   }
 
   async copyLink({ query }) {
-    if (!query) return this.say("The prompt is too long for a link: save the trace instead.");
-    try {
-      await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
-      return this.say("Link copied: it fills in prompt and settings, and Run makes the run again.");
-    } catch {
-      return this.say("That did not work in this browser.");
-    }
+    this.say(await copyLink(query, "The prompt is too long for a link: save the trace instead.", "Link copied: it fills in prompt and settings, and Run makes the run again."));
   }
 }
 

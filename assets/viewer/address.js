@@ -3,7 +3,6 @@
 import { number, whole } from "./dom.js";
 
 const FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "embed", "theme"];
-/** The games that an address can ask for. */
 const GAMES = ["quiz", "draft"];
 
 /** What stands for no game; merged into an address it ends the one that is on. */

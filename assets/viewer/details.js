@@ -1,19 +1,16 @@
 // What is known of one node, or of the step as a whole when no node is selected: in the panel beside the tree and in the tooltip.
 
 import { button, h, sum } from "./dom.js";
-import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, isResample, nodeSentence, originWords, rankWords, targetTopOf } from "./explain.js";
+import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, nodeSentence, originWords, rankWords, targetTopOf } from "./explain.js";
 import { BONUS } from "./tree_layout.js";
 import { STAGES, capital, count, milliseconds, probability, visible } from "./words.js";
 
+/** A bar for a share of the whole, from 0 to 1. */
+const rail = (share, kind) => h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
+
 function meter(label, p, kind, note) {
-  return h(
-    "div",
-    { class: "meter" },
-    h("span", { class: "name" }, label),
-    h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${((p || 0) * 100).toFixed(1)}%` })),
-    h("span", { class: "value" }, probability(p, 3)),
-    note ? h("span", { class: "note" }, note) : null,
-  );
+  const value = h("span", { class: "value" }, probability(p, 3));
+  return h("div", { class: "meter" }, h("span", { class: "name" }, label), rail(p || 0, kind), value, note ? h("span", { class: "note" }, note) : null);
 }
 
 function nodeTitle(node, words) {
@@ -31,21 +28,19 @@ export function nodeCard(step, id) {
   if (node.depth === 0) return card;
   card.append(meter(step.names[node.proposer], node.drafterP, node.proposer), meter("target", node.targetP, "target", rankWords(node.rank)));
   const others = alternativesOf(step, node);
-  if (others.length) {
-    card.append(
-      h("div", { class: "heading" }, "Drafter’s top choices here"),
-      h("ol", { class: "top" }, ...others.map((a) => alternativeRow(a, node.proposer, step.sampled))),
-    );
-  }
-  card.append(...targetRows(step, targetTopOf(step, node), others));
+  card.append(...topRows("Drafter’s top choices here", others, node.proposer, step.sampled), ...targetRows(step, targetTopOf(step, node), others));
   return card;
 }
 
 /** The target's likeliest tokens at a place beside the drafter's, and how far they agree; nothing where none are recorded. */
 function targetRows(step, targets, drafted) {
-  if (!targets.length) return [];
   const words = agreementWords(drafted, targets);
-  return [h("div", { class: "heading" }, "Target’s top choices here"), h("ol", { class: "top of-target" }, ...targets.map((a) => alternativeRow(a, "target", step.sampled))), words ? h("p", { class: "agreement" }, words) : ""];
+  return [...topRows("Target’s top choices here", targets, "target", step.sampled), words ? h("p", { class: "agreement" }, words) : ""];
+}
+
+/** A list of likely tokens under its heading; nothing where it is empty. */
+function topRows(heading, top, proposer, sampled) {
+  return top.length ? [h("div", { class: "heading" }, heading), h("ol", { class: `top of-${proposer}` }, ...top.map((a) => alternativeRow(a, proposer, sampled)))] : [];
 }
 
 /** Who chose a token of a list: the drafter, the target, both. What the target draws at random may stand anywhere in its
@@ -63,7 +58,7 @@ function alternativeRow(a, proposer, sampled) {
     "li",
     { class: a.own ? "own" : null },
     h("bdi", { class: "word" }, visible(a.text, 14)),
-    h("span", { class: "rail" }, h("span", { class: `level ${proposer}`, style: `width:${(a.p * 100).toFixed(1)}%` })),
+    rail(a.p, proposer),
     h("span", { class: "value" }, probability(a.p, 3)),
     h("span", { class: "mark" }, markOf(a, proposer === "target", sampled)),
   );
@@ -72,19 +67,19 @@ function alternativeRow(a, proposer, sampled) {
 /** How many passes of a drafter, one after the other, its draft took. */
 const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
 
+/** Where a step re-drafted from, or how many drafts came after the first one; null: none. */
+function redraftFact({ branches, selected }) {
+  if (selected.length) return `from ${[...selected].sort((a, b) => a - b).join(", ")}`;
+  const resampled = branches.filter((draft) => draft.resampled).length;
+  return resampled ? `${resampled} resampled` : branches.length ? count(branches.length, "draft") : null;
+}
+
 /** The cycle of a step, stage by stage, with its times. */
 function stepCard(step, total) {
   const spent = sum(Object.values(step.seconds));
-  const resampled = step.branches.filter(isResample).length;
-  const from = [...step.selected].sort((a, b) => a - b);
   const facts = {
     first_draft: step.levels.length ? count(step.levels.length, "level") + passWords(step) : step.draft ? count(step.drafted, "token") + (step.branches.length ? "" : passWords(step)) : null,
-    second_draft: [
-      [from.length, `from ${from.join(", ")}`],
-      [resampled, `${resampled} resampled`],
-      [step.branches.length, count(step.branches.length, "draft")],
-      [true, null],
-    ].find(([holds]) => holds)[1],
+    second_draft: redraftFact(step),
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
     commit: count(step.committed.length, "token"),
@@ -96,7 +91,7 @@ function stepCard(step, total) {
       { "data-stage": stage },
       h("th", { scope: "row" }, name),
       h("td", { class: "fact" }, facts[stage] || ""),
-      h("td", { class: "time" }, h("span", { class: "rail" }, h("span", { class: `level ${stage}`, style: `width:${spent ? ((step.seconds[stage] / spent) * 100).toFixed(1) : 0}%` }))),
+      h("td", { class: "time" }, rail(spent ? step.seconds[stage] / spent : 0, stage)),
       h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );

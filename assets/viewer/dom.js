@@ -25,6 +25,14 @@ export function button(label, attributes, act = null) {
   return made;
 }
 
+/** Marks one of the parts of a way as where one is. */
+export function markCurrent(parts, at) {
+  parts.forEach((part, n) => {
+    if (n === at) part.setAttribute("aria-current", "step");
+    else part.removeAttribute("aria-current");
+  });
+}
+
 /** A drawing on a button: a path around the middle of 14 × 14 pixels. */
 export const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
 
@@ -34,6 +42,7 @@ export function number(value, low, high, fallback) {
   return Number.isFinite(n) ? Math.min(high, Math.max(low, n)) : fallback;
 }
 
+/** The same as a whole number. */
 export const whole = (value, low, high, fallback) => {
   const n = number(value, low, high, fallback);
   return n === fallback ? n : Math.round(n);

@@ -51,21 +51,11 @@ export function draftsThrough(step, nodes) {
   return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
 }
 
-/** Re-drafts from before the true boundary that begin like the first draft and leave it exactly there: where they are seen
- *  to leave is not where they were drafted from. */
-function leaveAtBoundary(step) {
-  const { boundary } = step;
-  if (boundary === null || !step.draft) return [];
-  const at = step.branches.map((draft, n) => ({ draft, candidate: n + 1 })).filter(({ draft }) => !isResample(draft) && draft.base === 0 && draft.prefix < boundary);
-  const through = (candidate, trunk) => [...step.nodes.values()].some((n) => n.depth === boundary + (trunk ? 0 : 1) && n.candidates.includes(candidate) && n.candidates.includes(0) === trunk);
-  return at.filter(({ candidate }) => through(candidate, true) && through(candidate, false)).map(({ draft }) => draft);
-}
-
 /** What re-drafts are called together: the same words in sentence, tree and panel. */
 export function draftsName(drafts) {
   const [first] = drafts;
   if (drafts.length === 1) return branchName(first);
-  if (isResample(first)) return `${drafts.length} equal resampled drafts`;
+  if (first.resampled) return `${drafts.length} equal resampled drafts`;
   const from = (level) => [...new Set(drafts.filter((d) => d.base > 0 === level).map((d) => d.prefix))].sort((a, b) => a - b);
   const named = (noun, prefixes) => (prefixes.length ? `${noun}${prefixes.length > 1 ? "s" : ""} from ${joined(prefixes.map(String))}` : "");
   return [named("re-draft", from(false)), named("second re-draft", from(true))].filter(Boolean).join(" and ");
@@ -100,16 +90,23 @@ export function levelWords(step) {
 
 export function stepSentence(step) {
   const bonus = step.bonus ? [{ text: step.sampled ? "the target drew " : "the target wrote " }, { text: quoted(step.bonus.text), kind: "target" }] : null;
-  if (!step.draft && step.nodes.size > 1) {
-    const right = step.accepted.length;
-    const got = step.sampled ? `${count(right, "token")} of the ${step.names.first} ${right === 1 ? "was" : "were"} drawn` : `${capital(step.names.first)} got ${count(right, "token")} right`;
-    const who = { text: right ? got : `No first token of the ${step.names.first} was ${step.sampled ? "the one drawn" : "right"}`, kind: "first" };
-    return [who, ...(bonus ? [{ text: "; then " }, ...bonus, { text: "." }] : [{ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." }]), ...decisionPieces(step)];
-  }
-  if (!step.draft) {
+  if (isPlain(step)) {
     const why = step.decision ? "Nothing was drafted: " : "Plain decoding drafts nothing: ";
     return [{ text: why }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }, ...decisionPieces(step)];
   }
+  const end = bonus ? [{ text: "; then " }, ...bonus, { text: "." }] : [{ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." }];
+  return [...(step.draft ? draftPieces(step) : levelPieces(step)), ...end, ...decisionPieces(step)];
+}
+
+/** What came of a tree that grew level by level. */
+function levelPieces(step) {
+  const right = step.accepted.length;
+  const got = step.sampled ? `${count(right, "token")} of the ${step.names.first} ${right === 1 ? "was" : "were"} drawn` : `${capital(step.names.first)} got ${count(right, "token")} right`;
+  return [{ text: right ? got : `No first token of the ${step.names.first} was ${step.sampled ? "the one drawn" : "right"}`, kind: "first" }];
+}
+
+/** What came of a block and its re-drafts. */
+function draftPieces(step) {
   const { right, parts } = contributions(step);
   const who = capital(step.names.first);
   const pieces = [];
@@ -125,18 +122,16 @@ export function stepSentence(step) {
     pieces.push({ text: `${who}’s first token was wrong`, kind: "first" });
   }
   for (const { added: tokens, drafts, proposer } of parts) {
-    const equal = drafts.length > 1 && !isResample(drafts[0]) ? " (equal here)" : "";
+    const equal = drafts.length > 1 && !drafts[0].resampled ? " (equal here)" : "";
     const source = drafts.length ? `the ${draftsName(drafts)}${equal}` : tokens > 1 ? "lower-ranked choices" : "a lower-ranked choice";
     pieces.push({ text: "; " }, { text: `${source} added ${tokens}${right && parts.length === 1 ? " more" : ""}`, kind: proposer });
   }
   if (!parts.length && step.branches.length && right < step.drafted && step.bonus) {
-    const resampled = step.branches.every(isResample);
+    const resampled = step.branches.every((draft) => draft.resampled);
     const said = { missed: "; nothing was re-drafted from there", found: `; the re-draft from ${step.boundary} started right there but gained nothing` };
     pieces.push({ text: said[step.verdict] || `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
   }
-  if (bonus) pieces.push({ text: "; then " }, ...bonus, { text: "." });
-  else pieces.push({ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." });
-  return [...pieces, ...decisionPieces(step)];
+  return pieces;
 }
 
 /** What a cost-aware step weighed against each other, as pieces of its sentence. */
@@ -185,17 +180,9 @@ export function boundaryWords(step) {
   const long = {
     repaired: `The true boundary ${boundary} was ${number}: repaired, re-drafts added ${count(gained, "token")} there.`,
     found: `The true boundary ${boundary} was ${number}, but the re-draft gained nothing.`,
-    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}, so no re-draft started from there.${leaveWords(step)}`,
+    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}, so no re-draft started from there.`,
   }[verdict];
   return { short: `${OUTCOMES[verdict].mark} ${accepted} · ${short}`, long };
-}
-
-/** Why a lane can leave the first draft at a place that nothing was re-drafted from. */
-function leaveWords(step) {
-  const drafts = leaveAtBoundary(step);
-  if (!drafts.length) return "";
-  const added = step.gained ? `; ${count(step.gained, "token")} came that way` : "";
-  return ` The ${draftsName(drafts)} ${drafts.length > 1 ? "leave" : "leaves"} the first draft here as well, after repeating its first tokens${added}.`;
 }
 
 /** The drafted block that a node's token was drafted in (not merely given as a prefix), and its place there. */
@@ -216,24 +203,20 @@ export function originWords(step, node) {
   return origin.branch ? branchName(origin.draft) : "first draft";
 }
 
-export const isResample = (draft) => draft.resampled;
-
 function branchName(draft) {
-  if (isResample(draft)) return "resampled draft";
+  if (draft.resampled) return "resampled draft";
   return draft.base > 0 ? `second re-draft from ${draft.prefix}` : `re-draft from ${draft.prefix}`;
 }
 
+const chance = (p) => (p === null || p === undefined ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
+
 export function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);
-  const chance = (p) => (p === null ? "" : ` (p\u00a0=\u00a0${probability(p)})`);
   if (node.state === "root") return "Anchor: every draft of this step continues from here.";
   if (node.state === "accepted") return `Accepted: the target ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
-  if (node.state === "rejected" && step.sampled) {
-    const could = node.targetP > 0 ? ` This one could have been drawn as well${chance(node.targetP)}.` : "";
-    return `Rejected: the target drew ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
-  }
   if (node.state === "rejected") {
-    return wanted ? `Rejected: the target wanted ${quoted(wanted.text)}${chance(wanted.p)}.` : "Rejected: the target wanted another token here.";
+    const could = step.sampled && node.targetP > 0 ? ` This one could have been drawn as well${chance(node.targetP)}.` : "";
+    return `Rejected: the target ${step.sampled ? "drew" : "wanted"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
   }
   for (let above = step.nodes.get(node.parent); above; above = step.nodes.get(above.parent)) {
     if (above.state === "rejected") return "Not reached: an earlier token on this path was rejected.";
@@ -245,27 +228,23 @@ export function nodeSentence(step, node) {
 export const isPlain = (step) => !step.draft && step.nodes.size < 2;
 
 export function bonusSentence(step) {
-  if (isPlain(step)) return `The target’s own ${step.sampled ? "draw" : "choice"}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}: nothing was drafted. It is the next anchor.`;
-  const where = step.accepted.length ? "after the accepted path" : "after the anchor";
-  return `Bonus token: the target’s own ${step.sampled ? "draw" : "choice"} ${where}${step.bonus.p === null || step.bonus.p === undefined ? "" : ` (p = ${probability(step.bonus.p)})`}. It is the next anchor.`;
+  const own = `the target’s own ${step.sampled ? "draw" : "choice"}`;
+  if (isPlain(step)) return `${capital(own)}${chance(step.bonus.p)}: nothing was drafted. It is the next anchor.`;
+  return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
 }
 
 /** The drafter's top list where this node was drafted, with the node's token and the target's choice marked. */
 export function alternativesOf(step, node) {
   const origin = originOf(step, node);
-  const top = origin ? origin.draft.alternatives[origin.at] || [] : [];
-  const wanted = step.choices.get(node.parent);
-  return top.map((a) => ({
-    ...a,
-    own: a.id === node.token,
-    wanted: Boolean(wanted) && a.id === wanted.token,
-  }));
+  return marked(step, node, origin && origin.draft.alternatives[origin.at]);
 }
 
 /** The target's top list at this node's place, with the node's token and the choice there marked; empty in older traces. */
-export function targetTopOf(step, node) {
+export const targetTopOf = (step, node) => marked(step, node, step.targetTops.get(node.parent));
+
+function marked(step, node, top) {
   const wanted = step.choices.get(node.parent);
-  return (step.targetTops.get(node.parent) || []).map((a) => ({ ...a, own: a.id === node.token, wanted: Boolean(wanted) && a.id === wanted.token }));
+  return (top || []).map((a) => ({ ...a, own: a.id === node.token, wanted: Boolean(wanted) && a.id === wanted.token }));
 }
 
 /**

@@ -85,17 +85,9 @@ export function listenForKeys(element, act) {
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
     if ([" ", "Enter"].includes(event.key) && target.closest("button, a")) return;
     const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
-    if (act[name]) {
-      if (act[name]() !== false) event.preventDefault();
-    }
+    if (act[name] && act[name]() !== false) event.preventDefault();
   };
   document.addEventListener("keydown", onKey);
-}
-
-/** The position of a node of the shown step; null: none is selected. */
-function depthOf(tree, node) {
-  const found = tree.step && tree.step.nodes.get(node);
-  return found ? found.depth : null;
 }
 
 export function keyActions({ store, selection, tree, viewport, help, finder, timeline, quiz, typed, presenter, redraft }) {
@@ -137,7 +129,7 @@ export function keyActions({ store, selection, tree, viewport, help, finder, tim
     t: () => presenter.toggle(),
     q: () => quiz.toggle(),
     b: () => typed.toggle(),
-    Enter: () => quiz.asking && quiz.guess(depthOf(tree, selection.shownNode)),
+    Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(selection.shownNode)?.depth),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
     s: () => selection.repace(),
     // a clicker's keys; else they scroll the page

@@ -1,7 +1,7 @@
 // Machines to compare with: what steps cost there in steps of plain decoding (as d2sd/costs/machines.py computes it), the choice of one,
 // and the break-even map.
 
-import { h, list, number, s, whole } from "./dom.js";
+import { h, list, number, s, sum, whole } from "./dom.js";
 import { MACHINES } from "./constants.js";
 import { fixed } from "./words.js";
 
@@ -19,14 +19,14 @@ function along(points, rows) {
 export function stepCost(machine, method, { first, again, nodes }) {
   const draft = Object.hasOwn(machine.drafts, method) ? machine.drafts[method] : machine.first_draft;
   if (first && !draft) return null;
-  return (first ? along(draft, first) : 0) + again.reduce((sum, rows) => sum + along(machine.second_draft, rows), 0) + along(machine.verify, nodes) + machine.other;
+  return (first ? along(draft, first) : 0) + sum(again.map((rows) => along(machine.second_draft, rows))) + along(machine.verify, nodes) + machine.other;
 }
 
 /** Mean of the same over the steps of a run; null where it is not known, or there is no step. */
 export function meanCost(machine, method, works) {
   if (!works.length || works.includes(null)) return null;
   const costs = works.map((work) => stepCost(machine, method, work));
-  return costs.includes(null) ? null : costs.reduce((sum, cost) => sum + cost, 0) / costs.length;
+  return costs.includes(null) ? null : sum(costs) / costs.length;
 }
 
 /** The work of a step as it travels, [first, [again, …], nodes]; null where there is none. */
@@ -105,13 +105,13 @@ export class BreakEvenMap {
    *  what “there” is called. */
   show(points, machine) {
     this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
-    this.machine = machine;
     const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);
+    const [first] = this.points;
     const room = (values) => Math.min(MOST, Math.max(3, ...values));
     this.most = { x: 1.15 * room(costs), y: 1.2 * room(this.points.map(({ alpha }) => alpha)) };
-    this.probe = null;
+    this.probe = first ? { alpha: first.alpha, cost: first.here || first.there } : null; // the point that can be moved
     this.draw();
-    this.say();
+    this.said.textContent = first ? `${this.points.some(({ here }) => here) ? "● here, " : ""}○ ${machine}. Drag the ring, or use the arrow keys, to try other points.` : "";
   }
 
   x = (cost) => EDGE.left + (Math.min(cost, this.most.x) / this.most.x) * (WIDE - EDGE.left - EDGE.right);
@@ -140,7 +140,7 @@ export class BreakEvenMap {
       s("text", { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" }, "a step costs, in plain steps"),
       s("text", { class: "tick", x: 11, y: (EDGE.top + floor) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})` }, "tokens a step, α"),
     ];
-    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)), ...[this.cross()].filter(Boolean));
+    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)), ...(this.probe ? [this.ring()] : []));
   }
 
   /** A method: filled here, hollow on the other machine; between them only the cost changes. */
@@ -171,16 +171,13 @@ export class BreakEvenMap {
   }
 
   /** The point that can be moved: by the pointer, or by the arrow keys. */
-  cross() {
-    const first = this.points[0];
-    const probe = this.probe || (first && { alpha: first.alpha, cost: first.here || first.there });
-    if (!probe) return null;
-    const knob = s("circle", { class: "probe", cx: this.x(probe.cost), cy: this.y(probe.alpha), r: 9, tabindex: 0, role: "slider", "aria-label": "A point to try: arrow keys move it", "aria-valuetext": pointWords("Here", probe.alpha, probe.cost), "aria-valuenow": fixed(probe.alpha / probe.cost, 2) });
-    return knob;
+  ring() {
+    const { alpha, cost } = this.probe;
+    return s("circle", { class: "probe", cx: this.x(cost), cy: this.y(alpha), r: 9, tabindex: 0, role: "slider", "aria-label": "A point to try: arrow keys move it", "aria-valuetext": pointWords("Here", alpha, cost), "aria-valuenow": fixed(alpha / cost, 2) });
   }
 
   grab(event) {
-    if (!this.points.length) return;
+    if (!this.probe) return;
     this.held = true;
     this.svg.setPointerCapture(event.pointerId);
     this.drag(event);
@@ -198,9 +195,7 @@ export class BreakEvenMap {
   key(event) {
     const step = { ArrowLeft: [0, -0.1], ArrowRight: [0, 0.1], ArrowUp: [0.1, 0], ArrowDown: [-0.1, 0] }[event.key];
     if (!step || !event.target.matches(".probe")) return;
-    const first = this.points[0];
-    const { alpha, cost } = this.probe || { alpha: first.alpha, cost: first.here || first.there };
-    this.move(alpha + step[0], cost + step[1]);
+    this.move(this.probe.alpha + step[0], this.probe.cost + step[1]);
     this.svg.querySelector(".probe").focus();
     event.preventDefault();
     event.stopPropagation();
@@ -208,13 +203,7 @@ export class BreakEvenMap {
 
   move(alpha, cost) {
     this.probe = { alpha: number(alpha, 1, this.most.y, 1), cost: number(cost, 0.2, this.most.x, 1) };
-    this.svg.querySelector(".probe").replaceWith(this.cross());
-    this.say();
-  }
-
-  say() {
-    const { probe, points, machine } = this;
-    if (probe) this.said.textContent = `${pointWords("This point", probe.alpha, probe.cost)}.`;
-    else this.said.textContent = points.length ? `${points.some(({ here }) => here) ? "● here, " : ""}○ ${machine}. Drag the ring, or use the arrow keys, to try other points.` : "";
+    this.svg.querySelector(".probe").replaceWith(this.ring());
+    this.said.textContent = `${pointWords("This point", this.probe.alpha, this.probe.cost)}.`;
   }
 }

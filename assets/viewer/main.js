@@ -76,7 +76,7 @@ class Explorer {
     this.share = new ShareView({
       store,
       selection,
-      pictures: new PictureMaker({ tree: this.tree, strip: this.strip, viewport: this.viewport, selection, colours: page.root }),
+      pictures: new PictureMaker({ tree: this.tree, strip: this.strip, viewport: this.viewport, colours: page.root }),
       names: linkNames,
       ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
     });
@@ -98,7 +98,6 @@ class Explorer {
     });
     this.games = [this.quiz, this.typed];
     page.games.append(this.quiz.box, this.typed.box);
-    page.typed.addEventListener("click", () => this.typed.toggle());
     this.tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
     /** The game that the address asks for, until the run is there to play it on. */
     this.nextGame = this.games.find(({ name }) => name === address.game) || null;
@@ -213,7 +212,6 @@ class Explorer {
     this.draw();
   }
 
-  /** Another run is shown. */
   reset() {
     this.wanted = null;
     this.timeline.first = 0;
@@ -252,25 +250,27 @@ class Explorer {
   // Events
 
   listen() {
-    const { element, page, selection, tree } = this;
+    const { element, page, tree } = this;
+    const keys = keyActions(this);
     const acts = {
-      play: () => selection.toggle(),
-      pace: () => selection.repace(),
-      fit: () => this.viewport.fit(),
+      play: keys[" "],
+      pace: keys.s,
+      fit: keys.f,
+      full: keys["."],
+      help: keys["?"],
+      typed: keys.b,
       widen: () => {
         tree.widen(!tree.widened);
         this.drawWidth();
       },
       unfold: () => tree.unfold(!tree.unfolded),
-      full: () => this.presenter.fullScreen(),
-      help: () => this.help.toggle(),
       openFacts: () => page.openFacts.setAttribute("aria-expanded", String(page.facts.classList.toggle("open"))),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
     page.root.addEventListener("fullscreenchange", () => this.presenter.toggle(document.fullscreenElement === page.root));
     // one game at a time
     page.root.addEventListener("explorer:guessing", ({ detail: { name, on } }) => on && this.games.forEach((game) => game.name === name || game.toggle(false)));
-    listenForKeys(element, keyActions(this));
+    listenForKeys(element, keys);
     this.listenToOthers();
   }
 

@@ -22,15 +22,17 @@ export function gist({ method, step, tokens, steps, cycle, machine, there, missi
   return [...begin, ...run, t(" for the price of "), b(fixed(cycle.cost, 1)), t(" plain steps: "), gain, t(" as fast. It breaks even at "), b(fixed(cycle.cost, 1)), t(" here"), ...elsewhere, t(".")];
 }
 
-/** What a run's step costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens; null where plain decoding was
- *  not timed. `speed` and `plain`: tokens per second, `seconds` by stage. */
-export function cycleOf({ tokens, steps, speed, plain, seconds }) {
-  if (!steps || !speed || !plain) return null;
+/** What a step of a run costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens, and the `gain` over plain decoding;
+ *  null where that was not timed. */
+export function cycleOf(store) {
+  const { timed, gain } = speedsOf(store);
+  if (gain === null) return null;
+  const { tokens, steps, seconds } = store.sums;
   const brought = tokens / steps;
-  const cost = (brought * plain) / speed;
-  const all = STAGES.reduce((sum, [stage]) => sum + (seconds[stage] || 0), 0);
-  const parts = STAGES.map(([stage, name]) => ({ stage, name, cost: all ? (cost * (seconds[stage] || 0)) / all : 0 }));
-  return { cost, brought, parts, gain: speed / plain };
+  const cost = (brought * store.baseline) / timed;
+  const all = sum(Object.values(seconds));
+  const parts = STAGES.map(([stage, name]) => ({ stage, name, cost: all ? (cost * seconds[stage]) / all : 0 }));
+  return { cost, brought, parts, gain };
 }
 
 /** The same in a sentence. */
@@ -87,7 +89,8 @@ function speedsOf({ sums, summaries, length, baseline, unwatched }) {
 }
 
 /** The totals of a run, a value and a note for every card; `here`: summary of the shown step, null where none is shown. */
-export function figuresOf(store, { last, speed, timed, gain } = speedsOf(store), here = null) {
+export function figuresOf(store, here = null) {
+  const { last, speed, timed, gain } = speedsOf(store);
   const { tokens, nodes, outcomes, gained, redrafts } = store.sums;
   const { length: steps, baseline, unwatched } = store;
   const cases = judged(store.sums);
@@ -115,8 +118,6 @@ export class NumbersView {
   constructor(host, store) {
     Object.assign(this, { host, store, cells: {}, shown: null });
     this.gist = h("p", { class: "gist", title: "α: committed tokens per step, including the one that the target adds. Price and speed: relative to plain decoding with the same target. A method breaks even where α equals the price of a step in plain steps." });
-    this.why = this.opener("why?", "why-open", () => this.box, "What a step costs, and where it would pay");
-    this.more = this.opener("all figures", "more-open", () => this.cards, "All totals of the run");
     this.cards = h("dl", { class: "cards", "aria-label": "Totals", hidden: true });
     for (const [id, name, title] of CARDS) {
       const cell = { value: h("dd", { class: "value" }), note: h("dd", { class: "note" }) };
@@ -133,6 +134,8 @@ export class NumbersView {
     this.there = h("p", { class: "there" });
     this.source = h("p", { class: "source" });
     this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, h("label", { class: "machine-choice" }, "With an 8B model on ", this.choice.select), this.there, this.map.box, this.source);
+    this.why = this.opener("why?", "why-open", this.box, "What a step costs, and where it would pay");
+    this.more = this.opener("all figures", "more-open", this.cards, "All totals of the run");
     host.append(h("div", { class: "line" }, this.gist, h("div", { class: "tools" }, this.why, this.more)), this.cards, this.box);
     host.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.box.hidden) return;
@@ -142,11 +145,10 @@ export class NumbersView {
     });
   }
 
-  /** A button that opens and closes a part. */
   opener(words, kind, part, title) {
     return button(words, { class: `small ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
-      part().hidden = !part().hidden;
-      currentTarget.setAttribute("aria-expanded", String(!part().hidden));
+      part.hidden = !part.hidden;
+      currentTarget.setAttribute("aria-expanded", String(!part.hidden));
       this.show(this.shown);
     });
   }
@@ -168,19 +170,18 @@ export class NumbersView {
 
   show(shown) {
     const { store, cells } = this;
-    const { tokens, seconds } = store.sums;
+    const { tokens } = store.sums;
     const { method } = store.header;
     const { machine } = this.choice;
     this.shown = shown;
     const here = shown === null ? null : store.summaries[shown];
-    const speeds = speedsOf(store);
-    for (const [id, [value, note]] of Object.entries(figuresOf(store, speeds, here))) {
+    for (const [id, [value, note]] of Object.entries(figuresOf(store, here))) {
       cells[id].value.textContent = value;
       cells[id].note.textContent = note;
     }
-    cells.speedup.value.classList.toggle("slower", speeds.gain !== null && speeds.gain < 1);
     const steps = store.length;
-    const cycle = speeds.gain === null ? null : cycleOf({ tokens, steps, speed: speeds.timed, plain: store.baseline, seconds });
+    const cycle = cycleOf(store);
+    cells.speedup.value.classList.toggle("slower", cycle !== null && cycle.gain < 1);
     const there = this.thereCost(machine);
     const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, machine, there, missing: store.live ? " so far" : "" });
     this.gist.replaceChildren(...pieces.map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));

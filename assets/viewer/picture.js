@@ -58,8 +58,8 @@ export function wrapped(words, room, font) {
 }
 
 export class PictureMaker {
-  constructor({ tree, strip, viewport, selection, colours }) {
-    Object.assign(this, { tree, strip, viewport, selection, colours });
+  constructor({ tree, strip, viewport, colours }) {
+    Object.assign(this, { tree, strip, viewport, colours });
   }
 
   /** How large the picture is, and the lines of its title. */

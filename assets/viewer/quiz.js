@@ -46,7 +46,6 @@ export class Guessing {
     return this.on && this.selection.shown !== null ? this.selection.shown + (this.asking ? 0 : 1) : null;
   }
 
-  /** Steps that were not asked yet. */
   get open() {
     return guessableSteps(this.store.summaries).filter((at) => !this.answers.has(at));
   }
@@ -81,7 +80,6 @@ export class Guessing {
     return true;
   }
 
-  /** What a mark says, and the words of it. */
   sign({ right }) {
     return right ? "✓" : "✕";
   }
@@ -111,7 +109,6 @@ export function draftedNode(step, node, by) {
 }
 
 export class QuizView extends Guessing {
-  /** `changed()`: what may be seen has changed. */
   constructor(root, store, selection, changed) {
     super(root, store, selection, "quiz", changed);
     Object.assign(this, { typed: "", typedFor: null }); // digits of a position so far, and the step that they are for
@@ -119,10 +116,9 @@ export class QuizView extends Guessing {
     this.box = h("div", { class: "guess quiz", hidden: true, role: "group", "aria-label": "Quiz" }, this.said, this.marks, this.all, this.next, button("End the quiz", {}, () => this.toggle(false)));
   }
 
-  /** A position that was clicked. */
   guess(position) {
     const step = this.store.step(this.selection.shown);
-    if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant
+    if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant: undefined
     this.answer(step.index, quizVerdict(step, Math.min(step.drafted + 1, position)));
   }
 

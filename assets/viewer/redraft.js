@@ -92,28 +92,21 @@ export class Redraft {
     const { prefix, answer, all } = now;
     const rank = step.selected.indexOf(prefix);
     const close = button("✕", { class: "icon close", "aria-label": "Close the re-draft" }, () => this.release(step));
-    const card = h(
-      "div",
-      { class: "card redraft" },
-      close,
-      h("div", { class: "title" }, h("b", {}, `Re-draft from ${prefix}`), h("span", {}, `step ${step.index + 1} · ${rank < 0 ? "not chosen" : step.random ? "drawn at random" : `number ${rank + 1} of K`}`)),
+    const chosen = rank < 0 ? "not chosen" : step.random ? "drawn at random" : `number ${rank + 1} of K`;
+    const title = h("div", { class: "title" }, h("b", {}, `Re-draft from ${prefix}`), h("span", {}, `step ${step.index + 1} · ${chosen}`));
+    const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
+    if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
+    const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));
+    const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
+    const more = button(`+${items.length - shown}`, { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` }, () => {
+      now.all = true;
+      this.changed();
+    });
+    return card(
+      h("p", {}, redraftSentence(prefix, answer)),
+      h("p", {}, chosenSentence(prefix, answer, step.committed.length, step.random)),
+      h("ol", { class: "redrafted", "aria-label": "Its tokens, each with its confidence" }, ...items.slice(0, shown), items.length > shown ? h("li", {}, more) : null),
     );
-    if (!answer) card.append(h("p", {}, "Drafting again …"));
-    else if (answer.problem) card.append(h("p", {}, capital(answer.problem)));
-    else {
-      const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));
-      const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
-      const more = button(`+${items.length - shown}`, { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` }, () => {
-        now.all = true;
-        this.changed();
-      });
-      card.append(
-        h("p", {}, redraftSentence(prefix, answer)),
-        h("p", {}, chosenSentence(prefix, answer, step.committed.length, step.random)),
-        h("ol", { class: "redrafted", "aria-label": "Its tokens, each with its confidence" }, ...items.slice(0, shown), items.length > shown ? h("li", {}, more) : null),
-      );
-    }
-    return card;
   }
 }
 
@@ -175,7 +168,6 @@ export class PlacesView {
     });
   }
 
-  /** Shows which one was asked for; null: none. */
   mark(prefix) {
     this.buttons.forEach((place, at) => place.setAttribute("aria-pressed", at === prefix));
   }

@@ -9,10 +9,7 @@ export const PACES = [
 
 export class Selection {
   constructor(store, changed) {
-    this.store = store;
-    this.changed = changed;
-    this.timer = null;
-    this.pace = 0;
+    Object.assign(this, { store, changed, timer: null, pace: 0 });
     this.reset();
   }
 
@@ -63,20 +60,21 @@ export class Selection {
   release() {
     this.pause();
     if (this.node !== null && this.pinned !== null) this.node = null;
-    else {
-      // Without a stream to go back to, the step that was pinned stays in view.
-      if (!this.store.live && this.pinned !== null) this.resting = this.pinned;
-      Object.assign(this, { pinned: null, previewed: null, node: null });
-    }
+    else this.unpin();
     this.changed();
   }
 
   follow() {
     this.pause();
-    if (!this.store.live && this.pinned !== null) this.resting = this.pinned;
-    else this.resting = this.store.length - 1;
-    Object.assign(this, { pinned: null, previewed: null, node: null });
+    if (this.store.live || this.pinned === null) this.resting = this.store.length - 1;
+    this.unpin();
     this.changed();
+  }
+
+  unpin() {
+    // Without a stream to go back to, the step that was pinned stays in view.
+    if (!this.store.live && this.pinned !== null) this.resting = this.pinned;
+    Object.assign(this, { pinned: null, previewed: null, node: null });
   }
 
   preview(step) {
@@ -90,7 +88,6 @@ export class Selection {
     if (this.shown !== null) this.pin((this.pinned ?? this.resting) + by);
   }
 
-  /** The next speed of playing. */
   repace() {
     this.pace = (this.pace + 1) % PACES.length;
     if (this.playing) {
@@ -131,12 +128,8 @@ export class Selection {
     const recorded = (next.elapsed - this.store.summaries[at].elapsed) * 1000 * PLAY_SLOWDOWN;
     const wait = Math.min(1400, Math.max(350, recorded)) * PACES[this.pace][1];
     this.timer = setTimeout(() => {
-      this.schedulePin(at + 1);
+      this.pin(at + 1);
+      this.schedule();
     }, wait);
-  }
-
-  schedulePin(step) {
-    this.pin(step);
-    this.schedule();
   }
 }

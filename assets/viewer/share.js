@@ -15,6 +15,16 @@ export function saveFile(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(address), RETAINED_MS);
 }
 
+/** Copies a link to the page with a query, which is empty where it would be too long; returns what is to be said of it. */
+export async function copyLink(query, tooLong, copied = "Link copied.") {
+  try {
+    if (query) await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
+    return query ? copied : tooLong;
+  } catch {
+    return "That did not work in this browser.";
+  }
+}
+
 const LONGEST_LINK = 8000;
 
 /** A short hash of a finished run's text (FNV-1a, 32 bits), as app/links.py makes it; null where the run has not ended by itself. */

@@ -7,7 +7,6 @@ import { OUTCOMES, PROPOSERS, STAGES } from "./words.js";
 const MOST_NODES = 4096;
 const MOST_DEPTH = 512;
 
-/** The likeliest tokens at a place, best first. */
 function readTop(top) {
   return list(top).slice(0, 5).map((a) => ({ id: a && a.id, text: text(a && a.text), p: number(a && a.probability, 0, 1, 0) }));
 }
@@ -73,10 +72,7 @@ export function lacking(missing) {
  *  the re-drafted prefixes were drawn; then its outcome. */
 export function readStep(raw, index, run, { verdict, gained, closed } = readOutcome(null)) {
   const nodes = readNodes(raw.nodes);
-  const choices = new Map();
-  for (const c of list(raw.choices)) {
-    if (c) choices.set(c.node, { token: c.token, text: text(c.text), p: number(c.probability, 0, 1, null) });
-  }
+  const choices = new Map(list(raw.choices).filter(Boolean).map((c) => [c.node, { token: c.token, text: text(c.text), p: number(c.probability, 0, 1, null) }]));
   const accepted = list(raw.accepted).filter((id) => nodes.has(id) && nodes.get(id).depth > 0);
   const committed = list(raw.committed).map(readCommitted);
   const draft = readDraft(raw.first_draft);
@@ -107,16 +103,14 @@ export function readStep(raw, index, run, { verdict, gained, closed } = readOutc
     gained,
     closed,
   };
-  const last = accepted.length ? accepted[accepted.length - 1] : nodes.size ? nodes.keys().next().value : null;
-  if (step.bonus && last !== null) {
+  const last = accepted.at(-1) ?? nodes.keys().next().value;
+  if (step.bonus && last !== undefined) {
     const choice = choices.get(last);
     // What the bonus adds to the text can be empty inside a character; the choice has the token's own text.
     step.bonus = { ...step.bonus, parent: last, depth: nodes.get(last).depth + 1, text: choice ? choice.text : step.bonus.text, p: choice ? choice.p : null };
   }
   // room for a bonus token behind the whole draft: the axis does not tell where the path ends
-  let deepest = Math.max(draft ? step.drafted + 1 : 0, step.bonus ? step.bonus.depth || 0 : 0);
-  for (const node of nodes.values()) deepest = Math.max(deepest, node.depth);
-  step.columns = deepest + 1;
+  step.columns = 1 + Math.max(draft ? step.drafted + 1 : 0, step.bonus?.depth || 0, ...[...nodes.values()].map((node) => node.depth));
   return step;
 }
 
@@ -152,11 +146,7 @@ export function readToken(pair) {
   return { text: text(words), proposer: proposerOf(proposer) };
 }
 
-export function readSeconds(raw) {
-  const seconds = {};
-  for (const [stage] of STAGES) seconds[stage] = number(raw && raw[stage], 0, 1e6, 0);
-  return seconds;
-}
+export const readSeconds = (raw) => Object.fromEntries(STAGES.map(([stage]) => [stage, number(raw && raw[stage], 0, 1e6, 0)]));
 
 /** The line before a step, which d2sd/trace/metrics.py computes: `verdict`: one of OUTCOMES, or none (no prediction, or not seen);
  *  `gained`: tokens that re-drafts added; `closed`: the first place behind a drafted end of the text, or null; `work`: the rows
@@ -181,7 +171,7 @@ function readBoundary(raw) {
 export function summarise(raw, outcome) {
   const counts = { first: 0, second: 0, target: 0 };
   for (const c of list(raw.committed)) counts[readCommitted(c).proposer] += 1;
-  const { rank, boundary } = readBoundary(raw);
+  const { boundary } = readBoundary(raw);
   const confidence = raw.first_draft ? list(raw.first_draft.confidence) : [];
   return {
     counts,
@@ -189,10 +179,8 @@ export function summarise(raw, outcome) {
     ...outcome,
     sureOfWrong: boundary === null ? null : number(confidence[boundary], 0, 1, null), // of the token that was rejected
     total: counts.first + counts.second + counts.target,
-    rank,
     boundary,
     nodes: list(raw.nodes).length,
-    accepted: list(raw.accepted).length,
     undrafted: Boolean(raw.decision) && !raw.first_draft && list(raw.nodes).length < 2,
     seconds: readSeconds(raw.seconds),
     elapsed: number(raw.elapsed, 0, 1e9, 0),

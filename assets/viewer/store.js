@@ -12,10 +12,7 @@ const RESEND_MS = 2000; // least time between two questions
 
 /** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
  *  d2sd/trace/run.py). */
-export async function openLine(line) {
-  if (line[0] !== PACKED) return line;
-  return inflate(line.slice(1)).catch(() => "");
-}
+export const openLine = async (line) => (line[0] === PACKED ? inflate(line.slice(1)).catch(() => "") : line);
 
 /** The text that was deflated (raw) and written in base64; throws where it is nothing of the kind. */
 export async function inflate(packed) {
@@ -38,8 +35,7 @@ function readSegment(value) {
     return { key: "", from: 0, lines };
   }
   if (!head || head.event !== "Segment") return { key: lines[0], from: 0, lines };
-  const { wanted, file, redraft, typed, recorded, own } = head;
-  return { key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0), wanted, file, redraft, typed, recorded, own };
+  return { ...head, key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0) };
 }
 
 const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: readSeconds(null) });
@@ -81,18 +77,14 @@ export class Store {
   /** `changed({reset, wanted, file, redraft, typed})` is called after every slice that was read, when another run begins, and for what a
    *  segment brings besides lines; `missed(key, start)` when lines from `start` on are lacking. */
   constructor(changed, missed) {
-    this.changed = changed;
-    this.missed = missed;
-    this.round = 0;
+    Object.assign(this, { changed, missed, round: 0 });
     this.clear(null);
   }
 
   clear(key) {
     // A new round: whatever is still being read belongs to the run before.
     this.round += 1;
-    this.reading = false;
-    this.complete = false;
-    Object.assign(this, { key, header: {}, prompt: "", finished: null, failed: null, baseline: null, unwatched: null });
+    Object.assign(this, { key, reading: false, complete: false, header: {}, prompt: "", finished: null, failed: null, baseline: null, unwatched: null });
     this.waiting = []; // lines that arrived but were not read yet
     this.early = new Map(); // lines after a gap, by the place of the first
     this.received = 0;
@@ -133,19 +125,17 @@ export class Store {
   /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
   feed(value) {
     if (!value) return;
-    const { key, from, lines, instructive, wanted, file, redraft, typed, recorded, own } = readSegment(value);
+    const segment = readSegment(value);
+    const { key, from, lines } = segment;
     if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // which of the two is shown, the server knows
     if (key !== this.key) {
       this.clear(key);
-      this.own = own === true;
-      this.recorded = recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
+      this.own = segment.own === true;
+      this.recorded = segment.recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
       this.changed({ reset: true });
     }
-    this.instructive = instructive || 0;
-    if (wanted) this.changed({ wanted });
-    if (file) this.changed({ file });
-    if (redraft) this.changed({ redraft });
-    if (typed) this.changed({ typed });
+    this.instructive = segment.instructive || 0;
+    for (const name of ["wanted", "file", "redraft", "typed"]) if (segment[name]) this.changed({ [name]: segment[name] });
     this.early.set(from, lines);
     for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined; ) {
       const more = this.early.get(at).slice(this.received - at);

@@ -29,6 +29,8 @@ export function liftFlags(flags) {
   return lifts;
 }
 
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, words)));
+
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
@@ -64,7 +66,6 @@ export class StripView {
     return (this.viewport.x + this.viewport.k * this.tree.x(depth)) / this.scale;
   }
 
-  /** Its parts, at its scale. */
   put(...parts) {
     this.svg.replaceChildren(...(this.scale === 1 ? parts : [s("g", { transform: `scale(${this.scale})` }, ...parts)]));
   }
@@ -102,14 +103,9 @@ export class StripView {
 
   drawLevelTitles() {
     const { bars, points } = this.band;
-    const titles = s("g", { class: "titles" });
-    const put = (words, y) => titles.append(s("text", { x: 4, y }, words));
-    if (!this.narrow) put("level", 12);
-    put("path p", bars[0] + 14);
-    if (!this.narrow) put("verified", points[1] - 13);
     const words = this.narrow ? levelWords(this.step).split(": ") : [levelWords(this.step)];
-    words.forEach((line, at) => put(line, points[1] + 10 + 15 * at));
-    return titles;
+    const beside = this.narrow ? [] : [["level", 12], ["verified", points[1] - 13]];
+    return titlesOf([...beside, ["path p", bars[0] + 14], ...words.map((line, at) => [line, points[1] + 10 + 15 * at])]);
   }
 
   width(depth) {
@@ -152,15 +148,10 @@ export class StripView {
         // above the cross, where that is taller than the bar
         this.width(k) >= 28 && (this.narrow || x > TITLED + 12) ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
-      if (j < step.trained.length) bars.append(this.trainedMark(x, bottom - step.trained[j] * (bottom - top - 13)));
+      if (j < step.trained.length) bars.append(s("path", { class: "trained", d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 13) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z` })); // of the confidence head, on the same scale
       if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
     return bars;
-  }
-
-  /** What the drafter's confidence head says: a diamond on the scale of the bars. */
-  trainedMark(x, y) {
-    return s("path", { class: "trained", d: `M${x.toFixed(1)} ${(y - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z` });
   }
 
   drawPosterior() {
@@ -245,10 +236,9 @@ export class StripView {
       [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
       [this.narrow ? "after" : "ends after", this.band.titles[2]],
     ];
-    return s("g", { class: "titles" }, ...titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2).map(([words, y]) => s("text", { x: 4, y }, words)));
+    return titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
   }
 
-  /** The depth under the pointer. */
   depthAt(event) {
     return this.tree.columns.depth((event.clientX - this.svg.getBoundingClientRect().left - this.viewport.x) / this.viewport.k);
   }

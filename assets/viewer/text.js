@@ -21,7 +21,7 @@ export function tokenSpan({ text, proposer }, first) {
 
 export class TextView {
   constructor(host, store, selection) {
-    Object.assign(this, { host, store, selection, tokens: [], shown: null, sticky: true });
+    Object.assign(this, { host, store, selection });
     this.prompt = h("div", { class: "prompt", dir: "auto" });
     this.output = h("div", { class: "output" });
     host.append(this.prompt, this.output);
@@ -31,13 +31,7 @@ export class TextView {
 
   reset() {
     clearTimeout(this.resting); // a step of the run before
-    this.tokens = [];
-    this.shown = null;
-    this.sticky = true;
-    this.late = null;
-    this.line = null;
-    this.opening = [];
-    this.promptText = null;
+    Object.assign(this, { tokens: [], shown: null, sticky: true, late: null, line: null, opening: [], promptText: null });
     this.prompt.replaceChildren();
     this.output.replaceChildren();
     this.output.classList.remove("long");

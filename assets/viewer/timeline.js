@@ -6,13 +6,22 @@ import { judged } from "./store.js";
 
 const BAR = { least: 4, most: 40, top: 6, glyphs: 14, track: 5 };
 
+/** The mark under a bar by what came of its step: colour, width of its line (0: filled) and its shape, from -1 to 1. */
+const MARKS = {
+  undrafted: ["muted", 1.4, "M-1 0H1"], // by a cost-aware step
+  missed: ["reject", 1.4, "M-1-1L1 1M1-1L-1 1"],
+  found: ["second", 1.5, "M.8 0A.8 .8 0 1 1-.8 0A.8 .8 0 1 1 .8 0"],
+  repaired: ["target", 0, "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0"],
+  all: ["first", 0, "M0-1L1 1H-1Z"],
+};
+
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
 export class TimelineView {
   constructor(host, store, selection) {
     Object.assign(this, { host, store, selection, first: 0, zoomed: 1, scrubbing: false, size: { width: 0, height: 0 } });
     this.matching = null; // the steps that a filter leaves, null: all
     this.range = null; // [first, last] step of a selected range
-    this.ranging = false;
+    this.ranging = false; // whether dragging selects one
     this.ranged = () => {};
     this.canvas = h("canvas", { "aria-hidden": "true" });
     host.append(this.canvas);
@@ -72,8 +81,7 @@ export class TimelineView {
     if (at === null) this.first = 0;
     else if (at < this.first || at >= this.first + this.capacity) this.scrollTo(at - this.capacity / 2);
     else this.scrollTo(this.first);
-    const live = this.selection.following;
-    if (live) this.scrollTo(this.store.length);
+    if (this.selection.following) this.scrollTo(this.store.length);
     this.describe();
     this.draw();
   }
@@ -172,47 +180,19 @@ export class TimelineView {
       pen.lineWidth = 2;
       pen.strokeRect(x + gap / 2 - 1, 1, Math.max(2, pitch - gap + 2), base + BAR.glyphs - 2);
     }
-    this.paintVerdict(pen, colours, summary.undrafted ? "undrafted" : summary.verdict, x + pitch / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
+    this.paintMark(pen, colours, summary.undrafted ? "undrafted" : summary.verdict, x + pitch / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
     pen.globalAlpha = 1;
   }
 
-  /** The mark of an outcome: ● repaired, ○ found and nothing gained, ✕ missed, ▲ all accepted; – a cost-aware step drafted nothing. */
-  paintVerdict(pen, colours, verdict, x, y, r) {
-    if (verdict === "none") return;
-    pen.beginPath();
-    if (verdict === "undrafted") {
-      pen.strokeStyle = colours.muted;
-      pen.lineWidth = 1.4;
-      pen.moveTo(x - r, y);
-      pen.lineTo(x + r, y);
-      pen.stroke();
-      return;
-    }
-    if (verdict === "missed") {
-      pen.strokeStyle = colours.reject;
-      pen.lineWidth = 1.4;
-      pen.moveTo(x - r, y - r);
-      pen.lineTo(x + r, y + r);
-      pen.moveTo(x + r, y - r);
-      pen.lineTo(x - r, y + r);
-      pen.stroke();
-      return;
-    }
-    if (verdict === "found") {
-      pen.strokeStyle = colours.second;
-      pen.lineWidth = 1.5;
-      pen.arc(x, y, Math.max(0.8, r - 0.6), 0, 7);
-      pen.stroke();
-      return;
-    }
-    pen.fillStyle = verdict === "repaired" ? colours.target : colours.first;
-    if (verdict === "repaired") pen.arc(x, y, r, 0, 7);
-    else {
-      pen.moveTo(x, y - r);
-      pen.lineTo(x + r, y + r);
-      pen.lineTo(x - r, y + r);
-    }
-    pen.fill();
+  paintMark(pen, colours, kind, x, y, r) {
+    if (!MARKS[kind]) return; // nothing was predicted
+    const [colour, width, shape] = MARKS[kind];
+    const path = new Path2D();
+    path.addPath(new Path2D(shape), new DOMMatrix([r, 0, 0, r, x, y]));
+    pen.strokeStyle = pen.fillStyle = colours[colour];
+    pen.lineWidth = width;
+    if (width) pen.stroke(path);
+    else pen.fill(path);
   }
 
   paintTrack({ pen, colours }, width, height) {
@@ -282,12 +262,12 @@ const MOST = 10;
 /** What steps can be looked for: words, and which of the summaries are meant. */
 const FILTERS = {
   any: ["any step", null],
+  ...Object.fromEntries(Object.entries(OUTCOMES).map(([id, { words }]) => [id, [words, (all) => where(all, (s) => s.verdict === id)]])),
+  undrafted: ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)],
   sure: [`rejected though sure (c ≥ ${probability(SURE)})`, (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE)],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
   slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
 };
-FILTERS.undrafted = ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)];
-for (const [id, { words }] of Object.entries(OUTCOMES)) FILTERS[id] = [words, (all) => where(all, (s) => s.verdict === id)];
 
 export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
 const largest = (all, size) => all.map((summary, at) => [size(summary), at]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, MOST).map(([, at]) => at).sort((a, b) => a - b);
@@ -311,7 +291,7 @@ export class FinderView {
   constructor(timeline, store, selection) {
     Object.assign(this, { timeline, store, selection, found: null, counted: -1 });
     const tool = (words, title, act) => button(words, { class: "icon", title, "aria-label": title }, act);
-    const options = ["any", ...Object.keys(OUTCOMES), "undrafted", "sure", "longest", "slowest"].map((id) => h("option", { value: id }, capital(FILTERS[id][0])));
+    const options = Object.entries(FILTERS).map(([id, [name]]) => h("option", { value: id }, capital(name)));
     this.choice = h("select", { id: "step-filter", "aria-label": "Which steps to look for" }, ...options);
     this.count = h("span", { class: "count", role: "status" });
     this.marks = h("ul", { class: "glyphs", "aria-label": "Marks under the steps: outcome of the predicted boundary" });
@@ -342,7 +322,6 @@ export class FinderView {
     if (this.found && !this.found.includes(this.selection.shown)) this.go(1);
   }
 
-  /** Finds the steps anew; called when steps arrive as well. */
   show() {
     this.found = foundBy(this.choice.value, this.store.summaries);
     this.timeline.matching = this.found && new Set(this.found);
@@ -355,7 +334,6 @@ export class FinderView {
     this.timeline.draw();
   }
 
-  /** Where among the found steps the shown one is. */
   place() {
     if (this.counted !== this.store.length) return this.show();
     const at = this.found ? this.found.indexOf(this.selection.shown) : -1;

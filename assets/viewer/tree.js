@@ -104,16 +104,12 @@ export class TreeView {
     this.listen();
   }
 
-  /** Draws a step; null clears. */
   show(step) {
     this.step = step;
     this.tooltip.hide();
-    if (!step) {
-      this.world.replaceChildren();
-      return;
-    }
     const { width, height } = this.viewport.size;
-    if (!width) return;
+    if (!step) this.world.replaceChildren();
+    if (!step || !width) return;
     const larger = this.scaled();
     this.viewport.larger = larger;
     const across = (width - MARGIN.left - MARGIN.right) / larger;
@@ -151,7 +147,6 @@ export class TreeView {
     return [...this.words.values()].includes("");
   }
 
-  /** Whether words of the accepted path are cut. */
   get cut() {
     return this.step.accepted.some((id) => this.words.get(id) !== visible(this.step.nodes.get(id).text, 16));
   }
@@ -168,7 +163,6 @@ export class TreeView {
     return this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4;
   }
 
-  /** Where the lanes of a layout stand. */
   rowsOf(layout) {
     if (layout.rows) return layout.rows;
     const items = [];
@@ -225,20 +219,9 @@ export class TreeView {
   drawNode(node) {
     const kind = node.state === "root" ? "anchor" : node.proposer;
     const w = this.widths.get(node.id);
-    const group = s(
-      "g",
-      {
-        class: `node ${kind} ${node.state}`,
-        transform: `translate(${this.x(node.depth)},${this.y(node.id)})`,
-        "data-node": node.id,
-        "data-state": node.state,
-        "data-depth": node.depth,
-        "data-proposer": node.proposer,
-        "data-draft": draftOf(node),
-      },
-      nodeShape(kind, w),
+    const group = this.nodeGroup(
+      { ...node, kind, draft: draftOf(node) },
       kind === "anchor" ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 }) : null,
-      s("text", { class: "label", y: 4 }, this.words.get(node.id)),
     );
     if (sharedWithRedraft(this.step, node)) group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
     if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 12 }, "anchor"));
@@ -250,22 +233,27 @@ export class TreeView {
   }
 
   drawBonus() {
-    const { bonus } = this.step;
-    const w = this.widths.get(BONUS);
+    const { depth, parent } = this.step.bonus;
+    const under = s("text", { class: "under", y: PILL / 2 + 12 }, isPlain(this.step) ? "target" : "bonus");
+    return this.nodeGroup({ id: BONUS, depth, proposer: "target", kind: "target", state: "bonus", draft: draftOf(this.step.nodes.get(parent)) }, under);
+  }
+
+  /** A node's shape and word, at its place; `parts`: what else it has. */
+  nodeGroup({ id, depth, proposer, kind, state, draft }, ...parts) {
     return s(
       "g",
       {
-        class: "node target bonus",
-        transform: `translate(${this.x(bonus.depth)},${this.y(BONUS)})`,
-        "data-node": "bonus",
-        "data-state": "bonus",
-        "data-depth": bonus.depth,
-        "data-proposer": "target",
-        "data-draft": draftOf(this.step.nodes.get(bonus.parent)),
+        class: `node ${kind} ${state}`,
+        transform: `translate(${this.x(depth)},${this.y(id)})`,
+        "data-node": id === BONUS ? "bonus" : id,
+        "data-state": state,
+        "data-depth": depth,
+        "data-proposer": proposer,
+        "data-draft": draft,
       },
-      nodeShape("target", w),
-      s("text", { class: "label", y: 4 }, this.words.get(BONUS)),
-      s("text", { class: "under", y: PILL / 2 + 12 }, isPlain(this.step) ? "target" : "bonus"),
+      nodeShape(kind, this.widths.get(id)),
+      s("text", { class: "label", y: 4 }, this.words.get(id)),
+      ...parts,
     );
   }
 

@@ -1,6 +1,5 @@
 // Where the nodes of a token tree stand: the lane of each, the width of columns, and which node is next in a direction.
 
-import { isResample } from "./explain.js";
 import { visible } from "./words.js";
 
 export const BONUS = -1;
@@ -25,20 +24,18 @@ export function layoutTree(step, selected, fits) {
   const bonus = step.bonus && step.nodes.has(step.bonus.parent) ? { id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, candidates: [] } : null;
   const main = chainFrom(root, children, heights(step.nodes), bonus);
   const order = byWorth(main, step, selected);
-  let most = order.length;
-  let layout = most <= MOST_CHAINS || !fits ? arrange(main, order, most) : null;
-  if (fits && !(layout && fits(layout))) {
-    // the largest number of chains that fits, by halving
-    let least = order.filter((chain) => chain.needed).length;
-    most = Math.max(least, Math.min(most, MOST_CHAINS));
-    while (least < most) {
-      const middle = Math.ceil((least + most) / 2);
-      if (fits(arrange(main, order, middle))) least = middle;
-      else most = middle - 1;
-    }
-    layout = arrange(main, order, least);
+  if (!fits) return arrange(main, order, order.length);
+  let least = order.filter((chain) => chain.needed).length;
+  let most = Math.max(least, Math.min(order.length, MOST_CHAINS));
+  const whole = arrange(main, order, most);
+  if (fits(whole)) return whole;
+  // the largest number of chains that fits, by halving
+  while (least < most) {
+    const middle = Math.ceil((least + most) / 2);
+    if (fits(arrange(main, order, middle))) least = middle;
+    else most = middle - 1;
   }
-  return layout;
+  return arrange(main, order, least); // anew: chains know their lane in the latest layout
 }
 
 /** The chains below the main one, what must be shown first, then by the probability that the drafters gave them. */
@@ -77,15 +74,11 @@ function arrange(main, order, most) {
       folded.set(sub.first.parent, (folded.get(sub.first.parent) || 0) + size);
     }
   }
-  let low = 0;
-  let high = 0;
-  for (const lane of lanes.values()) [low, high] = [Math.min(low, lane), Math.max(high, lane)];
-  return { lanes, chains, folded, hidden, low, high };
+  return { lanes, chains, folded, hidden, low: Math.min(...lanes.values()), high: Math.max(...lanes.values()) };
 }
 
 const sizeOf = (chain) => chain.nodes.length + chain.subs.reduce((sum, sub) => sum + sizeOf(sub), 0);
 
-/** Length of the longest path below every node. */
 function heights(nodes) {
   const out = new Map();
   for (const node of [...nodes.values()].reverse()) {
@@ -98,7 +91,7 @@ function heights(nodes) {
 
 function chainFrom(first, children, height, bonus) {
   const lead = first.candidates.length ? first.candidates[0] : 0;
-  const chain = { nodes: [], subs: [], first, start: first.depth, end: first.depth };
+  const chain = { nodes: [], subs: [], first, end: first.depth };
   for (let node = first; node; ) {
     chain.nodes.push(node);
     chain.end = node.depth;
@@ -108,7 +101,7 @@ function chainFrom(first, children, height, bonus) {
     const withBonus = bonus && bonus.parent === node.id;
     let next = below.shift() || null;
     for (const other of below) chain.subs.push(chainFrom(other, children, height, bonus));
-    if (withBonus && next) chain.subs.push({ nodes: [bonus], subs: [], first: bonus, start: bonus.depth, end: bonus.depth });
+    if (withBonus && next) chain.subs.push({ nodes: [bonus], subs: [], first: bonus, end: bonus.depth });
     else if (withBonus) next = bonus;
     node = next;
   }
@@ -117,14 +110,14 @@ function chainFrom(first, children, height, bonus) {
 
 /** Gives every chain below this one an `offset` in lanes; returns the boxes and stems that it uses, relative to this chain's lane. */
 function place(chain, shown, outward = false) {
-  const used = { boxes: [{ lane: 0, from: chain.start - 0.5, to: chain.end + 0.5 }], stems: [] };
+  const used = { boxes: [{ lane: 0, from: chain.first.depth - 0.5, to: chain.end + 0.5 }], stems: [] };
   // of those that leave together the accepted one is nearest
-  const subs = chain.subs.filter((sub) => shown.has(sub)).sort((a, b) => b.start - a.start || b.needed - a.needed || a.end - b.end);
+  const subs = chain.subs.filter((sub) => shown.has(sub)).sort((a, b) => b.first.depth - a.first.depth || b.needed - a.needed || a.end - b.end);
   const taken = { 1: 0, "-1": 0 };
   for (const sub of subs) {
     const own = place(sub, shown, true);
     const sides = outward ? [1] : taken[1] <= taken[-1] ? [1, -1] : [-1, 1];
-    const stem = sub.start - 0.5;
+    const stem = sub.first.depth - 0.5;
     let offset = 0;
     for (let distance = 1; !offset; distance += 1) {
       offset = sides.map((side) => side * distance).find((lane) => free(own, lane, stem, used)) || 0;
@@ -172,11 +165,11 @@ function settle(chain, lane, shown, lanes, chains, mirror = 1) {
 export function columnsThatMatter(step, selection) {
   const node = selection.shownNode;
   const selected = node === BONUS ? step.bonus : step.nodes.get(node);
-  const deepest = Math.max(0, ...step.accepted.map((id) => step.nodes.get(id).depth));
+  const path = step.accepted.map((id) => step.nodes.get(id).depth);
+  const deepest = Math.max(0, ...path);
   const end = step.bonus ? step.bonus.depth : deepest;
   const own = selection.shown === step.index && selected ? [selected.depth] : [];
   const wrong = step.boundary === null || !step.draft ? [] : [step.boundary + 1, step.boundary];
-  const path = step.accepted.map((id) => step.nodes.get(id).depth);
   return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
@@ -198,13 +191,13 @@ export function wantedTokens(step) {
 /** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
 export function sharedWithRedraft(step, node) {
   if (!step.draft || !node.candidates.includes(0)) return false;
-  return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !isResample(step.branches[c - 1]) && step.branches[c - 1].prefix < node.depth);
+  return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !step.branches[c - 1].resampled && step.branches[c - 1].prefix < node.depth);
 }
 
 /** The next node in a direction: up and down across lanes, sideways along the path. */
 export function nextNode(step, layout, node, direction) {
   if (!step || !step.nodes.size) return null;
-  if (node === null || !layout.lanes.has(node)) return step.accepted.length ? step.accepted[step.accepted.length - 1] : step.nodes.keys().next().value;
+  if (node === null || !layout.lanes.has(node)) return step.accepted.at(-1) ?? step.nodes.keys().next().value;
   const all = [...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];
   const here = all.find((n) => n.id === node);
   if (direction === "left") return here.parent >= 0 ? here.parent : node;

@@ -131,7 +131,6 @@ export class TypedView extends Guessing {
     return this.refusal ? null : super.hidden;
   }
 
-  /** Fields of a link that opens this challenge. */
   get challenge() {
     const mine = [...this.answers.values()].map((one) => one.mine);
     return mine.length ? `draft=1&beat=${fixed(sum(mine) / mine.length, 2)}` : "draft=1";

@@ -8,11 +8,7 @@ export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 export class Viewport {
   /** `moved()` is called whenever scale or position changed. */
   constructor(host, moved) {
-    this.host = host;
-    this.moved = moved;
-    this.content = null;
-    this.pointers = new Map();
-    this.dragged = false;
+    Object.assign(this, { host, moved, content: null, pointers: new Map(), dragged: false });
     Object.assign(this, { k: 1, x: 0, y: 0, touched: false, start: false, larger: 1, size: { width: 0, height: 0 } });
     this.listen();
   }

@@ -54,6 +54,8 @@ def test_a_recorded_race_replays_by_itself_and_can_be_scrubbed(page: Any) -> Non
     race = recorded_race()
     page.wait_for_selector("#race [data-playing=true]", state="attached")
     assert "A recorded race" in page.locator("#race .stage").text_content()
+    assert "measured on" in page.locator("#race .stage").text_content()
+    assert page.locator("#race tbody tr").count() == len(race.lanes)
     seek(page, 0.5)
     assert data(page, "playing") == "false"
     end = max(lane.trace.totals.seconds for lane in race.lanes)
@@ -74,6 +76,11 @@ def test_a_recorded_race_replays_by_itself_and_can_be_scrubbed(page: Any) -> Non
     assert winner.startswith("1st · ")
     seek(page, 0)
     assert visible_tokens(page) == [len(lane.trace.prefill.committed) for lane in race.lanes]  # of prefill
+    lane = page.locator("#race .lane .words").first
+    lane.evaluate("e => { e.style.height = '2.5em'; }")  # less than its text takes
+    seek(page, 1)
+    assert lane.evaluate("e => e.scrollTop > e.scrollHeight - e.clientHeight - 12")  # it follows its text
+    seek(page, 0)
     # by keyboard alone
     page.locator("#race .play").focus()
     page.keyboard.press("Enter")

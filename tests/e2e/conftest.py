@@ -57,14 +57,6 @@ def kept_page(laptop, address):
         yield page
 
 
-@pytest.fixture(scope="package")
-def kept_phone(browser, address):
-    context = browser.new_context(viewport=PHONE, reduced_motion="reduce")
-    with window(context, address) as page:
-        yield page
-    context.close()
-
-
 @pytest.fixture
 def shown(kept_page, address):
     """The recorded run, for tests that look at it and choose in it but run nothing: opened once for all of them."""
@@ -73,7 +65,9 @@ def shown(kept_page, address):
 
 
 @pytest.fixture
-def phone(kept_phone, address):
-    """The same as wide as a phone."""
-    put_back(kept_phone, address)
-    return kept_phone
+def phone(browser, address):
+    """A window as wide as a phone."""
+    context = browser.new_context(viewport=PHONE, is_mobile=True, has_touch=True, reduced_motion="reduce")
+    with window(context, address) as page:
+        yield page
+    context.close()

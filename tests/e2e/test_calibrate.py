@@ -7,7 +7,7 @@ import re
 import time
 
 import pytest
-from playwright.sync_api import Locator, Page, Route, expect
+from playwright.sync_api import Locator, Page, expect
 
 from app import presets
 from app.jobs import Ticket
@@ -15,7 +15,6 @@ from d2sd.decoding.generation import Generation
 from tests.e2e.driving import PATIENCE, drawn_figure, list_steps, set_number, view
 
 pytestmark = pytest.mark.e2e
-HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}{{window.pwned=1}}</script>"
 
 
 @pytest.fixture
@@ -56,18 +55,6 @@ def send(page: Page, name: str, content: bytes) -> None:
     )
 
 
-def recorded(text: str | None = None) -> bytes:
-    """The recorded run as a file, under another id; with all its drafted and committed tokens called ``text``."""
-    lines = [json.loads(line) for line in presets.opening().lines()]
-    lines[0]["run"] = "f" * 32
-    for line in lines:
-        if line["event"] == "StepDone" and text:
-            line["first_draft"]["texts"] = [text for _ in line["first_draft"]["texts"]]
-            for token in line["committed"]:
-                token["text"] = text
-    return "".join(json.dumps(line) + "\n" for line in lines).encode()
-
-
 def test_a_listed_step_opens_in_explore(measured: Page):
     steps = presets.opening().trace().steps
     expect(measured.locator("#calibration .what").first).to_contain_text("The run in Explore")
@@ -101,55 +88,26 @@ def test_the_drawing_library_comes_with_the_first_figure_in_view(page: Page):
     assert len(asked) == 1
 
 
-def test_to_measure_again_keeps_the_figures_and_says_what_is_wrong(calibrate: Page, monkeypatch):
-    heard: list[tuple[int, bool]] = []  # calls of the page by its number, and whether their answers still count
-    real = Ticket.latest
-
-    def latest(ticket: Ticket, number: int) -> bool:
-        heard.append((number, real(ticket, number)))
-        return heard[-1][1]
-
-    def wait(done) -> None:
-        until = time.monotonic() + PATIENCE / 1000
-        while not done():
-            assert time.monotonic() < until, heard
-            calibrate.wait_for_timeout(20)
-
-    monkeypatch.setattr(Ticket, "latest", latest)
+def test_to_measure_without_a_file_is_a_sentence_and_the_figures_stay(calibrate: Page):
     figures = calibrate.locator("#calibration .figures")
     before = figures.text_content()
     calibrate.locator("#measure").click()
-    wait(lambda: heard)
     expect(figures).to_be_visible()
-    assert figures.text_content() == before
-    held: list[Route] = []  # the call of the choice of a source, on its way while the button is pressed
-
-    def hold(route: Route) -> None:
-        data = json.loads(route.request.post_data or "")["data"]
-        chosen = (
-            data[0] == "files" and len(data) == 7
-        )  # more go with a measurement of prompts, which was asked for before
-        held.append(route) if chosen and not held else route.continue_()
-
-    calibrate.route("**/queue/join*", hold)
     calibrate.locator("#source").get_by_label("Trace files").check()
-    wait(lambda: held)
     calibrate.locator("#measure").click()
     notice = calibrate.locator("#calibrate-notice textarea")
     expect(notice).to_have_value(re.compile("choose one or more trace files first"))
-    held[0].continue_()
-    wait(lambda: not heard[-1][1])
-    expect(notice).to_have_value(re.compile("choose one or more trace files first"))
     assert figures.text_content() == before
-    calibrate.unroute("**/queue/join*")
 
 
-def test_to_measure_again_keeps_what_was_uploaded(calibrate: Page, monkeypatch):
+def test_a_file_stays_when_it_is_measured_again_and_a_bad_one_is_a_sentence(calibrate: Page, monkeypatch):
     heard: list[bool] = []
     real = Ticket.latest
     monkeypatch.setattr(Ticket, "latest", lambda ticket, number: heard.append(real(ticket, number)) or heard[-1])
     title = calibrate.locator("#calibration .what").first
-    send(calibrate, "mine.jsonl", recorded())
+    header, *lines = presets.opening().lines()
+    renamed = json.dumps({**json.loads(header), "run": "f" * 32})
+    send(calibrate, "mine.jsonl", "".join(f"{line}\n" for line in (renamed, *lines)).encode())
     expect(title).to_have_text("mine.jsonl", timeout=PATIENCE)
     before = len(heard)
     calibrate.locator("#measure").click()
@@ -159,6 +117,11 @@ def test_to_measure_again_keeps_what_was_uploaded(calibrate: Page, monkeypatch):
         calibrate.wait_for_timeout(20)
     assert all(heard[before:])
     expect(title).to_have_text("mine.jsonl")
+    figures = calibrate.locator("#calibration .figures").text_content()
+    calibrate.locator("#traces button[aria-label=Clear]").first.click()
+    send(calibrate, "bad <b>.jsonl", b'{"a": 1}\n')
+    expect(calibrate.locator("#calibrate-notice textarea")).to_have_value(re.compile("was not read: .*line 1"))
+    assert calibrate.locator("#calibration .figures").text_content() == figures
 
 
 def test_a_prompt_set_needs_a_chat_template_if_asked_runs_with_progress_opens_in_explore_and_stops(
@@ -207,10 +170,3 @@ def test_a_prompt_set_needs_a_chat_template_if_asked_runs_with_progress_opens_in
     expect(calibrate.locator("#calibration .what").first).to_contain_text("stopped: ", timeout=PATIENCE)
     expect(calibrate.locator("#calibration progress")).to_be_hidden()
     expect(rows(calibrate).first).to_be_visible()
-
-
-def test_a_bad_file_is_a_sentence_and_the_drawing_stays(calibrate: Page):
-    before = calibrate.locator("#calibration .figures").text_content()
-    send(calibrate, "bad <b>.jsonl", b'{"a": 1}\n')
-    expect(calibrate.locator("#calibrate-notice textarea")).to_have_value(re.compile("was not read: .*line 1"))
-    assert calibrate.locator("#calibration .figures").text_content() == before

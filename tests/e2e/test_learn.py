@@ -77,11 +77,12 @@ LIT = {
 }
 
 
-@pytest.mark.parametrize("size", [{"width": 1440, "height": 900}, PHONE], ids=["laptop", "phone"])
-def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops(browser, address, told, size):
+def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops_and_to_explore_on_a_phone(
+    browser, address, told
+):
     number, stops = told
     step = lesson_run().trace().steps[number]
-    context = browser.new_context(viewport=size)
+    context = browser.new_context(viewport=PHONE, has_touch=True)
     with window(context, address) as page:
         opened(page)
         story, sections = page.locator("#learn .story"), page.locator("#learn .story section")
@@ -91,14 +92,14 @@ def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops(browser, 
         shown = "es => es.filter((e) => Number(getComputedStyle(e).opacity) > 0.5).length"
         assert story.locator(".cell.first").evaluate_all(shown) == 0
         for at, frame in enumerate(frames[1:4], 1):  # by scrolling alone
-            sections.nth(at).evaluate(f"e => scrollBy(0, e.getBoundingClientRect().top - {size['height'] / 2})")
+            sections.nth(at).evaluate(f"e => scrollBy(0, e.getBoundingClientRect().top - {PHONE['height'] / 2})")
             expect(story).to_have_attribute("data-frame", frame)
             expect(story.locator(".picture")).to_be_in_viewport(ratio=0.7)
         expect(sections.nth(1)).to_contain_text(f"guesses {len(step.first_draft.ids)} tokens")
         expect(story.locator(".cell.first.wrong text").first).to_have_text(
             step.first_draft.texts[step.actual_boundary].replace(" ", "␣")
         )
-        assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
+        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
         for frame in frames[4:]:  # by key
             page.keyboard.press("ArrowRight")
             expect(story).to_have_attribute("data-frame", frame)
@@ -112,6 +113,23 @@ def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops(browser, 
         page.locator("#learn-back").click()
         expect(story).to_have_attribute("data-frame", "plain")
         page.wait_for_function("location.search.includes('stop=0')")  # an address is written from the second place on
+        to_stops(page)
+        for at in range(len(stops) + 1):
+            page.locator("#learn .dots button").nth(at).click()
+            expect(page.locator("#learn .dots [aria-current=step]")).to_have_text(
+                "K" if at == len(stops) else str(at + 1)
+            )
+            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+            expect(page.locator("#learn .card > h3")).to_be_in_viewport()
+            if at < 4:  # the block is read from its start
+                page.wait_for_timeout(200)
+                anchor = stage(page).locator(".node.anchor").bounding_box()
+                assert anchor
+                assert 0 < anchor["x"] < 80
+        page.locator("#learn-open").click()
+        expect(view(page)).to_have_attribute("data-run", lesson_run().header["run"])
+        expect(view(page)).to_have_attribute("data-pinned", str(number))
+        expect(page.locator("#branches input")).to_be_focused()
     context.close()
 
 
@@ -203,39 +221,3 @@ def test_before_the_check_no_node_tells_how_it_will_end_unless_esc_is_pressed(le
     learn.keyboard.press("Escape")
     expect(dialog).to_be_hidden()
     expect(here).to_have_attribute("data-everything", "false")
-
-
-def test_it_ends_in_explore_at_that_step_ready_to_change_k(learn: Page, told):
-    number, stops = told
-    for _ in stops:
-        learn.keyboard.press("ArrowRight")
-    expect(learn.locator("#learn .card > h3")).to_have_text("Now change K and γ")
-    learn.locator("#learn-open").press("Enter")
-    expect(learn.locator("#explorer #tree")).to_be_visible()
-    expect(view(learn)).to_have_attribute("data-run", lesson_run().header["run"])
-    expect(view(learn)).to_have_attribute("data-pinned", str(number))
-    expect(learn.locator("#branches input")).to_be_focused()
-
-
-def test_it_fits_a_phone_and_ends_in_explore_there(browser, address, told):
-    number, stops = told
-    context = browser.new_context(viewport=PHONE, has_touch=True)
-    with window(context, address) as phone:
-        opened(phone)
-        to_stops(phone)
-        for at in range(len(stops) + 1):
-            phone.locator("#learn .dots button").nth(at).click()
-            expect(phone.locator("#learn .dots [aria-current=step]")).to_have_text(
-                "K" if at == len(stops) else str(at + 1)
-            )
-            assert phone.evaluate("document.documentElement.scrollWidth") <= 390
-            expect(phone.locator("#learn .card > h3")).to_be_in_viewport()
-            if at < 4:  # the block is read from its start
-                phone.wait_for_timeout(200)
-                anchor = stage(phone).locator(".node.anchor").bounding_box()
-                assert anchor
-                assert 0 < anchor["x"] < 80
-        phone.locator("#learn-open").click()
-        expect(view(phone)).to_have_attribute("data-pinned", str(number))
-        expect(phone.locator("#branches input")).to_be_focused()
-    context.close()

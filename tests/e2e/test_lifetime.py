@@ -82,9 +82,11 @@ COUNT_FRAMES = """{
 }"""
 
 
-def test_a_page_that_rests_asks_for_no_frames(laptop, address):
+def test_a_page_that_rests_asks_for_no_frames_and_fetches_nothing_from_anywhere_else(laptop, address):
     page = laptop.new_page()
     page.add_init_script(COUNT_FRAMES)
+    elsewhere: list[str] = []
+    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else elsewhere.append(r.url))
     opened(page, address)
     asked = []
     for _ in range(10):  # seconds, until all is drawn
@@ -96,19 +98,10 @@ def test_a_page_that_rests_asks_for_no_frames(laptop, address):
     else:
         pytest.fail(f"frames asked for, by the second: {asked}")
     assert asked[0] > 0
-    page.close()
-
-
-def test_nothing_is_fetched_from_anywhere_else(browser, address):
-    context = browser.new_context(reduced_motion="reduce")
-    page = context.new_page()
-    elsewhere: list[str] = []
-    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else elsewhere.append(r.url))
-    opened(page, address)
     for tab in page.get_by_role("tab").all():
         tab.click()
         page.wait_for_timeout(300)
-    context.close()
+    page.close()
     assert elsewhere == []
 
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from playwright.sync_api import expect
+from playwright.sync_api import Page, expect
 
 from app import presets
-from tests.e2e.driving import PHONE, view, window
+from tests.e2e.driving import view
 
 pytestmark = pytest.mark.e2e
 
@@ -26,51 +26,48 @@ NARROW = """() => {
 }"""
 
 
-def test_a_phone_shows_everything_in_one_column(browser, address):
-    context = browser.new_context(viewport=PHONE, is_mobile=True, has_touch=True, reduced_motion="reduce")
-    with window(context, address) as phone:
-        # the drawing follows the buttons closely, and where the draft went wrong is in view, not only its beginning
-        tree = phone.locator("#tree").bounding_box()
-        assert tree["y"] < 520
-        wrong = phone.locator("#tree g.node[data-state='rejected']").first
-        box = wrong.bounding_box()
-        assert tree["x"] < box["x"] < tree["x"] + tree["width"] - box["width"]
-        wrong.locator(".shape").tap(force=True)  # a finger gets the card where it taps
-        expect(phone.locator("#explorer .tip")).to_contain_text("Rejected")
-        expect(phone.locator("#method")).to_be_hidden()  # folded away until asked for
-        phone.locator("#fold button").click()
-        expect(phone.locator("#method")).to_be_visible()
-        phone.locator("#fold button").click()
+def test_a_phone_shows_everything_in_one_column(phone: Page):
+    # the drawing follows the buttons closely, and where the draft went wrong is in view, not only its beginning
+    tree = phone.locator("#tree").bounding_box()
+    assert tree["y"] < 520
+    wrong = phone.locator("#tree g.node[data-state='rejected']").first
+    box = wrong.bounding_box()
+    assert tree["x"] < box["x"] < tree["x"] + tree["width"] - box["width"]
+    wrong.locator(".shape").tap(force=True)  # a finger gets the card where it taps
+    expect(phone.locator("#explorer .tip")).to_contain_text("Rejected")
+    expect(phone.locator("#method")).to_be_hidden()  # folded away until asked for
+    phone.locator("#fold button").click()
+    expect(phone.locator("#method")).to_be_visible()
+    phone.locator("#fold button").click()
 
-        phone.evaluate("document.querySelector('#unfold').textContent = '+22 nodes'")
-        phone.evaluate("document.querySelector('#unfold').hidden = false")
-        panel = phone.locator("#explorer .drawing").bounding_box()
-        for tool in phone.locator("#explorer .drawing .tools button:visible").all():
-            box = tool.bounding_box()
-            assert panel["x"] <= box["x"] < box["x"] + box["width"] <= panel["x"] + panel["width"]
+    phone.evaluate("document.querySelector('#unfold').textContent = '+22 nodes'")
+    phone.evaluate("document.querySelector('#unfold').hidden = false")
+    panel = phone.locator("#explorer .drawing").bounding_box()
+    for tool in phone.locator("#explorer .drawing .tools button:visible").all():
+        box = tool.bounding_box()
+        assert panel["x"] <= box["x"] < box["x"] + box["width"] <= panel["x"] + panel["width"]
 
-        # every word of the path can be read, and nothing lies across another thing
-        in_path = 0
-        for number, step in enumerate(presets.opening().trace().steps):
-            detail = "(shown, step) => shown.dispatchEvent(new CustomEvent('explorer:select', { detail: { step } }))"
-            view(phone).evaluate(detail, number)
-            expect(phone.locator("#sentence b")).to_have_text(f"Step {number + 1} ")
-            drawn = phone.evaluate(NARROW)
-            assert drawn["flags"], f"flags overlap in step {number + 1}"
-            assert drawn["shapes"], f"nodes overlap in step {number + 1}"
-            assert not drawn["long"]
-            words = [c.text.replace(" ", "␣").replace("\n", "↵") or "<|endoftext|>" for c in step.committed]
-            assert drawn["path"] == words or drawn["tree"][: len(words) - 1] == words[:-1]
-            in_path += drawn["path"] == words
-        assert in_path > 3
+    # every word of the path can be read, and nothing lies across another thing
+    in_path = 0
+    for number, step in enumerate(presets.opening().trace().steps):
+        detail = "(shown, step) => shown.dispatchEvent(new CustomEvent('explorer:select', { detail: { step } }))"
+        view(phone).evaluate(detail, number)
+        expect(phone.locator("#sentence b")).to_have_text(f"Step {number + 1} ")
+        drawn = phone.evaluate(NARROW)
+        assert drawn["flags"], f"flags overlap in step {number + 1}"
+        assert drawn["shapes"], f"nodes overlap in step {number + 1}"
+        assert not drawn["long"]
+        words = [c.text.replace(" ", "␣").replace("\n", "↵") or "<|endoftext|>" for c in step.committed]
+        assert drawn["path"] == words or drawn["tree"][: len(words) - 1] == words[:-1]
+        in_path += drawn["path"] == words
+    assert in_path > 3
 
-        for width in (320, 390):
-            phone.set_viewport_size({"width": width, "height": 844})
-            for name in ("Race", "Compare", "Calibrate", "Learn", "Explore"):
-                tab = phone.get_by_role("tab", name=name, exact=True)
-                box = tab.bounding_box()
-                assert 0 <= box["x"] < box["x"] + box["width"] <= width
-                tab.click()
-                phone.wait_for_timeout(300)
-                assert phone.evaluate("document.documentElement.scrollWidth") <= width + 2
-    context.close()
+    for width in (320, 390):
+        phone.set_viewport_size({"width": width, "height": 844})
+        for name in ("Race", "Compare", "Calibrate", "Learn", "Explore"):
+            tab = phone.get_by_role("tab", name=name, exact=True)
+            box = tab.bounding_box()
+            assert 0 <= box["x"] < box["x"] + box["width"] <= width
+            tab.click()
+            phone.wait_for_timeout(300)
+            assert phone.evaluate("document.documentElement.scrollWidth") <= width + 2

@@ -10,28 +10,18 @@ from playwright.sync_api import Page, expect
 from app import models, presets
 from app.models import Chosen
 from d2sd import DecodeConfig
-from tests.e2e.driving import PATIENCE, start, view
+from tests.e2e.driving import start
 
 pytestmark = pytest.mark.e2e
-HOSTILE = '<img src=x onerror="window.pwned=1"> ${window.pwned=1} {{window.pwned=1}}'
-
-
-def opened(page: Page) -> Page:
-    page.get_by_role("tab", name="Race").click()
-    expect(page.locator("#race .track").first).to_be_visible(timeout=20_000)
-    return page
+PROMPT = "One day, a small dog"
 
 
 @pytest.fixture
 def race(module_page: Page) -> Page:
     """The tab Race as tests before have left it."""
-    return opened(module_page)
-
-
-@pytest.fixture
-def recorded_race(shown: Page) -> Page:
-    """The same, for tests that race nothing."""
-    return opened(shown)
+    module_page.get_by_role("tab", name="Race").click()
+    expect(module_page.locator("#race .track").first).to_be_visible(timeout=20_000)
+    return module_page
 
 
 def number(page: Page, elem_id: str, value: int) -> None:
@@ -51,41 +41,13 @@ def choose(page: Page, *methods: str) -> None:
         box.set_checked(name in methods)
 
 
-def test_opens_with_a_recorded_race_that_says_where_it_was_measured(recorded_race: Page):
-    expect(recorded_race.locator("#race .stage")).to_contain_text(re.compile(r"recorded race.*measured on", re.I))
-    expect(recorded_race.locator("#race tbody tr")).to_have_count(6)
-    expect(recorded_race.locator("#whatif .figure")).to_have_count(4)
-
-
-def test_lanes_follow_their_text_to_its_end(recorded_race: Page):
-    recorded_race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
-    for words in recorded_race.locator("#race .lane .words").all():
-        words.evaluate("e => { e.style.height = '2.5em'; }")  # less than its text takes
-        recorded_race.locator("#race .time").dispatch_event("input")
-        recorded_race.wait_for_function(
-            "e => e.scrollTop > e.scrollHeight - e.clientHeight - 12", arg=words.element_handle()
-        )
-        scrolled, most = words.evaluate("e => [e.scrollTop, e.scrollHeight - e.clientHeight]")
-        assert most > 0
-        assert scrolled > most - 12
-        words.evaluate("e => { e.scrollTop = 0; }")
-        for time in (0, 1000):  # also where only the text grows
-            recorded_race.locator("#race .time").evaluate(
-                "(e, time) => { e.value = time; e.dispatchEvent(new Event('input')); }", time
-            )
-        assert words.evaluate("e => e.scrollTop") > most - 12
-
-
-def test_a_chat_template_is_asked_for(recorded_race: Page):
-    recorded_race.locator("#race-chat input").check()
-    recorded_race.locator("#start-race").click()
-    expect(recorded_race.locator("#race-notice textarea")).to_have_value(
-        re.compile("has no chat template"), timeout=60_000
-    )
-
-
-def test_a_race_of_ones_own_then_what_if(race: Page):
-    race.locator("#race-prompt textarea").fill(HOSTILE)
+def test_a_mistake_then_a_race_of_ones_own_then_what_if(race: Page):
+    title = race.locator("#race .title").text_content() or ""
+    choose(race)
+    race.locator("#start-race").click()
+    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=20_000)
+    expect(race.locator("#race .title")).to_have_text(title)
+    race.locator("#race-prompt textarea").fill(PROMPT)
     choose(race, "autoregressive", "d2sd")
     number(race, "race-max-tokens", 24)
     race.locator("#start-race").click()
@@ -94,7 +56,7 @@ def test_a_race_of_ones_own_then_what_if(race: Page):
     expect(race.locator("#race tbody tr[data-method=d2sd] .same")).to_have_text("✓ yes")
     expect(race.locator("#race tbody tr[data-method=autoregressive]")).to_contain_text("1.00×")
     race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
-    expected = models.engine(Chosen("tiny")).generate(HOSTILE, DecodeConfig("d2sd", 24))
+    expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
     words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
     assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
 
@@ -105,15 +67,6 @@ def test_a_race_of_ones_own_then_what_if(race: Page):
     alpha = f"α {expected.totals.mean_acceptance_length:.2f}"
     expect(race.locator("#whatif .status")).to_contain_text(alpha)
     expect(race.locator("#whatif .question")).to_contain_text(alpha)
-    assert race.evaluate("window.pwned") is None
-
-
-def test_a_mistake_is_a_sentence_and_the_race_stays(race: Page):
-    title = race.locator("#race .title").text_content() or ""
-    choose(race)
-    race.locator("#start-race").click()
-    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=20_000)
-    expect(race.locator("#race .title")).to_have_text(title)
 
 
 def test_the_run_in_explore_can_be_asked(race: Page):
@@ -127,15 +80,6 @@ def test_the_run_in_explore_can_be_asked(race: Page):
     heard = race.locator("#whatif .top h3, #whatif-notice textarea").first
     expect(heard).to_be_visible()
     expect(race.locator("#whatif .top h3")).to_have_text("The run in Explore", timeout=60_000)
-
-
-def test_a_link_to_a_race_runs_the_race_and_nothing_else(empty: Page, address: str):
-    models.engine(Chosen("tiny"))  # where the models are loaded, a link runs by itself
-    empty.goto(f"{address}?model=tiny&methods=autoregressive,dflash&prompt=One+day&max_new_tokens=8")
-    expect(empty.locator("#race .stage")).to_contain_text("Your race", timeout=PATIENCE)
-    expect(empty.locator("#race tbody tr")).to_have_count(2, timeout=PATIENCE)
-    empty.get_by_role("tab", name="Explore").click()
-    expect(view(empty)).to_have_attribute("data-run", presets.opening().header["run"])
 
 
 def test_prompt_and_models_come_from_explore_unless_they_were_chosen_here(page: Page):

@@ -9,10 +9,9 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from tests.e2e.driving import PATIENCE, finished, opened, problem, reopened, start, unfold, upload, view
+from tests.e2e.driving import PATIENCE, finished, opened, problem, reopened, start, unfold, view
 
 pytestmark = pytest.mark.e2e
-HOSTILE = "<img src=x onerror='window.pwned=1'>${window.pwned=1}"
 
 
 def rows(page: Page) -> Locator:
@@ -116,7 +115,7 @@ def typed_elsewhere(page: Page) -> tuple[str, str]:
 def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
     _, before = typed_elsewhere(page)
     page.get_by_role("tab", name="Race").click()
-    page.locator("#race-prompt textarea").fill(HOSTILE)
+    page.locator("#race-prompt textarea").fill("raced of my own")
     page.get_by_role("tab", name="Calibrate").click()
     page.locator("#own-prompts textarea").press_sequentially("first\nof my own")
     page.locator("#source").get_by_label("A prompt set").check()  # the field goes, its words do not
@@ -125,10 +124,9 @@ def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(pa
     page.on("request", lambda request: told.append(f"{request.url} {request.post_data or ''}"))
     for _ in range(2):  # also where nobody looked at the tabs in between
         opened(page, address)
-    assert typed_elsewhere(page) == (HOSTILE, "first\nof my own")
-    assert page.evaluate("window.pwned") is None
+    assert typed_elsewhere(page) == ("raced of my own", "first\nof my own")
     assert told
-    assert not any("window.pwned" in words or "my own" in words for words in told)
+    assert not any("my own" in words for words in told)
 
     # a link comes before what was typed, and what is longer than its field takes is not put there
     page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'typed')")
@@ -138,14 +136,18 @@ def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(pa
     assert typed_elsewhere(page) == ("linked", before)
 
 
-def test_runs_are_renamed_saved_and_removed(two: Page):
+def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
+    two.get_by_label("Title of the class file").fill("Lecture 3")
+    with two.expect_download(timeout=PATIENCE) as started:
+        two.get_by_role("button", name="Class file").click()
+    page = started.value.path().read_text(encoding="utf-8")
+    assert (started.value.suggested_filename, "<h1>Lecture 3</h1>" in page) == ("d2sd-class.html", True)
     row = rows(two).nth(0)
     row.hover()
     row.locator("[data-act=rename]").click()
-    two.locator("#runs li input[type=text]").fill(HOSTILE)
+    two.locator("#runs li input[type=text]").fill("<img src=x>")
     two.locator("#runs li input[type=text]").press("Enter")
-    expect(rows(two).nth(0).locator("b")).to_contain_text("<img src=x")
-    assert two.evaluate("window.pwned") is None
+    expect(rows(two).nth(0).locator("b")).to_contain_text("<img src=x>")
     rows(two).nth(1).hover()
     with two.expect_download(timeout=PATIENCE) as started:
         rows(two).nth(1).locator("[data-act=file]").click()
@@ -154,14 +156,6 @@ def test_runs_are_renamed_saved_and_removed(two: Page):
     rows(two).nth(0).hover()
     rows(two).nth(0).locator("[data-act=remove]").click()
     expect(rows(two)).to_have_count(1)
-
-
-def test_a_class_file_is_made_with_its_title(two: Page):
-    two.get_by_label("Title of the class file").fill("Lecture 3")
-    with two.expect_download(timeout=PATIENCE) as started:
-        two.get_by_role("button", name="Class file").click()
-    page = started.value.path().read_text(encoding="utf-8")
-    assert (started.value.suggested_filename, "<h1>Lecture 3</h1>" in page) == ("d2sd-class.html", True)
 
 
 def test_two_runs_are_compared_and_a_step_opens(two: Page):
@@ -174,17 +168,6 @@ def test_two_runs_are_compared_and_a_step_opens(two: Page):
     expect(two.locator("#compare-view .status")).to_contain_text("differ from character")
     two.locator("#compare-view .lane button").last.click()
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
-
-
-def test_an_opened_trace_stays_in_the_list(module_page: Page):
-    module_page.get_by_role("tab", name="Explore").click()
-    before = rows(module_page).count()
-    lines = [json.loads(line) for line in presets.opening().lines()]
-    lines[0]["run"] = "f" * 32
-    upload(module_page, "mine.jsonl", "".join(json.dumps(line) + "\n" for line in lines).encode())
-    expect(rows(module_page)).to_have_count(before + 1, timeout=PATIENCE)
-    expect(rows(module_page).nth(0)).to_contain_text("mine.jsonl")
-    expect(rows(module_page).nth(0)).to_have_class("shown")
 
 
 def test_a_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):

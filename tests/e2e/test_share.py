@@ -7,7 +7,6 @@ import io
 import json
 import re
 import struct
-import time
 from urllib.parse import parse_qs, urlencode, urlparse
 
 import networkx
@@ -15,19 +14,16 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import models, presets
-from app.jobs import TURNS
 from app.models import Chosen
-from d2sd.decoding.generation import Generation
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import (
     PATIENCE,
-    choose_method,
     finished,
     opened,
     output_text,
     problem,
-    set_number,
     start,
+    unfold,
     upload,
     view,
     window,
@@ -180,6 +176,9 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
     finished(page)
     assert output_text(page) == text
+    unfold(page, "#fold-runs")
+    expect(page.locator("#runs li").nth(0)).to_contain_text("mine.jsonl")
+    expect(page.locator("#runs li").nth(0)).to_have_class("shown")
     expect(page.locator("#run-label")).to_contain_text("recorded: D²SD on ")
     pin(page, 1)
     expect(page.locator("#sentence")).to_contain_text("Step 2")
@@ -187,61 +186,24 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     assert b"graphml" in share(page, "GraphML")
 
 
-def broken_traces() -> dict[str, tuple[bytes, str]]:
-    lines = presets.opening().lines()
-    step = json.loads(lines[2])
-    step["nodes"][1]["parent"] = 99
-    unknown = {**json.loads(lines[0]), "schema": 99}
-    return {
-        "text": (b"Once upon a time\n", "not JSON"),
-        "empty": (b"", "empty"),
-        "header only": ((lines[0] + "\n").encode(), "no steps"),
-        "newer": ((json.dumps(unknown) + "\n").encode(), "schema 99"),
-        "parent": ("\n".join([lines[0], lines[1], json.dumps(step), ""]).encode(), "line 3"),
-        "torn gzip": (gzip.compress("\n".join(lines).encode())[:2000], "gzip"),
-        "picture": (b"\x89PNG\r\n\x1a\n\x00\x00", "line 1"),
-    }
-
-
 def test_a_broken_upload_is_a_sentence_and_one_that_breaks_off_is_shown(module_page: Page):
     before = (view(module_page).get_attribute("data-run"), output_text(module_page))
-    for name, (content, reason) in broken_traces().items():
-        upload(module_page, "broken.gz" if "gzip" in name else "broken.jsonl", content)
-        expect(problem(module_page)).to_have_value(
-            re.compile(f"^This trace was not opened: .*{reason}"), timeout=PATIENCE
-        )
+    lines = presets.opening().lines()
+    torn = gzip.compress("\n".join(lines).encode())[:2000]
+    for name, content, reason in (("broken.jsonl", b"Once upon a time\n", "not JSON"), ("broken.gz", torn, "gzip")):
+        upload(module_page, name, content)
+        sentence = re.compile(f"^This trace was not opened: .*{reason}")
+        expect(problem(module_page)).to_have_value(sentence, timeout=PATIENCE)
         assert (view(module_page).get_attribute("data-run"), output_text(module_page)) == before
     module_page.locator("#model select").select_option("tiny")  # as it was, unless the form follows another run
     start(module_page, "A cat", 16)
     expect(problem(module_page)).to_be_hidden()
     # under a name of its own: of a run that is in the list already, the whole is shown
-    lines = presets.opening().lines()
     header = json.loads(lines[0])
     lines[0] = json.dumps(header | {"run": header["run"][::-1]})
     upload(module_page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
     expect(view(module_page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
     expect(problem(module_page)).to_have_value(re.compile("ends before its run does"))
-
-
-def test_uploading_while_a_run_goes_on_ends_the_run(module_page: Page, monkeypatch):
-    steps, real = [], Generation.step
-    monkeypatch.setattr(Generation, "step", lambda self: steps.append(self) or real(self))
-    module_page.locator("#model select").select_option("tiny")
-    choose_method(module_page, "autoregressive")
-    set_number(module_page, "max-tokens", 800)
-    start(module_page, "Once upon a time")
-    recorded = presets.opening()
-    upload(module_page, "recorded.jsonl", "\n".join([*recorded.lines(), ""]).encode())
-    expect(view(module_page)).to_have_attribute("data-run", recorded.header["run"], timeout=PATIENCE)
-    further, until = len(steps) + 20, time.monotonic() + PATIENCE / 1000
-    while TURNS.news(None) and len(steps) < further:  # it goes on, out of sight, unless its text has ended
-        assert time.monotonic() < until
-        module_page.wait_for_timeout(50)
-    assert view(module_page).get_attribute("data-run") == recorded.header["run"]
-    module_page.locator("#model select").select_option(
-        "tiny"
-    )  # the form follows the recorded run, whose target may not be here
-    start(module_page, "A cat", 16)
 
 
 def test_a_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browser, address: str):

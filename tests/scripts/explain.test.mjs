@@ -50,18 +50,6 @@ test("a draft without probabilities is as long as its tokens", () => {
   assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
 });
 
-test("a re-draft that began like the first draft leaves it later than where it was drafted from, and that is said", () => {
-  const raw = JSON.parse(stepLine(4, 2, [1, 3]));
-  raw.branches = [{ drafter: "second", prefix: 1, base: 0, texts: ["t2", "u3", "u4"], confidence: [0.5, 0.5, 0.5] }];
-  for (const node of raw.nodes.slice(0, 3)) node.candidates = [0, 1];
-  raw.nodes.push({ id: 5, parent: 2, depth: 3, token: 98, text: "u3", candidates: [1], proposer: "second", state: "rejected" });
-  const missed = { verdict: "missed", gained: 0, closed: null };
-  const words = boundaryWords(readStep(raw, 0, RUN, missed));
-  assert.match(words.short, /none re-drafted from 2$/);
-  assert.match(words.long, /no re-draft started from there\. The re-draft from 1 leaves the first draft here as well/);
-  assert.doesNotMatch(boundaryWords(readStep(JSON.parse(stepLine(4, 2, [1, 3])), 0, RUN, missed)).long, /leaves/);
-});
-
 test("a node behind the end of the text was not rejected", () => {
   const raw = JSON.parse(stepLine(4, 2));
   raw.nodes[3].state = "unreached";

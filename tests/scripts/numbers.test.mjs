@@ -5,6 +5,7 @@ import { costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
 import { meanCost, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { cycleOf, cycleWords, gist, savingWords, figuresOf } from "../../assets/viewer/numbers.js";
+import { readSeconds } from "../../assets/viewer/step.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
 const MACHINE = { name: "a card" };
@@ -24,12 +25,12 @@ test("a point of the map says its speed and the α that would break even", () =>
 });
 
 test("what a step costs and brings says why drafting is faster or slower", () => {
-  const cycle = cycleOf({ tokens: 92, steps: 20, speed: 82, plain: 100, seconds: { verify: 0.3, first_draft: 0.1 } });
+  const cycle = cycleOf({ ...RUN, baseline: 100, unwatched: 82, sums: { tokens: 92, steps: 20, seconds: { ...readSeconds(null), verify: 0.3, first_draft: 0.1 } } });
   assert.equal(cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.");
   assert.match(savingWords(cycle, false), /“cost-aware”/);
   assert.deepEqual([savingWords(cycle, true), savingWords(cycle, undefined), savingWords({ gain: 1.1 }, false)], ["", "", ""]);
   assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
-  assert.equal(cycleOf({ tokens: 1, steps: 1, speed: 5, plain: null, seconds: {} }), null);
+  assert.equal(cycleOf({ ...RUN, baseline: null }), null);
 });
 
 const [PAPER] = MACHINES;
@@ -72,7 +73,7 @@ const RUN = {
   summaries: Array.from({ length: 6 }, (_, at) => ({ elapsed: 0.06 * (at + 1), total: 3, nodes: 6, verdict: at ? "found" : "repaired", gained: 1, redrafts: 2 })),
   sums: { tokens: 18, nodes: 36, gained: 6, redrafts: 12, outcomes: { repaired: 2, found: 1, missed: 1, all: 2 } },
 };
-const values = (run, here) => Object.fromEntries(Object.entries(figuresOf(run, undefined, here)).map(([id, [value, note]]) => [id, `${value} | ${note}`]));
+const values = (run, here) => Object.fromEntries(Object.entries(figuresOf(run, here)).map(([id, [value, note]]) => [id, `${value} | ${note}`]));
 
 test("the totals of a run, and what they were compared with", () => {
   assert.deepEqual(values(RUN), { alpha: "3.00 | breaks even at 1.2", speed: "50.0 | while recording", speedup: "2.50× | undrawn 62.5, plain 25.0", nodes: "6.0 | ", repaired: "50% | 2 of 4", gain: "0.50 | 6 by 12" });

@@ -54,7 +54,7 @@ test("one frame at a time is asked for, however often a race is stopped and star
   drawn = 0;
   frames.pop()(1000);
   assert.deepEqual([player.time, drawn, frames.length], [6, 1, 1]);
-  player.pause();
+  player.toggle();
   frames.pop()(2000);
   assert.deepEqual([player.time, frames.length], [6, 0]);
   player.play();

@@ -57,9 +57,9 @@ test("no two nodes of one depth share a lane, and stems cross no lane that is in
     assert.equal(new Set(taken).size, taken.length);
     for (const chain of chains) {
       for (const sub of chain.subs) {
-        const stem = sub.start - 0.5;
+        const stem = sub.first.depth - 0.5;
         const between = (other) => other.lane > Math.min(chain.lane, sub.lane) && other.lane < Math.max(chain.lane, sub.lane);
-        assert.equal(chains.some((other) => between(other) && other.start - 0.5 < stem && stem < other.end + 0.5), false);
+        assert.equal(chains.some((other) => between(other) && other.first.depth - 0.5 < stem && stem < other.end + 0.5), false);
       }
     }
   }
@@ -73,6 +73,13 @@ test("what does not fit is folded away from the least likely on, the accepted pa
   assert.deepEqual([...folded], [[1, 2]]);
   const least = layoutTree(STEP, null, () => false);
   assert.equal(least.lanes.has(5) && least.lanes.has(BONUS), true);
+});
+
+test("a lane is where its nodes are, however much is folded away", () => {
+  for (let most = 5; most < 40; most += 5) {
+    const { lanes, chains } = layoutTree(randomStep(most, 40), null, (layout) => layout.lanes.size <= most);
+    for (const chain of chains) for (const node of chain.nodes) assert.equal(lanes.get(node.id), chain.lane);
+  }
 });
 
 test("a selected node is shown although its branch is the least likely", () => {
