@@ -38,9 +38,7 @@ class LevelDrafter:
         c = model.config.layer
 
         def make(capacity: int) -> KeyValueCache:
-            return KeyValueCache.uniform(
-                1, c.num_key_value_heads, model.config.head_dim, capacity, model.dtype, model.device
-            )
+            return KeyValueCache.uniform(1, c.num_key_value_heads, c.head_dim, capacity, model.dtype, model.device)
 
         self.cache = passes.cache("eagle3", make)
         self.embedding = target.embedding if model.embedding is None else model.embedding
