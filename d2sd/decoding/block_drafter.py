@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -96,24 +96,14 @@ class BlockDrafter:
         block_size: γ, including the anchor.
         top: number of likeliest tokens to report per position.
         """
-        self.catch_up()
-        self.drafted = True
-        passes, size, start = self.passes, block_size - self.shift, self.cache.length
-        ids = torch.tensor(self.rows(anchor, prefixes, block_size), device=self.device)
         # a token's row may be the one before its position's
-        starts = [b * size - self.shift for b in range(len(prefixes))]
+        starts = [b * (block_size - self.shift) - self.shift for b in range(len(prefixes))]
         masked = [at + k for at, p in zip(starts, prefixes, strict=True) for k in range(1 + len(p), block_size)]
         count = len(masked)
-        if passes.fixed:
-            read, slots = passes.window(self.cache, size)
+        if self.passes.fixed:
             masked += [0] * (len(prefixes) * (block_size - 1) - count)
-            self.plan(len(prefixes), size)
-            run = partial(self.forward, read=read, top=top)
-            key = ("draft", self.name, ids.shape, read, top)
-            best, logits = passes.run(key, run, ids, slots, torch.tensor(masked, device=self.device))
-        else:
-            positions = torch.arange(start, start + size, device=self.device)
-            best, logits = self.forward(ids, positions, torch.tensor(masked, device=self.device), None, top)
+        rows = torch.tensor(masked, device=self.device)
+        best, logits = self.run(("draft",), self.forward, anchor, prefixes, block_size, top, rows)
         drafted, at = best[:count].tolist(), 0  # one copy from the device
         blocks = []
         for prefix in prefixes:
@@ -127,10 +117,32 @@ class BlockDrafter:
             self._first_rows = logits, blocks[0]
         return blocks
 
-    def rows(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int) -> list[list[int]]:
-        """Returns the input tokens of every block: anchor, prefix, masks."""
-        size, mask = block_size - self.shift, self.mask_token
-        return [[anchor, *p, *[mask] * (size - 1 - len(p))] for p in prefixes]
+    def run(
+        self,
+        name: tuple[Hashable, ...],
+        work: Callable[..., tuple[Tensor, ...]],
+        anchor: int,
+        prefixes: Sequence[Sequence[int]],
+        block_size: int,
+        top: int,
+        *inputs: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Run a pass over blocks of anchor, prefix and mask tokens, after the context.
+
+        name: of the pass, with what it depends on besides the inputs and their shapes.
+        work: gets the blocks (B, R), their positions (R,), the inputs, and ``read`` and ``top`` as in ``forward``.
+        """
+        self.catch_up()
+        self.drafted = True
+        passes, size, start = self.passes, block_size - self.shift, self.cache.length
+        rows = [[anchor, *p, *[self.mask_token] * (size - 1 - len(p))] for p in prefixes]
+        ids = torch.tensor(rows, device=self.device)
+        if not passes.fixed:
+            return work(ids, torch.arange(start, start + size, device=self.device), *inputs, read=None, top=top)
+        read, slots = passes.window(self.cache, size)
+        self.plan(len(prefixes), size)
+        key = (*name, self.name, ids.shape, read, top)
+        return passes.run(key, partial(work, read=read, top=top), ids, slots, *inputs)
 
     def plan(self, branches: int, rows: int) -> None:
         """Plan a fixed-shape pass over this many blocks of this many rows."""

@@ -137,7 +137,6 @@ class DeviceCycle:
         self.choice = (config.temperature, config.top_k, config.top_p)
 
     def _shape(self) -> CycleShape:
-        """Returns the shape of the next cycle."""
         controller = self.proposer.controller
         if controller is None:
             return self.whole
@@ -227,7 +226,6 @@ class DeviceCycle:
         return merged(anchor, first, boundary, selected, branches)
 
     def _plan(self, shape: CycleShape) -> None:
-        """Plan the next passes with backends that plan on the host."""
         if self.first is not None and shape.block_size:
             self.first.plan(1, shape.block_size - self.first.shift)
         if self.second is not None and shape.branches:
@@ -317,7 +315,7 @@ class DeviceCycle:
         start, fields = state[1], len(DeviceTree._fields)
         tree, taps = DeviceTree(*rest[:fields]), rest[fields:]
         rows = accepted_rows(tree, chosen, shape.depths)
-        self.target.restore_taps(taps)
+        self.target.taps.restore(taps)
         features = [self.target.features(d.model.target_layer_ids, rows) for d in self.proposer.block_drafters]
         return *self.verifier.cache.gather(start + rows), *features
 

@@ -76,7 +76,6 @@ class HostCycle:
         return CycleDone(proposal, seen, found, seconds)
 
     def _commit(self, rows: list[int], start: int) -> None:
-        """Keep the anchor and the accepted path in the target's cache and in every drafter's context."""
         self.verifier.cache.commit(rows)
         if self.proposer.reads_features:
             index = torch.tensor(rows, device=self.target.device)

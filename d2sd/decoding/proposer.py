@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+from typing import Any, TypeVar, cast
 
 from torch import Tensor
 
@@ -27,11 +28,11 @@ from d2sd.trace.events import Decision
 from d2sd.trace.metrics import Work
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes
-from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 from d2sd.tree.walk import Walk
 
 log = logging.getLogger(__name__)
+Drafted = TypeVar("Drafted")
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
@@ -140,6 +141,9 @@ class Proposer:
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
         seed, controller = self._seed(ids), self.controller
+        first, chain, levels = cast(
+            tuple[BlockDrafter, ChainDrafter, LevelDrafter], (self.first, self.chain, self.levels)
+        )
         size = self.block_size if controller is None else controller.begin()
         if self.method.drafts and not size:
             proposal = Proposal(merge_drafts(ids[-1], []))
@@ -148,15 +152,15 @@ class Proposer:
                 anchor=ids[-1],
                 first=partial(self._draft, "first_draft", self.first, ids[-1], size),
                 second=partial(self._draft, "second_draft", self.second, ids[-1], size + self.extension),
-                sample=partial(self._sample, seed),
-                model=partial(self._chain, ids, size - 1),
-                levels=partial(self._levels, ids),
+                sample=lambda count: first.sample(count, seed),
+                model=lambda: self._timed("first_draft", chain.draft, ids, size - 1),
+                levels=lambda: self._timed("first_draft", levels.draft, ids),
                 num_branches=self.config.num_branches,
                 extension=self.extension,
                 budget=self.config.node_budget or 0,
                 rng=self.rng(ids),
                 end_ids=self.end_ids,
-                choose_redrafts=all_prefixes if controller is None else self._choose_redrafts,
+                choose_redrafts=all_prefixes if controller is None else controller.redraft,
                 min_log_probability=-inf if controller is None else controller.min_log_probability,
                 trained=self.config.confidence == "head",
             )
@@ -172,10 +176,9 @@ class Proposer:
             return
         if any(block.prefix == 0 for block in proposal.branches):
             self._noticed = True
-            name = second.model.config.name_or_path
             log.warning(
                 "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
-                name,
+                second.model.config.name_or_path,
             )
 
     def _seed(self, ids: Sequence[int]) -> int:
@@ -244,10 +247,6 @@ class Proposer:
         batches = [count for count in (len(redrafts) - third, third) if count]
         return Work(size, tuple(count * (size + self.extension) for count in batches), len(proposal.tree))
 
-    def _choose_redrafts(self, first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
-        assert self.controller is not None
-        return self.controller.redraft(first.confidence, prefixes)
-
     def _draft(
         self,
         stage: str,
@@ -258,25 +257,11 @@ class Proposer:
         top: int = 1,
     ) -> list[Block]:
         assert drafter is not None
+        top = max(top, TOP_ALTERNATIVES) if self.config.inspect else top
+        return self._timed(stage, drafter.draft, anchor, prefixes, block_size, top)
+
+    def _timed(self, stage: str, draft: Callable[..., Drafted], *inputs: Any) -> Drafted:
         began = time.perf_counter()
-        blocks = drafter.draft(anchor, prefixes, block_size, max(top, TOP_ALTERNATIVES) if self.config.inspect else top)
+        drafted = draft(*inputs)
         self.seconds[stage] += time.perf_counter() - began
-        return blocks
-
-    def _sample(self, seed: int, count: int) -> list[Block]:
-        assert self.first is not None
-        return self.first.sample(count, seed)
-
-    def _chain(self, ids: Sequence[int], count: int) -> Block:
-        assert self.chain is not None
-        began = time.perf_counter()
-        block = self.chain.draft(ids, count)
-        self.seconds["first_draft"] += time.perf_counter() - began
-        return block
-
-    def _levels(self, ids: Sequence[int]) -> list[Level]:
-        assert self.levels is not None
-        began = time.perf_counter()
-        levels = self.levels.draft(ids)
-        self.seconds["first_draft"] += time.perf_counter() - began
-        return levels
+        return drafted

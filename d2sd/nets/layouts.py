@@ -258,7 +258,6 @@ def _form(
 
 
 def _refuse_options(*parts: Raw) -> None:
-    """Raise ``InputError`` for quantised weights and for options that may change the computation."""
     if any(p.get("quantization_config") is not None for p in parts):
         raise InputError(
             f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
@@ -267,7 +266,6 @@ def _refuse_options(*parts: Raw) -> None:
 
 
 def _kind(raw: Raw, inner: Raw) -> Kind:
-    """Returns the kind, by architecture and projector."""
     names, projector = raw.get("architectures") or [], inner.get("projector_type")
     require(
         projector in (None, "dflash", "dflash2", "dspark"), f"its projector_type {short(projector)} is not supported"
