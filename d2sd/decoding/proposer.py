@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -31,7 +30,6 @@ from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.tree import TokenTree, merge_drafts
 from d2sd.tree.walk import Walk
 
-log = logging.getLogger(__name__)
 Drafted = TypeVar("Drafted")
 
 
@@ -69,22 +67,16 @@ class Proposer:
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
         make = partial(make_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
         self.first = None if first is None else make("first", first, inspect=config.inspect)
-        if second is None or second is first:
-            self.second = None if second is None else self.first
-        else:
-            self.second = make("second", second, inspect=False)
-        self.block_drafters = [d for d in (self.first, self.second) if d is not None]
-        if self.second is self.first:
-            del self.block_drafters[1:]
-        self.chain: ChainDrafter | None = None
-        if self.method.draft_model and models.draft_model is not None:
-            self.chain = ChainDrafter(models.draft_model, passes, config.inspect)
-        self.levels: LevelDrafter | None = None
-        if self.method.eagle3 and models.eagle3 is not None:
-            depth, top_k = config.draft_depth, config.draft_top_k
-            self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
+        self.second = (
+            self.first if second is first else None if second is None else make("second", second, inspect=False)
+        )
+        self.block_drafters = list(dict.fromkeys(d for d in (self.first, self.second) if d is not None))
+        small = models.draft_model if self.method.draft_model else None
+        self.chain = None if small is None else ChainDrafter(small, passes, config.inspect)
+        level = models.eagle3 if self.method.eagle3 else None
+        depth, top_k = config.draft_depth, config.draft_top_k
+        self.levels = None if level is None else LevelDrafter(level, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
-        self._noticed = False
         self.extension = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
         if experience is not None and self.method.drafts:
@@ -140,7 +132,7 @@ class Proposer:
         """Returns the tree to verify after the committed ``ids``, whose last one is the anchor."""
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
-        seed, controller = self._seed(ids), self.controller
+        seed, controller = generator_seed(self.config.seed, len(ids) - 1), self.controller
         first, chain, levels = cast(
             tuple[BlockDrafter, ChainDrafter, LevelDrafter], (self.first, self.chain, self.levels)
         )
@@ -169,25 +161,9 @@ class Proposer:
         self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
         return proposal
 
-    def notice(self, proposal: Proposal) -> None:
-        """Warn once if the second drafter drafts from an empty prefix without being trained for it."""
-        second = self.second
-        if second is None or not second.form.visible_prefixes or self._noticed:
-            return
-        if any(block.prefix == 0 for block in proposal.branches):
-            self._noticed = True
-            log.warning(
-                "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
-                second.model.config.name_or_path,
-            )
-
-    def _seed(self, ids: Sequence[int]) -> int:
-        """Random choices depend on the run's seed and the text position only."""
-        return generator_seed(self.config.seed, len(ids) - 1)
-
     def rng(self, ids: Sequence[int]) -> random.Random:
-        """The source of a proposal's random choices on the host."""
-        return random.Random(self._seed(ids))
+        """Returns the source of a proposal's random choices on the host, which depend on the run's seed and the text position only."""
+        return random.Random(generator_seed(self.config.seed, len(ids) - 1))
 
     def _afford(self, tree: TokenTree) -> TokenTree:
         """What of a tree is verified, by the node budget and by what nodes cost."""

@@ -229,15 +229,11 @@ class DFlashDraftModel(PreTrainedModel):
         self.rotary_emb = Qwen3RotaryEmbedding(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, hidden) if "embed_tokens" in own else None
         self.lm_head = nn.Linear(hidden, drafted, bias=False) if "lm_head" in own else None
-        self.markov_head: MarkovHead | None = None
-        if form.markov is not None:
-            self.markov_head = MarkovHead(form.markov, form.markov_rank, hidden, config.vocab_size, drafted)
-        self.confidence_head: ConfidenceHead | None = None
-        if form.confidence is not None:
-            self.confidence_head = ConfidenceHead(hidden + (form.markov_rank if form.confidence == "markov" else 0))
-        self.candidate_selector: CandidateSelector | None = None
-        if form.selector is not None:
-            self.candidate_selector = CandidateSelector(form.selector, hidden, config.vocab_size)
+        tokens, rank, selector = config.vocab_size, form.markov_rank, form.selector
+        self.markov_head = None if form.markov is None else MarkovHead(form.markov, rank, hidden, tokens, drafted)
+        width = hidden + (rank if form.confidence == "markov" else 0)
+        self.confidence_head = None if form.confidence is None else ConfidenceHead(width)
+        self.candidate_selector = None if selector is None else CandidateSelector(selector, hidden, tokens)
         self.token_ids: Tensor | None  # the target's ids of the tokens that it can draft, where they are not all
         self.register_buffer("token_ids", None, persistent=False)
         self._lean: LeanLayers | None = None
