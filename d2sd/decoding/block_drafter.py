@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from d2sd.decoding.inspection import rows_of, tempered
-from d2sd.nets.attention import Backend, attend_dense
+from d2sd.nets.attention import attend_dense
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import Attend, DFlashDraftModel, attention_mask
 from d2sd.nets.lean import LeanLayers
@@ -37,11 +37,8 @@ class BlockDrafter:
         self.taps, self.layers = model.target_layer_ids, range(config.num_hidden_layers)
         self.form, self.shift = model.form, model.form.shift
         self.token_ids = None if model.token_ids is None else model.token_ids.to(self.device)
-
-        def make(capacity: int) -> KeyValueCache:
-            layers, heads = config.num_hidden_layers, config.num_key_value_heads
-            return KeyValueCache.uniform(layers, heads, config.head_dim, capacity, model.dtype, model.device)
-
+        shape = (config.num_hidden_layers, config.num_key_value_heads, config.head_dim)
+        make = partial(KeyValueCache.uniform, *shape, dtype=model.dtype, device=self.device)
         self.cache = passes.cache(name, make)
         self.scale = config.head_dim**-0.5
         self._unread: list[Tensor] = []
@@ -203,7 +200,11 @@ class BlockDrafter:
         else:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
             seen = torch.arange(read, device=positions.device) < positions[0]
-        ways: Attend | list[Attend] = partial(_attend, backend, self.scale, seen)
+
+        def attend(query: Tensor, above_key: Tensor, above_value: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return backend(query, (above_key, above_value), (key, value), None, self.scale, None, seen)
+
+        ways: Attend | list[Attend] = attend
         if self.form.masked:
             shape = (positions[0], context[0][0].shape[2], len(positions), self.device)
             ways = [partial(attend_masked, self.scale, attention_mask(self.form, layer, *shape)) for layer in layers]
@@ -243,24 +244,6 @@ class BlockDrafter:
 def best_tokens(ranked: Tensor) -> Tensor:
     """Returns the likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
     return ranked[..., ranked.shape[-1] // 3].long()
-
-
-def best_probabilities(ranked: Tensor) -> Tensor:
-    """Returns the probability of the likeliest token of every row of ``BlockDrafter.forward``'s first output, float64."""
-    return ranked[..., 0]
-
-
-def _attend(
-    backend: Backend,
-    scale: float,
-    seen: Tensor | None,
-    query: Tensor,
-    context_key: Tensor,
-    context_value: Tensor,
-    key: Tensor,
-    value: Tensor,
-) -> Tensor:
-    return backend(query, (context_key, context_value), (key, value), None, scale, None, seen)
 
 
 def attend_masked(

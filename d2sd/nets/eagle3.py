@@ -70,11 +70,6 @@ class Eagle3Layer(nn.Module):
         self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
 
-    def keys_values(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
-        """Keys and values of rows without what else becomes of them."""
-        both = torch.cat([self.input_layernorm(embedding), self.hidden_norm(feature)], -1)
-        return self.self_attn.keys_values(both, cos, sin)
-
     def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         normed = self.hidden_norm(feature)
         both = torch.cat([self.input_layernorm(embedding), normed], -1)
@@ -129,7 +124,8 @@ class Eagle3DraftModel(nn.Module):
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
         """Keys and values of rows, two tensors (B, KV heads, R, D): all that rows above a draft are needed for."""
         cos, sin = self.rotary_emb(feature, positions)
-        return self.layer.keys_values(embedding, feature, cos, sin)
+        both = torch.cat([self.layer.input_layernorm(embedding), self.layer.hidden_norm(feature)], -1)
+        return self.layer.self_attn.keys_values(both, cos, sin)
 
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.

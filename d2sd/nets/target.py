@@ -311,7 +311,7 @@ class Target:
         if rows > 1 and tree_mask is not None:
             mask = torch.zeros(rows, cache.length + rows, dtype=torch.float32)
             mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
-            mask = lean.grouped(mask)
+            mask = mask.repeat(lean.group, 1)
         cos, sin = lean.rotation(positions)
         x = self.embedding.weight[ids][None]
         for index in range(len(lean.layers)):
