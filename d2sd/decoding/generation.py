@@ -107,6 +107,7 @@ class Generation:
             self.stop_reason = "end_token"
         elif outcome.cut:
             self.stop_reason = "max_new_tokens"
+        self.proposer.notice(proposal)
         first = proposal.first
         boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome)
         decision = self.proposer.learn(proposal, outcome, boundary)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import random
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -30,6 +31,7 @@ from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.tree import TokenTree, merge_drafts
 from d2sd.tree.walk import Walk
 
+log = logging.getLogger(__name__)
 Drafted = TypeVar("Drafted")
 
 
@@ -77,6 +79,7 @@ class Proposer:
         depth, top_k = config.draft_depth, config.draft_top_k
         self.levels = None if level is None else LevelDrafter(level, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
+        self._noticed = False
         self.extension = self.second_block_size - self.block_size if self.second else 0
         self.controller: Controller | None = None
         if experience is not None and self.method.drafts:
@@ -160,6 +163,16 @@ class Proposer:
             proposal = replace(proposal, tree=self._afford(proposal.tree))
         self.seconds["tree"] = time.perf_counter() - began - sum(self.seconds.values())
         return proposal
+
+    def notice(self, proposal: Proposal) -> None:
+        """Warn once if the second drafter drafts from an empty prefix without being trained for it."""
+        empty = any(block.prefix == 0 for block in proposal.branches)
+        if empty and self.second is not None and self.second.form.visible_prefixes and not self._noticed:
+            self._noticed = True
+            log.warning(
+                "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
+                self.second.model.config.name_or_path,
+            )
 
     def rng(self, ids: Sequence[int]) -> random.Random:
         """Returns the source of a proposal's random choices on the host, which depend on the run's seed and the text position only."""
