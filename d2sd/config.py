@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from math import inf
 from typing import Any, Literal
 
 from d2sd.errors import InputError
@@ -40,8 +41,8 @@ class Setting:
     kind: Kind
     choices: tuple[str, ...] = ()
     optional: bool = False
-    least: float | None = None
-    most: float | None = None
+    least: float = -inf
+    most: float = inf
     above: bool = False
     bounds: str = ""
     symbol: str = ""
@@ -52,25 +53,21 @@ class Setting:
     control: str = ""
     step: float = 1
 
-    def check(self, value: object) -> None:
+    def check(self, value: Any) -> None:
         """Raise ``InputError`` for a value of the wrong type or out of bounds."""
         if value is None and self.optional:
             return
         if self.kind == "choice":
             if not (isinstance(value, str) and value in self.choices):
-                raise InputError(f"unknown {self.name} {_short(value)}; choose one of: {', '.join(self.choices)}")
+                raise InputError(f"unknown {self.name} {repr(value)[:40]}; choose one of: {', '.join(self.choices)}")
         elif self.kind == "flag":
             if not isinstance(value, bool):
                 raise InputError(f"{self.name} must be true or false")
         elif not (_whole(value) or (self.kind == "real" and isinstance(value, float))):
             raise InputError(f"{self.name} must be a {'whole ' if self.kind == 'whole' else ''}number")
-        elif not self._within(value):
+        elif not self.least <= value <= self.most or (self.above and value == self.least):
             bounds = self.bounds or f"between {self.least} and {self.most}"
             raise InputError(f"{self.name} must be {bounds}, not {value}")
-
-    def _within(self, value: Any) -> bool:
-        low = self.least is None or (value > self.least if self.above else value >= self.least)
-        return low and (self.most is None or value <= self.most)
 
 
 def setting(default: Any, kind: Kind, **about: Any) -> Any:
@@ -81,11 +78,6 @@ def setting(default: Any, kind: Kind, **about: Any) -> Any:
 def _whole(value: object) -> bool:
     """Returns whether a value is an integer of ordinary size; JSON may contain one with a million digits."""
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**64
-
-
-def _short(value: object) -> str:
-    """Returns a wrong value for an error message, shortened."""
-    return repr(value)[:40]
 
 
 @dataclass(frozen=True, slots=True)

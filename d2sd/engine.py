@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
+from typing import Any
 
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.costs.machines import Machine
@@ -201,7 +202,13 @@ class Engine:
             else:
                 ids = list(self.models.target.tokenizer(prompt, add_special_tokens=True)["input_ids"])
         else:
-            ids = self._own_ids(prompt)
+            size = self.models.target.config.vocab_size
+            try:
+                ids = [index(i) for i in prompt]
+            except TypeError:
+                ids = [-1]
+            if not all(0 <= i < size for i in ids):
+                raise InputError(f"a prompt given as token ids takes whole numbers from 0 to {size - 1}")
         room = self.models.target.max_positions - config.max_new_tokens
         if not ids:
             raise InputError("the prompt is empty; write a few words to continue from")
@@ -210,17 +217,6 @@ class Engine:
                 f"the prompt has {len(ids)} tokens; with {config.max_new_tokens} new tokens at most {max(0, room)} "
                 f"fit this target's {self.models.target.max_positions} positions: shorten the prompt or ask for fewer tokens"
             )
-        return ids
-
-    def _own_ids(self, prompt: Sequence[int]) -> list[int]:
-        """Returns a prompt's token ids as integers; raises ``InputError`` if one of them is outside the target's vocabulary."""
-        size = self.models.target.config.vocab_size
-        try:
-            ids = [index(i) for i in prompt]
-        except TypeError:
-            ids = [-1]
-        if not all(0 <= i < size for i in ids):
-            raise InputError(f"a prompt given as token ids takes whole numbers from 0 to {size - 1}")
         return ids
 
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
@@ -272,27 +268,10 @@ class Engine:
         return Proposer(self.models, config, self._eager_passes(config, tokens), experience if config.decides else None)
 
 
-def load(
-    name: str = "tiny",
-    *,
-    target: str | None = None,
-    drafter: str | None = None,
-    second_drafter: str | None = None,
-    draft_model: str | None = None,
-    dtype: str | None = None,
-    device: str | None = None,
-    load_in_8bit: bool = False,
-    passes: str = "auto",
-) -> Engine:
-    """Returns an engine for the models loaded by ``d2sd.folders.loading.load_models``; passes: as for ``Engine``."""
-    models = load_models(
-        name,
-        target=target,
-        drafter=drafter,
-        second_drafter=second_drafter,
-        draft_model=draft_model,
-        dtype=dtype,
-        device=device,
-        load_in_8bit=load_in_8bit,
-    )
-    return Engine(models, passes)
+def load(name: str = "tiny", *, passes: str = "auto", **options: Any) -> Engine:
+    """Returns an engine for the models of ``d2sd.folders.loading.load_models``.
+
+    name, options: as for ``load_models``.
+    passes: as for ``Engine``.
+    """
+    return Engine(load_models(name, **options), passes)

@@ -186,9 +186,6 @@ def _machine() -> Machine:
     )
 
 
-PAPER = _machine()
-
-
 # A machine whose stage times were measured with ``d2sd bench gpu`` (docs/gpu.md).
 
 
@@ -308,31 +305,21 @@ def calculated(hardware: Hardware) -> Machine:
     host does between passes is taken to overlap with them.
     """
     level, token = EAGLE3.seconds(hardware, 10), SMALL.seconds(hardware, 1)
+    digits = 0 if hardware.peak >= 1e13 else 2
     return Machine(
         first_draft=DRAFTER.curve(hardware),
         second_draft=DRAFTER.curve(hardware),
         verify=TARGET.curve(hardware),
         name=hardware.name,
-        source=f"{hardware.bandwidth / 1e9:,.0f} GB/s, {_peak(hardware.peak)}: {hardware.sheet}.",
+        source=f"{hardware.bandwidth / 1e9:,.0f} GB/s, {hardware.peak / 1e12:,.{digits}f} TFLOPS: {hardware.sheet}.",
         kind="calculated",
-        drafts={
-            "eagle3": Curve(((2, level), (3, 2 * level))),
-            "draft_model": Curve(((2, token), (3, 2 * token))),
-        },
+        drafts={"eagle3": Curve(((2, level), (3, 2 * level))), "draft_model": Curve(((2, token), (3, 2 * token)))},
     )
-
-
-def _peak(operations: float) -> str:
-    return f"{operations / 1e12:,.{0 if operations >= 1e13 else 2}f} TFLOPS"
 
 
 # All machines for which a run's cost can be calculated without measuring one.
 
-MACHINES: dict[str, Machine] = {
-    "paper": PAPER,
-    "h200-measured": H200,
-    **{name: calculated(h) for name, h in HARDWARE.items()},
-}
+MACHINES = {"paper": _machine(), "h200-measured": H200} | {name: calculated(h) for name, h in HARDWARE.items()}
 DEFAULT = "paper"  # what is compared with where nothing else was chosen
 NOMINAL_SECONDS = 0.02  # of a plain step, where a source gives ratios alone
 

@@ -36,12 +36,9 @@ class LevelDrafter:
         self.model, self.target, self.passes, self.depth = model, target, passes, depth
         self.top_k = min(top_k, model.config.draft_vocab_size)
         c = model.config.layer
-
-        def make(capacity: int) -> KeyValueCache:
-            return KeyValueCache.uniform(
-                1, c.num_key_value_heads, model.config.head_dim, capacity, model.dtype, model.device
-            )
-
+        make = partial(
+            KeyValueCache.uniform, 1, c.num_key_value_heads, c.head_dim, dtype=model.dtype, device=model.device
+        )
         self.cache = passes.cache("eagle3", make)
         self.embedding = target.embedding if model.embedding is None else model.embedding
         self._pending: Tensor | None = None  # features of the rows after the cached ones, (1, T, taps·width)

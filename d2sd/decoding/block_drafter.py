@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from d2sd.decoding.inspection import rows_of, tempered
-from d2sd.nets.attention import Backend, attend_dense
+from d2sd.nets.attention import attend_dense
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import Attend, DFlashDraftModel, attention_mask
 from d2sd.nets.lean import LeanLayers
@@ -37,11 +37,8 @@ class BlockDrafter:
         self.taps, self.layers = model.target_layer_ids, range(config.num_hidden_layers)
         self.form, self.shift = model.form, model.form.shift
         self.token_ids = None if model.token_ids is None else model.token_ids.to(self.device)
-
-        def make(capacity: int) -> KeyValueCache:
-            layers, heads = config.num_hidden_layers, config.num_key_value_heads
-            return KeyValueCache.uniform(layers, heads, config.head_dim, capacity, model.dtype, model.device)
-
+        shape = (config.num_hidden_layers, config.num_key_value_heads, config.head_dim)
+        make = partial(KeyValueCache.uniform, *shape, dtype=model.dtype, device=self.device)
         self.cache = passes.cache(name, make)
         self.scale = config.head_dim**-0.5
         self._unread: list[Tensor] = []
@@ -96,24 +93,14 @@ class BlockDrafter:
         block_size: γ, including the anchor.
         top: number of likeliest tokens to report per position.
         """
-        self.catch_up()
-        self.drafted = True
-        passes, size, start = self.passes, block_size - self.shift, self.cache.length
-        ids = torch.tensor(self.rows(anchor, prefixes, block_size), device=self.device)
         # a token's row may be the one before its position's
-        starts = [b * size - self.shift for b in range(len(prefixes))]
+        starts = [b * (block_size - self.shift) - self.shift for b in range(len(prefixes))]
         masked = [at + k for at, p in zip(starts, prefixes, strict=True) for k in range(1 + len(p), block_size)]
         count = len(masked)
-        if passes.fixed:
-            read, slots = passes.window(self.cache, size)
+        if self.passes.fixed:
             masked += [0] * (len(prefixes) * (block_size - 1) - count)
-            self.plan(len(prefixes), size)
-            run = partial(self.forward, read=read, top=top)
-            key = ("draft", self.name, ids.shape, read, top)
-            best, logits = passes.run(key, run, ids, slots, torch.tensor(masked, device=self.device))
-        else:
-            positions = torch.arange(start, start + size, device=self.device)
-            best, logits = self.forward(ids, positions, torch.tensor(masked, device=self.device), None, top)
+        rows = torch.tensor(masked, device=self.device)
+        best, logits = self.run(("draft",), self.forward, anchor, prefixes, block_size, top, rows)
         drafted, at = best[:count].tolist(), 0  # one copy from the device
         blocks = []
         for prefix in prefixes:
@@ -127,10 +114,32 @@ class BlockDrafter:
             self._first_rows = logits, blocks[0]
         return blocks
 
-    def rows(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int) -> list[list[int]]:
-        """Returns the input tokens of every block: anchor, prefix, masks."""
-        size, mask = block_size - self.shift, self.mask_token
-        return [[anchor, *p, *[mask] * (size - 1 - len(p))] for p in prefixes]
+    def run(
+        self,
+        name: tuple[Hashable, ...],
+        work: Callable[..., tuple[Tensor, ...]],
+        anchor: int,
+        prefixes: Sequence[Sequence[int]],
+        block_size: int,
+        top: int,
+        *inputs: Tensor,
+    ) -> tuple[Tensor, ...]:
+        """Run a pass over blocks of anchor, prefix and mask tokens, after the context.
+
+        name: of the pass, with what it depends on besides the inputs and their shapes.
+        work: gets the blocks (B, R), their positions (R,), the inputs, and ``read`` and ``top`` as in ``forward``.
+        """
+        self.catch_up()
+        self.drafted = True
+        passes, size, start = self.passes, block_size - self.shift, self.cache.length
+        rows = [[anchor, *p, *[self.mask_token] * (size - 1 - len(p))] for p in prefixes]
+        ids = torch.tensor(rows, device=self.device)
+        if not passes.fixed:
+            return work(ids, torch.arange(start, start + size, device=self.device), *inputs, read=None, top=top)
+        read, slots = passes.window(self.cache, size)
+        self.plan(len(prefixes), size)
+        key = (*name, self.name, ids.shape, read, top)
+        return passes.run(key, partial(work, read=read, top=top), ids, slots, *inputs)
 
     def plan(self, branches: int, rows: int) -> None:
         """Plan a fixed-shape pass over this many blocks of this many rows."""
@@ -191,7 +200,11 @@ class BlockDrafter:
         else:
             context = [(k[:, :, :read], v[:, :, :read]) for k, v in map(self.cache.buffers, layers)]
             seen = torch.arange(read, device=positions.device) < positions[0]
-        ways: Attend | list[Attend] = partial(_attend, backend, self.scale, seen)
+
+        def attend(query: Tensor, above_key: Tensor, above_value: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            return backend(query, (above_key, above_value), (key, value), None, self.scale, None, seen)
+
+        ways: Attend | list[Attend] = attend
         if self.form.masked:
             shape = (positions[0], context[0][0].shape[2], len(positions), self.device)
             ways = [partial(attend_masked, self.scale, attention_mask(self.form, layer, *shape)) for layer in layers]
@@ -231,24 +244,6 @@ class BlockDrafter:
 def best_tokens(ranked: Tensor) -> Tensor:
     """Returns the likeliest token of every row of ``BlockDrafter.forward``'s first output, int64."""
     return ranked[..., ranked.shape[-1] // 3].long()
-
-
-def best_probabilities(ranked: Tensor) -> Tensor:
-    """Returns the probability of the likeliest token of every row of ``BlockDrafter.forward``'s first output, float64."""
-    return ranked[..., 0]
-
-
-def _attend(
-    backend: Backend,
-    scale: float,
-    seen: Tensor | None,
-    query: Tensor,
-    context_key: Tensor,
-    context_value: Tensor,
-    key: Tensor,
-    value: Tensor,
-) -> Tensor:
-    return backend(query, (context_key, context_value), (key, value), None, scale, None, seen)
 
 
 def attend_masked(

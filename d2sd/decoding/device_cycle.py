@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.block_drafter import BlockDrafter, best_probabilities, best_tokens
+from d2sd.decoding.block_drafter import BlockDrafter, best_tokens
 from d2sd.decoding.device_tree import (
     DeviceTree,
     accepted_rows,
@@ -137,7 +137,6 @@ class DeviceCycle:
         self.choice = (config.temperature, config.top_k, config.top_p)
 
     def _shape(self) -> CycleShape:
-        """Returns the shape of the next cycle."""
         controller = self.proposer.controller
         if controller is None:
             return self.whole
@@ -153,7 +152,7 @@ class DeviceCycle:
         return self._packings[shape]
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """See ``Cycle``."""
+        """See ``HostCycle.run``."""
         shape, queued = self.queue(ids) if self._ahead is None else self._ahead
         self._ahead = None
         found = self._packing(shape).unpack(queued.cpu().numpy())  # the only copy from the device, and the only wait
@@ -192,7 +191,8 @@ class DeviceCycle:
         clock.mark("first_draft")
         if shape.branches:
             random = self.proposer.method.on_device == "random"
-            basis = self._random(shape, ids) if random else best_probabilities(found["first"])
+            order = random_order(self.proposer.rng(ids), shape.lengths[0]) if random else ()
+            basis = self._send(order) if random else found["first"][..., 0]  # the confidences
             found["prefixes"], whole, found["second"] = stage(
                 "second", partial(self._draft_second, shape, read), state, chain, basis
             )
@@ -227,16 +227,12 @@ class DeviceCycle:
         return merged(anchor, first, boundary, selected, branches)
 
     def _plan(self, shape: CycleShape) -> None:
-        """Plan the next passes with backends that plan on the host."""
         if self.first is not None and shape.block_size:
             self.first.plan(1, shape.block_size - self.first.shift)
         if self.second is not None and shape.branches:
             rows = shape.block_size + shape.extension - self.second.shift
             self.second.plan(len(shape.lengths) - 1, rows)
         self.verifier.plan(shape.rows)
-
-    def _random(self, shape: CycleShape, ids: Sequence[int]) -> Tensor:
-        return self._send(random_order(self.proposer.rng(ids), shape.lengths[0]))
 
     def _send(self, numbers: Sequence[int]) -> Tensor:
         """Copy integers to the device, from pinned memory, since copies from other memory block."""
@@ -317,7 +313,7 @@ class DeviceCycle:
         start, fields = state[1], len(DeviceTree._fields)
         tree, taps = DeviceTree(*rest[:fields]), rest[fields:]
         rows = accepted_rows(tree, chosen, shape.depths)
-        self.target.restore_taps(taps)
+        self.target.taps.restore(taps)
         features = [self.target.features(d.model.target_layer_ids, rows) for d in self.proposer.block_drafters]
         return *self.verifier.cache.gather(start + rows), *features
 

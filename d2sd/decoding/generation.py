@@ -16,7 +16,7 @@ import torch
 from d2sd.config import DecodeConfig
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.device_cycle import DeviceCycle
-from d2sd.decoding.host_cycle import Cycle, CycleDone, HostCycle
+from d2sd.decoding.host_cycle import CycleDone, HostCycle
 from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes, describe_tops
 from d2sd.decoding.proposer import Proposer
 from d2sd.decoding.verifier import Verifier
@@ -94,8 +94,7 @@ class Generation:
         """Run one cycle. Returns a function that builds its event; these functions must be called in the order of steps."""
         began = time.perf_counter()
         start = len(self.ids) - 1
-        cycle: Cycle = self.device_cycle or self.host_cycle
-        done = cycle.run(self.ids, self.config.max_new_tokens - len(self.output))
+        done = (self.device_cycle or self.host_cycle).run(self.ids, self.config.max_new_tokens - len(self.output))
         proposal, seen, outcome = done.proposal, done.seen, done.walk
         if outcome.bonus == -1:
             raise not_finite(f"the target {self.target.name}")

@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Protocol
 
 import torch
 
@@ -29,19 +28,6 @@ class CycleDone:
     seconds: StageSeconds
 
 
-class Cycle(Protocol):
-    """Runs cycles of one generation."""
-
-    def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """Run one cycle after the committed ``ids``, whose last one is the anchor.
-
-        room: maximum number of tokens to commit.
-
-        Afterwards the caches hold the committed tokens, unless the text ended.
-        """
-        ...
-
-
 class HostCycle:
     """Cycles of any method, with passes of any shape. Every draft and the verification end with a copy to the host."""
 
@@ -51,7 +37,12 @@ class HostCycle:
         self.sampler, self.end_ids = Sampler.of(config), verifier.target.end_ids
 
     def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """See ``Cycle``."""
+        """Run one cycle after the committed ``ids``, whose last one is the anchor.
+
+        room: maximum number of tokens to commit.
+
+        Afterwards the caches hold the committed tokens, unless the text ended.
+        """
         start, device = len(ids) - 1, self.target.device
         proposal = self.proposer.propose(ids)
         drafted = time.perf_counter()
@@ -76,7 +67,6 @@ class HostCycle:
         return CycleDone(proposal, seen, found, seconds)
 
     def _commit(self, rows: list[int], start: int) -> None:
-        """Keep the anchor and the accepted path in the target's cache and in every drafter's context."""
         self.verifier.cache.commit(rows)
         if self.proposer.reads_features:
             index = torch.tensor(rows, device=self.target.device)

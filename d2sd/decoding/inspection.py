@@ -123,12 +123,11 @@ def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
             _alternatives(t[:TOP_ALTERNATIVES], map(round, q[:TOP_ALTERNATIVES], repeat(DIGITS)), texts)
             for t, q in zip(block.tokens, block.probabilities, strict=True)
         )
-    pieces = tuple(map(texts.__getitem__, block.ids))
     return Draft(
         drafter=block.drafter,
         prefix=block.prefix,
         ids=block.ids,
-        texts=pieces,
+        texts=tuple(map(texts.__getitem__, block.ids)),
         confidence=block.confidence,
         alternatives=alternatives,
         base=block.base,

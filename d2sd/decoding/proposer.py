@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from math import inf
+from typing import Any, TypeVar, cast
 
 from torch import Tensor
 
@@ -27,11 +28,11 @@ from d2sd.trace.events import Decision
 from d2sd.trace.metrics import Work
 from d2sd.tree.block import Block
 from d2sd.tree.boundary import open_prefixes, select_prefixes
-from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 from d2sd.tree.walk import Walk
 
 log = logging.getLogger(__name__)
+Drafted = TypeVar("Drafted")
 
 
 def slots(config: DecodeConfig, tokens: int) -> int:
@@ -68,20 +69,15 @@ class Proposer:
         second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
         make = partial(make_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
         self.first = None if first is None else make("first", first, inspect=config.inspect)
-        if second is None or second is first:
-            self.second = None if second is None else self.first
-        else:
-            self.second = make("second", second, inspect=False)
-        self.block_drafters = [d for d in (self.first, self.second) if d is not None]
-        if self.second is self.first:
-            del self.block_drafters[1:]
-        self.chain: ChainDrafter | None = None
-        if self.method.draft_model and models.draft_model is not None:
-            self.chain = ChainDrafter(models.draft_model, passes, config.inspect)
-        self.levels: LevelDrafter | None = None
-        if self.method.eagle3 and models.eagle3 is not None:
-            depth, top_k = config.draft_depth, config.draft_top_k
-            self.levels = LevelDrafter(models.eagle3, models.target, passes, depth, top_k)
+        self.second = (
+            self.first if second is first else None if second is None else make("second", second, inspect=False)
+        )
+        self.block_drafters = list(dict.fromkeys(d for d in (self.first, self.second) if d is not None))
+        small = models.draft_model if self.method.draft_model else None
+        self.chain = None if small is None else ChainDrafter(small, passes, config.inspect)
+        level = models.eagle3 if self.method.eagle3 else None
+        depth, top_k = config.draft_depth, config.draft_top_k
+        self.levels = None if level is None else LevelDrafter(level, models.target, passes, depth, top_k)
         self.seconds: dict[str, float] = {}
         self._noticed = False
         self.extension = self.second_block_size - self.block_size if self.second else 0
@@ -139,7 +135,10 @@ class Proposer:
         """Returns the tree to verify after the committed ``ids``, whose last one is the anchor."""
         began = time.perf_counter()
         self.seconds = {"first_draft": 0.0, "second_draft": 0.0}
-        seed, controller = self._seed(ids), self.controller
+        seed, controller = generator_seed(self.config.seed, len(ids) - 1), self.controller
+        first, chain, levels = cast(
+            tuple[BlockDrafter, ChainDrafter, LevelDrafter], (self.first, self.chain, self.levels)
+        )
         size = self.block_size if controller is None else controller.begin()
         if self.method.drafts and not size:
             proposal = Proposal(merge_drafts(ids[-1], []))
@@ -148,15 +147,15 @@ class Proposer:
                 anchor=ids[-1],
                 first=partial(self._draft, "first_draft", self.first, ids[-1], size),
                 second=partial(self._draft, "second_draft", self.second, ids[-1], size + self.extension),
-                sample=partial(self._sample, seed),
-                model=partial(self._chain, ids, size - 1),
-                levels=partial(self._levels, ids),
+                sample=lambda count: first.sample(count, seed),
+                model=lambda: self._timed("first_draft", chain.draft, ids, size - 1),
+                levels=lambda: self._timed("first_draft", levels.draft, ids),
                 num_branches=self.config.num_branches,
                 extension=self.extension,
                 budget=self.config.node_budget or 0,
                 rng=self.rng(ids),
                 end_ids=self.end_ids,
-                choose_redrafts=all_prefixes if controller is None else self._choose_redrafts,
+                choose_redrafts=all_prefixes if controller is None else controller.redraft,
                 min_log_probability=-inf if controller is None else controller.min_log_probability,
                 trained=self.config.confidence == "head",
             )
@@ -167,24 +166,17 @@ class Proposer:
 
     def notice(self, proposal: Proposal) -> None:
         """Warn once if the second drafter drafts from an empty prefix without being trained for it."""
-        second = self.second
-        if second is None or not second.form.visible_prefixes or self._noticed:
-            return
-        if any(block.prefix == 0 for block in proposal.branches):
+        empty = any(block.prefix == 0 for block in proposal.branches)
+        if empty and self.second is not None and self.second.form.visible_prefixes and not self._noticed:
             self._noticed = True
-            name = second.model.config.name_or_path
             log.warning(
                 "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
-                name,
+                self.second.model.config.name_or_path,
             )
 
-    def _seed(self, ids: Sequence[int]) -> int:
-        """Random choices depend on the run's seed and the text position only."""
-        return generator_seed(self.config.seed, len(ids) - 1)
-
     def rng(self, ids: Sequence[int]) -> random.Random:
-        """The source of a proposal's random choices on the host."""
-        return random.Random(self._seed(ids))
+        """Returns the source of a proposal's random choices on the host, which depend on the run's seed and the text position only."""
+        return random.Random(generator_seed(self.config.seed, len(ids) - 1))
 
     def _afford(self, tree: TokenTree) -> TokenTree:
         """What of a tree is verified, by the node budget and by what nodes cost."""
@@ -244,10 +236,6 @@ class Proposer:
         batches = [count for count in (len(redrafts) - third, third) if count]
         return Work(size, tuple(count * (size + self.extension) for count in batches), len(proposal.tree))
 
-    def _choose_redrafts(self, first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
-        assert self.controller is not None
-        return self.controller.redraft(first.confidence, prefixes)
-
     def _draft(
         self,
         stage: str,
@@ -258,25 +246,11 @@ class Proposer:
         top: int = 1,
     ) -> list[Block]:
         assert drafter is not None
+        top = max(top, TOP_ALTERNATIVES) if self.config.inspect else top
+        return self._timed(stage, drafter.draft, anchor, prefixes, block_size, top)
+
+    def _timed(self, stage: str, draft: Callable[..., Drafted], *inputs: Any) -> Drafted:
         began = time.perf_counter()
-        blocks = drafter.draft(anchor, prefixes, block_size, max(top, TOP_ALTERNATIVES) if self.config.inspect else top)
+        drafted = draft(*inputs)
         self.seconds[stage] += time.perf_counter() - began
-        return blocks
-
-    def _sample(self, seed: int, count: int) -> list[Block]:
-        assert self.first is not None
-        return self.first.sample(count, seed)
-
-    def _chain(self, ids: Sequence[int], count: int) -> Block:
-        assert self.chain is not None
-        began = time.perf_counter()
-        block = self.chain.draft(ids, count)
-        self.seconds["first_draft"] += time.perf_counter() - began
-        return block
-
-    def _levels(self, ids: Sequence[int]) -> list[Level]:
-        assert self.levels is not None
-        began = time.perf_counter()
-        levels = self.levels.draft(ids)
-        self.seconds["first_draft"] += time.perf_counter() - began
-        return levels
+        return drafted

@@ -54,7 +54,7 @@ class Verifier:
         self.plan(rows)
         run = partial(self.forward, read)
         logits, *taps = passes.run(("verify", rows, read), run, tokens, depths + start, slots, mask)
-        self.target.restore_taps(taps)
+        self.target.taps.restore(taps)
         return logits[: len(tree)]
 
     def plan(self, rows: int) -> None:
@@ -68,7 +68,7 @@ class Verifier:
         self.passes.show(mask)
         window = CacheWindow(self.cache, read, slots)
         hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend)
-        return self.target.logits(hidden), *self.target.tapped()
+        return self.target.logits(hidden), *self.target.taps.outputs()
 
 
 def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:

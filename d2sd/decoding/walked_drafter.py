@@ -44,20 +44,11 @@ class WalkedDrafter(BlockDrafter):
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
         """Draft one block per prefix, as ``BlockDrafter.draft``. The tokens of a prefix stay as they are."""
-        self.catch_up()
-        self.drafted = True
-        passes, size, start = self.passes, block_size - self.shift, self.cache.length
-        ids = torch.tensor(self.rows(anchor, prefixes, block_size), device=self.device)
         known = torch.tensor([[anchor, *p, *[-1] * (block_size - 1 - len(p))] for p in prefixes], device=self.device)
-        noise = self.sampler.noise(start, block_size - 1, self.vocabulary, self.device)
-        if passes.fixed:
-            read, slots = passes.window(self.cache, size)
-            self.plan(len(prefixes), size)
-            key = ("walk", self.name, ids.shape, read, top, self.sampler.temperature, self.inspect)
-            walked = passes.run(key, partial(self.walk, read=read, top=top), ids, slots, known, noise)
-        else:
-            positions = torch.arange(start, start + size, device=self.device)
-            walked = self.walk(ids, positions, known, noise, read=None, top=top)
+        self.catch_up()
+        noise = self.sampler.noise(self.cache.length, block_size - 1, self.vocabulary, self.device)
+        name = ("walk", self.sampler.temperature, self.inspect)
+        walked = self.run(name, self.walk, anchor, prefixes, block_size, top, known, noise)
         ranked, hidden, logits, others, *pairs = walked
         rows = ranked.tolist()  # one copy from the device
         blocks = [self._block(len(p), row[len(p) :]) for p, row in zip(prefixes, rows, strict=True)]

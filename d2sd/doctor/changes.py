@@ -117,7 +117,7 @@ def _set_form(model: Any, form: Form) -> None:
         return
     model.config = form
     model.layer.norm_before_residual = form.norm_before_residual
-    model.layer.self_attn.head_dim = form.head_dim
+    model.layer.self_attn.head_dim = form.layer.head_dim
     model.rotary_emb = type(model.rotary_emb)(form.layer).to(model.device)
 
 

@@ -247,7 +247,7 @@ def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
     """Heads of another size, as many as the same matrices hold; norms of queries and keys would fix their size."""
     if form.qk_norm:
         return
-    own, c, t = form.head_dim, form.layer, target.config
+    own, c, t = form.layer.head_dim, form.layer, target.config
     theirs = int(getattr(t, "head_dim", None) or t.hidden_size // t.num_attention_heads)
     queries, keys = c.num_attention_heads * own, c.num_key_value_heads * own
     for size in dict.fromkeys((theirs, 2 * own, own // 2, 4 * own, 64, 128)):

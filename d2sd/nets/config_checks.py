@@ -9,7 +9,7 @@ from math import inf, isfinite, prod
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from transformers.activations import ACT2FN
 from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
 from transformers.quantizers.auto import AUTO_QUANTIZER_MAPPING
@@ -226,9 +226,7 @@ def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Modu
     """
     with torch.device("meta"):
         wanted = {name: tuple(weight.shape) for name, weight in make().state_dict().items()}
-    for name in sorted(held.keys() & wanted.keys()):
-        stored, built = list(held[name]), list(wanted[name])
-        require(stored == built, _mismatch(name, stored, built))
+    _compare(held, wanted)
     numbers, needed = (sum(map(prod, shapes.values())) for shapes in (held, wanted))
     require(
         needed <= 3 * numbers,
@@ -236,19 +234,22 @@ def check_shapes(held: Mapping[str, tuple[int, ...]], make: Callable[[], nn.Modu
     )
 
 
-def check_weights(model: nn.Module, weights: Mapping[str, Tensor]) -> None:
-    """Check that these tensors, by parameter name, are exactly the parameters of a drafter's network."""
+def check_weights(model: nn.Module, held: Mapping[str, tuple[int, ...]]) -> None:
+    """Check that tensors of these shapes, by parameter name, are exactly the parameters of a drafter's network."""
     wanted = {name: tuple(weight.shape) for name, weight in model.named_parameters()}
-    missing = sorted(wanted.keys() - weights.keys())
-    require(not missing, f"its weights lack {', '.join(missing[:3])}")
-    for name in sorted(wanted):
-        stored = tuple(weights[name].shape)
-        require(stored == wanted[name], _mismatch(name, stored, wanted[name]))
-    refuse_tensors(weights.keys() - wanted.keys())
+    _compare(held, wanted)
+    missing = sorted(wanted.keys() - held.keys())
+    require(not missing, f"its weights do not match its config: they lack {', '.join(missing[:3])}")
+    refuse_tensors(held.keys() - wanted.keys())
 
 
-def _mismatch(name: str, stored: object, built: object) -> str:
-    return f"its weights do not match its config ({name} is {stored}, and its config makes it {built})"
+def _compare(held: Mapping[str, tuple[int, ...]], wanted: Mapping[str, tuple[int, ...]]) -> None:
+    for name in sorted(held.keys() & wanted.keys()):
+        stored, built = list(held[name]), list(wanted[name])
+        require(
+            stored == built,
+            f"its weights do not match its config ({name} is {stored}, and its config makes it {built})",
+        )
 
 
 def refuse_tensors(unknown: Iterable[str]) -> None:

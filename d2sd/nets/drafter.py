@@ -17,14 +17,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 from transformers import PreTrainedModel, Qwen3Config
-from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding, apply_rotary_pos_emb
+from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, read_form
 from d2sd.nets.lean import LeanLayers, Product, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
-Attend = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
+Attend = Callable[
+    ..., Tensor
+]  # query, keys and values of the context if they are separate, keys and values of the rows
 
 
 # Decoder layers.
@@ -37,32 +39,36 @@ def rotated(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
 
 
 class DraftAttention(nn.Module):
-    """Grouped-query attention whose keys and values come from the context and from the block."""
+    """Grouped-query attention of drafted rows.
 
-    def __init__(self, config: Any):
+    config: a Llama or Qwen3 config.
+    width: of the inputs.
+    qk_norm: whether queries and keys are normed, as in Qwen3.
+    """
+
+    def __init__(self, config: Any, width: int, qk_norm: bool = True):
         super().__init__()
         self.head_dim = config.head_dim
         queries, keys = config.num_attention_heads * self.head_dim, config.num_key_value_heads * self.head_dim
-        self.q_proj = nn.Linear(config.hidden_size, queries, bias=config.attention_bias)
-        self.k_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
-        self.v_proj = nn.Linear(config.hidden_size, keys, bias=config.attention_bias)
+        self.q_proj = nn.Linear(width, queries, bias=config.attention_bias)
+        self.k_proj = nn.Linear(width, keys, bias=config.attention_bias)
+        self.v_proj = nn.Linear(width, keys, bias=config.attention_bias)
         self.o_proj = nn.Linear(queries, config.hidden_size, bias=config.attention_bias)
-        self.q_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
-        self.k_norm = nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps)
+        self.q_norm, self.k_norm = (
+            nn.RMSNorm(self.head_dim, eps=config.rms_norm_eps) if qk_norm else nn.Identity() for _ in range(2)
+        )
 
     def _heads(self, x: Tensor) -> Tensor:
         return x.unflatten(-1, (-1, self.head_dim)).transpose(1, 2)
 
     def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
-        """Keys and values of context rows, (B, T, hidden) → two tensors (B, KV heads, T, head_dim)."""
+        """Returns keys and values of rows, (B, T, width) → two tensors (B, KV heads, T, head_dim)."""
         key = self.k_norm(self._heads(self.k_proj(x)))
         return rotated(key, cos, sin), self._heads(self.v_proj(x))
 
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
-        query = self.q_norm(self._heads(self.q_proj(x)))
-        key = self.k_norm(self._heads(self.k_proj(x)))
-        query, key = apply_rotary_pos_emb(query, key, cos, sin)
-        out = attend(query, context[0], context[1], key, self._heads(self.v_proj(x)))
+    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend, *context: Tensor) -> Tensor:
+        query = rotated(self.q_norm(self._heads(self.q_proj(x))), cos, sin)
+        out = attend(query, *context, *self.keys_values(x, cos, sin))
         return self.o_proj(out.transpose(1, 2).flatten(-2))
 
 
@@ -98,21 +104,18 @@ class DraftLayer(nn.Module):
 
     def __init__(self, config: Any, form: DrafterForm):
         super().__init__()
-        self.self_attn = DraftAttention(config)
+        self.self_attn = DraftAttention(config, config.hidden_size)
         self.mlp = Qwen3MLP(config)
         self.input_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(config.hidden_size, eps=config.rms_norm_eps)
-        self.attention_conv: GroupedConvolution | None = None
-        self.mlp_conv: GroupedConvolution | None = None
-        if form.selector is not None:
-            self.attention_conv = GroupedConvolution(config.hidden_size, form.selector)
-            self.mlp_conv = GroupedConvolution(config.hidden_size, form.selector)
+        self.attention_conv, self.mlp_conv = (
+            None if form.selector is None else GroupedConvolution(config.hidden_size, form.selector) for _ in range(2)
+        )
 
     def forward(self, x: Tensor, cos: Tensor, sin: Tensor, context: KeyValue, attend: Attend) -> Tensor:
-        def attention(rows: Tensor) -> Tensor:
-            return self.self_attn(rows, cos, sin, context, attend)
-
-        x = x + _between(self.attention_conv, self.input_layernorm(x), attention)
+        x = x + _between(
+            self.attention_conv, self.input_layernorm(x), lambda rows: self.self_attn(rows, cos, sin, attend, *context)
+        )
         return x + _between(self.mlp_conv, self.post_attention_layernorm(x), self.mlp)
 
 
@@ -226,15 +229,11 @@ class DFlashDraftModel(PreTrainedModel):
         self.rotary_emb = Qwen3RotaryEmbedding(config)
         self.embed_tokens = nn.Embedding(config.vocab_size, hidden) if "embed_tokens" in own else None
         self.lm_head = nn.Linear(hidden, drafted, bias=False) if "lm_head" in own else None
-        self.markov_head: MarkovHead | None = None
-        if form.markov is not None:
-            self.markov_head = MarkovHead(form.markov, form.markov_rank, hidden, config.vocab_size, drafted)
-        self.confidence_head: ConfidenceHead | None = None
-        if form.confidence is not None:
-            self.confidence_head = ConfidenceHead(hidden + (form.markov_rank if form.confidence == "markov" else 0))
-        self.candidate_selector: CandidateSelector | None = None
-        if form.selector is not None:
-            self.candidate_selector = CandidateSelector(form.selector, hidden, config.vocab_size)
+        tokens, rank, selector = config.vocab_size, form.markov_rank, form.selector
+        self.markov_head = None if form.markov is None else MarkovHead(form.markov, rank, hidden, tokens, drafted)
+        width = hidden + (rank if form.confidence == "markov" else 0)
+        self.confidence_head = None if form.confidence is None else ConfidenceHead(width)
+        self.candidate_selector = None if selector is None else CandidateSelector(selector, hidden, tokens)
         self.token_ids: Tensor | None  # the target's ids of the tokens that it can draft, where they are not all
         self.register_buffer("token_ids", None, persistent=False)
         self._lean: LeanLayers | None = None
@@ -356,25 +355,32 @@ def drafter_config(
     target_layer_ids: list[int] | None = None,
 ) -> Qwen3Config:
     """A drafter's config for a target's text config, in the published form."""
-    heads, kv_heads, head_dim = head_shape(target)
     taps = target_layer_ids or default_target_layers(target.num_hidden_layers, layers)
     settings: dict[str, Any] = {
+        "num_hidden_layers": layers,
+        "num_target_layers": target.num_hidden_layers,
+        "block_size": block_size,
+        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
+    }
+    return Qwen3Config(**layer_shape(target), **settings)
+
+
+def layer_shape(target: Any) -> dict[str, Any]:
+    """Returns the settings of a drafter's layers that follow from a target's text config; a mixture of experts has 3 × its hidden
+    size for the width of an MLP if it states none."""
+    heads, kv_heads, head_dim = head_shape(target)
+    return {
         "vocab_size": target.vocab_size,
         "hidden_size": target.hidden_size,
-        "intermediate_size": dense_width(target),
-        "num_hidden_layers": layers,
+        "intermediate_size": getattr(target, "intermediate_size", None) or 3 * target.hidden_size,
         "num_attention_heads": heads,
         "num_key_value_heads": kv_heads,
         "head_dim": head_dim,
         "max_position_embeddings": target.max_position_embeddings,
         "rms_norm_eps": target.rms_norm_eps,
         "rope_parameters": plain_rope(target),
-        "num_target_layers": target.num_hidden_layers,
-        "block_size": block_size,
-        "dflash_config": {"mask_token_id": mask_token_id, "target_layer_ids": taps},
         "tie_word_embeddings": False,
     }
-    return Qwen3Config(**settings)
 
 
 def default_target_layers(target_layers: int, count: int) -> list[int]:
@@ -386,11 +392,6 @@ def default_target_layers(target_layers: int, count: int) -> list[int]:
     if count == 1:
         return [last]
     return sorted({round(first + (last - first) * i / (count - 1)) for i in range(count)})
-
-
-def dense_width(target: Any) -> int:
-    """Returns the width of a drafter's MLP for a target's text config; 3 × hidden size if a mixture of experts has none."""
-    return int(getattr(target, "intermediate_size", None) or 3 * target.hidden_size)
 
 
 def plain_rope(target: Any) -> dict[str, Any]:

@@ -8,7 +8,7 @@ hidden state that the network itself gave to the row above (EAGLE-3, arXiv 2503.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,10 +17,8 @@ from torch import Tensor, nn
 from transformers.models.llama.modeling_llama import LlamaMLP, LlamaRotaryEmbedding
 
 from d2sd.nets.attention import KeyValue
-from d2sd.nets.drafter import dense_width, plain_rope, rotated
-from d2sd.nets.types import head_shape, target_type
-
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+from d2sd.nets.drafter import Attend, DraftAttention, layer_shape
+from d2sd.nets.types import target_type
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +45,6 @@ class Eagle3Config:
     fc_norm: bool = False
     name_or_path: str = "eagle3"
 
-    @property
-    def head_dim(self) -> int:
-        """Size of an attention head."""
-        c = self.layer
-        return int(getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads)
-
 
 def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
     """Decoder layers whose outputs EAGLE-3 reads where its config names none: an early, a middle and a late one.
@@ -65,37 +57,6 @@ def default_eagle3_layers(target_layers: int) -> tuple[int, ...]:
     return layers
 
 
-class Eagle3Attention(nn.Module):
-    """Grouped-query attention whose inputs are token embedding and feature side by side."""
-
-    def __init__(self, config: Eagle3Config):
-        super().__init__()
-        c, self.head_dim = config.layer, config.head_dim
-        queries, keys = c.num_attention_heads * self.head_dim, c.num_key_value_heads * self.head_dim
-        self.q_proj = nn.Linear(2 * c.hidden_size, queries, bias=c.attention_bias)
-        self.k_proj = nn.Linear(2 * c.hidden_size, keys, bias=c.attention_bias)
-        self.v_proj = nn.Linear(2 * c.hidden_size, keys, bias=c.attention_bias)
-        self.o_proj = nn.Linear(queries, c.hidden_size, bias=c.attention_bias)
-        self.q_norm: nn.Module = nn.Identity()
-        self.k_norm: nn.Module = nn.Identity()
-        if config.qk_norm:
-            self.q_norm = nn.RMSNorm(self.head_dim, eps=c.rms_norm_eps)
-            self.k_norm = nn.RMSNorm(self.head_dim, eps=c.rms_norm_eps)
-
-    def _heads(self, x: Tensor) -> Tensor:
-        return x.unflatten(-1, (-1, self.head_dim))
-
-    def keys_values(self, x: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
-        """Keys and values of rows, (B, R, 2·hidden) → two tensors (B, KV heads, R, D)."""
-        key = self.k_norm(self._heads(self.k_proj(x))).transpose(1, 2)
-        return rotated(key, cos, sin), self._heads(self.v_proj(x)).transpose(1, 2)
-
-    def forward(self, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        query = self.q_norm(self._heads(self.q_proj(x))).transpose(1, 2)
-        out = attend(rotated(query, cos, sin), *self.keys_values(x, cos, sin))
-        return self.o_proj(out.transpose(1, 2).flatten(-2))
-
-
 class Eagle3Layer(nn.Module):
     """The decoder layer; its residual stream is the feature side alone."""
 
@@ -103,16 +64,11 @@ class Eagle3Layer(nn.Module):
         super().__init__()
         c = config.layer
         self.norm_before_residual = config.norm_before_residual
-        self.self_attn = Eagle3Attention(config)
+        self.self_attn = DraftAttention(c, 2 * c.hidden_size, config.qk_norm)
         self.mlp = LlamaMLP(c)
         self.input_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.hidden_norm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
         self.post_attention_layernorm = nn.RMSNorm(c.hidden_size, eps=c.rms_norm_eps)
-
-    def keys_values(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor) -> KeyValue:
-        """Keys and values of rows without what else becomes of them."""
-        both = torch.cat([self.input_layernorm(embedding), self.hidden_norm(feature)], -1)
-        return self.self_attn.keys_values(both, cos, sin)
 
     def forward(self, embedding: Tensor, feature: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
         normed = self.hidden_norm(feature)
@@ -168,7 +124,8 @@ class Eagle3DraftModel(nn.Module):
     def keys_values(self, embedding: Tensor, feature: Tensor, positions: Tensor) -> KeyValue:
         """Keys and values of rows, two tensors (B, KV heads, R, D): all that rows above a draft are needed for."""
         cos, sin = self.rotary_emb(feature, positions)
-        return self.layer.keys_values(embedding, feature, cos, sin)
+        both = torch.cat([self.layer.input_layernorm(embedding), self.layer.hidden_norm(feature)], -1)
+        return self.layer.self_attn.keys_values(both, cos, sin)
 
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
@@ -198,13 +155,7 @@ def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> 
     from transformers import LlamaConfig
 
     c = target.config
-    heads, kv_heads, head_dim = head_shape(c)
-    shape = LlamaConfig(
-        vocab_size=c.vocab_size, hidden_size=c.hidden_size, intermediate_size=dense_width(c), num_hidden_layers=1,
-        num_attention_heads=heads, num_key_value_heads=kv_heads, head_dim=head_dim,
-        max_position_embeddings=c.max_position_embeddings, rms_norm_eps=c.rms_norm_eps,
-        rope_parameters=plain_rope(c), tie_word_embeddings=False,
-    )  # fmt: skip
+    shape = LlamaConfig(**layer_shape(c), num_hidden_layers=1)
     drafter = Eagle3DraftModel(Eagle3Config(shape, False, len(token_ids), c.hidden_size, tuple(layers)))
     last, centred = target.model.layers[-1], target_type(c).centred
     ids = torch.tensor(token_ids)

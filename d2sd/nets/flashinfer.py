@@ -19,7 +19,6 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
@@ -79,28 +78,20 @@ def _library() -> Any:
 # Inputs of flashinfer's planner, computed on the host.
 
 
-@dataclass(frozen=True, slots=True)
-class AttentionLevel:
-    """One attention level as flashinfer sees it: requests over flat rows and flat keys.
-
-    rows[i] … rows[i+1] are the query rows of request i, keys[i] … keys[i+1] its keys (int32 arrays).
-    """
-
-    rows: np.ndarray
-    keys: np.ndarray
+Ranges = tuple[
+    list[int], list[int]
+]  # rows[i] … rows[i+1] are the query rows of request i, keys[i] … keys[i+1] its keys
 
 
-def prefix_level(batch: int, rows: int, context: int) -> AttentionLevel:
-    """All rows of all branches over the one shared prefix: a single request, so that its keys are read once."""
-    return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, context], np.int32))
+def prefix_level(batch: int, rows: int, context: int) -> Ranges:
+    """Returns the requests of all rows over the shared prefix: a single one, so that its keys are read once."""
+    return [0, batch * rows], [0, context]
 
 
-def block_level(batch: int, rows: int, masked: bool) -> AttentionLevel:
-    """Every branch over its own block: a request each, or a single one where a mask tells the branches apart."""
-    if masked:
-        return AttentionLevel(np.array([0, batch * rows], np.int32), np.array([0, batch * rows], np.int32))
-    ranges = np.arange(batch + 1, dtype=np.int32) * np.int32(rows)
-    return AttentionLevel(ranges, ranges)
+def block_level(batch: int, rows: int, masked: bool) -> Ranges:
+    """Returns the requests of branches over their blocks: one each, or a single one where a mask tells the branches apart."""
+    ranges = [0, batch * rows] if masked else list(range(0, batch * rows + 1, rows))
+    return ranges, ranges
 
 
 def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
@@ -219,17 +210,14 @@ class FlashInfer:
         """A planner with its buffers; fixed ones keep their addresses: the ranges of ``requests``, the mask's bits."""
         options: dict[str, Any] = {"backend": "fa2"}  # fa3 knows no custom mask
         if self.fixed:
-
-            def ranges() -> Tensor:
-                return torch.zeros(requests + 1, dtype=torch.int32, device=device)
-
-            options |= {"use_cuda_graph": True, "qo_indptr_buf": ranges(), "kv_indptr_buf": ranges()}
+            rows, keys, masks = (torch.zeros(requests + 1, dtype=torch.int32, device=device) for _ in range(3))
+            options |= {"use_cuda_graph": True, "qo_indptr_buf": rows, "kv_indptr_buf": keys}
             if bits is not None:
-                options |= {"custom_mask_buf": bits, "mask_indptr_buf": ranges()}
+                options |= {"custom_mask_buf": bits, "mask_indptr_buf": masks}
         wrapper: Any = _library().BatchPrefillWithRaggedKVCacheWrapper
         return wrapper(self._workspaces[device], "NHD", **options)
 
 
-def _plan(wrapper: Any, level: AttentionLevel, shape: tuple[int, int, int], **options: Any) -> None:
-    rows, keys = (torch.from_numpy(np.ascontiguousarray(x)) for x in (level.rows, level.keys))
+def _plan(wrapper: Any, level: Ranges, shape: tuple[int, int, int], **options: Any) -> None:
+    rows, keys = (torch.tensor(ranges, dtype=torch.int32) for ranges in level)
     wrapper.plan(rows, keys, *shape, **options)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from d2sd.errors import InputError
 from d2sd.methods.base import MAX_BLOCK
@@ -31,7 +31,7 @@ Kind = Literal["dflash", "dflash2", "dspark"]
 Reads = Literal["fill", "next"]
 MarkovKind = Literal["vanilla", "gated", "rnn"]
 
-MARKOV_HEADS = ("vanilla", "gated", "rnn")
+MARKOV_HEADS = get_args(MarkovKind)
 # Keys of a layer's shape: the rest of a config is about training, serving or files.
 SHAPE = (
     "vocab_size", "hidden_size", "intermediate_size", "num_hidden_layers", "num_attention_heads", "num_key_value_heads",
@@ -258,7 +258,6 @@ def _form(
 
 
 def _refuse_options(*parts: Raw) -> None:
-    """Raise ``InputError`` for quantised weights and for options that may change the computation."""
     if any(p.get("quantization_config") is not None for p in parts):
         raise InputError(
             f"its weights are quantised; drafters are read as they are only. {ENGINES} runs quantised ones"
@@ -267,7 +266,6 @@ def _refuse_options(*parts: Raw) -> None:
 
 
 def _kind(raw: Raw, inner: Raw) -> Kind:
-    """Returns the kind, by architecture and projector."""
     names, projector = raw.get("architectures") or [], inner.get("projector_type")
     require(
         projector in (None, "dflash", "dflash2", "dspark"), f"its projector_type {short(projector)} is not supported"
@@ -344,12 +342,12 @@ def _attention(layer: Raw, own: Raw, causal: Any) -> tuple[tuple[int | None, ...
 
 def _heads(own: Raw) -> tuple[MarkovKind | None, int, Any]:
     """Returns kind and rank of DSpark's Markov head, and the input of its confidence head."""
+    speculators = bool(own.get("speculators_model_type"))
     named = own.get("markov_rank")
-    rank: int = (256 if own.get("speculators_model_type") else 0) if named is None else named
+    rank: int = (256 if speculators else 0) if named is None else named
     check_whole({"markov_rank": rank}, "markov_rank", 0, 2**14)
     kind = own.get("markov_head_type") or "vanilla"
     require(kind in MARKOV_HEADS, f"its markov_head_type {short(kind)} is unknown; known are {', '.join(MARKOV_HEADS)}")
-    speculators = bool(own.get("speculators_model_type"))
     there = own.get("enable_confidence_head")
     there = (speculators or bool(own.get("confidence_head_alpha"))) if there is None else there
     with_markov = own.get("confidence_head_with_markov")

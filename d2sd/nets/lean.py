@@ -172,14 +172,10 @@ class LeanLayers:
     def _normed_heads(self, x: Tensor, norms: Tensor | None) -> Tensor:
         return x if norms is None else self._head_norm(x).mul_(norms)
 
-    def grouped(self, mask: Tensor) -> Tensor:
-        """A mask (R, C) of rows for ``attention``: one copy for every head of a group."""
-        return mask.repeat(self.group, 1)
-
     def attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Scaled dot-product attention, (B, heads, R, D); heads that share keys are rows of one product.
 
-        mask: what is added to the scores, as ``grouped`` gives it; None to see everything.
+        mask: (R, C), what is added to the scores, repeated for every head of a group; None to see everything.
         """
         batch, heads, rows, dim = query.shape
         query = query.reshape(batch, self.kv_heads, self.group * rows, dim)

@@ -79,7 +79,7 @@ def _forward(
         return stock(hidden_states, attention_mask=attention_mask, **{cache_name: cache})
     if attention_mask is not None:  # transformers makes none for our attention function
         refuse_unknown("linear layers", {"attention_mask": attention_mask})
-    state = cache.state(net.layer_idx)
+    state = cache.states[net.layer_idx]
     rows = rows or PassRows.chain(hidden_states.shape[1], hidden_states.device)
     ancestors = rows.ancestors(hidden_states.device)
     places = rows.convolved(net.conv_kernel_size, hidden_states.device)
@@ -97,7 +97,7 @@ def _forward(
     beta = b.sigmoid().float().transpose(1, 2)
     g = (-net.A_log.float().exp() * F.softplus(a.float() + net.dt_bias)).transpose(1, 2)
     out, update, total = tree_delta(query * net.head_k_dim**-0.5, key, value, g, beta, state.matrix, ancestors)
-    state.read_rows(DeltaRows(inputs, places, key, update, total, ancestors))
+    state.rows = DeltaRows(inputs, places, key, update, total, ancestors)
     out = net.norm(
         out.transpose(1, 2).to(hidden_states.dtype).reshape(-1, net.head_v_dim), gate.reshape(-1, net.head_v_dim)
     )

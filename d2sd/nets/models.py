@@ -41,12 +41,17 @@ class Models:
     def __post_init__(self) -> None:
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             check_fit(self.target, drafter)
-            self.target.tap(drafter.target_layer_ids)
+            self.target.taps.add(drafter.target_layer_ids)
         if self.eagle3 is not None:
             check_eagle3(self.target, self.eagle3)
-            self.target.tap(self.eagle3.target_layer_ids)
+            self.target.taps.add(self.eagle3.target_layer_ids)
         if self.draft_model is not None:
-            check_vocabulary(self.target, self.draft_model)
+            own, theirs = self.draft_model, self.target
+            same = own.config.vocab_size == theirs.config.vocab_size
+            if not same or own.tokenizer.get_vocab() != theirs.tokenizer.get_vocab():
+                raise InputError(
+                    f"draft model {own.name} has another vocabulary than the target {theirs.name}: they do not fit"
+                )
         for note in self.notes():
             log.warning("%s", note)
 
@@ -113,24 +118,13 @@ def check_eagle3(target: Target, drafter: Eagle3DraftModel) -> None:
         )
 
 
-def check_vocabulary(target: Target, model: Target) -> None:
-    """Raise ``InputError`` if a draft model has another vocabulary than the target."""
-    if (
-        model.config.vocab_size != target.config.vocab_size
-        or model.tokenizer.get_vocab() != target.tokenizer.get_vocab()
-    ):
-        raise InputError(
-            f"draft model {model.name} has another vocabulary than the target {target.name}: they do not fit"
-        )
-
-
 def check_confidence(confidence: Iterable[float], drafter: str, target: Target) -> None:
     """Raise ``InputError`` if a drafter's probabilities, already on the host, are not finite.
 
     The drafter reads the target's features, so if its probabilities are not finite, the target's weights are checked too.
     """
     if any(c != c for c in confidence):
-        sound = all(map(_is_finite, itertools.chain(target.tapped(), target.model.parameters())))
+        sound = all(map(_is_finite, itertools.chain(target.taps.outputs(), target.model.parameters())))
         raise not_finite(f"the drafter {drafter}" if sound else f"the target {target.name}")
 
 

@@ -202,7 +202,9 @@ class Passes:
             return function(*inputs)
         if key not in self._captured:
             if len(self._captured) >= MAX_CAPTURED:
-                self._forget(next(iter(self._captured)))
+                if self.device.type == "cuda":  # its last replay may still be under way
+                    torch.cuda.synchronize(self.device)
+                del self._captured[next(iter(self._captured))]
             try:
                 self._captured[key] = self._recorder.capture(function, inputs)
             except torch.OutOfMemoryError:
@@ -213,11 +215,6 @@ class Passes:
                 return function(*inputs)
         captured = self._captured[key] = self._captured.pop(key)  # the latest one is the last to be forgotten
         return captured.replay(inputs)
-
-    def _forget(self, key: Hashable) -> None:
-        if self.device.type == "cuda":  # its last replay may still be under way
-            torch.cuda.synchronize(self.device)
-        del self._captured[key]
 
 
 # Times of stages, on the device that runs them.

@@ -42,18 +42,14 @@ def check_passes(target: Target) -> None:
         raise InputError(
             f"targets of type {key[0]} do not run with {installed} ({first_line(error)}); {older_version()}"
         ) from error
-    if not difference <= _tolerance(target):
+    # above rounding and below the effect of a lost window, sink or state (20% and more)
+    whole = target.dtype == torch.float32 and getattr(target.model, "hf_quantizer", None) is None
+    if not difference <= (5e-3 if whole else 0.1):
         raise InputError(
             f"targets of type {key[0]} would write a wrong text with {installed}, whose own hidden states differ by "
             f"{difference:.0%}; {older_version()}"
         )
     _agreed.add(key)
-
-
-def _tolerance(target: Target) -> float:
-    """A relative difference above rounding and below the effect of a lost window, sink or state (20% and more)."""
-    whole = target.dtype == torch.float32 and getattr(target.model, "hf_quantizer", None) is None
-    return 5e-3 if whole else 0.1
 
 
 @torch.no_grad()

@@ -6,7 +6,7 @@ which lets rows see the committed prefix plus their own ancestors, and the pass 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -20,7 +20,6 @@ from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend
 from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
-from d2sd.nets.dtypes import can_mix
 from d2sd.nets.lean import LeanLayers, product
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.transformers_calls import cache_argument
@@ -57,6 +56,11 @@ class LayerTaps:
             self._hooks.append(self._layers[index].register_forward_hook(keep))
             self._hooked.add(index)
 
+    def keep(self, index: int, output: Tensor) -> None:
+        """Store the output of a tapped layer that ran without its hooks."""
+        if index in self._hooked:
+            self._outputs[index] = output
+
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
         """Context in which only these layers' outputs are kept."""
@@ -67,11 +71,6 @@ class LayerTaps:
             for hook in self._hooks:
                 hook.remove()
             self._hooked.clear()
-
-    def keep(self, index: int, output: Tensor) -> None:
-        """Store the output of a tapped layer that ran without its hooks."""
-        if index in self._hooked:
-            self._outputs[index] = output
 
     def outputs(self) -> tuple[Tensor, ...]:
         """Returns all tapped outputs of the last pass, by layer."""
@@ -113,7 +112,7 @@ class Target:
         self.base: Any = model.model
         self._cache_argument = cache_argument(type(self.base).forward)
         self.embedding: Any = model.get_input_embeddings()
-        self._taps = LayerTaps(self.base.layers)
+        self.taps = LayerTaps(self.base.layers)
         self.kinds = layer_kinds(config)
         for layer, kind in zip(self.base.layers, self.kinds, strict=True):
             if kind == "linear":
@@ -142,11 +141,6 @@ class Target:
     def numbers(self) -> str:
         """Name of its number format, one of ``d2sd.nets.dtypes.DTYPES``."""
         return "mixed" if self.mixed else str(self.dtype).removeprefix("torch.")
-
-    @property
-    def mixable(self) -> bool:
-        """Whether it can run in mixed numbers here."""
-        return can_mix() and LeanLayers.possible(self.base, self.config)
 
     @property
     def capturable(self) -> bool:
@@ -225,10 +219,6 @@ class Target:
         except Exception as error:  # templates are programs of the model's makers and may raise anything
             raise InputError(f"the chat template of {self.name} failed: {first_line(error)}") from error
         return list(ids)
-
-    def tap(self, layers: list[int]) -> None:
-        """Record the outputs of these decoder layers in later passes."""
-        self._taps.add(layers)
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """Returns an empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
@@ -321,7 +311,7 @@ class Target:
         if rows > 1 and tree_mask is not None:
             mask = torch.zeros(rows, cache.length + rows, dtype=torch.float32)
             mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
-            mask = lean.grouped(mask)
+            mask = mask.repeat(lean.group, 1)
         cos, sin = lean.rotation(positions)
         x = self.embedding.weight[ids][None]
         for index in range(len(lean.layers)):
@@ -330,17 +320,9 @@ class Target:
                 return lean.attention(query, *cache.update(key, value, index), mask)
 
             x = lean.run(index, x, cos, sin, attend)
-            self._taps.keep(index, x)
+            self.taps.keep(index, x)
         return self.base.norm(x)[0]
-
-    def tapped(self) -> tuple[Tensor, ...]:
-        """Returns the tapped outputs of the last pass, by layer."""
-        return self._taps.outputs()
-
-    def restore_taps(self, outputs: Sequence[Tensor]) -> None:
-        """Make ``features`` read these outputs of an earlier pass."""
-        self._taps.restore(outputs)
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""
-        return self._taps.features(layers, self.device)[:, rows]
+        return self.taps.features(layers, self.device)[:, rows]

@@ -148,57 +148,31 @@ def _tree_attention(
     if attention_mask is not None:  # transformers makes none for this function
         others["attention_mask"] = attention_mask
     refuse_unknown("attention", others)
-    count = query.shape[2]
-    context = key.shape[2] - count
-    scale = scaling if scaling is not None else query.shape[-1] ** -0.5
-    if sliding_window is not None or s_aux is not None:
-        out = _limited(query, key, value, scale, backend, tree_mask, window, rows, sliding_window, s_aux)
-    elif window is not None and backend is not None:
-        out = backend(query, (key, value), window.fresh, tree_mask, scale, None, window.seen)
-    elif count == 1:  # heads that share keys become rows of one product: keys and values are not repeated for each
+    count, scale = query.shape[2], query.shape[-1] ** -0.5 if scaling is None else scaling
+    context = key.shape[2] - count if window is None else key.shape[2]
+    limited = sliding_window is not None or s_aux is not None
+    if count == 1 and window is None and not limited:
+        # heads that share keys become rows of one product: keys and values are not repeated for each
         grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
         out = F.scaled_dot_product_attention(grouped, key, value, scale=scale).reshape(query.shape)
+    elif limited and (backend is None or tree_mask is None or rows is None):
+        out = attend_windowed(query, key, value, scale, sliding_window, s_aux)
     elif backend is None or tree_mask is None:  # a prompt read from an empty cache
         out = F.scaled_dot_product_attention(query, key, value, is_causal=count > 1, scale=scale, enable_gqa=True)
     else:
-        prefix = key[:, :, :context], value[:, :, :context]
-        block = key[:, :, context:], value[:, :, context:]
-        out = backend(query, prefix, block, tree_mask.to(query.device), scale, (key, value))
+        own, seen = tree_mask.to(query.device), None if window is None else window.seen
+        if rows is not None and sliding_window is not None:
+            low = max(0, context - sliding_window + 1) if window is None else 0
+            within, own = rows.within(sliding_window, low, context, query.device)
+            seen = within if seen is None else seen if within is None else within & seen
+            key, value, context = key[:, :, low:], value[:, :, low:], context - low
+        if window is None:
+            prefix = key[:, :, :context], value[:, :, :context]
+            block = key[:, :, context:], value[:, :, context:]
+            out = backend(query, prefix, block, own, scale, (key, value), seen, s_aux)
+        else:
+            out = backend(query, (key, value), window.fresh, own, scale, None, seen, s_aux)
     return out.transpose(1, 2), None
-
-
-def _limited(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    scale: float,
-    backend: Backend | None,
-    tree_mask: Tensor | None,
-    window: CacheWindow | None,
-    rows: PassRows | None,
-    size: int | None,
-    sinks: Tensor | None,
-) -> Tensor:
-    """``_tree_attention`` in a layer with a sliding window of ``size`` tokens, or with ``sinks``."""
-    count = query.shape[2]
-    context = key.shape[2] - count
-    if backend is None or rows is None or tree_mask is None:
-        return attend_windowed(query, key, value, scale, size, sinks)
-    own: Tensor | None = tree_mask.to(query.device)
-    if window is not None:
-        seen: Tensor | None = window.seen
-        if size is not None:
-            within, own = rows.within(size, 0, key.shape[2], query.device)
-            seen = window.seen if within is None else within & window.seen
-        return backend(query, (key, value), window.fresh, own, scale, None, seen, sinks)
-    low = 0 if size is None else max(0, context - size + 1)
-    seen = None
-    if size is not None:
-        seen, own = rows.within(size, low, context, query.device)
-    key, value, context = key[:, :, low:], value[:, :, low:], context - low
-    prefix = key[:, :, :context], value[:, :, :context]
-    block = key[:, :, context:], value[:, :, context:]
-    return backend(query, prefix, block, own, scale, (key, value), seen, sinks)
 
 
 AttentionInterface.register(ATTENTION, _tree_attention)

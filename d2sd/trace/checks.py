@@ -128,8 +128,6 @@ def check_step(step: StepDone) -> None:
     _check_committed(step, path)
     _check_drafts(step)
     _check_levels(step)
-    _check_trained(step)
-    _check_tempered(step)
     for at, behind in enumerate(step.target_tops):
         _need(behind.node < len(step.nodes), f"target_tops[{at}].node", f"there is no node {behind.node}")
 
@@ -234,8 +232,7 @@ def _check_committed(step: StepDone, path: list[int]) -> None:
 
 def _check_drafts(step: StepDone) -> None:
     """Lists that belong together are equally long, and every reference is to something that is there."""
-    first, posterior = step.first_draft, step.boundary_posterior
-    drafted = 0
+    first, drafted = step.first_draft, 0
     if first is not None:
         _check_draft(first, "first_draft")
         _need(first.prefix == 0 and first.base == 0, "first_draft", "it begins at the anchor: prefix 0, base 0")
@@ -248,38 +245,21 @@ def _check_drafts(step: StepDone) -> None:
         longest = lengths[branch.base]
         _need(branch.prefix <= longest, f"{field}.prefix", f"draft {branch.base} has {longest} tokens to keep")
         lengths.append(branch.prefix + len(branch.ids))
-    _need(
-        len(posterior) in (0, drafted),
-        "boundary_posterior",
-        f"empty, or one value for each of {drafted} drafted tokens",
-    )
+    fits = len(step.boundary_posterior) in (0, drafted)
+    _need(fits, "boundary_posterior", f"empty, or one value for each of {drafted} drafted tokens")
     _need(max(step.selected_prefixes, default=0) <= drafted, "selected_prefixes", f"{drafted} tokens were drafted")
-    boundary = step.actual_boundary
-    _need(
-        boundary is None or (first is not None and boundary <= drafted),
-        "actual_boundary",
-        f"{drafted} tokens were drafted",
-    )
-
-
-def _check_trained(step: StepDone) -> None:
-    """Of the drafts in their order: nothing, or one value for each drafted token."""
-    drafts = [] if step.first_draft is None else [step.first_draft, *step.branches]
+    there = step.actual_boundary is None or (first is not None and step.actual_boundary <= drafted)
+    _need(there, "actual_boundary", f"{drafted} tokens were drafted")
+    drafts = [] if first is None else [first, *step.branches]
     _need(len(step.trained) in (0, len(drafts)), "trained", f"empty, or one list for each of {len(drafts)} drafts")
     for at, (said, draft) in enumerate(zip(step.trained, drafts, strict=False)):
         _need(len(said) in (0, len(draft.ids)), f"trained[{at}]", f"empty, or one for each of the {len(draft.ids)} ids")
-
-
-def _check_tempered(step: StepDone) -> None:
-    """Of the first draft: nothing, or one value for each token and temperature."""
-    drafted = 0 if step.first_draft is None else len(step.first_draft.ids)
     _need(
         len(step.tempered) in (0, drafted), "tempered", f"empty, or one list for each of the {drafted} drafted tokens"
     )
     for at, row in enumerate(step.tempered):
-        _need(
-            len(row) == len(TEMPERATURES), f"tempered[{at}]", f"one value for each of {len(TEMPERATURES)} temperatures"
-        )
+        fits = len(row) == len(TEMPERATURES)
+        _need(fits, f"tempered[{at}]", f"one value for each of {len(TEMPERATURES)} temperatures")
 
 
 def _check_levels(step: StepDone) -> None:
@@ -287,12 +267,8 @@ def _check_levels(step: StepDone) -> None:
     above = 1
     for number, level in enumerate(step.levels):
         field, count = f"levels[{number}]", len(level.ids)
-        lists = (level.texts, level.parents, level.scores, level.nodes)
-        _need(
-            all(len(entries) == count for entries in lists),
-            field,
-            f"its lists need one entry for each of the {count} ids",
-        )
+        fits = {len(level.texts), len(level.parents), len(level.scores), len(level.nodes)} == {count}
+        _need(fits, field, f"its lists need one entry for each of the {count} ids")
         _need(max(level.parents, default=0) < above, f"{field}.parents", f"the level above has {above} entries")
         for token, node in zip(level.ids, level.nodes, strict=True):
             there = node is None or (node < len(step.nodes) and step.nodes[node].token == token)

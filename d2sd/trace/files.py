@@ -32,23 +32,31 @@ def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
     return InputError(f"cannot read the {kind} {path}: {getattr(error, 'strerror', None) or error}")
 
 
-def write_whole(path: str | Path, data: str | bytes) -> None:
-    """Write a file atomically: on failure the old file is unchanged. Raises ``InputError`` with the reason."""
-    raw = data.encode() if isinstance(data, str) else data
+@contextmanager
+def whole_file(path: str | Path) -> Iterator[IO[bytes]]:
+    """Context that gives a binary file object; its content takes the place of the file at its end, and on failure the old file is
+    unchanged. Raises ``InputError`` with the reason."""
     device = str(path).startswith("/dev/")  # or a pipe: nothing can be put in its place
     place = Path(path) if device else Path(os.path.realpath(path))
-    part = place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
+    device = device or (place.exists() and not place.is_file())
+    part = place if device else place.with_name(f".{place.name[:100]}.{os.getpid()}.part")
     try:
-        if device or (place.exists() and not place.is_file()):
-            place.write_bytes(raw)
-            return
         try:
-            part.write_bytes(raw)
-            part.replace(place)
+            with part.open("wb") as file:
+                yield file
+            if not device:
+                part.replace(place)
         finally:
-            part.unlink(missing_ok=True)
+            if not device:
+                part.unlink(missing_ok=True)
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror}") from None
+
+
+def write_whole(path: str | Path, data: str | bytes) -> None:
+    """Write a file atomically: on failure the old file is unchanged. Raises ``InputError`` with the reason."""
+    with whole_file(path) as file:
+        file.write(data.encode() if isinstance(data, str) else data)
 
 
 def make_folder(folder: Path) -> None:

@@ -47,8 +47,9 @@ def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
     graph = networkx.DiGraph()
     for step in steps:
         number = step.step + 1
-        named = ((f"{number}.{at}", {"step": number, **known}) for at, known in enumerate(_attributes(step)))
-        graph.add_nodes_from(named)
+        graph.add_nodes_from(
+            (f"{number}.{at}", {"step": number, **known}) for at, known in enumerate(_attributes(step))
+        )
         graph.add_edges_from((f"{number}.{n.parent}", f"{number}.{n.id}") for n in step.nodes if n.parent >= 0)
     return graph
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 import os
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -29,7 +29,7 @@ from d2sd.trace.checks import (
     read_kind,
 )
 from d2sd.trace.events import EVENTS, Event, Finished, PrefillDone, Record, StepDone, to_line
-from d2sd.trace.files import UNREADABLE, cannot_read, opened, write_whole
+from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
 from d2sd.trace.metrics import Totals, totals
 
 MAX_DOMAIN = 60
@@ -182,9 +182,6 @@ class RecordedSteps(Sequence[StepDone]):
     def __reduce__(self) -> tuple[Any, ...]:
         return RecordedSteps, (list(map(bytes, self._lines)),)
 
-    def __repr__(self) -> str:
-        return f"<{len(self)} recorded steps>"
-
 
 class Reader:
     """Reads the lines of a trace one by one and checks each against the previous ones.
@@ -262,37 +259,28 @@ class Reader:
             return read_baseline(line) if kind == "Baseline" else None
         event = read_event(line)
         if isinstance(event, StepDone):
-            self._check_step(event)
+            if self.finished:
+                raise InputError("a step after Finished")
+            check_step(event)
+            check_order(event, self._last, self.prefill, len(self._steps))
             self._steps.append(line)
             self._last = event
         elif isinstance(event, PrefillDone):
-            self._check_prefill(event)
+            if self.prefill or self._steps or self.finished:
+                raise InputError("PrefillDone comes once, before the steps")
+            check_prefill(event)
             self.prefill = event
         else:
-            self._check_finished(event)
+            if self.finished:
+                raise InputError("a second Finished")
+            if event.steps != len(self._steps):
+                raise InputError(f"steps: the trace holds {len(self._steps)}")
+            if list(event.token_ids) != self.token_ids:
+                raise InputError("token_ids: they must be the tokens that prefill and the steps committed")
             self.finished = event
+            return event
+        self.token_ids += [c.token for c in event.committed]
         return event
-
-    def _check_step(self, step: StepDone) -> None:
-        if self.finished:
-            raise InputError("a step after Finished")
-        check_step(step)
-        check_order(step, self._last, self.prefill, len(self._steps))
-        self.token_ids += [c.token for c in step.committed]
-
-    def _check_prefill(self, prefill: PrefillDone) -> None:
-        if self.prefill or self._steps or self.finished:
-            raise InputError("PrefillDone comes once, before the steps")
-        check_prefill(prefill)
-        self.token_ids += [c.token for c in prefill.committed]
-
-    def _check_finished(self, finished: Finished) -> None:
-        if self.finished:
-            raise InputError("a second Finished")
-        if finished.steps != len(self._steps):
-            raise InputError(f"steps: the trace holds {len(self._steps)}")
-        if list(finished.token_ids) != self.token_ids:
-            raise InputError("token_ids: they must be the tokens that prefill and the steps committed")
 
 
 def lines_of(raw: bytes) -> Iterator[Line]:
@@ -344,23 +332,11 @@ def _is_header(line: bytes) -> bool:
 def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
     """Write traces one after another, gzipped if the name ends in ``.gz``, and returns their number. The file is written
     atomically."""
-    place = Path(path)
-    part, count = place.with_name(f".{place.name[:100]}.{os.getpid()}.part"), 0
-    try:
-        try:
-            with (
-                gzip.open(part, "wt", encoding="utf-8")
-                if place.suffix == ".gz"
-                else open(part, "w", encoding="utf-8") as file
-            ):
-                for trace in traces:
-                    file.writelines(trace.lines())
-                    count += 1
-            part.replace(place)
-        finally:
-            part.unlink(missing_ok=True)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    count = 0
+    with whole_file(path) as file, gzip.open(file, "wb") if str(path).endswith(".gz") else nullcontext(file) as out:
+        for trace in traces:
+            out.writelines(map(str.encode, trace.lines()))
+            count += 1
     return count
 
 

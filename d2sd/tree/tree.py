@@ -95,10 +95,6 @@ class TreeBuilder:
         self.blocks, self.probabilities = [0], [1.0]
         self._children: dict[tuple[int, int], int] = {}
 
-    def child(self, parent: int, token: int) -> int | None:
-        """Returns the child of a node with this token, or None."""
-        return self._children.get((parent, token))
-
     def add(self, parent: int, token: int, block: int, probability: float) -> int:
         """Returns the child of ``parent`` with this token, created for this draft if it does not exist yet."""
         node = self._children.get((parent, token))
@@ -118,7 +114,7 @@ class TreeBuilder:
         for number, chain in enumerate(candidates):
             node: int | None = 0
             for token in chain:
-                node = self.child(node or 0, token)
+                node = self._children.get((node or 0, token))
                 if node is None:
                     break
                 through[node].append(number)

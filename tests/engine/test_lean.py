@@ -18,7 +18,7 @@ from tests.nets import make_drafter, make_target
 @pytest.mark.parametrize("kind", ["qwen3", "llama"])
 def test_a_tree_gets_the_same_hidden_states_and_features(tokenizer, kind):
     target = make_target(tokenizer, kind)
-    target.tap([0, 2])
+    target.taps.add([0, 2])
     dense = make_backend("dense")
     results = []
     for lean in (target._lean, None):

@@ -63,7 +63,7 @@ def test_a_few_dozen_steps_raise_alpha(folder, tmp_path):
 def test_training_sees_the_features_that_decoding_sees(tokenizer, tmp_path, kind):
     target = make_typed(tokenizer, kind)
     ids = torch.arange(2, 22)
-    target.tap([0, 1])
+    target.taps.add([0, 1])
     with torch.no_grad():
         target.forward(ids, torch.arange(20), target.new_cache(24), None, None)
         decoding = target.features([0, 1], slice(0, 20))

@@ -48,7 +48,7 @@ def test_every_row_goes_on_from_its_parent_and_so_does_what_is_committed(parents
     for row, wanted in enumerate(states):
         state = LinearState(torch.zeros(2, 1, 3), first)
         inputs, places = torch.arange(3.0 + count).expand(2, 1, -1), rows.convolved(4, CPU)
-        state.read_rows(DeltaRows(inputs, places, key, update, total, rows.ancestors(CPU)))
+        state.rows = DeltaRows(inputs, places, key, update, total, rows.ancestors(CPU))
         state.commit(row)
         assert torch.allclose(state.matrix, wanted, atol=1e-4, rtol=1e-4)
         path = [row]

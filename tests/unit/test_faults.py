@@ -18,7 +18,7 @@ from app import visitors
 from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.engine import Engine
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import whole_file, write_whole
 from d2sd.trace.trace import TraceFile
 from d2sd.train import loop as checkpoint
 
@@ -86,18 +86,12 @@ def test_what_found_room_on_a_full_disk_is_whole(tmp_path):
 @pytest.mark.parametrize(
     "fault", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EROFS, "Read-only file system")]
 )
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, monkeypatch, fault):
+def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, fault):
     path = tmp_path / "report.md"
     path.write_text("before")
-    real = Path.write_bytes
-
-    def half(self: Path, data: bytes) -> int:
-        real(self, data[: len(data) // 2])
+    with pytest.raises(InputError, match=rf"cannot write {path}: {fault.strerror}"), whole_file(path) as file:  # noqa: PT012 (it fails while it is written)
+        file.write(b"half of what comes after")
         raise fault
-
-    monkeypatch.setattr(Path, "write_bytes", half)
-    with pytest.raises(InputError, match=rf"cannot write {path}: {fault.strerror}"):
-        write_whole(path, "after, and much longer")
     assert path.read_text() == "before"
     assert [p.name for p in tmp_path.iterdir()] == ["report.md"]
 

@@ -49,11 +49,9 @@ def test_packed_bits_are_the_mask_row_by_row(rows):
 
 
 def test_branches_share_one_prefix_request_and_have_a_block_request_each():
-    assert prefix_level(4, 16, 100).rows.tolist() == [0, 64]
-    assert prefix_level(4, 16, 100).keys.tolist() == [0, 100]
-    assert block_level(3, 16, masked=False).rows.tolist() == [0, 16, 32, 48]
-    assert block_level(3, 16, masked=False).keys.tolist() == [0, 16, 32, 48]
-    assert block_level(1, 16, masked=True).keys.tolist() == [0, 16]
+    assert prefix_level(4, 16, 100) == ([0, 64], [0, 100])
+    assert block_level(3, 16, masked=False) == ([0, 16, 32, 48], [0, 16, 32, 48])
+    assert block_level(1, 16, masked=True) == ([0, 16], [0, 16])
 
 
 @pytest.mark.parametrize("batch", [1, 3])

@@ -79,7 +79,7 @@ def test_a_missing_weight_is_refused(folder):
     weights = load_file(path)
     weights.pop("fc.weight")
     save_file(weights, path, metadata={"format": "pt"})
-    with pytest.raises(InputError, match=r"cannot load the drafter.*its weights lack fc\.weight"):
+    with pytest.raises(InputError, match=r"cannot load the drafter.*they lack fc\.weight"):
         load(str(folder))
 
 
