@@ -18,7 +18,7 @@ from d2sd.cli.trace import statistics
 from d2sd.figures.viewer import standalone_page
 from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Finished
-from d2sd.trace.logs.requests import NOT_KNOWN, Chain, chain_step
+from d2sd.trace.logs.requests import NOT_KNOWN, chain_step
 from d2sd.trace.metrics import verdict
 from d2sd.trace.run import RecordedRun, unpack_line
 from d2sd.trace.trace import Trace, write_traces
@@ -54,7 +54,7 @@ def hostile(trace, tmp_path) -> Path:
 
 
 def test_a_log_without_times_shows_none_and_says_what_it_lacks(tmp_path, capsys):
-    step = chain_step(0, NOT_KNOWN, 5, Chain([NOT_KNOWN] * 3, 1, NOT_KNOWN, 1), 0.0)
+    step = chain_step(0, NOT_KNOWN, 5, [NOT_KNOWN] * 3, 1, NOT_KNOWN)
     header = {"event": "Header", "schema": SCHEMA, "run": "r", "method": "vllm", "config": {}, "models": {}, "versions": {}, "hardware": {},
               "prompt": "Hi", "missing": ["confidence", "tokens", "times"]}  # fmt: skip
     Trace.of(header, [step]).save(path := tmp_path / "log.jsonl")

@@ -15,10 +15,10 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import groupby
 from math import exp, isclose
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -36,12 +36,12 @@ from d2sd.trace.events import (
     Probability,
 )
 from d2sd.trace.logs.records import PARTS, Record, convert, first_choice
-from d2sd.trace.logs.requests import NOT_KNOWN, Chain, Counts, Texts, Token, chain_step, check_mean, dense
+from d2sd.trace.logs.requests import NOT_KNOWN, Counts, Texts, Token, chain_step, check_mean, dense
 from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
-OLDER_NAMES = {
+OLDER_NAMES = {  # of versions up to 0.5.9
     "spec_accept_token_num": "spec_num_correct_drafts",
     "spec_draft_token_num": "spec_num_proposed_drafts",
     "spec_accepted_tokens": "spec_num_correct_drafts",
@@ -52,17 +52,6 @@ Amount = Annotated[float, Meta(ge=0)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 PerStep = Annotated[list[Count], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
-
-
-class Reader(NamedTuple):
-    """How an engine's replies are recognised and read.
-
-    fits: whether a reply is of this engine.
-    read: the counts of a reply, which is at a place (``where``) of the log. Raises ``InputError``, which names the field.
-    """
-
-    fits: Callable[[dict[str, Any]], bool]
-    read: Callable[[dict[str, Any], str], Counts]
 
 
 # Replies in OpenAI's format: text, token ids, usage.
@@ -182,17 +171,13 @@ def _vllm_counts(stats: VllmStats, place: str, known: dict[str, Any]) -> Counts:
     if (per_step_accepted is None) != (per_step_drafted is None):
         lacking = "per_step_accepted" if per_step_accepted is None else "per_step_drafted"
         raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
+    per_step = (
+        {}
+        if per_step_accepted is None
+        else {"accepted": tuple(per_step_accepted), "drafted": tuple(per_step_drafted or ())}
+    )
     return Counts(
-        "vllm",
-        place,
-        steps,
-        accepted,
-        stats.num_draft_tokens,
-        histogram,
-        None if per_step_accepted is None else tuple(per_step_accepted),
-        None if per_step_drafted is None else tuple(per_step_drafted),
-        longest,
-        **known,
+        "vllm", place, steps, accepted, stats.num_draft_tokens, histogram, longest=longest, **per_step, **known
     )
 
 
@@ -230,32 +215,20 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
     if details is None and (found := _sglang_meta(record)):
         place, details = f"{where}: {found[0]}", found[1]
         meta = convert(details, SglangLengths, place)
-        known["completion"] = known["completion"] if known["completion"] is not None else meta.completion_tokens
-        known["prompt_tokens"] = known["prompt_tokens"] if known["prompt_tokens"] is not None else meta.prompt_tokens
+        lengths = {"completion": meta.completion_tokens, "prompt_tokens": meta.prompt_tokens}
+        known |= {name: number for name, number in lengths.items() if known[name] is None}
         known["seconds"] = meta.e2e_latency
     if details is None:
         raise InputError(f"{place}: nothing is there; send {SGLANG_OPTION} with the request")
-    stats = convert(_renamed(convert(details, dict[str, Any], place)), SglangDetails, place)
+    figures = convert(details, dict[str, Any], place)
+    renamed = {new: figures[old] for old, new in OLDER_NAMES.items() if old in figures}
+    stats = convert({**renamed, **figures}, SglangDetails, place)
     correct, proposed = stats.spec_num_correct_drafts, stats.spec_num_proposed_drafts
     check_mean(stats.spec_accept_rate, correct / proposed if proposed else None, f"{place}.spec_accept_rate")
     steps, histogram = stats.spec_verify_ct, stats.spec_correct_drafts_histogram
     longest = proposed // steps if steps and proposed % steps == 0 else None
-    return Counts(
-        "sglang",
-        place,
-        steps,
-        correct,
-        proposed,
-        None if histogram is None else tuple(histogram),
-        longest=longest,
-        **known,
-    )
-
-
-def _renamed(details: dict[str, Any]) -> dict[str, Any]:
-    """The figures under their present names; versions up to 0.5.9 had others."""
-    renamed = {new: details[old] for old, new in OLDER_NAMES.items() if old in details and new not in details}
-    return {**details, **renamed}
+    counted = None if histogram is None else tuple(histogram)
+    return Counts("sglang", place, steps, correct, proposed, counted, longest=longest, **known)
 
 
 def _sglang_meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
@@ -289,17 +262,13 @@ def is_llamacpp(record: dict[str, Any]) -> bool:
     return "timings" in record
 
 
-def _timings(record: dict[str, Any], where: str) -> Timings:
-    return convert(record.get("timings"), Timings, f"{where}: timings")
-
-
 def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
     """Returns the counts of a reply of llama.cpp's server."""
     place = f"{where}: timings"
     parts = [p for p in record.get(PARTS, ()) if isinstance(p.get("timings"), dict)]
     if sum(isinstance(p.get("tokens"), list) for p in parts) > 1:
         return read_llamacpp_stream(None, [], parts)
-    found = _timings(record, where)
+    found = convert(record.get("timings"), Timings, place)
     if found.draft_n is None or found.draft_n_accepted is None:
         raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
     if found.draft_n_accepted > found.predicted_n:
@@ -323,7 +292,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     prompt_tokens: ids and pieces of the prompt from ``/tokenize``, empty if unknown.
     parts: those parts of the reply that have ``timings``.
     """
-    timed = [(p, _timings(p, "reply")) for p in parts]
+    timed = [(p, convert(p["timings"], Timings, "reply: timings")) for p in parts]
     drafted, accepted, elapsed, pieces = [], [], [], []
     ids: list[Any] = []
     d = a = n = 0
@@ -366,10 +335,11 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     )  # fmt: skip
 
 
+# By source, whether a reply is of this engine, and its counts at a place of the log.
 ENGINES = {
-    "sglang": Reader(is_sglang, read_sglang),
-    "vllm": Reader(is_vllm, read_vllm),
-    "llamacpp": Reader(is_llamacpp, read_llamacpp),
+    "sglang": (is_sglang, read_sglang),
+    "vllm": (is_vllm, read_vllm),
+    "llamacpp": (is_llamacpp, read_llamacpp),
 }
 
 
@@ -383,12 +353,10 @@ class DumpedAlternative(Struct):
     p: Probability
 
 
-class DumpedToken(Struct):
+class DumpedToken(DumpedAlternative):
     """A drafted token; ``acc``: whether the target accepted it."""
 
     i: Count
-    tok: Count
-    p: Probability
     acc: bool
     logp: float | None = None
     top: Annotated[list[DumpedAlternative], Meta(max_length=256)] = []
@@ -449,8 +417,7 @@ def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace:
 
 
 def _dumped_events(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Iterator[Event]:
-    own = Committed(0, NOT_KNOWN.text, "target", None)
-    yield PrefillDone((), (), 0.0, (own,))
+    yield PrefillDone((), (), 0.0, (Committed(NOT_KNOWN.id, NOT_KNOWN.text, "target", None),))
     written = [NOT_KNOWN]
     for number, (where, step) in enumerate(steps):
         drafted = [Token(p.tok, texts.label(p.tok, f"{where}: pos[{at}].tok")) for at, p in enumerate(step.pos)]
@@ -461,10 +428,10 @@ def _dumped_events(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Iterato
             )
             for at, p in enumerate(step.pos)
         )
-        sure = tuple(p.p for p in step.pos)
-        boundary = step.n_accepted if drafted else None
-        chain = Chain(drafted, step.n_accepted, NOT_KNOWN, boundary, sure, tops)
-        done = chain_step(number, written[-1], len(written) - 1, chain, 0.0)
+        sure, at = tuple(p.p for p in step.pos), len(written) - 1
+        done = chain_step(
+            number, written[-1], at, drafted, step.n_accepted, NOT_KNOWN, confidence=sure, alternatives=tops
+        )
         written += [Token(c.token, c.text) for c in done.committed]
         yield done
     text, ids = "".join(t.text for t in written), tuple(t.id for t in written)
