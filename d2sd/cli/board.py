@@ -19,7 +19,7 @@ from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
-from d2sd.cli.common import ended_at_once, read_sets, record_runs, tell_of_template
+from d2sd.cli.common import add_text_arguments, ended_at_once, read_sets, record_runs, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -50,14 +50,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--role", choices=("first", "second"), help="second: VP-Drafters, measured by α of d2sd with the first drafter in --drafter")  # fmt: skip
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="with --role second: the first drafter")
     parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
-    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    add_text_arguments(parser)
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     parser.add_argument(
         "--traces", nargs="+", metavar="TRACE|FOLDER", help="greedy runs of this target instead of prompts"
     )
-    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
     parser.add_argument("--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
 
@@ -94,13 +91,12 @@ def run(arguments: argparse.Namespace) -> int:
     if a.html:
         write_whole(a.html, _page(rows, done, texts, origin, a.role == "second"))
         print(f"{a.html}: a report of {count(len(rows), 'checkpoint')}", file=sys.stderr)
-    if a.json:
-        result = orjson.dumps(_json(rows, done, origin), option=orjson.OPT_INDENT_2) + b"\n"
-        if a.json == "-":
-            sys.stdout.write(result.decode())
-        else:
+    result = orjson.dumps(_json(rows, done, origin), option=orjson.OPT_INDENT_2) + b"\n"
+    if a.json == "-":
+        sys.stdout.write(result.decode())
+    else:
+        if a.json:
             write_whole(a.json, result)
-    if a.json != "-":
         print(printable(_table(rows, len(texts))))
     return 130 if stopped else 0
 

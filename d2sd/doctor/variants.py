@@ -371,13 +371,11 @@ def _reordered_heads(net: _Network) -> Iterator[Edit]:
             names = " and ".join(f"{p}_proj" for p in parts)
             description = f"rows of {names} within each head from {order}"
             fix = f"order the {description}, as a GGUF conversion undone"
-            yield "rotary", description, fix, partial(_reorder, counts, change)
+            yield "rotary", description, fix, _reorder(counts, change)
 
 
-def _reorder(
-    heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor], weights: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    return {name: change(weights[name], count) for name, count in heads.items()}
+def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) -> WeightEdit:
+    return lambda w: {name: change(w[name], count) for name, count in heads.items()}
 
 
 def _shifted_norms(net: _Network) -> Iterator[Edit]:

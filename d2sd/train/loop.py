@@ -235,31 +235,29 @@ def save_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
 ) -> None:
     """Writes ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written."""
+    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
+    weights = {name: p.detach().clone().contiguous() for name, p in parameters.items()}
+    state = {
+        f"{name}|{key}": torch.as_tensor(value).detach().clone().contiguous()
+        for name, parameter in parameters.items()
+        for key, value in _state_of(optimizers, parameter).items()
+    }
     try:
-        _save(out, parameters, optimizers, {"step": step, "identity": identity})
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        save_file(weights, fresh / "weights.safetensors")
+        save_file(state, fresh / "optimizer.safetensors")
+        (fresh / "state.json").write_text(json.dumps({"step": step, "identity": identity}))
+        shutil.rmtree(old, ignore_errors=True)
+        if final.exists():
+            final.rename(old)
+        fresh.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
             "there, and the same command goes on from it"
         ) from None
-
-
-def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], about: dict[str, Any]) -> None:
-    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    state = {}
-    for name, parameter in parameters.items():
-        for key, value in _state_of(optimizers, parameter).items():
-            state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
-    save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
-    save_file(state, fresh / "optimizer.safetensors")
-    (fresh / "state.json").write_text(json.dumps(about))
-    shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        final.rename(old)
-    fresh.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def load_checkpoint(
@@ -297,11 +295,9 @@ def load_checkpoint(
 
 def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
     """The state that its optimizer keeps for this parameter (empty before the first step)."""
-    for optimizer in optimizers:
-        if any(parameter is p for g in optimizer.param_groups for p in g["params"]):
-            state: dict[str, Any] = optimizer.state[parameter]
-            return state
-    raise KeyError("a parameter has no optimizer")
+    own = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
+    state: dict[str, Any] = next(own).state[parameter]
+    return state
 
 
 # Fingerprints: a run is resumed, and its files are reused, only if they are equal.

@@ -112,8 +112,6 @@ class BlockObjective:
     * ``cross_entropy``, weighted by exp(−(k−l−1)/decay);
     * ``survival``, weighted by the (detached) probability that all earlier drafted positions are right;
     * ``streak``, minus the expected number of leading right tokens.
-
-    soft_targets: share of the target's distribution in the labels.
     """
 
     variable_prefix: bool = False
@@ -121,15 +119,12 @@ class BlockObjective:
     beta: float = 0.9
     decay: float = 7.0
     objective: str = "cross_entropy"
-    soft_targets: float = 0.0
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
             raise InputError(f"unknown objective {self.objective!r}; choose one of: {', '.join(OBJECTIVES)}")
-        if self.objective == "streak" and self.soft_targets:
-            raise InputError("soft targets go with cross_entropy and survival, not with streak")
-        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1 or not 0 <= self.soft_targets <= 1:
-            raise InputError("beta must be in (0, 1], decay and anchors above 0, soft_targets in [0, 1]")
+        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1:
+            raise InputError("beta must be in (0, 1], decay and anchors above 0")
 
 
 @dataclass(frozen=True, slots=True)

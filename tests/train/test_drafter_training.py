@@ -77,7 +77,7 @@ def test_kept_features_are_those_of_the_target_and_a_half_written_file_is_made_a
         ids = data.ids[row : row + 1, : data.lengths[row]].long()
         with torch.no_grad():
             hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        found = stored.rows(torch.tensor([row]), ids.shape[1])
+        found = stored.rows(torch.tensor([row]), ids.shape[1], ("features", "hidden"))
         wanted = {"features": taps.features([0, 2], ids.device), "hidden": hidden}
         for name, expected in wanted.items():
             torch.testing.assert_close(found[name], expected.bfloat16(), rtol=0.02, atol=0.02)
@@ -141,9 +141,7 @@ def test_metrics_go_to_a_tracker_that_is_there(monkeypatch):
         LoopConfig(1, report_to="wandb")
 
 
-@pytest.mark.parametrize(
-    "objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}, {"soft_targets": 0.5}]
-)
+@pytest.mark.parametrize("objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}])
 def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
     drafter(folder, tmp_path / "whole", 6, **objective)
     # a run killed after its third step leaves that checkpoint and perhaps later metrics

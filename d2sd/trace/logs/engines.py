@@ -50,7 +50,7 @@ OLDER_NAMES = {  # of versions up to 0.5.9
 MAX_SEQUENCES = 4096  # of a dump that are open at once
 Amount = Annotated[float, Meta(ge=0)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
-PerStep = Annotated[list[Count], Meta(max_length=100_000)]
+PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
 
 
@@ -167,18 +167,11 @@ def _vllm_counts(stats: VllmStats, place: str, known: dict[str, Any]) -> Counts:
     histogram, longest = dense(stats.acceptance_histogram, f"{place}.acceptance_histogram"), stats.num_spec_tokens
     if histogram and longest is not None and len(histogram) > longest + 1:
         raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted a step")
-    per_step_accepted, per_step_drafted = stats.per_step_accepted, stats.per_step_drafted
-    if (per_step_accepted is None) != (per_step_drafted is None):
-        lacking = "per_step_accepted" if per_step_accepted is None else "per_step_drafted"
+    if (stats.per_step_accepted is None) != (stats.per_step_drafted is None):
+        lacking = "per_step_accepted" if stats.per_step_accepted is None else "per_step_drafted"
         raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
-    per_step = (
-        {}
-        if per_step_accepted is None
-        else {"accepted": tuple(per_step_accepted), "drafted": tuple(per_step_drafted or ())}
-    )
-    return Counts(
-        "vllm", place, steps, accepted, stats.num_draft_tokens, histogram, longest=longest, **per_step, **known
-    )
+    known |= {"accepted": stats.per_step_accepted, "drafted": stats.per_step_drafted, "longest": longest}
+    return Counts("vllm", place, steps, accepted, stats.num_draft_tokens, histogram, **known)
 
 
 # SGLang.
