@@ -42,14 +42,9 @@ COPIES = 10
 GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
 
-def wait(device: torch.device) -> None:
-    """Synchronise with the GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
     """Returns the median time of a piece of work."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
     times = []
     for turn in range(WARM_UP + repeats):
         wait(device)
@@ -94,20 +89,18 @@ class Floors:
     def of(cls, engine: Engine, rate: float) -> Floors:
         """Of an engine with two drafters."""
 
-        def slot(config: Any, bytes_per_number: int) -> int:
-            return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_number
-
-        assert engine.models.first is not None
-        assert engine.models.second is not None
-        target, size = engine.models.target, engine.models.target.embedding.weight.element_size()
+        first, second, target = engine.models.first, engine.models.second, engine.models.target
+        assert first is not None
+        assert second is not None
+        size, c = target.embedding.weight.element_size(), first.config
         # of the embedding table only a few rows are read
         return cls(
             rate,
             weight_bytes(target.base) - weight_bytes(target.embedding),
-            weight_bytes(engine.models.first) + weight_bytes(engine.models.second),
+            weight_bytes(first) + weight_bytes(second),
             weight_bytes(target.head),
             size * sum(part.numel() for pair in target.new_cache(1).parts for part in pair),
-            slot(engine.models.first.config, size),
+            size * 2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim,
         )
 
     def plain(self, context: int) -> float:
@@ -126,10 +119,9 @@ class Bench:
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
         self.repeats, self.device = repeats, engine.models.target.device
-        self.config = engine.resolve(config)
-        turns = WARM_UP + repeats
+        turns, config = WARM_UP + repeats, engine.resolve(config)
         begin = max(1, context - turns)
-        self.config = replace(self.config, max_new_tokens=turns * (1 + (self.config.second_block_size or 0)))
+        self.config = replace(config, max_new_tokens=turns * (1 + (config.second_block_size or 0)))
         needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
         self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
@@ -177,10 +169,9 @@ def unmerged(proposal: Proposal) -> TokenTree:
     """The candidates of a proposal side by side, each with nodes of its own, as K+1 full rows."""
     tokens, parents, depths = [proposal.tree.tokens[0]], [-1], [0]
     for chain in chains(proposal.blocks):
-        for depth, token in enumerate(chain, 1):
-            parents.append(len(tokens) - 1 if depth > 1 else 0)
-            tokens.append(token)
-            depths.append(depth)
+        parents += [0, *range(len(tokens), len(tokens) + len(chain) - 1)]
+        tokens += chain
+        depths += range(1, len(chain) + 1)
     count = len(tokens)
     return TokenTree(tuple(tokens), tuple(parents), tuple(depths), (0,) * count, (1.0,) * count, ((),) * count)
 
@@ -194,7 +185,13 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
     eager = Bench(engine, plain, context, "eager", repeats).cycle()["cycle"]
-    captured = _captured(engine, plain, context, repeats) if mode == "captured" else None
+    captured = None
+    if mode == "captured":
+        bench = Bench(engine, plain, context, mode, repeats)
+        taken = bench.cycle()["cycle"]
+        captured = (
+            taken if bench.passes.mode == mode else None
+        )  # where capture failed on the way, it is no figure of its
     bench = Bench(engine, config, context, mode, repeats)
     measured = bench.cycle()
     return {
@@ -210,13 +207,6 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         "backend": bench.config.backend,
         "memory_gb": torch.cuda.max_memory_allocated(device) / 1e9 if cuda else None,
     }
-
-
-def _captured(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> float | None:
-    """Seconds of a captured cycle; None where capture failed on the way: then these are not its figures."""
-    bench = Bench(engine, config, context, "captured", repeats)
-    taken: float = bench.cycle()["cycle"]
-    return taken if bench.passes.mode == "captured" else None
 
 
 @torch.inference_mode()
@@ -237,10 +227,8 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
         rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
     bench = Bench(engine, config, context, engine.mode, repeats)
     for count in (16, 32, 64, 128):
-        verified = bench.verify(path_tree(count))
-        rows.append(
-            {"setting": f"{count} nodes", "verify_ms": 1e3 * verified, "nodes": count, "passes": bench.passes.mode}
-        )
+        row = {"setting": f"{count} nodes", "verify_ms": 1e3 * bench.verify(path_tree(count))}
+        rows.append({**row, "nodes": count, "passes": bench.passes.mode})
     return rows
 
 

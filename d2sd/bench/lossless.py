@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 import torch
@@ -47,10 +47,8 @@ class Divergence:
 
 def first_difference(expected: Sequence[int], got: Sequence[int]) -> int | None:
     """Returns the index of the first token that differs or is in one text only; None for equal texts."""
-    for index, (a, b) in enumerate(zip(expected, got, strict=False)):
-        if a != b:
-            return index
-    return None if len(expected) == len(got) else min(len(expected), len(got))
+    pairs = enumerate(zip_longest(expected, got))
+    return next((index for index, (a, b) in pairs if a != b), None)
 
 
 @torch.inference_mode()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +25,6 @@ from d2sd.train.settings import (
 )
 
 T = TypeVar("T")
-RECIPES = {"smollm2": "d2sd.train.recipe"}  # modules by name; each has run(target, prompts, out)
 TARGET, JSONL = "FOLDER|HUB-ID|NAME", "FILE.jsonl"
 DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 million parameters or more on a CPU"
@@ -83,7 +81,7 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
     add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
-    add("--objective", default=default.objective, help="cross_entropy, survival or streak")
+    add("--objective", default=default.objective, help="cross_entropy or survival")
     add("--decay", type=float, default=default.decay, metavar="TAU")
     add("--beta", type=float, default=default.beta, help="visible-prefix prior (vp)")
 
@@ -113,7 +111,6 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add("--accumulate", type=int, default=default.accumulate)
     add("--learning-rate", type=float, default=default.learning_rate)
     add("--warmup", type=int, default=default.warmup)
-    add("--optimizer", default=default.optimizer, help="muon (torch 2.9 or newer) or adamw")
     add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what is quick here")
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
     add("--report-to", default=default.report_to, choices=TRACKERS, help="show metrics there, beside metrics.jsonl")
@@ -127,7 +124,7 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
 
 def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", choices=list(RECIPES))
+    add("name", choices=("smollm2",))
     add("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
     add("--prompts", type=Path, nargs="*", default=[], metavar=JSONL, help="further questions")
     add("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
@@ -193,7 +190,9 @@ def _eagle3(arguments: argparse.Namespace) -> None:
 
 
 def _recipe(arguments: argparse.Namespace) -> None:
-    recipe, name = import_module(RECIPES[arguments.name]), arguments.name
+    from d2sd.train import recipe
+
+    name = arguments.name
     recipe.run(arguments.target or name, arguments.prompts, arguments.out or Path("runs") / name)
 
 

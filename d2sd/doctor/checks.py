@@ -55,8 +55,7 @@ def check_folder(source: str, target: Target, second: bool = False) -> list[Chec
     """
     checks: list[Check] = []
     try:
-        raw = published_config(source)
-        checks += _check_parts(source, raw, target, second)
+        checks += _check_parts(source, published_config(source), target, second)
     except InputError as error:
         checks.append(Check("config.json", "fault", str(error), fix="the key that the sentence names"))
     except Exception as error:
@@ -211,8 +210,7 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     tokenizer = target.tokenizer
     if not tokenizer.chat_template:
         yield Check("template", "good", "the target has no chat template")
-        return
-    if unused := unused_marker(target):
+    elif unused := unused_marker(target):
         yield Check("template", "note", f"the target's vocabulary has {unused}, and its chat template does not use it")
     else:
         yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")

@@ -2,8 +2,7 @@
 
 Many random anchors per sequence open one block each. All blocks share one forward pass under one mask: a block sees the
 context before its anchor, and itself in both directions. Features come from one pass of the frozen target, whose embedding
-and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2). The streak
-objective is that of SpecDiff-2 (arXiv 2511.00606).
+and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2).
 """
 
 from __future__ import annotations
@@ -249,9 +248,6 @@ class DrafterObjective(nn.Module):
 
     def _loss(self, nll: Tensor, scored: Tensor, prefixes: Tensor) -> Tensor:
         config = self.config
-        if config.objective == "streak":
-            alive = torch.where(scored, -nll, 0.0).cumsum(-1).exp() * scored
-            return -alive.sum() / scored.any(-1).sum().clamp_min(1)
         if config.objective == "survival":
             earlier = torch.where(scored, -nll.detach(), 0.0).cumsum(-1) + torch.where(scored, nll.detach(), 0.0)
             weights = earlier.exp().clamp_min(0.02) * scored

@@ -160,22 +160,15 @@ def processes() -> PartialState:
 
 
 def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden weight matrices and AdamW for the rest, or AdamW for everything."""
-    matrices = {n for n, p in parameters.items() if p.ndim == 2 and not any(part in n for part in TABLES)}
-    muon = config.optimizer == "muon"
-    rest = [(n, p) for n, p in parameters.items() if not (muon and n in matrices)]
-    groups = [
-        {"params": [p for n, p in rest if n in matrices], "weight_decay": config.weight_decay},
-        {"params": [p for n, p in rest if n not in matrices], "weight_decay": 0.0},
-    ]
+    """Muon for the hidden weight matrices, where there are any, and AdamW for the rest."""
+    matrices = [n for n, p in parameters.items() if p.ndim == 2 and not any(part in n for part in TABLES)]
+    rest = [p for n, p in parameters.items() if n not in matrices]
     optimizers: list[torch.optim.Optimizer] = []
     if rest:
-        groups = [g for g in groups if g["params"]]
-        optimizers.append(torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98)))
-    if muon and matrices:
-        chosen = [parameters[n] for n in sorted(matrices)]
-        rate, decay = config.learning_rate, config.weight_decay
-        if quick_bfloat16():
+        optimizers.append(torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0))
+    if matrices:
+        chosen, rate, decay = [parameters[n] for n in sorted(matrices)], config.learning_rate, config.weight_decay
+        if quick_bfloat16() and hasattr(torch.optim, "Muon"):  # since torch 2.9
             optimizers.append(torch.optim.Muon(chosen, rate, decay, adjust_lr_fn="match_rms_adamw"))
         else:
             optimizers.append(Float32Muon(chosen, rate, decay))

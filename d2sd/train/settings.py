@@ -6,14 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from d2sd.errors import InputError
 
 TRACKERS = ("none", "tensorboard", "trackio")
 PRECISIONS = ("auto", "float32", "bfloat16")
-OBJECTIVES = ("cross_entropy", "survival", "streak")
-DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
+OBJECTIVES = ("cross_entropy", "survival")
 LAYERS, BLOCK_SIZE = 2, 16  # of a new block drafter
 
 
@@ -63,7 +60,6 @@ class LoopConfig:
     clip: float = 1.0
     seed: int = 0
     precision: str = "auto"
-    optimizer: str = DEFAULT_OPTIMIZER
     save_every: int = 200
     keep_every: int = 0
     log_every: int = 10
@@ -78,10 +74,6 @@ class LoopConfig:
             raise InputError(
                 f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
             )
-        if self.optimizer not in ("muon", "adamw"):
-            raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
-        if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
-            raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
         if self.report_to not in TRACKERS:
             raise InputError(f"metrics go to {', '.join(TRACKERS)}, not to {self.report_to!r}")
         if self.report_to != "none" and self.report_to not in _available_trackers():
@@ -107,11 +99,8 @@ class BlockObjective:
 
     variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
     anchors: blocks per sequence.
-    objective: one of three:
-
-    * ``cross_entropy``, weighted by exp(−(k−l−1)/decay);
-    * ``survival``, weighted by the (detached) probability that all earlier drafted positions are right;
-    * ``streak``, minus the expected number of leading right tokens.
+    objective: ``cross_entropy``, weighted by exp(−(k−l−1)/decay), or ``survival``, weighted by the (detached) probability that
+        all earlier drafted positions are right.
     """
 
     variable_prefix: bool = False

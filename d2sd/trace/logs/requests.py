@@ -234,53 +234,45 @@ class Counts:
     prompt_pieces: tuple[str, ...] = ()
     domain: str | None = None
 
-    def check(self) -> None:
-        """Check that the figures are consistent. Raises ``InputError``, which names line and field."""
-        steps, histogram, where = self.steps, self.histogram, self.place
+    def _contradictions(self) -> Iterator[str]:
+        """Sentences about figures that do not agree, each behind the name of its field."""
         if self.num_drafted is not None and self.num_accepted > self.num_drafted:
-            raise InputError(f"{where}: {self.num_accepted} tokens accepted of {self.num_drafted} drafted")
-        if histogram is not None:
-            total, weighed = sum(histogram), sum(j * n for j, n in enumerate(histogram))
-            if total != steps:
-                raise InputError(f"{where}: the histogram counts {total} steps, where {steps} are reported")
+            yield f": {self.num_accepted} tokens accepted of {self.num_drafted} drafted"
+        if self.histogram is not None:
+            total, weighed = sum(self.histogram), sum(j * n for j, n in enumerate(self.histogram))
+            if total != self.steps:
+                yield f": the histogram counts {total} steps, where {self.steps} are reported"
             if weighed != self.num_accepted:
-                raise InputError(
-                    f"{where}: the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
-                )
+                yield f": the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
         if self.accepted is not None and self.drafted is not None:
-            self._check_steps(self.accepted, self.drafted)
+            yield from self._contradictory_steps(self.accepted, self.drafted)
         if self.output_ids is not None and self.completion is not None and len(self.output_ids) != self.completion:
-            raise InputError(
-                f"{where}: {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
-            )
+            yield f": {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
 
-    def _check_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> None:
-        where = self.place
+    def _contradictory_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[str]:
         if len(accepted) != len(drafted):
-            raise InputError(f"{where}.per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}")
+            yield f".per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}"
         if len(accepted) != self.steps:
-            raise InputError(f"{where}.per_step_accepted: {len(accepted)} steps, where {self.steps} are reported")
+            yield f".per_step_accepted: {len(accepted)} steps, where {self.steps} are reported"
         for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
             if a > d:
-                raise InputError(f"{where}.per_step_accepted[{at}]: {a} tokens accepted of {d} drafted")
+                yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
             if d > min(self.longest or MAX_ITEMS, MAX_ITEMS - 1):
-                raise InputError(
-                    f"{where}.per_step_drafted[{at}]: {d} tokens, at most {self.longest} are drafted a step"
-                )
+                yield f".per_step_drafted[{at}]: {d} tokens, at most {self.longest} are drafted a step"
         if sum(accepted) != self.num_accepted:
-            raise InputError(
-                f"{where}.per_step_accepted: {sum(accepted)} in all, where {self.num_accepted} are reported"
-            )
+            yield f".per_step_accepted: {sum(accepted)} in all, where {self.num_accepted} are reported"
         if self.num_drafted is not None and sum(drafted) != self.num_drafted:
-            raise InputError(f"{where}.per_step_drafted: {sum(drafted)} in all, where {self.num_drafted} are reported")
-        if self.histogram is not None:
-            found = tuple(accepted.count(j) for j in range(len(self.histogram)))
-            if found != self.histogram:
-                raise InputError(f"{where}.acceptance_histogram: it is not that of per_step_accepted")
+            yield f".per_step_drafted: {sum(drafted)} in all, where {self.num_drafted} are reported"
+        if self.histogram not in (None, tuple(accepted.count(j) for j in range(len(self.histogram or ())))):
+            yield ".acceptance_histogram: it is not that of per_step_accepted"
 
     def result(self, texts: Texts) -> Trace | LogTotals:
-        """Returns the checked request as a trace, or as totals if it has no steps. Raises ``InputError``."""
-        self.check()
+        """Returns the request as a trace, or as totals if it has no steps.
+
+        Raises ``InputError``, which names line and field, if the figures do not agree.
+        """
+        if (wrong := next(self._contradictions(), None)) is not None:
+            raise InputError(self.place + wrong)
         if not self.accepted or self.drafted is None:
             return totals_of(self)
         return Trace.of(self._header(), self._events(texts, self.accepted, self.drafted))
