@@ -233,7 +233,6 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
 
 
 def _calculated(result: dict[str, Any]) -> str:
-    """Returns a sentence about what the times are calculated from; empty if they were measured."""
     costs = result["calculated"]
     if not costs:
         return ""
@@ -326,7 +325,6 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
 
 
 def _plain(run: Run) -> dict[str, Any]:
-    """A run for the JSON file: figures, no texts."""
     figures = ("label", "prompt", "domain", "steps", "seconds", "wall_seconds", "nodes")
     return {
         **{name: getattr(run, name) for name in figures},

@@ -191,7 +191,6 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
 
 
 def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
-    """Checks and prints one row per setting; 1 if any failed."""
     base = decode_config(arguments, "autoregressive", inspect=False)
     if base.temperature > 0:
         raise InputError("--check-lossless compares greedy texts; leave out --temperature")
@@ -275,7 +274,6 @@ def _divergence(row: dict[str, Any], texts: Any) -> str:
 
 
 def _run_gpu(arguments: argparse.Namespace) -> int:
-    """Measures, writes JSON and Markdown, prints one of them."""
     out, contexts = arguments.out or GPU_OUT, sorted(arguments.context)
     if not contexts or contexts[0] < 1:
         raise InputError("contexts must be at least 1 token")
@@ -299,7 +297,6 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
 def _measure(
     engine: Engine, arguments: argparse.Namespace, config: DecodeConfig, contexts: list[int]
 ) -> dict[str, Any]:
-    """All rows with their provenance."""
     if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
     device, repeats = engine.models.target.device, arguments.repeats
@@ -328,7 +325,6 @@ def _measure(
 
 
 def _gpu_body(result: dict[str, Any]) -> str:
-    """The tables as Markdown."""
     rows, costs = result["rows"], result["costs"]
     parts = [
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",

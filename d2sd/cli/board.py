@@ -111,7 +111,6 @@ def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
 
 
 def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
-    """The texts, and where they are from."""
     if a.traces:
         if a.prompts or a.limit or a.chat:
             raise InputError("--traces brings the texts: leave out --prompts, --limit and --chat")
@@ -144,7 +143,6 @@ def _public(word: str) -> str:
 
 
 def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done: Done) -> dict[str, str]:
-    """Where the figures are from, by name."""
     loaded = {"target": "Target", "first_drafter": "First drafter"}
     described = {
         loaded[part]: f"{f['name']} (weights {f['weights']}, {f['dtype']})" for part, f in parts(models).items()
@@ -159,19 +157,16 @@ def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done
 
 
 def _table(rows: Sequence[DrafterFigures], texts: int) -> str:
-    """The figures for a terminal."""
-    shown = [("checkpoint", "α", "first position", "against the last"), *map(_cells, rows)]
+    shown = [("checkpoint", "α", "first position", "against the last")]
+    for row in rows:
+        against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
+        shown.append((row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against))
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = [
         "  ".join(f"{cell:{width}s}" for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in shown
     ]
     lines[1 + rows.index(best(rows))] += "  ← highest α"
     return "\n".join([*lines, verdict(rows), f"{count(texts, 'text')}. {how_replayed(rows, texts)}"])
-
-
-def _cells(row: DrafterFigures) -> tuple[str, str, str, str]:
-    against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
-    return row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against
 
 
 def _page(

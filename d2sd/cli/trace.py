@@ -184,7 +184,6 @@ def _stats(arguments: argparse.Namespace) -> None:
 
 
 def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
-    """A line for each run, and one for all of them."""
 
     def figures(steps: Sequence[StepDone]) -> dict[str, Any]:
         tokens = sum(len(step.committed) for step in steps)
@@ -234,7 +233,6 @@ def _import(arguments: argparse.Namespace) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> None:
-    """Does the same with the replies of a server."""
     if arguments.max_new_tokens < 1:
         raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)

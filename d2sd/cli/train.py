@@ -131,7 +131,6 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
 
 
 def _default(name: str, training: type[DrafterTraining] = DrafterTraining) -> Any:
-    """The default of a field of the settings."""
     return next(field.default for field in fields(training) if field.name == name)
 
 

@@ -113,7 +113,6 @@ def _compare_settings(arguments: argparse.Namespace, trace: Trace) -> None:
 
 
 def _row(label: str, outcome: Outcome, machine: Machine | None) -> dict[str, Any]:
-    """The figures of a replayed setting, with calculated times if a machine is known."""
     row = {
         "setting": label,
         "mean_acceptance_length": outcome.mean_acceptance_length,
@@ -155,7 +154,6 @@ def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machi
 
 
 def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Prints one row per drafter; the others are compared with the first."""
     if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
         raise InputError(
             "several traces or drafters are compared with one method: leave out --sweep and --costs, and name one method"

@@ -85,7 +85,6 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
 
 
 def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
-    """Returns checks for missing, unread and misshapen tensors."""
     held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
     brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
     with torch.device("meta"):
@@ -118,13 +117,11 @@ def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterato
 
 
 def _layers_held(held: Shapes) -> int:
-    """Returns the number of layers that the tensors belong to."""
     numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
     return max(numbers, default=-1) + 1
 
 
 def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:
-    """Check that ``fc`` reads as many layers as there are taps."""
     shape, hidden, count = held.get("fc.weight"), form.shape["hidden_size"], len(form.taps)
     if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
         return
@@ -139,7 +136,6 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
 
 
 def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
-    """Compare the config with the target."""
     c, layers = target.config, target.config.num_hidden_layers
     if form.shape["hidden_size"] != c.hidden_size:
         yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, the target's {c.hidden_size}: it was made for another target", "target", "the target it was trained for")  # fmt: skip

@@ -278,7 +278,6 @@ def _damage(w: WeightFindings, works: bool) -> Iterator[str]:
 
 
 def _without_fault(e: Examination) -> Diagnosis:
-    """The diagnosis if no fault is named."""
     first = (
         f"position {e.positions[0].number} is accepted {e.positions[0].share:.0%} of the time"
         if e.positions

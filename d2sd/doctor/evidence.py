@@ -61,14 +61,14 @@ def examine_weights(model: Drafter) -> WeightFindings:
         untrained_taps=tuple(untrained_taps(block)) if block else (),
         constant_norms=tuple(n for n, w in norms.items() if bool((w == w[0]).all())),
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
-        clipped_matrices=tuple(n for n, w in matrices.items() if bool(w.any()) and _largest_share(w) > CLIPPED),
+        clipped_matrices=tuple(
+            n
+            for n, w in matrices.items()
+            if bool(w.any()) and float((w.abs() == w.abs().max()).float().mean()) > CLIPPED
+        ),
         copied_layers=tuple(_copied_layers(matrices, len(block.layers))) if block else (),
         random_matrices=tuple(random_matrices(layers)),
     )
-
-
-def _largest_share(weight: Tensor) -> float:
-    return float((weight.abs() == weight.abs().max()).float().mean())
 
 
 def _copied_layers(matrices: Mapping[str, Tensor], layers: int) -> list[tuple[int, int]]:

@@ -153,7 +153,6 @@ def _windows(form: DrafterForm, longest: int) -> Iterator[Variant]:
 
 
 def _other_anchor(form: DrafterForm) -> Variant:
-    """The other position that a row predicts."""
     if form.reads == "next":
         description, other = "a row is about its own position (fill)", replace(form, reads="fill")
         expressed = {

@@ -229,10 +229,10 @@ class DrafterObjective(nn.Module):
         nll = torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, hard)
         right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & known)
         streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
-        has_label = scored.any(-1)
+        has_label, first = scored.any(-1), scored & (scored.cumsum(-1) == 1)
         metrics = {
             "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
-            "first_accuracy": _first_accuracy(right, scored),
+            "first_accuracy": (right & first).sum() / first.sum().clamp_min(1),
         }
         return self._loss(nll, scored, prefixes), metrics
 
@@ -254,12 +254,6 @@ class DrafterObjective(nn.Module):
         else:
             weights = position_weights(prefixes, self.drafter.block_size, config.decay) * scored
         return (weights * nll).sum() / weights.sum().clamp_min(1e-6)
-
-
-def _first_accuracy(right: Tensor, scored: Tensor) -> Tensor:
-    """Share of blocks whose first drafted token is right."""
-    first = scored & (scored.cumsum(-1) == 1)
-    return (right & first).sum() / first.sum().clamp_min(1)
 
 
 # The drafter that training starts from: added heads and the mask token.
@@ -339,5 +333,4 @@ def _closing(tokenizer: Any, target: Any) -> set[int]:
 
 
 def _written(data: Responses) -> set[int]:
-    """Ids that the prompts and responses hold."""
     return set(data.ids.unique().tolist())

@@ -1,15 +1,8 @@
 """Replies of serving engines that count drafted and accepted tokens, as ``Counts``; and a llama.cpp fork's dump, as traces.
 
-* vLLM (docs.vllm.ai, "Per-Request Acceptance Metrics"): ``metrics.speculative_decoding`` of a reply. Its level ``detailed`` has
-  the counts of every step, ``summary`` their histogram. Older versions put ``speculative_decoding_stats`` into the choice,
-  with a sparse histogram.
-* SGLang: ``sglext.spec_tokens_details`` of a reply, or ``meta_info`` of its own interface, also as older versions name the
-  fields: a histogram of accepted tokens a step, without their order.
-* llama.cpp's server: ``timings`` of a reply. The target passes once over the prompt, which gives the first token, and once a
-  step, which gives the accepted tokens and one more: ``predicted_n`` − ``draft_n_accepted`` passes. A stream has running
-  totals in each part, so that every step is known.
-* ``LLAMA_SPEC_DUMP`` (github.com/turbo-tan/llama.cpp-tq3, pull request 83): every drafted token with its probability, but
-  neither the prompt nor the target's own tokens.
+docs/import.md says what each engine logs and how to get it. Of llama.cpp's server: the target passes once over the prompt,
+which gives the first token, and once a step, which gives the accepted tokens and one more, so there are ``predicted_n`` −
+``draft_n_accepted`` passes. A stream has running totals in each part, so that every step is known.
 """
 
 from __future__ import annotations
@@ -36,7 +29,7 @@ from d2sd.trace.events import (
     Probability,
 )
 from d2sd.trace.logs.records import PARTS, Record, convert, first_choice
-from d2sd.trace.logs.requests import NOT_KNOWN, Counts, Texts, Token, chain_step, check_mean, dense
+from d2sd.trace.logs.requests import NOT_KNOWN, Counts, Texts, Token, chain_step, check_mean, dense, share_of
 from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
@@ -152,26 +145,20 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
             "output a request"
         )
     times = convert(metrics, VllmTimes, f"{where}: metrics") if isinstance(metrics, dict) else VllmTimes()
-    known = read_reply(record, where)
+    found, known = convert(stats, VllmStats, place), read_reply(record, where)
     known["seconds"] = times.generation_time_ms and times.generation_time_ms / 1e3
     known["prefill_seconds"] = times.time_to_first_token_ms and times.time_to_first_token_ms / 1e3
-    return _vllm_counts(convert(stats, VllmStats, place), place, known)
-
-
-def _vllm_counts(stats: VllmStats, place: str, known: dict[str, Any]) -> Counts:
-    """The figures as ``Counts``, their means checked; known: other arguments of ``Counts``."""
-    steps, accepted = stats.num_spec_steps, stats.num_accepted_draft_tokens
-    check_mean(stats.mean_acceptance_length, 1 + accepted / steps if steps else None, f"{place}.mean_acceptance_length")
-    rate = accepted / stats.num_draft_tokens if stats.num_draft_tokens else None
-    check_mean(stats.draft_acceptance_rate, rate, f"{place}.draft_acceptance_rate")
-    histogram, longest = dense(stats.acceptance_histogram, f"{place}.acceptance_histogram"), stats.num_spec_tokens
-    if histogram and longest is not None and len(histogram) > longest + 1:
+    steps, accepted, drafted = found.num_spec_steps, found.num_accepted_draft_tokens, found.num_draft_tokens
+    check_mean(found.mean_acceptance_length, 1 + accepted / steps if steps else None, f"{place}.mean_acceptance_length")
+    check_mean(found.draft_acceptance_rate, share_of(accepted, drafted), f"{place}.draft_acceptance_rate")
+    histogram, longest = dense(found.acceptance_histogram, f"{place}.acceptance_histogram"), found.num_spec_tokens
+    if longest is not None and len(histogram) > longest + 1:
         raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted a step")
-    if (stats.per_step_accepted is None) != (stats.per_step_drafted is None):
-        lacking = "per_step_accepted" if stats.per_step_accepted is None else "per_step_drafted"
+    if (found.per_step_accepted is None) != (found.per_step_drafted is None):
+        lacking = "per_step_accepted" if found.per_step_accepted is None else "per_step_drafted"
         raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
-    known |= {"accepted": stats.per_step_accepted, "drafted": stats.per_step_drafted, "longest": longest}
-    return Counts("vllm", place, steps, accepted, stats.num_draft_tokens, histogram, **known)
+    known |= {"accepted": found.per_step_accepted, "drafted": found.per_step_drafted, "longest": longest}
+    return Counts("vllm", place, steps, accepted, drafted, histogram, **known)
 
 
 # SGLang.
@@ -217,7 +204,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
     renamed = {new: figures[old] for old, new in OLDER_NAMES.items() if old in figures}
     stats = convert({**renamed, **figures}, SglangDetails, place)
     correct, proposed = stats.spec_num_correct_drafts, stats.spec_num_proposed_drafts
-    check_mean(stats.spec_accept_rate, correct / proposed if proposed else None, f"{place}.spec_accept_rate")
+    check_mean(stats.spec_accept_rate, share_of(correct, proposed), f"{place}.spec_accept_rate")
     steps, histogram = stats.spec_verify_ct, stats.spec_correct_drafts_histogram
     longest = proposed // steps if steps and proposed % steps == 0 else None
     counted = None if histogram is None else tuple(histogram)

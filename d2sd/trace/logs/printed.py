@@ -1,12 +1,6 @@
-"""Logs with totals only: what servers print, their ``/metrics``, and the result files of benchmarks.
+"""Logs with totals only: what servers print, their ``/metrics``, and the result files of benchmarks (docs/import.md).
 
-Printed, over a period of time: vLLM's ``SpecDecoding metrics: …`` every ten seconds, SGLang's ``Decode batch … accept len: …``,
-llama.cpp's ``draft acceptance = …`` after every request, with the mean length and the rates by position since 2026.
-
-Result files: TensorRT-LLM's ``avg_decoded_tokens_per_iter`` of a choice and ``speculative_decoding`` of ``/perf_metrics``
-(``return_perf_metrics``), ``accept_length`` of SpecForge's ``bench_eagle3.py``, ``idxs`` and ``new_tokens`` of EAGLE's answer
-files, and ModelOpt's ``speculation_profile.json``, schema 1.0, whose rates by position are both of the steps that got there and
-of all steps.
+ModelOpt's rates by position are both of the steps that got there and of all steps; the two must agree.
 """
 
 from __future__ import annotations
