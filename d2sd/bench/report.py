@@ -306,8 +306,7 @@ def _break_even(rows: Sequence[dict[str, Any]]) -> list[BreakEvenPoint]:
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """Write ``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and ``report.html``, replacing older
-    ones in this folder."""
+    """Write ``results.json``, ``report.md`` and ``report.html``, replacing older ones in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         body(result, True, published),
@@ -319,7 +318,6 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
         "report.md": "\n\n".join(lines) + "\n",
         "report.html": page(result),
         "results.json": to_json(data),
-        "runs.jsonl": "".join(orjson.dumps(r).decode() + "\n" for r in ordered),
     }
     write_files(folder, files)
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator, Sequence
 from itertools import groupby
-from math import exp, isclose
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -71,7 +70,6 @@ class Output(Struct):
     token_ids: Ids | None = None
     prompt_token_ids: Ids | None = None
     finish_reason: str | None = None
-    index: int = 0
 
 
 class Reply(Struct):
@@ -338,7 +336,6 @@ class DumpedToken(DumpedAlternative):
 
     i: Count
     acc: bool
-    logp: float | None = None
     top: Annotated[list[DumpedAlternative], Meta(max_length=256)] = []
 
 
@@ -384,8 +381,6 @@ def _check_dumped(step: DumpedStep, where: str) -> None:
             raise InputError(
                 f"{where}: pos[{at}].acc: n_accepted is {step.n_accepted}, so it must be {at < step.n_accepted}"
             )
-        if position.logp is not None and not isclose(exp(min(position.logp, 0.0)), position.p, abs_tol=0.02):
-            raise InputError(f"{where}: pos[{at}].logp: it is not the logarithm of p, {position.p:g}")
 
 
 def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace:
