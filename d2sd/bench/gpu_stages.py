@@ -6,7 +6,6 @@ over repeats. Cycles follow each other as in a generation; everything else is ti
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,21 +19,16 @@ from tokenizers.models import WordLevel
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
-from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
 from d2sd.decoding.proposer import slots
-from d2sd.engine import Engine, load
+from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.methods import Proposal
-from d2sd.methods.base import merged
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
-from d2sd.tree.block import Block
-from d2sd.tree.boundary import Boundary
-from d2sd.tree.tree import TokenTree, chains, path_tree
+from d2sd.tree.tree import TokenTree, path_tree
 
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
@@ -146,36 +140,6 @@ class Bench:
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
 
-@functools.cache
-def typical(config: DecodeConfig, vocabulary: int) -> Proposal:
-    """The proposal with the median number of nodes among those of a bundled text: random drafts share too little.
-
-    Its tokens are folded into the vocabulary.
-    """
-    engine = load("tiny", device="cpu")
-    prompt = read_prompts("heldout", limit=1)[0].text
-    steps = engine.generate(prompt, replace(config, max_new_tokens=128, inspect=False, backend="auto")).steps
-    step = sorted(steps, key=lambda s: len(s.nodes))[len(steps) // 2]
-    assert step.first_draft is not None
-    first, *branches = (
-        Block(d.drafter, d.prefix, tuple(i % vocabulary for i in d.ids), d.confidence, [], [], d.base)
-        for d in (step.first_draft, *step.branches)
-    )
-    boundary = Boundary(step.boundary_posterior, step.full_acceptance)
-    return merged(step.anchor % vocabulary, first, boundary, step.selected_prefixes, branches)
-
-
-def unmerged(proposal: Proposal) -> TokenTree:
-    """The candidates of a proposal side by side, each with nodes of its own, as K+1 full rows."""
-    tokens, parents, depths = [proposal.tree.tokens[0]], [-1], [0]
-    for chain in chains(proposal.blocks):
-        parents += [0, *range(len(tokens), len(tokens) + len(chain) - 1)]
-        tokens += chain
-        depths += range(1, len(chain) + 1)
-    count = len(tokens)
-    return TokenTree(tuple(tokens), tuple(parents), tuple(depths), (0,) * count, (1.0,) * count, ((),) * count)
-
-
 @torch.inference_mode()
 def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
     """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one."""
@@ -230,23 +194,6 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
         row = {"setting": f"{count} nodes", "verify_ms": 1e3 * bench.verify(path_tree(count))}
         rows.append({**row, "nodes": count, "passes": bench.passes.mode})
     return rows
-
-
-@torch.inference_mode()
-def merging_row(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> dict[str, Any]:
-    """Time of verifying the candidates of one proposal merged into a tree, and as K+1 full rows."""
-    bench = Bench(engine, config, context, engine.mode, repeats)
-    proposal = typical(config, engine.models.target.head.out_features)
-    merged_tree, side_by_side = proposal.tree, unmerged(proposal)
-    return {
-        "context": context,
-        "backend": bench.config.backend,
-        "merged_nodes": len(merged_tree),
-        "merged_ms": 1e3 * bench.verify(merged_tree),
-        "unmerged_nodes": len(side_by_side),
-        "unmerged_ms": 1e3 * bench.verify(side_by_side),
-        "passes": bench.passes.mode,
-    }
 
 
 # Models of published shapes with random weights: the duration of a stage does not depend on weight values.

@@ -26,7 +26,6 @@ from d2sd.bench.gpu_stages import (
     bandwidth,
     context_row,
     cost_rows,
-    merging_row,
     random_engine,
 )
 from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
@@ -304,8 +303,7 @@ def _measure(
     rate = bandwidth(device, repeats)
     floors = Floors.of(engine, rate)
     rows = [context_row(engine, config, c, floors, repeats) for c in progress(contexts, desc="contexts")]
-    backends = dict.fromkeys((engine.resolve(config).backend, "cascade"))
-    others = [replace(config, backend=name) for name in backends]
+    cascade = [] if engine.resolve(config).backend == "cascade" else [replace(config, backend="cascade")]
     uncaptured = any(row["plain_captured_ms"] is None for row in rows)
     return {
         "shape": arguments.shape,
@@ -316,8 +314,7 @@ def _measure(
         "repeats": repeats,
         "rows": rows,
         "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
-        "cascade": [context_row(engine, c, n, floors, repeats) for c in others[1:] for n in contexts],
-        "merging": [merging_row(engine, c, n, repeats) for c in others for n in contexts],
+        "cascade": [context_row(engine, c, n, floors, repeats) for c in cascade for n in contexts],
         "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats)},
         "floor": {"formula": FORMULA, "bytes_per_second": rate, "copied_bytes": BANDWIDTH_BYTES[device.type]},
         "provenance": {**origin, "device": origin["hardware"]["device"]},
@@ -339,13 +336,7 @@ def _gpu_body(result: dict[str, Any]) -> str:
         parts.append(f"No captured figures: {result['without_capture']}.")
     if result["cascade"]:
         parts += ["## The same with the cascade in plain torch", _table(result["cascade"])]
-    parts += [
-        "## Verification with candidates merged and side by side",
-        "The candidates of the median proposal of a text of the bundled nets: random ones share too little.",
-        _table(result["merging"]),
-        f"## Costs after {costs['context']} tokens",
-        _table(costs["rows"]),
-    ]
+    parts += [f"## Costs after {costs['context']} tokens", _table(costs["rows"])]
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
 
