@@ -15,7 +15,7 @@ from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import Entry, Run
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.sentences import decimal
-from d2sd.costs.machines import DEFAULT, HOW, MACHINES
+from d2sd.costs.machines import DEFAULT
 from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
@@ -225,8 +225,6 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
             )
-    if elsewhere := machines_table(result["rows"]):
-        parts.append(elsewhere)
     if calculated := _calculated(result):
         parts.append(plain_text(calculated))
     return "\n\n".join([*parts, *remarks(result), NOTES])
@@ -240,18 +238,6 @@ def _calculated(result: dict[str, Any]) -> str:
         f"All times are calculated, none was measured: from the costs of “{costs['machine']}”, in milliseconds over rows: "
         f"{orjson.dumps(costs['milliseconds']).decode()}"
     )
-
-
-def machines_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns a table of speedups over plain decoding on every known machine, with their sources; empty if no work is known."""
-    known = [(name, machine) for name, machine in MACHINES.items() if any(name in r["elsewhere"] for r in rows)]
-    if not known:
-        return ""
-    priced = ([r["label"], *(decimal(r["elsewhere"].get(name)) for name, _ in known)] for r in rows if r["elsewhere"])
-    sources = "\n".join(f"* {plain_text(machine.name)}: {plain_text(machine.source)}" for _, machine in known)
-    how = "" if all(machine.kind != "calculated" for _, machine in known) else f"{HOW}\n\n"
-    table = markdown_table(["method", *(machine.name for _, machine in known)], priced)
-    return f"The same steps on other machines: speedup, calculated from what their passes cost there\n\n{table}\n\n{how}{sources}"
 
 
 def remarks(result: dict[str, Any]) -> list[str]:

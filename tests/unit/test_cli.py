@@ -83,7 +83,11 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capfd, arguments, sentence):
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("", "holds no prompts"), ("{", "line 1: not JSON"), ('{"prompt": "a"}\n{"x": 1}', "line 2: needs a text")],
+    [
+        ("", "holds no prompts"),
+        ("{", "line 1: not JSON"),
+        ('{"prompt": "a"}\n{"turns": ["b", "c"]}\n{"x": 1}', "line 3: needs a text"),
+    ],
 )
 def test_a_broken_prompt_file_names_its_line(capfd, tmp_path, text, sentence):
     (tmp_path / "p.jsonl").write_text(text)
