@@ -283,22 +283,21 @@ def _without_fault(e: Examination) -> Diagnosis:
         if e.positions
         else "too little was accepted"
     )
+    training = "" if e.works else f" {TRAINING}."
     if e.repair is not None:
         step = e.repair.steps[0]
         helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
-        sentence = f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}."
-        return Diagnosis("little", sentence if e.works else f"{sentence} {TRAINING}.")
+        return Diagnosis("little", f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}.{training}")
     if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if e.bits is not None:
         sentence = (
             f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {e.bits} bits, which "
-            "is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance."
+            f"is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance.{training}"
         )
-        fix = "run it with the target that it was trained with"
-        return Diagnosis("rounding", sentence if e.works else f"{sentence} {TRAINING}.", fix)
+        return Diagnosis("rounding", sentence, "run it with the target that it was trained with")
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
     return Diagnosis(
-        "unknown", f"Unknown: {first}, nothing that was changed helps, and the folder is in order. {TRAINING}."
+        "unknown", f"Unknown: {first}, nothing that was changed helps, and the folder is in order.{training}"
     )

@@ -13,16 +13,8 @@ from d2sd.calibration.replays import best, compare_checkpoints, verdict
 from d2sd.train.acceptance import Board, checkpoints
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
-from d2sd.train.settings import (
-    BlockObjective,
-    BlockTraining,
-    Eagle3Objective,
-    Eagle3Training,
-    LoopConfig,
-    RegenerateConfig,
-)
-from d2sd.train.text import regenerate_responses
-from tests.train.texts import prompt_of, save_target, sums
+from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
+from tests.train.texts import prompt_of, save_run
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 2, "log_every": 1, "keep_every": 2}
 TOKENS = 8
@@ -32,12 +24,8 @@ TOKENS = 8
 def trained(tmp_path_factory):
     """A target, drafters of each kind with what was kept of them on the way, and prompts that they did not see."""
     out = tmp_path_factory.mktemp("nets")
-    texts = sums(200)
-    save_target(texts, out / "target")
+    texts = save_run(out)
     paths = {"target": out / "target", "responses": out / "r.jsonl"}
-    regenerate_responses(
-        paths["target"], [prompt_of(t) for t in texts[:20]], paths["responses"], RegenerateConfig(8, 20)
-    )
     for name, steps, second in (("dflash", 5, False), ("vp", 4, True)):
         loop, objective = LoopConfig(steps, **LOOP), BlockObjective(second, anchors=4)
         train_drafter(BlockTraining(**paths, out=out / name, loop=loop, objective=objective, block_size=6))

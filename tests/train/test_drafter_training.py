@@ -36,7 +36,7 @@ from d2sd.train.settings import (
     RegenerateConfig,
 )
 from d2sd.train.text import read_responses, regenerate_responses
-from tests.train.texts import prompt_of, save_target, sums
+from tests.train.texts import prompt_of, save_run, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
 
@@ -45,9 +45,7 @@ LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
 def folder(tmp_path_factory):
     """A target trained for a moment, and its responses."""
     out = tmp_path_factory.mktemp("nets")
-    texts = sums(200)
-    save_target(texts, out / "target")
-    regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
+    save_run(out)
     return out
 
 
