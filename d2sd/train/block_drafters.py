@@ -8,7 +8,7 @@ and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²S
 from __future__ import annotations
 
 import sys
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -148,37 +148,6 @@ def _attend(
     return F.scaled_dot_product_attention(query, joined_key, joined_value, attn_mask=mask, enable_gqa=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Blocks of sequences, (B, A, γ) each: positions, the tokens there, whether the sequence has them, and whether the
-    drafter is shown them."""
-
-    places: Tensor
-    tokens: Tensor
-    inside: Tensor
-    visible: Tensor
-
-
-def cut_blocks(ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, block_size: int) -> Blocks:
-    """The blocks at ``anchors`` (B, A) of right-padded ``ids`` (B, S), each with ``prefixes`` (B, A) visible tokens."""
-    offsets = torch.arange(block_size, device=ids.device)
-    places = anchors[..., None] + offsets
-    tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
-    return Blocks(places, tokens, places < lengths[:, None, None], offsets <= prefixes[..., None])
-
-
-def draft_blocks(drafter: DFlashDraftModel, target: Any, blocks: Blocks, anchors: Tensor, features: Tensor) -> Tensor:
-    """(B, A·γ, hidden) outputs of the drafter for all blocks in one pass; features: (B, S, taps·hidden) of the target."""
-    context, gamma = int(anchors.max()) + 1, drafter.block_size
-    shown = torch.where(blocks.visible & blocks.inside, blocks.tokens, drafter.mask_token_id)
-    with torch.no_grad():
-        block = target.get_input_embeddings()(shown.flatten(1))
-    positions = torch.arange(context, device=anchors.device)[None]
-    keys_values = drafter.project_context(features[:, :context].to(drafter.fc.weight.dtype), positions)
-    mask = block_mask(anchors, context, gamma)
-    return drafter(block, blocks.places.flatten(1), keys_values, partial(_attend, mask))
-
-
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
@@ -214,9 +183,13 @@ class DrafterObjective(nn.Module):
             with torch.no_grad():
                 target.model(input_ids=ids, use_cache=False)
                 features = self._taps.features(self.drafter.target_layer_ids, ids.device)
-        blocks = cut_blocks(ids, lengths, anchors, prefixes, gamma)
-        places, tokens, inside, visible = blocks.places, blocks.tokens, blocks.inside, blocks.visible
-        drafted = draft_blocks(self.drafter, target, blocks, anchors, features)
+        offsets = torch.arange(gamma, device=ids.device)
+        places = anchors[..., None] + offsets
+        tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
+        inside, visible = places < lengths[:, None, None], offsets <= prefixes[..., None]
+        drafted = self._draft(
+            torch.where(visible & inside, tokens, self.drafter.mask_token_id), places, anchors, features
+        )
         scored = inside & ~visible
         flat = scored.flatten(1)
         weight, vocabulary = self._head
@@ -235,6 +208,17 @@ class DrafterObjective(nn.Module):
             "first_accuracy": (right & first).sum() / first.sum().clamp_min(1),
         }
         return self._loss(nll, scored, prefixes), metrics
+
+    def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
+        """Outputs (B, A·γ, hidden) of the drafter for all blocks in one pass; shown: their tokens (B, A, γ), at ``places``."""
+        (target,), context = self._target, int(anchors.max()) + 1
+        with torch.no_grad():
+            block = target.get_input_embeddings()(shown.flatten(1))
+        positions = torch.arange(context, device=anchors.device)[None]
+        features = features[:, :context].to(self.drafter.fc.weight.dtype)
+        keys_values = self.drafter.project_context(features, positions)
+        mask = block_mask(anchors, context, self.drafter.block_size)
+        return self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
 
     def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
         """The Markov head's corrections (N, D) of the scored rows, after the text's own tokens; 0 where there is no such head."""

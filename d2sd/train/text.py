@@ -76,11 +76,6 @@ def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
 
 
-def normalise(text: str) -> str:
-    """Returns the letters and digits of a text in lower case, by which two prompts are compared."""
-    return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
-
-
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
     """Returns the ``count`` most frequent tokens of the responses, ascending; unused ids fill up if there are too few."""
     if not 1 <= count <= vocabulary:
@@ -289,5 +284,5 @@ def write_questions(target: Target, first_words: Sequence[str], count: int, conf
     for words, response in zip(begins, respond_to(target, prompts, config), strict=True):
         text = (words + decode(response, skip_special_tokens=True)).strip()
         if response[-1] in target.end_ids and len(text) >= SHORTEST:
-            found.setdefault(normalise(text), text)
+            found.setdefault(re.sub(r"[^a-z0-9]+", " ", text.lower()).strip(), text)  # by letters and digits
     return list(found.values())
