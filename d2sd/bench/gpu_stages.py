@@ -243,7 +243,9 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
     try:
         with torch.device(device):
             model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
-            target = Target(model, _numbering(s.vocabulary), f"random {name}")
+            words = {str(number): number for number in range(s.vocabulary)}
+            tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))
+            target = Target(model, tokenizer, f"random {name}")
             settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
             drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
         for drafter in drafters:
@@ -252,9 +254,3 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
         return Engine(Models(target, first, second, name=target.name), passes)
     except torch.OutOfMemoryError as error:
         raise InputError(f"models of shape {name} do not fit into the memory of {device}") from error
-
-
-def _numbering(vocabulary: int) -> PreTrainedTokenizerFast:
-    """A tokenizer whose words are the ids."""
-    words = {str(number): number for number in range(vocabulary)}
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))

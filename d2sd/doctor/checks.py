@@ -95,7 +95,8 @@ def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterato
     for name in wrong[:MOST_NAMES]:
         yield Check("shapes", "fault", f"{name} is {list(held[name])}, and the config makes it {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
-    if (layers := _layers_held(held)) > form.shape["num_hidden_layers"]:
+    numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
+    if (layers := max(numbers, default=-1) + 1) > form.shape["num_hidden_layers"]:
         finding = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
         fix = f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
         yield Check("layers", "fault", finding, "layers", fix)
@@ -114,11 +115,6 @@ def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterato
             yield Check("tensors", "fault", str(error), "tensors", "an engine that reads these tensors")
     if not missing and not surplus and not wrong:
         yield Check("tensors", "good", f"all {len(wanted)} are there, and nothing else")
-
-
-def _layers_held(held: Shapes) -> int:
-    numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
-    return max(numbers, default=-1) + 1
 
 
 def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:

@@ -430,12 +430,8 @@ def _shifted_map(net: _Network) -> Iterator[Edit]:
     if ids is None or bool((ids == torch.arange(len(ids), device=ids.device)).all()):
         return
     for by in (1, -1):
-        edit = _each([TOKEN_IDS], partial(_moved_ids, by))
+        edit = _each([TOKEN_IDS], lambda ids, by=by: (ids + by).clamp_min(0))  # type: ignore[misc]
         yield "map", f"d2t {by:+d}", f"d2t {by:+d} for every token", edit
-
-
-def _moved_ids(by: int, ids: Tensor) -> Tensor:
-    return (ids + by).clamp_min(0)
 
 
 def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:

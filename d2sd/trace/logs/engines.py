@@ -8,7 +8,7 @@ which gives the first token, and once a step, which gives the accepted tokens an
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Annotated, Any
 
@@ -123,11 +123,6 @@ class VllmTimes(Struct):
     time_to_first_token_ms: Amount | None = None
 
 
-def is_vllm(record: dict[str, Any]) -> bool:
-    """Whether a reply is vLLM's."""
-    return "metrics" in record or "speculative_decoding_stats" in first_choice(record)
-
-
 def read_vllm(record: dict[str, Any], where: str) -> Counts:
     """Returns the counts of a reply of vLLM."""
     place, stats = f"{where}: metrics.speculative_decoding", None
@@ -180,11 +175,6 @@ class SglangLengths(Struct):
     e2e_latency: Amount | None = None
 
 
-def is_sglang(record: dict[str, Any]) -> bool:
-    """Whether a reply is SGLang's."""
-    return "sglext" in record or _sglang_meta(record) is not None
-
-
 def read_sglang(record: dict[str, Any], where: str) -> Counts:
     """Returns the counts of a reply of SGLang."""
     extra, known = record.get("sglext"), read_reply(record, where)
@@ -233,11 +223,6 @@ class Timings(Struct):
     cache_n: Count = 0
     draft_n: Count | None = None
     draft_n_accepted: Count | None = None
-
-
-def is_llamacpp(record: dict[str, Any]) -> bool:
-    """Whether a reply is that of llama.cpp's server."""
-    return "timings" in record
 
 
 def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
@@ -314,10 +299,10 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
 
 
 # By source, whether a reply is of this engine, and its counts at a place of the log.
-ENGINES = {
-    "sglang": (is_sglang, read_sglang),
-    "vllm": (is_vllm, read_vllm),
-    "llamacpp": (is_llamacpp, read_llamacpp),
+ENGINES: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts]]] = {
+    "sglang": (lambda r: "sglext" in r or _sglang_meta(r) is not None, read_sglang),
+    "vllm": (lambda r: "metrics" in r or "speculative_decoding_stats" in first_choice(r), read_vllm),
+    "llamacpp": (lambda r: "timings" in r, read_llamacpp),
 }
 
 

@@ -6,7 +6,7 @@ ModelOpt's rates by position are both of the steps that got there and of all ste
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Annotated, Any
 
 from msgspec import Meta, Struct
@@ -152,11 +152,6 @@ class Profile(Struct):
     measured: bool = True
 
 
-def is_trtllm(record: dict[str, Any]) -> bool:
-    """Whether a record is a reply of TensorRT-LLM, or of its ``/perf_metrics``."""
-    return _iterations(record) is not None or "speculative_decoding" in _perf(record)
-
-
 def read_trtllm(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row."""
     perf, mean = _perf(record), _iterations(record)
@@ -195,11 +190,6 @@ def _perf(record: dict[str, Any]) -> dict[str, Any]:
     return next((inner for inner in found if isinstance(inner, dict)), {})
 
 
-def is_specforge(record: dict[str, Any]) -> bool:
-    """Whether a record is of SpecForge's benchmark: one entry, or its file of several data sets."""
-    return bool(list(_lengths(record, "")))
-
-
 def read_specforge(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row an entry, of which only the mean acceptance length is known."""
     for place, entry, alpha in _lengths(record, ""):
@@ -224,11 +214,6 @@ def _lengths(data: Any, place: str, depth: int = 0) -> Iterator[tuple[str, dict[
                 yield from _lengths(value, f"{place}{key}.", depth + 1)
 
 
-def is_eagle(record: dict[str, Any]) -> bool:
-    """Whether a record is a line of EAGLE's answer file."""
-    return {"idxs", "new_tokens"} <= first_choice(record).keys()
-
-
 def read_eagle(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row a turn of every choice."""
     for number, choice in enumerate(record["choices"]):
@@ -245,11 +230,6 @@ def read_eagle(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
                 engine="eagle", tokens=tokens, steps=steps, accepted=tokens - steps, mean_acceptance_length=tokens / steps,
                 unknown=NOT_IN_RESULTS,
             )  # fmt: skip
-
-
-def is_modelopt(record: dict[str, Any]) -> bool:
-    """Whether a record is ModelOpt's profile."""
-    return {"conditional_accept_rates", "marginal_accept_rates"} <= record.keys()
 
 
 def read_modelopt(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
@@ -276,9 +256,9 @@ def read_modelopt(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
 
 
 # By source, whether a record is of this kind, and the rows of a record at a place of the file.
-BENCHMARKS = {
-    "modelopt": (is_modelopt, read_modelopt),
-    "eagle": (is_eagle, read_eagle),
-    "trtllm": (is_trtllm, read_trtllm),
-    "specforge": (is_specforge, read_specforge),
+BENCHMARKS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[LogTotals]]]] = {
+    "modelopt": (lambda r: {"conditional_accept_rates", "marginal_accept_rates"} <= r.keys(), read_modelopt),
+    "eagle": (lambda r: {"idxs", "new_tokens"} <= first_choice(r).keys(), read_eagle),
+    "trtllm": (lambda r: _iterations(r) is not None or "speculative_decoding" in _perf(r), read_trtllm),
+    "specforge": (lambda r: any(_lengths(r, "")), read_specforge),
 }
