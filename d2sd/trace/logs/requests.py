@@ -90,9 +90,11 @@ def chain_step(
     accepted: int,
     bonus: Token | None,
     *,
+    decided: bool = True,
     in_text: int | None = None,
     confidence: tuple[float, ...] = (),
     alternatives: tuple[tuple[Alternative, ...], ...] = (),
+    seconds: float = 0.0,
     elapsed: float = 0.0,
 ) -> StepDone:
     """Returns a step of an engine that drafts a chain, verified from its first token on, as an event.
@@ -101,11 +103,14 @@ def chain_step(
     position: number of tokens before the anchor.
     accepted: number of accepted ``drafted`` tokens.
     bonus: the token that the target added; None if the text ended before it.
+    decided: whether the target decided about the whole draft, so that ``accepted`` is the boundary; False: the text ended first.
     in_text: number of accepted tokens in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
     confidence, alternatives: of each drafted token, or empty.
+    seconds: time of the step.
     elapsed: seconds since prefill, after this step.
     """
-    boundary, accepted = accepted if drafted else None, accepted if in_text is None else in_text
+    boundary = accepted if drafted and decided else None
+    accepted = accepted if in_text is None else in_text
     ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
     draft = Draft("first", 0, ids, texts, confidence, alternatives) if ids else None
     nodes = [Node(0, -1, 0, anchor.id, anchor.text, (), "target", "root", None, None, None)]
@@ -122,7 +127,7 @@ def chain_step(
     posterior, full = boundary_posterior(confidence)
     return StepDone(
         number, anchor.id, anchor.text, position, draft, posterior, full if confidence else 0.0, (), (), tuple(nodes),
-        choices, path, tuple(committed), boundary, StageSeconds(), elapsed,
+        choices, path, tuple(committed), boundary, StageSeconds(verify=seconds), elapsed,
     )  # fmt: skip
 
 
