@@ -30,7 +30,7 @@ from msgspec import Meta, Struct
 from d2sd import InputError
 from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Committed, Count, Event, Finished, PrefillDone, Probability, Seconds
-from d2sd.trace.logs.requests import Chain, Texts, Token, chain_step, open_texts
+from d2sd.trace.logs.requests import Texts, Token, chain_step, open_texts
 from d2sd.trace.trace import Trace
 
 UNKNOWN: dict[str, object] = {"config": {}, "models": {}, "versions": {}, "hardware": {}}
@@ -80,11 +80,12 @@ def events(request: Request, lines: Iterator[str], texts: Texts) -> Iterator[Eve
         check(row, number + 2)
         drafted = [token(n, number + 2) for n in row.drafted]
         bonus = None if row.bonus is None else token(row.bonus, number + 2)
-        seen = bool(drafted) and (bonus is not None or row.accepted == len(drafted))  # not where the text ended first
-        boundary = row.accepted if seen else None
+        decided = bonus is not None or row.accepted == len(drafted)  # not where the text ended first
         elapsed += row.seconds
-        chain = Chain(drafted, row.accepted, bonus, boundary, tuple(row.draft_probs), seconds=row.seconds)
-        step = chain_step(number, written[-1], len(written) - 1, chain, elapsed)
+        step = chain_step(
+            number, written[-1], len(written) - 1, drafted, row.accepted, bonus,
+            decided=decided, confidence=tuple(row.draft_probs), seconds=row.seconds, elapsed=elapsed,
+        )  # fmt: skip
         written += [Token(c.token, c.text) for c in step.committed]
         count += 1
         yield step

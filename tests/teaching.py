@@ -38,15 +38,15 @@ def teach(
     taps = LayerTaps(target.model.model.layers)
     taps.add(drafter.target_layer_ids)
     with torch.no_grad():
-        hidden = target.model.model(input_ids=rows, use_cache=False).last_hidden_state
-        known = taps.features(drafter.target_layer_ids, rows.device), hidden
+        target.model.model(input_ids=rows, use_cache=False)
+        known = taps.features(drafter.target_layer_ids, rows.device)
     generator = torch.Generator().manual_seed(0)
     for _ in range(steps):
         anchors = draw_anchors(starts, lengths, ANCHORS, generator)
         prefixes = torch.zeros_like(anchors)
         if variable_prefix:
             prefixes = draw_prefixes((len(rows), ANCHORS), drafter.block_size, config.beta, generator)
-        objective(rows, lengths, anchors, prefixes, *known)[0].backward()
+        objective(rows, lengths, anchors, prefixes, known)[0].backward()
         optimizer.step()
         optimizer.zero_grad()
     return drafter.eval().requires_grad_(False)

@@ -84,7 +84,6 @@ class Generate:
 
     @torch.inference_mode()
     def __call__(self, ids: Sequence[int]) -> Run:
-        """One prompt."""
         prompt = torch.tensor([list(ids)], device=self.target.device)
         passes: list[float] = []
         begins: list[Any] = []  # of the second pass: the position of its first row, the last token committed before it

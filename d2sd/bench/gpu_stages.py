@@ -6,7 +6,6 @@ over repeats. Cycles follow each other as in a generation; everything else is ti
 
 from __future__ import annotations
 
-import functools
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -20,21 +19,16 @@ from tokenizers.models import WordLevel
 from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
-from d2sd.bench.prompts import read_prompts
 from d2sd.config import DecodeConfig
 from d2sd.decoding.proposer import slots
-from d2sd.engine import Engine, load
+from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.methods import Proposal
-from d2sd.methods.base import merged
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
 from d2sd.nets.dtypes import DTYPES
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.nets.target import Target
-from d2sd.tree.block import Block
-from d2sd.tree.boundary import Boundary
-from d2sd.tree.tree import TokenTree, chains, path_tree
+from d2sd.tree.tree import TokenTree, path_tree
 
 WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
@@ -42,14 +36,9 @@ COPIES = 10
 GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
 
 
-def wait(device: torch.device) -> None:
-    """Synchronise with the GPU."""
-    if device.type == "cuda":
-        torch.cuda.synchronize(device)
-
-
 def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
     """Returns the median time of a piece of work."""
+    wait = torch.cuda.synchronize if device.type == "cuda" else lambda _: None
     times = []
     for turn in range(WARM_UP + repeats):
         wait(device)
@@ -94,20 +83,18 @@ class Floors:
     def of(cls, engine: Engine, rate: float) -> Floors:
         """Of an engine with two drafters."""
 
-        def slot(config: Any, bytes_per_number: int) -> int:
-            return 2 * config.num_hidden_layers * config.num_key_value_heads * config.head_dim * bytes_per_number
-
-        assert engine.models.first is not None
-        assert engine.models.second is not None
-        target, size = engine.models.target, engine.models.target.embedding.weight.element_size()
+        first, second, target = engine.models.first, engine.models.second, engine.models.target
+        assert first is not None
+        assert second is not None
+        size, c = target.embedding.weight.element_size(), first.config
         # of the embedding table only a few rows are read
         return cls(
             rate,
             weight_bytes(target.base) - weight_bytes(target.embedding),
-            weight_bytes(engine.models.first) + weight_bytes(engine.models.second),
+            weight_bytes(first) + weight_bytes(second),
             weight_bytes(target.head),
             size * sum(part.numel() for pair in target.new_cache(1).parts for part in pair),
-            slot(engine.models.first.config, size),
+            size * 2 * c.num_hidden_layers * c.num_key_value_heads * c.head_dim,
         )
 
     def plain(self, context: int) -> float:
@@ -126,10 +113,9 @@ class Bench:
 
     def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
         self.repeats, self.device = repeats, engine.models.target.device
-        self.config = engine.resolve(config)
-        turns = WARM_UP + repeats
+        turns, config = WARM_UP + repeats, engine.resolve(config)
         begin = max(1, context - turns)
-        self.config = replace(self.config, max_new_tokens=turns * (1 + (self.config.second_block_size or 0)))
+        self.config = replace(config, max_new_tokens=turns * (1 + (config.second_block_size or 0)))
         needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
         self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
@@ -154,37 +140,6 @@ class Bench:
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
 
-@functools.cache
-def typical(config: DecodeConfig, vocabulary: int) -> Proposal:
-    """The proposal with the median number of nodes among those of a bundled text: random drafts share too little.
-
-    Its tokens are folded into the vocabulary.
-    """
-    engine = load("tiny", device="cpu")
-    prompt = read_prompts("heldout", limit=1)[0].text
-    steps = engine.generate(prompt, replace(config, max_new_tokens=128, inspect=False, backend="auto")).steps
-    step = sorted(steps, key=lambda s: len(s.nodes))[len(steps) // 2]
-    assert step.first_draft is not None
-    first, *branches = (
-        Block(d.drafter, d.prefix, tuple(i % vocabulary for i in d.ids), d.confidence, [], [], d.base)
-        for d in (step.first_draft, *step.branches)
-    )
-    boundary = Boundary(step.boundary_posterior, step.full_acceptance)
-    return merged(step.anchor % vocabulary, first, boundary, step.selected_prefixes, branches)
-
-
-def unmerged(proposal: Proposal) -> TokenTree:
-    """The candidates of a proposal side by side, each with nodes of its own, as K+1 full rows."""
-    tokens, parents, depths = [proposal.tree.tokens[0]], [-1], [0]
-    for chain in chains(proposal.blocks):
-        for depth, token in enumerate(chain, 1):
-            parents.append(len(tokens) - 1 if depth > 1 else 0)
-            tokens.append(token)
-            depths.append(depth)
-    count = len(tokens)
-    return TokenTree(tuple(tokens), tuple(parents), tuple(depths), (0,) * count, (1.0,) * count, ((),) * count)
-
-
 @torch.inference_mode()
 def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
     """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one."""
@@ -194,7 +149,13 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
     eager = Bench(engine, plain, context, "eager", repeats).cycle()["cycle"]
-    captured = _captured(engine, plain, context, repeats) if mode == "captured" else None
+    captured = None
+    if mode == "captured":
+        bench = Bench(engine, plain, context, mode, repeats)
+        taken = bench.cycle()["cycle"]
+        captured = (
+            taken if bench.passes.mode == mode else None
+        )  # where capture failed on the way, it is no figure of its
     bench = Bench(engine, config, context, mode, repeats)
     measured = bench.cycle()
     return {
@@ -210,13 +171,6 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
         "backend": bench.config.backend,
         "memory_gb": torch.cuda.max_memory_allocated(device) / 1e9 if cuda else None,
     }
-
-
-def _captured(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> float | None:
-    """Seconds of a captured cycle; None where capture failed on the way: then these are not its figures."""
-    bench = Bench(engine, config, context, "captured", repeats)
-    taken: float = bench.cycle()["cycle"]
-    return taken if bench.passes.mode == "captured" else None
 
 
 @torch.inference_mode()
@@ -237,28 +191,9 @@ def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
         rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
     bench = Bench(engine, config, context, engine.mode, repeats)
     for count in (16, 32, 64, 128):
-        verified = bench.verify(path_tree(count))
-        rows.append(
-            {"setting": f"{count} nodes", "verify_ms": 1e3 * verified, "nodes": count, "passes": bench.passes.mode}
-        )
+        row = {"setting": f"{count} nodes", "verify_ms": 1e3 * bench.verify(path_tree(count))}
+        rows.append({**row, "nodes": count, "passes": bench.passes.mode})
     return rows
-
-
-@torch.inference_mode()
-def merging_row(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> dict[str, Any]:
-    """Time of verifying the candidates of one proposal merged into a tree, and as K+1 full rows."""
-    bench = Bench(engine, config, context, engine.mode, repeats)
-    proposal = typical(config, engine.models.target.head.out_features)
-    merged_tree, side_by_side = proposal.tree, unmerged(proposal)
-    return {
-        "context": context,
-        "backend": bench.config.backend,
-        "merged_nodes": len(merged_tree),
-        "merged_ms": 1e3 * bench.verify(merged_tree),
-        "unmerged_nodes": len(side_by_side),
-        "unmerged_ms": 1e3 * bench.verify(side_by_side),
-        "passes": bench.passes.mode,
-    }
 
 
 # Models of published shapes with random weights: the duration of a stage does not depend on weight values.
@@ -308,7 +243,9 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
     try:
         with torch.device(device):
             model = AutoModelForCausalLM.from_config(config, dtype=DTYPES[dtype])
-            target = Target(model, _numbering(s.vocabulary), f"random {name}")
+            words = {str(number): number for number in range(s.vocabulary)}
+            tokenizer = PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))
+            target = Target(model, tokenizer, f"random {name}")
             settings = {"layers": s.drafter_layers, "block_size": s.block_size, "mask_token_id": s.vocabulary - 1}
             drafters = [DFlashDraftModel(drafter_config(config, **settings)) for _ in range(2)]  # type: ignore[arg-type]
         for drafter in drafters:
@@ -317,9 +254,3 @@ def random_engine(name: str, dtype: str, device: str, passes: str, positions: in
         return Engine(Models(target, first, second, name=target.name), passes)
     except torch.OutOfMemoryError as error:
         raise InputError(f"models of shape {name} do not fit into the memory of {device}") from error
-
-
-def _numbering(vocabulary: int) -> PreTrainedTokenizerFast:
-    """A tokenizer whose words are the ids."""
-    words = {str(number): number for number in range(vocabulary)}
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(WordLevel(words)))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
-from itertools import product
+from itertools import product, zip_longest
 from typing import Any
 
 import torch
@@ -45,14 +45,6 @@ class Divergence:
     gap: float | None
 
 
-def first_difference(expected: Sequence[int], got: Sequence[int]) -> int | None:
-    """Returns the index of the first token that differs or is in one text only; None for equal texts."""
-    for index, (a, b) in enumerate(zip(expected, got, strict=False)):
-        if a != b:
-            return index
-    return None if len(expected) == len(got) else min(len(expected), len(got))
-
-
 @torch.inference_mode()
 def teacher_forced(model: Any, prompt: Sequence[int], output: Sequence[int]) -> Tensor:
     """Returns logits of ``model`` for each output token, (len(output), V) float32, from one pass over prompt and output."""
@@ -71,15 +63,16 @@ def divergence(
     model: Any, number: int, prompt: Sequence[int], expected: Sequence[int], got: Sequence[int]
 ) -> Divergence | None:
     """Returns the first divergence of two continuations of a prompt with its logit gap, or None."""
-    at = first_difference(expected, got)
-    if at is None:
+    pairs = enumerate(zip_longest(expected, got))
+    found = next(((at, a, b) for at, (a, b) in pairs if a != b), None)
+    if found is None:
         return None
-    pair = [text[at] if at < len(text) else None for text in (expected, got)]
+    at, wanted, other = found
     gap = None
-    if pair[0] is not None and pair[1] is not None:
+    if wanted is not None and other is not None:
         row = teacher_forced(model, prompt, expected[: at + 1])[-1]
-        gap = float(row[pair[0]] - row[pair[1]])
-    return Divergence(number, at, pair[0], pair[1], gap)
+        gap = float(row[wanted] - row[other])
+    return Divergence(number, at, wanted, other, gap)
 
 
 # Compares every method under many settings with plain greedy decoding on every prompt; counts by setting.

@@ -8,13 +8,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from d2sd.calibration.sentences import decimal
 from d2sd.costs.machines import FIGURES, SOURCE
 
 D2SD_SOURCE = f"{SOURCE}; speedup over plain decoding / α"
 BLOCK_SOURCE = "D²SD, arXiv 2606.04446, Table 1: α of DFlash on GSM8K by block size"
 
 BLOCK_SIZES = {8: 5.00, 16: 5.95, 24: 6.00, 32: 5.93}
-BUDGETS = (16, 32, 64, 128)
 FIXED_ALIKE = {"d2sd": "dflash", "d2sd_tree": "ddtree"}  # what a method is with K = 0
 COST_AWARE_NOTE = (
     "“÷ plain”: tokens/s of a cost-aware setting over plain decoding. “÷ best fixed”: over the fastest fixed setting of its "
@@ -43,39 +43,35 @@ class PublishedTable:
     rows: tuple[tuple[str, ...], ...]
 
 
-def by_method(methods: tuple[str, ...]) -> PublishedTable:
-    """Returns speedup / α of these methods on every data set for which all of them are reported."""
-    data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
-    rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
-    return PublishedTable(D2SD_SOURCE, ("method", *data), rows)
-
-
-def by_block_size() -> PublishedTable:
-    """Returns α of DFlash by γ, without speedups."""
-    rows = tuple((f"dflash:gamma={g}", f"– / {a:.2f}") for g, a in BLOCK_SIZES.items())
-    return PublishedTable(BLOCK_SOURCE, ("method", "GSM8K"), rows)
-
-
 @dataclass(frozen=True, slots=True)
 class Preset:
     """``methods`` in the syntax of ``d2sd.bench.settings``; ``published`` is None if the paper prints no figures."""
 
     sentence: str
     methods: tuple[str, ...]
-    published: PublishedTable | None
+    published: PublishedTable | None = None
 
 
-def _table(sentence: str, *columns: str) -> Preset:
-    return Preset(sentence, ("autoregressive", *columns), by_method(columns))
+def _table(sentence: str, *methods: str) -> Preset:
+    """With the published speedup / α of these methods on every data set for which all of them are reported."""
+    data = [name for name, row in FIGURES.items() if set(methods) <= set(row)]
+    rows = tuple((m, *("{:.2f} / {:.2f}".format(*FIGURES[d][m]) for d in data)) for m in methods)
+    return Preset(sentence, ("autoregressive", *methods), PublishedTable(D2SD_SOURCE, ("method", *data), rows))
 
 
+def _of_budgets(budgets: tuple[int, ...], *methods: str) -> tuple[str, ...]:
+    return ("autoregressive", "dflash", *(f"{m}:B={b}" for b in budgets for m in methods))
+
+
+# α of DFlash by γ, without speedups
+BY_BLOCK_SIZE = tuple((f"dflash:gamma={g}", f"– / {a:.2f}") for g, a in BLOCK_SIZES.items())
 RESAMPLED = _table("D²SD against the first draft with K resampled chains", "dflash", "dflash_resample", "d2sd")
 
 PRESETS: dict[str, Preset] = {
     "table1": Preset(
         "DFlash by block size γ, up to the trained one",
         ("autoregressive", *(f"dflash:gamma={g}" for g in (2, 4, *BLOCK_SIZES))),
-        by_block_size(),
+        PublishedTable(BLOCK_SOURCE, ("method", "GSM8K"), BY_BLOCK_SIZE),
     ),
     "table2": RESAMPLED,
     "table3": _table("main comparison: plain decoding, DFlash, EAGLE-3, D²SD", "dflash", "eagle3", "d2sd"),
@@ -84,26 +80,14 @@ PRESETS: dict[str, Preset] = {
     "table7": _table("D²SD against a third level of drafts", "dflash", "d2sd", "d2sd_three_level"),
     "equal-nodes": Preset(
         "trees of the same size: eagle3, ddtree, d2sd (with K = 15, so that it reaches B) and d2sd_tree",
-        (
-            "autoregressive",
-            "dflash",
-            *(f"{m}:B={b}" for b in (32, 64) for m in ("eagle3", "ddtree", "d2sd:K=15", "d2sd_tree")),
-        ),
-        None,
+        _of_budgets((32, 64), "eagle3", "ddtree", "d2sd:K=15", "d2sd_tree"),
     ),
     "ddtree-budget": Preset(
         "node budgets B: ddtree, d2sd_tree, and d2sd cut to B nodes (with K = 4, and with K = 15 so that it reaches B)",
-        (
-            "autoregressive",
-            "dflash",
-            *(f"{m}:B={b}" for b in BUDGETS for m in ("ddtree", "d2sd:K=4", "d2sd:K=15", "d2sd_tree")),
-        ),
-        None,
+        _of_budgets((16, 32, 64, 128), "ddtree", "d2sd:K=4", "d2sd:K=15", "d2sd_tree"),
     ),
     "adaptive": Preset(
-        "cost-aware settings beside the fixed settings that they choose from, by domain",
-        COST_AWARE_AND_FIXED,
-        None,
+        "cost-aware settings beside the fixed settings that they choose from, by domain", COST_AWARE_AND_FIXED
     ),
 }
 
@@ -115,12 +99,10 @@ def cost_aware_ratios(by_domain: dict[str, list[dict[str, Any]]]) -> list[dict[s
     """Returns one entry per cost-aware setting and domain, from the rows of ``d2sd.bench.report`` of a run."""
     found = []
     for domain, rows in by_domain.items():
-        fixed = [r for r in rows if r["config"] is not None and not r["config"]["cost_aware"]]
-        for row in rows:
-            if row["config"] is None or not row["config"]["cost_aware"]:
-                continue
+        ours = [r for r in rows if r["config"] is not None]  # not the baselines
+        for row in (r for r in ours if r["config"]["cost_aware"]):
             alike = row["method"], FIXED_ALIKE.get(row["method"])
-            others = [r for r in fixed if r["method"] in alike]
+            others = [r for r in ours if not r["config"]["cost_aware"] and r["method"] in alike]
             best = max(others, key=lambda r: r["tokens_per_second"], default=None)
             found.append(
                 {
@@ -142,22 +124,10 @@ def cost_aware_cells(entries: list[dict[str, Any]]) -> tuple[list[str], list[lis
     rows = []
     for label in dict.fromkeys(e["label"] for e in entries):
         own = [e for e in entries if e["label"] == label]
-        rows += [
-            [
-                label,
-                e["domain"],
-                _number(e["over_plain"]),
-                _number(e["over_best"]),
-                e["best"] or "–",
-                _number(e["mean_acceptance_length"]),
-                _number(e["best_mean_acceptance_length"]),
-            ]
-            for e in own
-        ]
-        worst = [min((e[k] for e in own if e[k] is not None), default=None) for k in ("over_plain", "over_best")]
-        rows.append([label, "worst", _number(worst[0]), _number(worst[1]), "", "", ""])
+        ratios = ("over_plain", "over_best")
+        for e in own:
+            alphas = (decimal(e[f"{whose}mean_acceptance_length"]) for whose in ("", "best_"))
+            rows.append([label, e["domain"], *(decimal(e[k]) for k in ratios), e["best"] or "–", *alphas])
+        worst = (min((e[k] for e in own if e[k] is not None), default=None) for k in ratios)
+        rows.append([label, "worst", *map(decimal, worst), "", "", ""])
     return head, rows
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.2f}"

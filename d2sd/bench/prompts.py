@@ -7,7 +7,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from itertools import islice
+from itertools import islice, zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
     if limit is not None and limit < 1:
         raise InputError(f"limit must be at least 1, not {limit}")
     if is_data_set(source):
-        return [_short(Prompt(text, "all"), source) for text in read_data_set(source, limit)]
+        return [Prompt(text, "all") for text in read_data_set(source, limit)]
     path = prompt_file(source)
     prompts = []
     with path.open(encoding="utf-8", errors="replace") as lines:
@@ -92,12 +92,6 @@ def parse_prompts(text: str, name: str, limit: int | None = None) -> list[Prompt
     return _spread(prompts, limit)
 
 
-def _short(prompt: Prompt, where: str) -> Prompt:
-    if len(prompt.text) > MAX_LINE:
-        raise InputError(f"{where}: a prompt is longer than {MAX_LINE} characters")
-    return prompt
-
-
 def _prompt(line: str, where: str) -> Prompt:
     if len(line) > MAX_LINE:
         raise InputError(f"{where}: longer than {MAX_LINE} characters")
@@ -119,14 +113,9 @@ def _spread(prompts: list[Prompt], limit: int | None) -> list[Prompt]:
     """Returns at most ``limit`` prompts, taken from every domain in turn, so that a short run covers all of them."""
     if limit is None or limit >= len(prompts):
         return prompts
-    groups: dict[str, list[Prompt]] = {}
-    for prompt in prompts:
-        groups.setdefault(prompt.domain, []).append(prompt)
-    queues = [list(reversed(g)) for g in groups.values()]
-    picked: list[Prompt] = []
-    while len(picked) < limit:
-        picked += [q.pop() for q in queues if q][: limit - len(picked)]
-    return picked
+    domains = dict.fromkeys(prompt.domain for prompt in prompts)
+    rounds = zip_longest(*([p for p in prompts if p.domain == domain] for domain in domains))
+    return [prompt for turn in rounds for prompt in turn if prompt is not None][:limit]
 
 
 # Prompts of a data set on the Hugging Face hub, streamed with ``datasets`` if that is installed.
@@ -142,13 +131,13 @@ def read_data_set(source: str, limit: int | None = None) -> list[str]:
     match = FORM.fullmatch(source)
     assert match is not None
     name, configuration, split, column = match.groups()
-    rows = _stream(name, configuration, split)
     try:
+        rows = _stream(name, configuration, split)
         texts = list(islice(_texts(rows, column, source), MAX_ROWS + 1 if limit is None else limit))
     except InputError:
         raise
     except Exception as error:  # of the network, of files, of the hub: what they raise is not listed anywhere
-        raise _unreadable(source, error) from None
+        raise InputError(f"cannot read the data set {source}: {first_line(error, 200)}") from None
     if not texts:
         raise InputError(f"{source} holds no prompts")
     if len(texts) > MAX_ROWS:
@@ -167,15 +156,8 @@ def _stream(name: str, configuration: str | None, split: str) -> Iterable[Mappin
         raise InputError(
             f"prompts of a hub data set need datasets {MIN_VERSION} or newer, not {datasets.__version__}; install it anew"
         )
-    try:
-        rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
-    except Exception as error:
-        raise _unreadable(name, error) from None
+    rows: Iterable[Mapping[str, Any]] = datasets.load_dataset(name, configuration, split=split, streaming=True)
     return rows
-
-
-def _unreadable(source: str, error: Exception) -> InputError:
-    return InputError(f"cannot read the data set {source}: {first_line(error, 200)}")
 
 
 def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Iterator[str]:
@@ -185,6 +167,8 @@ def _texts(rows: Iterable[Mapping[str, Any]], column: str, source: str) -> Itera
         text = _text_of(row[column])
         if text is None:
             raise InputError(f"{source}, row {number}: neither a text, nor turns, nor messages of a chat")
+        if len(text) > MAX_LINE:
+            raise InputError(f"{source}, row {number}: a prompt is longer than {MAX_LINE} characters")
         if text.strip():
             yield text
 

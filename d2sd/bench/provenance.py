@@ -8,7 +8,7 @@ import platform
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, distribution, version
+from importlib.metadata import PackageNotFoundError, distribution, distributions
 from pathlib import Path
 from typing import Any
 
@@ -39,11 +39,12 @@ def provenance(
 
 def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[str, Any]:
     """Returns date, command line, commit, versions and hardware of a measurement on this target."""
+    installed = {name: found.version for name in PACKAGES for found in distributions(name=name)}
     return {
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "argv": argv,
         "commit": _commit(),
-        "versions": {"d2sd-explorer": __version__, "python": platform.python_version(), **_versions()},
+        "versions": {"d2sd-explorer": __version__, "python": platform.python_version(), **installed},
         "hardware": {
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
             "cpu": _cpu(),
@@ -55,16 +56,6 @@ def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[s
             "dtype": target.numbers,
         },
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in PACKAGES:
-        try:
-            found[package] = version(package)
-        except PackageNotFoundError:
-            continue
-    return found
 
 
 def _commit() -> str | None:

@@ -14,7 +14,8 @@ from d2sd.bench.presets import COST_AWARE_NOTE, PublishedTable, cost_aware_cells
 from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import Entry, Run
 from d2sd.calibration.resampling import Resampler
-from d2sd.costs.machines import DEFAULT, HOW, MACHINES
+from d2sd.calibration.sentences import decimal
+from d2sd.costs.machines import DEFAULT
 from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
@@ -178,7 +179,6 @@ COLUMNS = (
     Column("ms/step {}", "seconds_per_step", "{:.2f}"),
     Column("identical", "identical", "{:.0%}"),
 )
-SPEEDUP = Column("speedup", "speedup", "{:.2f}")
 
 
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
@@ -193,13 +193,8 @@ def plain_text(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|").replace("<", "\\<")
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """Returns all figures, one row per entry."""
-    return markdown_table(*_cells(rows))
-
-
-def _cells(rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
-    """Head and cells of the table of all figures."""
+def cells(rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Returns head and cells of the table of all figures, one row per entry."""
     stages: dict[str, float] = next((r["seconds_per_step"] for r in rows if r["seconds_per_step"]), {})
     names = " · ".join(stage.replace("_", " ") for stage in stages)
     return tuple(c.head.format(names) for c in COLUMNS), tuple(tuple(c.text(r) for c in COLUMNS) for r in rows)
@@ -208,21 +203,17 @@ def _cells(rows: Sequence[dict[str, Any]]) -> tuple[tuple[str, ...], tuple[tuple
 def layout(result: dict[str, Any]) -> str:
     """Returns speedup / α by domain, in the papers' layout."""
     groups = {**result["by_domain"], "all": result["rows"]}
-    cells = {
-        (name, r["label"]): f"{SPEEDUP.text(r)} / {r['mean_acceptance_length']:.2f}"
-        for name, rows in groups.items()
-        for r in rows
-    }
-    return markdown_table(
-        ("method", *groups), ([r["label"], *(cells[g, r["label"]] for g in groups)] for r in result["rows"])
-    )
+    columns = ([f"{decimal(r['speedup'])} / {r['mean_acceptance_length']:.2f}" for r in own] for own in groups.values())
+    labels = [r["label"] for r in result["rows"]]
+    return markdown_table(("method", *groups), zip(labels, *columns, strict=True))
 
 
 def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | None) -> str:
     """Returns the printed report: the tables, and what was left out of them."""
-    parts = [table(result["rows"])]
+    parts = [markdown_table(*cells(result["rows"]))]
     if by_domain:
-        parts += [f"{plain_text(name)}\n\n{table(rows)}" for name, rows in result["by_domain"].items()]
+        groups = result["by_domain"].items()
+        parts += [f"{plain_text(name)}\n\n{markdown_table(*cells(rows))}" for name, rows in groups]
     if compared := cost_aware_ratios(result["by_domain"]):
         parts.append(f"{markdown_table(*cost_aware_cells(compared))}\n\n{COST_AWARE_NOTE}")
     if result["preset"]:
@@ -234,15 +225,12 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
             )
-    if elsewhere := machines_table(result["rows"]):
-        parts.append(elsewhere)
     if calculated := _calculated(result):
         parts.append(plain_text(calculated))
     return "\n\n".join([*parts, *remarks(result), NOTES])
 
 
 def _calculated(result: dict[str, Any]) -> str:
-    """Returns a sentence about what the times are calculated from; empty if they were measured."""
     costs = result["calculated"]
     if not costs:
         return ""
@@ -250,22 +238,6 @@ def _calculated(result: dict[str, Any]) -> str:
         f"All times are calculated, none was measured: from the costs of “{costs['machine']}”, in milliseconds over rows: "
         f"{orjson.dumps(costs['milliseconds']).decode()}"
     )
-
-
-def machines_table(rows: Sequence[dict[str, Any]]) -> str:
-    """Returns a table of speedups over plain decoding on every known machine, with their sources; empty if no work is known."""
-    known = [(name, machine) for name, machine in MACHINES.items() if any(name in r["elsewhere"] for r in rows)]
-    if not known:
-        return ""
-    cells = ([r["label"], *(_times(r["elsewhere"].get(name)) for name, _ in known)] for r in rows if r["elsewhere"])
-    sources = "\n".join(f"* {plain_text(machine.name)}: {plain_text(machine.source)}" for _, machine in known)
-    how = "" if all(machine.kind != "calculated" for _, machine in known) else f"{HOW}\n\n"
-    table = markdown_table(["method", *(machine.name for _, machine in known)], cells)
-    return f"The same steps on other machines: speedup, calculated from what their passes cost there\n\n{table}\n\n{how}{sources}"
-
-
-def _times(speedup: float | None) -> str:
-    return "–" if speedup is None else f"{speedup:.2f}"
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
@@ -291,7 +263,7 @@ def page(result: dict[str, Any]) -> str:
     from d2sd.figures.style import Table
 
     groups = {"All prompts": result["rows"], **result["by_domain"]}
-    facts = [(name, Table(*_cells(rows))) for name, rows in groups.items()]
+    facts = [(name, Table(*cells(rows))) for name, rows in groups.items()]
     origin = tuple(tuple(part.split(": ", 1)) for part in described(result["provenance"]))
     fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
     calculated = _calculated(result)
@@ -320,8 +292,7 @@ def _break_even(rows: Sequence[dict[str, Any]]) -> list[BreakEvenPoint]:
 
 
 def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """Write ``results.json``, ``runs.jsonl`` (every run with its token ids), ``report.md`` and ``report.html``, replacing older
-    ones in this folder."""
+    """Write ``results.json``, ``report.md`` and ``report.html``, replacing older ones in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         body(result, True, published),
@@ -333,13 +304,11 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
         "report.md": "\n\n".join(lines) + "\n",
         "report.html": page(result),
         "results.json": to_json(data),
-        "runs.jsonl": "".join(orjson.dumps(r).decode() + "\n" for r in ordered),
     }
     write_files(folder, files)
 
 
 def _plain(run: Run) -> dict[str, Any]:
-    """A run for the JSON file: figures, no texts."""
     figures = ("label", "prompt", "domain", "steps", "seconds", "wall_seconds", "nodes")
     return {
         **{name: getattr(run, name) for name in figures},

@@ -68,8 +68,8 @@ def parse_settings(methods: str, sweeps: Sequence[str], base: DecodeConfig) -> l
 
 def make_setting(base: DecodeConfig, overrides: dict[str, object]) -> BenchSetting:
     """Returns the base settings with these fields replaced; the label names the method and every override."""
-    ordered = [f for f in FIELDS if f in overrides]
-    parts = [base.method, *(f"{NAMES.get(f, f)}={_text(overrides[f])}" for f in ordered)]
+    written = {f: str(v).lower() if isinstance(v, bool) else str(v) for f, v in overrides.items()}
+    parts = [base.method, *(f"{NAMES.get(f, f)}={written[f]}" for f in FIELDS if f in written)]
     return BenchSetting(":".join(parts), replace(base, **overrides))  # type: ignore[arg-type]
 
 
@@ -84,19 +84,11 @@ def _value(field: str, text: str) -> object:
     kind = SETTINGS[field].kind
     if kind == "choice":
         return text
-    if kind == "flag" and text in ("true", "false"):
-        return text == "true"
     try:
-        if kind == "flag":
-            raise ValueError
-        return int(text)
-    except ValueError:
+        return {"true": True, "false": False}[text] if kind == "flag" else int(text)
+    except (KeyError, ValueError):
         form = "true or false" if kind == "flag" else "a whole number"
         raise InputError(f"{NAMES.get(field, field)} must be {form}, not {text!r}") from None
-
-
-def _text(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def runnable(

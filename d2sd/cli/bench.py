@@ -26,7 +26,6 @@ from d2sd.bench.gpu_stages import (
     bandwidth,
     context_row,
     cost_rows,
-    merging_row,
     random_engine,
 )
 from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
@@ -84,9 +83,34 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="write results.json, report.md and report.html there"
     )
-    _add_lossless_arguments(parser)
-    _add_gpu_arguments(parser)
+    parser.add_argument(
+        "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
+    )
+    lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each where it is at most γ−1")}
+    for name, (default, sentence) in lists.items():
+        parser.add_argument(
+            f"--{name}", type=_whole_numbers, default=default, metavar="A,B,…",
+            help=f"--check-lossless: values of {sentence} (default {','.join(map(str, default))})",
+        )  # fmt: skip
+    parser.add_argument(
+        "--margin", type=float, default=DEFAULT_MARGIN, metavar="X",
+        help=f"--check-lossless in another type than float32: how far below the favourite a token may be "
+        f"(default {DEFAULT_MARGIN}); {MARGIN_REASON}",
+    )  # fmt: skip
+    parser.add_argument(
+        "what", nargs="?", choices=("gpu",), help="gpu: time of every stage beside its floor, with random weights of a "
+        "true shape (uses --shape, --context, --repeats, --dtype, --device, --passes, --backend, --out, --json only)"
+    )  # fmt: skip
+    parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
+    parser.add_argument(
+        "--context", type=_whole_numbers, default=(1024, 8192, 32768), metavar="A,B,…", help="bench gpu: tokens"
+    )
     add_run_arguments(parser)
+
+
+def _whole_numbers(text: str) -> tuple[int, ...]:
+    """``2,5,16`` as numbers."""
+    return tuple(int(part) for part in text.split(","))
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -110,7 +134,12 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     preset = PRESETS.get(arguments.preset)
     methods = ",".join(preset.methods) if preset else arguments.methods
     settings = parse_settings(methods, arguments.sweep, base)
-    _check_greedy(arguments, base)
+    if base.temperature > 0 and arguments.baselines:
+        raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
+    if base.temperature > 0 and arguments.costs:
+        raise InputError("times are calculated for greedy decoding; leave out --costs or set the temperature to 0")
+    if arguments.baselines and arguments.costs:
+        raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
     costs = machine_of(arguments.costs) if arguments.costs else None
     engine, prompts = prepare(arguments, base, processes.device)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
@@ -121,8 +150,7 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
-    texts = [prompt for prompt, _ in prompts]
-    origin = provenance(engine, arguments.argv, arguments.prompts, texts, seeds, processes.count)
+    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds, processes.count)
     mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
     runs, stopped = processes.collect(
         lambda progress: run_bench(entries, mine, arguments.repeats, progress),
@@ -151,16 +179,6 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     return 130 if stopped else 0
 
 
-def _check_greedy(arguments: argparse.Namespace, base: DecodeConfig) -> None:
-    """Raises ``InputError`` if baselines or calculated times are wanted that do not exist."""
-    if base.temperature > 0 and arguments.baselines:
-        raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
-    if base.temperature > 0 and arguments.costs:
-        raise InputError("times are calculated for greedy decoding; leave out --costs or set the temperature to 0")
-    if arguments.baselines and arguments.costs:
-        raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
-
-
 def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
     if as_json:
         print_json(result)
@@ -171,30 +189,7 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
 # ``bench --check-lossless``: every method under many settings against plain greedy decoding.
 
 
-def _add_lossless_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
-    )
-    lists = {"gamma": (GAMMAS, "γ"), "branches": (BRANCHES, "K, each where it is at most γ−1")}
-    for name, (default, sentence) in lists.items():
-        parser.add_argument(
-            f"--{name}", type=_whole_numbers, default=default, metavar="A,B,…",
-            help=f"--check-lossless: values of {sentence} (default {','.join(map(str, default))})",
-        )  # fmt: skip
-    parser.add_argument(
-        "--margin", type=float, default=DEFAULT_MARGIN, metavar="X",
-        help=f"--check-lossless in another type than float32: how far below the favourite a token may be "
-        f"(default {DEFAULT_MARGIN}); {MARGIN_REASON}",
-    )  # fmt: skip
-
-
-def _whole_numbers(text: str) -> tuple[int, ...]:
-    """``2,5,16`` as numbers."""
-    return tuple(int(part) for part in text.split(","))
-
-
 def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
-    """Checks and prints one row per setting; 1 if any failed."""
     base = decode_config(arguments, "autoregressive", inspect=False)
     if base.temperature > 0:
         raise InputError("--check-lossless compares greedy texts; leave out --temperature")
@@ -208,8 +203,8 @@ def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
         if method not in {s.config.method for s in settings}:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
-    texts, seeds = [prompt for prompt, _ in prompts], {"decoding": base.seed}
-    origin = provenance(engine, arguments.argv, arguments.prompts, texts, seeds, processes.count)
+    seeds = {"decoding": base.seed}
+    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds, processes.count)
     plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
@@ -277,19 +272,7 @@ def _divergence(row: dict[str, Any], texts: Any) -> str:
 # ``bench gpu``: time of every stage beside its roofline, on models of a true shape with random weights.
 
 
-def _add_gpu_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument(
-        "what", nargs="?", choices=("gpu",), help="gpu: time of every stage beside its floor, with random weights of a "
-        "true shape (uses --shape, --context, --repeats, --dtype, --device, --passes, --backend, --out, --json only)"
-    )  # fmt: skip
-    parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
-    parser.add_argument(
-        "--context", type=_whole_numbers, default=(1024, 8192, 32768), metavar="A,B,…", help="bench gpu: tokens"
-    )
-
-
 def _run_gpu(arguments: argparse.Namespace) -> int:
-    """Measures, writes JSON and Markdown, prints one of them."""
     out, contexts = arguments.out or GPU_OUT, sorted(arguments.context)
     if not contexts or contexts[0] < 1:
         raise InputError("contexts must be at least 1 token")
@@ -313,7 +296,6 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
 def _measure(
     engine: Engine, arguments: argparse.Namespace, config: DecodeConfig, contexts: list[int]
 ) -> dict[str, Any]:
-    """All rows with their provenance."""
     if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
     device, repeats = engine.models.target.device, arguments.repeats
@@ -321,8 +303,7 @@ def _measure(
     rate = bandwidth(device, repeats)
     floors = Floors.of(engine, rate)
     rows = [context_row(engine, config, c, floors, repeats) for c in progress(contexts, desc="contexts")]
-    backends = dict.fromkeys((engine.resolve(config).backend, "cascade"))
-    others = [replace(config, backend=name) for name in backends]
+    cascade = [] if engine.resolve(config).backend == "cascade" else [replace(config, backend="cascade")]
     uncaptured = any(row["plain_captured_ms"] is None for row in rows)
     return {
         "shape": arguments.shape,
@@ -333,8 +314,7 @@ def _measure(
         "repeats": repeats,
         "rows": rows,
         "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
-        "cascade": [context_row(engine, c, n, floors, repeats) for c in others[1:] for n in contexts],
-        "merging": [merging_row(engine, c, n, repeats) for c in others for n in contexts],
+        "cascade": [context_row(engine, c, n, floors, repeats) for c in cascade for n in contexts],
         "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats)},
         "floor": {"formula": FORMULA, "bytes_per_second": rate, "copied_bytes": BANDWIDTH_BYTES[device.type]},
         "provenance": {**origin, "device": origin["hardware"]["device"]},
@@ -342,33 +322,27 @@ def _measure(
 
 
 def _gpu_body(result: dict[str, Any]) -> str:
-    """The tables as Markdown."""
-    rows = result["rows"]
-    costs = result["costs"]
-    names = list(dict.fromkeys(name for row in costs["rows"] for name in row))
+    rows, costs = result["rows"], result["costs"]
     parts = [
         f"# Stage times: {result['shape']} on {result['provenance']['device']}",
         f"Random weights, {result['method']} with γ = {result['block_size']} and K = {result['num_branches']}, "
         f"medians of {result['repeats']}; a dash was not measured. A cycle, and a step of plain decoding, is all that a "
         "step of a generation does, its events included. Random drafts are rejected, so a cycle commits one token. "
         "Cycles worked out on the device move the rows of a whole block whatever is accepted.",
-        _table(list(rows[0]), rows),
+        _table(rows),
         f"{FORMULA} Measured: {result['floor']['bytes_per_second'] / 1e9:.1f} GB/s.",
     ]
     if result["without_capture"]:
         parts.append(f"No captured figures: {result['without_capture']}.")
     if result["cascade"]:
-        parts += ["## The same with the cascade in plain torch", _table(list(rows[0]), result["cascade"])]
-    parts += [
-        "## Verification with candidates merged and side by side",
-        "The candidates of the median proposal of a text of the bundled nets: random ones share too little.",
-        _table(list(result["merging"][0]), result["merging"]),
-    ]
-    parts += [f"## Costs after {costs['context']} tokens", _table(names, costs["rows"])]
+        parts += ["## The same with the cascade in plain torch", _table(result["cascade"])]
+    parts += [f"## Costs after {costs['context']} tokens", _table(costs["rows"])]
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
 
 
-def _table(names: list[str], rows: list[dict[str, Any]]) -> str:
+def _table(rows: list[dict[str, Any]]) -> str:
+    names = dict.fromkeys(name for row in rows for name in row)
+
     def cell(value: Any) -> str:
         return "–" if value is None else f"{value:.3f}" if isinstance(value, float) else str(value)
 

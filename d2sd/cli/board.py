@@ -19,7 +19,7 @@ from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
-from d2sd.cli.common import ended_at_once, read_sets, record_runs, tell_of_template
+from d2sd.cli.common import add_text_arguments, ended_at_once, record_runs, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -49,15 +49,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="what the drafters were trained for")  # fmt: skip
     parser.add_argument("--role", choices=("first", "second"), help="second: VP-Drafters, measured by α of d2sd with the first drafter in --drafter")  # fmt: skip
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="with --role second: the first drafter")
-    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
-    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
-    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
+    add_text_arguments(parser)
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument(
-        "--traces", nargs="+", metavar="TRACE|FOLDER", help="greedy runs of this target instead of prompts"
-    )
-    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
     parser.add_argument("--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
 
@@ -94,13 +88,12 @@ def run(arguments: argparse.Namespace) -> int:
     if a.html:
         write_whole(a.html, _page(rows, done, texts, origin, a.role == "second"))
         print(f"{a.html}: a report of {count(len(rows), 'checkpoint')}", file=sys.stderr)
-    if a.json:
-        result = orjson.dumps(_json(rows, done, origin), option=orjson.OPT_INDENT_2) + b"\n"
-        if a.json == "-":
-            sys.stdout.write(result.decode())
-        else:
+    result = orjson.dumps(_json(rows, done, origin), option=orjson.OPT_INDENT_2) + b"\n"
+    if a.json == "-":
+        sys.stdout.write(result.decode())
+    else:
+        if a.json:
             write_whole(a.json, result)
-    if a.json != "-":
         print(printable(_table(rows, len(texts))))
     return 130 if stopped else 0
 
@@ -115,26 +108,20 @@ def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
 
 
 def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
-    """The texts, and where they are from."""
-    if a.traces:
-        if a.prompts or a.limit or a.chat:
-            raise InputError("--traces brings the texts: leave out --prompts, --limit and --chat")
-        texts, source = list(read_sets(a.traces)), "recorded runs"
-    else:
-        config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
-        engine, name = Engine(Models(models.target, name=models.name)), a.prompts or "heldout"
-        tell_of_template(engine, config)
-        prompts = read_prompts(name, a.limit)
-        encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
-        paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
-        texts = list(record_runs(engine, encoded, config, "texts", paths, reuse=True))
-        template = ", in the chat template" if a.chat else ""
-        source = (
-            f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
-            f"at most {a.max_new_tokens} tokens each"
-        )
+    config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
+    engine = Engine(Models(models.target, name=models.name))
+    tell_of_template(engine, config)
+    prompts = read_prompts(a.prompts, a.limit)
+    encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
+    paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
+    texts = list(record_runs(engine, encoded, config, "texts", paths, reuse=True))
+    template = ", in the chat template" if a.chat else ""
+    source = (
+        f"{count(len(prompts), 'prompt')} of {_public(a.prompts)} (sha256 {digest(a.prompts, prompts)[:16]}){template}, "
+        f"at most {a.max_new_tokens} tokens each"
+    )
     used = [text for text in texts if len(text.token_ids) > 1]  # of one token nothing is drafted
-    note = ended_at_once(len(texts) - len(used), len(texts), a.chat or bool(a.traces))
+    note = ended_at_once(len(texts) - len(used), len(texts), a.chat)
     if not used:
         raise InputError(f"there is no text to draft. {note}")
     if note:
@@ -148,7 +135,6 @@ def _public(word: str) -> str:
 
 
 def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done: Done) -> dict[str, str]:
-    """Where the figures are from, by name."""
     loaded = {"target": "Target", "first_drafter": "First drafter"}
     described = {
         loaded[part]: f"{f['name']} (weights {f['weights']}, {f['dtype']})" for part, f in parts(models).items()
@@ -163,19 +149,16 @@ def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done
 
 
 def _table(rows: Sequence[DrafterFigures], texts: int) -> str:
-    """The figures for a terminal."""
-    shown = [("checkpoint", "α", "first position", "against the last"), *map(_cells, rows)]
+    shown = [("checkpoint", "α", "first position", "against the last")]
+    for row in rows:
+        against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
+        shown.append((row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against))
     widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
     lines = [
         "  ".join(f"{cell:{width}s}" for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in shown
     ]
     lines[1 + rows.index(best(rows))] += "  ← highest α"
     return "\n".join([*lines, verdict(rows), f"{count(texts, 'text')}. {how_replayed(rows, texts)}"])
-
-
-def _cells(row: DrafterFigures) -> tuple[str, str, str, str]:
-    against = with_interval(row.whole.difference or Estimate(None), signed_decimal, "[]")
-    return row.name, with_interval(row.whole.alpha, decimal, "[]"), first_position(row), against
 
 
 def _page(

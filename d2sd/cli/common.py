@@ -58,6 +58,17 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
     parser.add_argument("--load-in-8bit", action="store_true", help="target weights in 8 bits (needs bitsandbytes)")
 
 
+def add_text_arguments(parser: argparse.ArgumentParser, limit: int | None = None) -> None:
+    """Adds the options of commands whose texts come from prompts, and which load models by themselves.
+
+    limit: number of prompts by default.
+    """
+    parser.add_argument("--limit", type=int, default=limit, metavar="N", help="use only N prompts, taken from every domain in turn")  # fmt: skip
+    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
+    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
+
+
 def add_decode_arguments(parser: argparse.ArgumentParser) -> None:
     """Adds an option for each setting of ``DecodeConfig``."""
     for entry in SETTINGS.values():

@@ -42,17 +42,19 @@ def describe_run(trace: Trace) -> Iterator[str]:
     yield " step  tokens  nodes      ms  boundary     re-drafted from   text"
     for step in trace.steps:
         text = "".join(c.text for c in step.committed)
-        spent = f"{1e3 * seconds:6.1f}" if (seconds := step_seconds(step)) else f"{'–':>6}"
+        seconds = step.seconds.total
+        spent = f"{1e3 * seconds:.1f}" if seconds else "–"
+        boundary = "–" if step.actual_boundary is None else f"{step.actual_boundary} {verdict(step) or ''}"
         predicted = " ".join(map(str, step.selected_prefixes)) or "–"
         yield (
-            f"{step.step + 1:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {spent}  "
-            f"{_boundary(step):<11}  {predicted[:16]:<16}  {escaped(text[:60])}"
+            f"{step.step + 1:5d}  {len(step.committed):6d}  {len(step.nodes):5d}  {spent:>6}  "
+            f"{boundary:<11}  {predicted[:16]:<16}  {escaped(text[:60])}"
         )
 
 
 def describe_step(step: StepDone, steps: int) -> Iterator[str]:
     """One step: what was committed, confidences and predicted boundaries, re-drafts, the tree."""
-    spent = f", {1e3 * seconds:.1f} ms" if (seconds := step_seconds(step)) else ""
+    spent = f", {1e3 * seconds:.1f} ms" if (seconds := step.seconds.total) else ""
     yield f"step {step.step + 1} of {steps}: {len(step.committed)} tokens committed, {len(step.nodes)} nodes verified{spent}"
     yield "committed  " + "  ".join(f"{visible(c.text)} ({c.proposer})" for c in step.committed)
     yield ""
@@ -75,19 +77,6 @@ def not_logged(missing: Collection[str]) -> str:
         f"; {UNKNOWN} stands for a token that is not known" if {"tokens", "rejected", "target"} & set(missing) else ""
     )
     return f"not in this log: {', '.join(words for what, words in MISSING.items() if what in missing)}{unknown}"
-
-
-def step_seconds(step: StepDone) -> float:
-    """The measured time of all stages."""
-    s = step.seconds
-    return s.first_draft + s.second_draft + s.tree + s.verify + s.commit
-
-
-def _boundary(step: StepDone) -> str:
-    if step.actual_boundary is None:
-        return "–"
-    outcome = verdict(step)
-    return f"{step.actual_boundary}{f' {outcome}' if outcome else ''}"
 
 
 def _confidences(step: StepDone) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import tell_of_template
+from d2sd.cli.common import add_text_arguments, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import write_changed
 from d2sd.doctor.checks import Check, check_folder
@@ -39,11 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
-    parser.add_argument("--limit", type=int, default=LIMIT, metavar="N", help=f"use only N prompts (default {LIMIT})")
-    parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
+    add_text_arguments(parser, LIMIT)
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
-    parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")
     parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
     parser.add_argument(
         "--mend", type=Path, metavar="FOLDER", help="write DRAFTER to this new folder with the change that repairs it"
@@ -54,7 +51,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named."""
     a = arguments
     if a.config_only:
-        return _plan(a)
+        pair = plan(a.target, a.drafter, a.dtype if a.dtype in SIZES else "bfloat16")
+        _write(markdown_of_plan(pair), a.out)
+        return int(pair.refused is not None)
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} is there already; name a folder that is not")
     prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
@@ -65,30 +64,21 @@ def run(arguments: argparse.Namespace) -> int:
     )
     models = Models(models.target, name=models.name)
     tell_of_template(Engine(models), config)
-    found: list[Examination] = []
-    stopped = False
-    for source, visible in ((a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])):
-        found.append(Examination(source, models.target.name, [], visible))
-        stopped = stopped or not _examine(models, a.dtype, prompts, config, found[-1])
-    report = markdown(found)
-    print(printable(report))
-    if a.out:
-        write_whole(a.out, report)
-    if stopped:
+    roles = [(a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])]
+    found = [Examination(source, models.target.name, [], visible) for source, visible in roles]
+    whole = all(_examine(models, a.dtype, prompts, config, e) for e in found)
+    _write(markdown(found), a.out)
+    if not whole:
         return 130
     if a.mend:
         print(_write_repaired(found[0], a.mend))
     return int(any(e.diagnosis is not None and e.diagnosis.names_fault for e in found))
 
 
-def _plan(a: argparse.Namespace) -> int:
-    """Print what the configs say; exit code 1 where the pair is refused."""
-    found = plan(a.target, a.drafter, a.dtype if a.dtype in SIZES else "bfloat16")
-    report = markdown_of_plan(found)
+def _write(report: str, out: Path | None) -> None:
     print(printable(report))
-    if a.out:
-        write_whole(a.out, report)
-    return int(found.refused is not None)
+    if out:
+        write_whole(out, report)
 
 
 def _write_repaired(examination: Examination, out: Path) -> str:

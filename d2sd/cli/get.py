@@ -5,13 +5,11 @@ from __future__ import annotations
 
 import argparse
 import sys
-import time
 
 from d2sd.errors import InputError
 from d2sd.folders.getting import get
-from d2sd.folders.store import MEGABYTE, REMOTE, found, home
-
-SECONDS_BETWEEN_LINES = 0.2
+from d2sd.folders.store import REMOTE, found, home
+from d2sd.trace.text import progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,28 +32,11 @@ def run(arguments: argparse.Namespace) -> None:
     if arguments.name not in REMOTE:
         raise InputError(f"there is no {arguments.name!r} to get; choose one of: {', '.join(REMOTE)}")
     remote = REMOTE[arguments.name]
-    shown = _Line(remote.title)
-    try:
+    with progress(desc=remote.title, unit="B", unit_scale=True, disable=not sys.stderr.isatty()) as bar:
+
+        def shown(have: int, total: int) -> None:
+            bar.total = total
+            bar.update(have - bar.n)
+
         path = get(remote, shown)
-    finally:
-        shown.end()
     print(path)
-
-
-class _Line:
-    """Progress in MB: one line of a terminal that is written over, nothing elsewhere."""
-
-    def __init__(self, title: str):
-        self.title, self.last, self.written = title, 0.0, False
-
-    def __call__(self, have: int, total: int) -> None:
-        now = time.monotonic()
-        if not sys.stderr.isatty() or (now - self.last < SECONDS_BETWEEN_LINES and have < total):
-            return
-        self.last, self.written = now, True
-        sys.stderr.write(f"\r{self.title}: {have / MEGABYTE:.0f} of {total / MEGABYTE:.0f} MB ")
-        sys.stderr.flush()
-
-    def end(self) -> None:
-        if self.written:
-            sys.stderr.write("\n")

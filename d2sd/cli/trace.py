@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.sentences import count
+from d2sd.calibration.sentences import count, decimal
 from d2sd.cli.common import print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
@@ -82,16 +82,15 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def _validate(arguments: argparse.Namespace) -> None:
-    traces = list(read_traces(arguments.file))
-    steps, tokens = sum(len(t.steps) for t in traces), sum(len(t.token_ids) for t in traces)
-    if len(traces) > 1:
+    first, *others = read_traces(arguments.file)
+    traces = [first, *others]
+    size = f"{sum(len(t.steps) for t in traces)} steps, {sum(len(t.token_ids) for t in traces)} tokens"
+    if others:
         cut = sum(t.finished is None for t in traces)
-        print(f"valid: {len(traces)} runs, {steps} steps, {tokens} tokens{f', {cut} of them cut off' if cut else ''}")
+        print(f"valid: {len(traces)} runs, {size}{f', {cut} of them cut off' if cut else ''}")
         return
-    (trace,) = traces
-    schema, method = trace.header["schema"], escaped(trace.header["method"])
-    end = trace.finished.stop_reason if trace.finished else "cut off, no Finished line"
-    print(f"valid: schema {schema}, method {method}, {steps} steps, {tokens} tokens, {end}")
+    end = first.finished.stop_reason if first.finished else "cut off, no Finished line"
+    print(f"valid: schema {first.header['schema']}, method {escaped(first.header['method'])}, {size}, {end}")
 
 
 def _one(arguments: argparse.Namespace) -> Trace:
@@ -165,7 +164,7 @@ def _stats(arguments: argparse.Namespace) -> None:
     if arguments.json:
         print_json(figures)
         return
-    hits, repaired, gain = (figures[f] for f in ("boundary_hit_rate", "repaired_rate", "tokens_per_redraft"))
+    hits, repaired = (figures[f] for f in ("boundary_hit_rate", "repaired_rate"))
     spent = sum(figures["stage_seconds"].values())
     print(f"method                   {escaped(figures['method'])}")
     print(f"steps                    {figures['steps']}")
@@ -177,7 +176,7 @@ def _stats(arguments: argparse.Namespace) -> None:
     print(f"nodes per step           {figures['nodes_per_step']:.1f}  ({figures['nodes']} in all)")
     print(f"boundary among prefixes  {'–' if hits is None else f'{hits:.1%}'}")
     print(f"repaired                 {'–' if repaired is None else f'{repaired:.1%}'}")
-    print(f"tokens per re-draft      {'–' if gain is None else f'{gain:.2f}'}")
+    print(f"tokens per re-draft      {decimal(figures['tokens_per_redraft'])}")
     for stage, seconds in figures["stage_seconds"].items() if spent else ():
         print(f"{stage.replace('_', ' '):<24} {seconds:.3f} s  {seconds / spent:.0%}")
     depths = (f"{d['depth']}: {d['accepted']:.0%} of {d['reached']}" for d in figures["acceptance_by_depth"])
@@ -185,27 +184,22 @@ def _stats(arguments: argparse.Namespace) -> None:
 
 
 def _stats_of_several(traces: Sequence[Trace], as_json: bool) -> None:
-    """A line for each run, and one for all of them."""
-    rows = [{"run": number, "method": t.header["method"], **_line(t.steps)} for number, t in enumerate(traces, 1)]
-    whole = {"runs": len(traces), **_line([step for t in traces for step in t.steps])}
+
+    def figures(steps: Sequence[StepDone]) -> dict[str, Any]:
+        tokens = sum(len(step.committed) for step in steps)
+        return {"steps": len(steps), "tokens": tokens, "mean_acceptance_length": tokens / len(steps) if steps else None}
+
+    rows = [{"run": number, "method": t.header["method"], **figures(t.steps)} for number, t in enumerate(traces, 1)]
+    whole = {"runs": len(traces), **figures([step for t in traces for step in t.steps])}
     if as_json:
         print_json({"runs": rows, "all": whole})
         return
-    for row in rows[:MAX_ROWS]:
-        print(f"run {row['run']}: {escaped(str(row['method']))}, {_figures(row)}")
+    lines = [f"{row['steps']} steps, α {decimal(row['mean_acceptance_length'])}" for row in (*rows, whole)]
+    for row, line in zip(rows[:MAX_ROWS], lines, strict=False):
+        print(f"run {row['run']}: {escaped(str(row['method']))}, {line}")
     if len(rows) > MAX_ROWS:
         print(f"… and {len(rows) - MAX_ROWS} more runs")
-    print(f"{count(len(traces), 'run')}: {_figures(whole)}. More of them: d2sd calibrate --traces FILE")
-
-
-def _line(steps: Sequence[StepDone]) -> dict[str, Any]:
-    tokens = sum(len(step.committed) for step in steps)
-    return {"steps": len(steps), "tokens": tokens, "mean_acceptance_length": tokens / len(steps) if steps else None}
-
-
-def _figures(row: dict[str, Any]) -> str:
-    alpha = row["mean_acceptance_length"]
-    return f"{row['steps']} steps, α {'–' if alpha is None else f'{alpha:.2f}'}"
+    print(f"{count(len(traces), 'run')}: {lines[-1]}. More of them: d2sd calibrate --traces FILE")
 
 
 def statistics(trace: Trace) -> dict[str, Any]:
@@ -239,7 +233,6 @@ def _import(arguments: argparse.Namespace) -> None:
 
 
 def _record(arguments: argparse.Namespace) -> None:
-    """Does the same with the replies of a server."""
     if arguments.max_new_tokens < 1:
         raise InputError(f"max-new-tokens must be at least 1, not {arguments.max_new_tokens}")
     server, texts = Server(arguments.from_server, arguments.allow_remote), open_texts(arguments.tokenizer)

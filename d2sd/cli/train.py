@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import fields
-from importlib import import_module
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -26,7 +25,6 @@ from d2sd.train.settings import (
 )
 
 T = TypeVar("T")
-RECIPES = {"smollm2": "d2sd.train.recipe"}  # modules by name; each has run(target, prompts, out)
 TARGET, JSONL = "FOLDER|HUB-ID|NAME", "FILE.jsonl"
 DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 million parameters or more on a CPU"
@@ -71,97 +69,68 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
+    _add_training(parser, BlockTraining, "evenly spaced")
     add, default = parser.add_argument, BlockObjective()
-    add("--target", required=True, metavar=TARGET)
-    add("--responses", type=Path, required=True, metavar=JSONL)
     add("--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)")
     add("--layers", type=int, help=f"layers of a new drafter (default {LAYERS})")
     add("--block-size", type=int, metavar="G", help=f"γ of a new drafter, anchor included (default {BLOCK_SIZE})")
-    add(
-        "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N",
-        help="tapped layers (default: evenly spaced)",
-    )  # fmt: skip
     add("--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)")
-    add(
-        "--cache",
-        type=Path,
-        metavar="FILE",
-        help="keep the target's features here: for small targets, several drafters",
-    )
-    add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
     add(
         "--own-tokens", action="store_true", help="loss over the tokens of the responses alone: faster; train the last steps "
         "without it"
     )  # fmt: skip
-    add(
-        "--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens only (default: all)"
-    )  # fmt: skip
     add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
     add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
-    add("--objective", default=default.objective, help="cross_entropy, survival or streak")
-    add("--soft-targets", type=float, default=default.soft_targets, metavar="SHARE")
+    add("--objective", default=default.objective, help="cross_entropy or survival")
     add("--decay", type=float, default=default.decay, metavar="TAU")
     add("--beta", type=float, default=default.beta, help="visible-prefix prior (vp)")
-    _add_loop(parser, BlockTraining)
 
 
 def _add_eagle3(parser: argparse.ArgumentParser) -> None:
+    _add_training(parser, Eagle3Training, "1, L/2 - 1, L - 4")
     add, default = parser.add_argument, Eagle3Objective()
-    add("--target", required=True, metavar=TARGET)
-    add("--responses", type=Path, required=True, metavar=JSONL)
-    add(
-        "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N",
-        help="tapped layers (default: 1, L/2 - 1, L - 4)",
-    )  # fmt: skip
-    add("--draft-vocab-size", type=int, metavar="D", help="most frequent tokens only (default: all)")
-    add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
     add("--unrolled", type=int, default=default.unrolled, metavar="N", help="steps of training-time test")
     add("--decay", type=float, default=default.decay, help="weight of unrolled step i is this to the power i")
     add("--rows", type=int, default=default.rows, help="unrolled rows per sequence and step")
-    add("--cache", type=Path, metavar="FILE", help="keep the target's features here (small targets)")
-    _add_loop(parser, Eagle3Training)
 
 
-def _add_loop(parser: argparse.ArgumentParser, training: type[DrafterTraining]) -> None:
+def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> None:
+    """Arguments of every kind of drafter. taps: the layers that it reads by default."""
     add, default = parser.add_argument, _default("loop", training)
+    add("--target", required=True, metavar=TARGET)
+    add("--responses", type=Path, required=True, metavar=JSONL)
     add("--out", type=Path, required=True, metavar="FOLDER")
+    add(
+        "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N", help=f"tapped layers (default: {taps})"
+    )  # fmt: skip
+    add("--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens (default: all)")
+    add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
+    add("--cache", type=Path, metavar="FILE", help="keep the target's features here: small targets, several drafters")
     add("--steps", type=int, default=default.steps, help="may be raised when the command is run again")
     add("--batch-size", type=int, default=default.batch_size, help="rows per process and micro-step")
     add("--accumulate", type=int, default=default.accumulate)
     add("--learning-rate", type=float, default=default.learning_rate)
     add("--warmup", type=int, default=default.warmup)
-    add("--optimizer", default=default.optimizer, help="muon (torch 2.9 or newer) or adamw")
-    add(
-        "--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what this machine multiplies "
-        "quickly"
-    )  # fmt: skip
+    add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what is quick here")
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
     add("--report-to", default=default.report_to, choices=TRACKERS, help="show metrics there, beside metrics.jsonl")
     add("--seed", type=int, default=default.seed, help="default 0")
+    add("--keep-every", type=int, default=0, metavar="N", help="keep a drafter in OUT/step-N every N steps")
     add(
-        "--keep-every",
-        type=int,
-        default=default.keep_every,
-        metavar="N",
-        help="keep a drafter in OUT/step-N every N steps",
+        "--held-out", type=Path, metavar=JSONL, help="lines with prompt, on whose texts every saved drafter is measured"
     )
-    add(
-        "--held-out", type=Path, metavar=JSONL, help="lines with prompt: at every save, how much of the target's greedy "
-        "answers the drafter would have saved"
-    )  # fmt: skip
     add("--chat", action="store_true", help="put held-out prompts into the target's chat template")
 
 
 def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
-    add("name", choices=list(RECIPES))
+    add("name", choices=("smollm2",))
     add("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
     add("--prompts", type=Path, nargs="*", default=[], metavar=JSONL, help="further questions")
     add("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
 
 
 def _default(name: str, training: type[DrafterTraining] = DrafterTraining) -> Any:
-    """The default of a field of the settings."""
     return next(field.default for field in fields(training) if field.name == name)
 
 
@@ -220,7 +189,9 @@ def _eagle3(arguments: argparse.Namespace) -> None:
 
 
 def _recipe(arguments: argparse.Namespace) -> None:
-    recipe, name = import_module(RECIPES[arguments.name]), arguments.name
+    from d2sd.train import recipe
+
+    name = arguments.name
     recipe.run(arguments.target or name, arguments.prompts, arguments.out or Path("runs") / name)
 
 

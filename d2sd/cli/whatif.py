@@ -21,7 +21,6 @@ from d2sd.calibration.sentences import signed_decimal, with_interval
 from d2sd.cli.common import add_model_arguments, load_engine, print_json, read_sets
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, Machine, machine_of
-from d2sd.doctor.redraft import Drafter
 from d2sd.doctor.served import PositionShares, ServedComparison, compare, redraft_served
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -114,7 +113,6 @@ def _compare_settings(arguments: argparse.Namespace, trace: Trace) -> None:
 
 
 def _row(label: str, outcome: Outcome, machine: Machine | None) -> dict[str, Any]:
-    """The figures of a replayed setting, with calculated times if a machine is known."""
     row = {
         "setting": label,
         "mean_acceptance_length": outcome.mean_acceptance_length,
@@ -156,7 +154,6 @@ def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machi
 
 
 def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
-    """Prints one row per drafter; the others are compared with the first."""
     if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
         raise InputError(
             "several traces or drafters are compared with one method: leave out --sweep and --costs, and name one method"
@@ -188,8 +185,11 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
     if arguments.sweep or arguments.costs or arguments.methods or len(drafters) > 1:
         raise InputError("--served holds a log against one drafter: leave out --methods, --sweep and --costs")
     arguments.drafter = drafters[0]
-    engine = load_engine(arguments)
-    model = _served_drafter(engine, drafters[0])
+    engine, source = load_engine(arguments), drafters[0]
+    first, eagle3 = engine.models.first, engine.models.eagle3
+    model = eagle3 if first is None or (source and is_eagle3(published_config(source))) else first
+    if model is None:
+        raise InputError("these models have no drafter; name the one that is served with --drafter")
     name = model.config.name_or_path
     steps = progress(redraft_served(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
     found = compare(list(steps), traces)
@@ -199,15 +199,6 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
     print(printable(f"Reference: {name}"))
     for line in served_lines(found, len(traces)):
         print(printable(line))
-
-
-def _served_drafter(engine: Engine, source: str | None) -> Drafter:
-    first, eagle3 = engine.models.first, engine.models.eagle3
-    if eagle3 is not None and (first is None or (source and is_eagle3(published_config(source)))):
-        return eagle3
-    if first is None:
-        raise InputError("these models have no drafter; name the one that is served with --drafter")
-    return first
 
 
 def served_lines(found: ServedComparison, runs: int) -> Iterator[str]:

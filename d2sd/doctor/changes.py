@@ -178,20 +178,16 @@ def write_changed(source: str, changes: Sequence[Variant], out: Path) -> None:
         config = config if change.edit_config is None else change.edit_config(config)
         if change.edit_weights is not None:
             weights |= change.edit_weights(weights)
-    published |= _published(weights, names, published)
+    for own, weight in weights.items():
+        if own in names:
+            published[names[own]] = weight.to(published[names[own]].dtype).cpu()
+    if (ids := weights.get(TOKEN_IDS)) is not None:  # published as differences from the numbers of the drafted tokens
+        published[names["d2t"]] = (ids - torch.arange(len(ids))).to(published[names["d2t"]].dtype)
+        if "t2d" in names:
+            published[names["t2d"]] = torch.zeros_like(published[names["t2d"]]).index_fill(0, ids, True)
     out.mkdir(parents=True)
     for path in files[0].parent.iterdir():
         if path.is_file() and path.suffix in COPIED and not path.name.endswith(".index.json"):
             shutil.copyfile(path, out / path.name)
     (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     save_torch_state_dict({k: v.contiguous().clone() for k, v in published.items()}, out, max_shard_size=SHARD)
-
-
-def _published(weights: dict[str, Tensor], names: dict[str, str], before: dict[str, Tensor]) -> dict[str, Tensor]:
-    """Weights by their published names, in their dtype; the map of a draft vocabulary as differences."""
-    renamed = {names[own]: w.to(before[names[own]].dtype).cpu() for own, w in weights.items() if own in names}
-    if (ids := weights.get(TOKEN_IDS)) is not None:
-        renamed[names["d2t"]] = (ids - torch.arange(len(ids))).to(before[names["d2t"]].dtype)
-        if "t2d" in names:
-            renamed[names["t2d"]] = torch.zeros_like(before[names["t2d"]]).index_fill(0, ids, True)
-    return renamed

@@ -55,8 +55,7 @@ def check_folder(source: str, target: Target, second: bool = False) -> list[Chec
     """
     checks: list[Check] = []
     try:
-        raw = published_config(source)
-        checks += _check_parts(source, raw, target, second)
+        checks += _check_parts(source, published_config(source), target, second)
     except InputError as error:
         checks.append(Check("config.json", "fault", str(error), fix="the key that the sentence names"))
     except Exception as error:
@@ -86,7 +85,6 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
 
 
 def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
-    """Returns checks for missing, unread and misshapen tensors."""
     held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
     brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
     with torch.device("meta"):
@@ -97,7 +95,8 @@ def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterato
     for name in wrong[:MOST_NAMES]:
         yield Check("shapes", "fault", f"{name} is {list(held[name])}, and the config makes it {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
-    if (layers := _layers_held(held)) > form.shape["num_hidden_layers"]:
+    numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
+    if (layers := max(numbers, default=-1) + 1) > form.shape["num_hidden_layers"]:
         finding = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
         fix = f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
         yield Check("layers", "fault", finding, "layers", fix)
@@ -118,14 +117,7 @@ def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterato
         yield Check("tensors", "good", f"all {len(wanted)} are there, and nothing else")
 
 
-def _layers_held(held: Shapes) -> int:
-    """Returns the number of layers that the tensors belong to."""
-    numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
-    return max(numbers, default=-1) + 1
-
-
 def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check]:
-    """Check that ``fc`` reads as many layers as there are taps."""
     shape, hidden, count = held.get("fc.weight"), form.shape["hidden_size"], len(form.taps)
     if shape is None or len(shape) != 2 or shape == (hidden, count * hidden):
         return
@@ -140,7 +132,6 @@ def _check_fc(form: DrafterForm, held: Shapes, target: Target) -> Iterator[Check
 
 
 def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
-    """Compare the config with the target."""
     c, layers = target.config, target.config.num_hidden_layers
     if form.shape["hidden_size"] != c.hidden_size:
         yield Check("sizes", "fault", f"its hidden size is {form.shape['hidden_size']}, the target's {c.hidden_size}: it was made for another target", "target", "the target it was trained for")  # fmt: skip
@@ -211,8 +202,7 @@ def _check_ends(raw: Mapping[str, Any], target: Target) -> Iterator[Check]:
     tokenizer = target.tokenizer
     if not tokenizer.chat_template:
         yield Check("template", "good", "the target has no chat template")
-        return
-    if unused := unused_marker(target):
+    elif unused := unused_marker(target):
         yield Check("template", "note", f"the target's vocabulary has {unused}, and its chat template does not use it")
     else:
         yield Check("template", "good", "the target's chat template uses the markers of its vocabulary")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from d2sd.doctor.changes import Kind
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import TextFindings, WeightFindings
+from d2sd.doctor.evidence import INVERTED, UNRELATED, VP_RATIO, TextFindings, WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, by_position, shape
 
@@ -189,7 +189,7 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     """The faults that the findings point to, the strongest evidence first."""
     w, t = e.weights, e.texts
     repair = e.confirmed_repair
-    if t.other_tokenizer:
+    if t.surprise is not None and t.surprise >= UNRELATED:
         yield Diagnosis(
             "tokenizer",
             f"Most likely the tokenizer is not the target's: the surprise of the prompts is {t.surprise:.0%} of that of tokens "
@@ -201,7 +201,13 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     if w.untrained_taps:
         sentence = f"It was hardly trained: what it reads of layers {list(w.untrained_taps)} is still as random as at the start. {TRAINING}."
         yield Diagnosis("training", sentence)
-    yield from _damage(w, e.works)
+    if (damage := next(_damage(w, e.works), None)) is not None:
+        yield Diagnosis("weights", damage, FETCH)
+    if w.constant_norms and not e.works:
+        others = len(w.constant_norms) - 1
+        also = f", and so do {others} others" if others else ""
+        sentence = f"Most likely the weights of its norms were lost, or training never moved them: {w.constant_norms[0]} holds one number alone{also}. Training in bfloat16 alone rounds small updates of a 1 away."
+        yield Diagnosis("norms", sentence, FETCH)
     if repair is not None:
         yield _repaired(repair)
     trials = [trial for trial in e.template_trials if trial.helps]
@@ -213,21 +219,21 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             f"({best.change.value:+.2f}).",
             best.template.fix,
         )
-    if t.markov_exchanged:
+    if t.markov_gain is not None and t.markov_gain.high is not None and t.markov_gain.high < 0:
         yield Diagnosis(
             "swapped",
             "Most likely its Markov tables stand in each other's place: they make the pairs of tokens of these texts likelier "
             "when exchanged.",
             "exchange markov_w1 and markov_w2",
         )
-    if t.vp_drafter:
+    if t.shown_ratio is not None and t.shown_ratio >= VP_RATIO:
         yield Diagnosis(
             "role",
             "Most likely it is a VP-Drafter, for the second role: given two tokens that it drafted correctly, it gets "
             f"{t.shown_ratio:.2f} times as many further tokens accepted. A drafter trained on masks alone gains nothing by that.",
             "give it as --second-drafter, and a first drafter beside it",
         )
-    if t.confidence_inverted:
+    if t.confidence_auroc is not None and t.confidence_auroc < INVERTED:
         yield Diagnosis(
             "confidence",
             "Its confidence head is inverted: of an accepted and a rejected token, it gives the accepted one the higher confidence only "
@@ -253,59 +259,45 @@ def _repaired(repair: Repair) -> Diagnosis:
     )
 
 
-def _damage(w: WeightFindings, works: bool) -> Iterator[Diagnosis]:
-    """Damage of the weights that no change can undo.
+def _damage(w: WeightFindings, works: bool) -> Iterator[str]:
+    """Sentences about damage of the weights that no change can undo.
 
     works: whether it is accepted as a trained drafter is, so that what may also come of training is no damage.
     """
     if w.random_layers:
-        names = ", ".join(map(str, w.random_layers))
-        plural = "s" if len(w.random_layers) > 1 else ""
-        sentence = f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size."
-        yield Diagnosis("weights", sentence, FETCH)
+        names, plural = ", ".join(map(str, w.random_layers)), "s" if len(w.random_layers) > 1 else ""
+        yield f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size."
     for name in w.zero_matrices:
-        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} holds only zeros.", FETCH)
+        yield f"Most likely its weights were damaged: {name} holds only zeros."
     for name in w.clipped_matrices:
-        clipped = "was clipped: many of its entries are as large as the largest one"
-        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} {clipped}.", FETCH)
+        yield f"Most likely its weights were damaged: {name} was clipped: many of its entries are as large as the largest one."
     for one, other in w.copied_layers:
-        sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
-        yield Diagnosis("weights", sentence, FETCH)
-    if works:
-        return
-    for name in w.random_matrices:
-        sentence = f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
-        yield Diagnosis("weights", sentence, FETCH)
-    if w.constant_norms:
-        others = len(w.constant_norms) - 1
-        also = f", and so do {others} others" if others else ""
-        sentence = f"Most likely the weights of its norms were lost, or training never moved them: {w.constant_norms[0]} holds one number alone{also}. Training in bfloat16 alone rounds small updates of a 1 away."
-        yield Diagnosis("norms", sentence, FETCH)
+        yield f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
+    for name in () if works else w.random_matrices:
+        yield f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
 
 
 def _without_fault(e: Examination) -> Diagnosis:
-    """The diagnosis if no fault is named."""
     first = (
         f"position {e.positions[0].number} is accepted {e.positions[0].share:.0%} of the time"
         if e.positions
         else "too little was accepted"
     )
+    training = "" if e.works else f" {TRAINING}."
     if e.repair is not None:
         step = e.repair.steps[0]
         helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
-        sentence = f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}."
-        return Diagnosis("little", sentence if e.works else f"{sentence} {TRAINING}.")
+        return Diagnosis("little", f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}.{training}")
     if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if e.bits is not None:
         sentence = (
             f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {e.bits} bits, which "
-            "is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance."
+            f"is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance.{training}"
         )
-        fix = "run it with the target that it was trained with"
-        return Diagnosis("rounding", sentence if e.works else f"{sentence} {TRAINING}.", fix)
+        return Diagnosis("rounding", sentence, "run it with the target that it was trained with")
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
     return Diagnosis(
-        "unknown", f"Unknown: {first}, nothing that was changed helps, and the folder is in order. {TRAINING}."
+        "unknown", f"Unknown: {first}, nothing that was changed helps, and the folder is in order.{training}"
     )

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import log
 from typing import Any
 
@@ -60,14 +61,14 @@ def examine_weights(model: Drafter) -> WeightFindings:
         untrained_taps=tuple(untrained_taps(block)) if block else (),
         constant_norms=tuple(n for n, w in norms.items() if bool((w == w[0]).all())),
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
-        clipped_matrices=tuple(n for n, w in matrices.items() if bool(w.any()) and _largest_share(w) > CLIPPED),
+        clipped_matrices=tuple(
+            n
+            for n, w in matrices.items()
+            if bool(w.any()) and float((w.abs() == w.abs().max()).float().mean()) > CLIPPED
+        ),
         copied_layers=tuple(_copied_layers(matrices, len(block.layers))) if block else (),
         random_matrices=tuple(random_matrices(layers)),
     )
-
-
-def _largest_share(weight: Tensor) -> float:
-    return float((weight.abs() == weight.abs().max()).float().mean())
 
 
 def _copied_layers(matrices: Mapping[str, Tensor], layers: int) -> list[tuple[int, int]]:
@@ -150,17 +151,13 @@ SAMPLE = 64  # rows of a matrix that are compared with a grid
 def quantised_bits(target: Target) -> int | None:
     """Returns the bits of the grid on which most matrices of the target's layers lie, although stored in a wider dtype; None
     if there is no grid."""
-    counts: dict[int, int] = {}
     layers: Any = target.base.layers
     matrices = [w for layer in (layers[0], layers[len(layers) // 2]) for w in layer.parameters() if w.dim() == 2]
-    for weight in matrices:
-        if not weight.is_floating_point() or weight.element_size() < 2:
-            return 8
-        for bits in GRIDS:
-            if any(_on_grid(rows, bits) for rows in _groups(weight)):
-                counts[bits] = counts.get(bits, 0) + 1
-                break
-    return next((bits for bits, count in counts.items() if 2 * count > len(matrices)), None)
+    if any(not w.is_floating_point() or w.element_size() < 2 for w in matrices):
+        return 8
+    grids = (next((bits for bits in GRIDS if any(_on_grid(r, bits) for r in _groups(w))), None) for w in matrices)
+    bits, count = Counter(grids).most_common(1)[0]
+    return bits if 2 * count > len(matrices) else None
 
 
 def _groups(weight: Tensor) -> list[Tensor]:
@@ -215,26 +212,6 @@ class TextFindings:
     repeated: float | None = None
     markov_gain: Estimate | None = None
 
-    @property
-    def vp_drafter(self) -> bool:
-        """Whether it behaves like a drafter trained with visible drafted tokens."""
-        return self.shown_ratio is not None and self.shown_ratio >= VP_RATIO
-
-    @property
-    def confidence_inverted(self) -> bool:
-        """Whether its confidence head is anti-correlated with acceptance."""
-        return self.confidence_auroc is not None and self.confidence_auroc < INVERTED
-
-    @property
-    def markov_exchanged(self) -> bool:
-        """Whether its Markov tables surely describe what precedes a token, where they should describe what follows it."""
-        return self.markov_gain is not None and self.markov_gain.high is not None and self.markov_gain.high < 0
-
-    @property
-    def other_tokenizer(self) -> bool:
-        """Whether the target finds the prompts as unlikely as random tokens."""
-        return self.surprise is not None and self.surprise >= UNRELATED
-
 
 def examine_texts(
     target: Target, model: Drafter, texts: Sequence[Text], walks: Sequence[Walk], visible: int
@@ -243,13 +220,13 @@ def examine_texts(
 
     visible: number of tokens after the anchor that the drafter was shown.
     """
+    found = TextFindings(surprise=surprise(target, texts), repeated=repeated_share(texts))
     if not isinstance(model, DFlashDraftModel):
-        return TextFindings(surprise=surprise(target, texts), repeated=repeated_share(texts))
-    return TextFindings(
+        return found
+    return replace(
+        found,
         shown_ratio=None if visible else shown_ratio(target, model, texts, walks),
         confidence_auroc=None if model.confidence_head is None else confidence_auroc(target, model, texts, walks),
-        surprise=surprise(target, texts),
-        repeated=repeated_share(texts),
         markov_gain=markov_gain(model, texts),
     )
 

@@ -54,20 +54,19 @@ def examine(
         began = perf_counter()
         into.chat = config.chat
         try:
-            config = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
-            model = engine.models.first or engine.models.eagle3
-            if model is None:
-                raise InputError("these models have no drafter to examine")
-            yield from _run(engine, model, prompts, config, into, list(texts))
+            yield from _run(engine, prompts, config, into, list(texts))
         finally:
             into.seconds = perf_counter() - began
     into.diagnosis = diagnose(into)
 
 
 def _run(
-    engine: Engine, model: Drafter, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text]
+    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text]
 ) -> Iterator[StageProgress]:
-    target = engine.models.target
+    config = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
+    target, model = engine.models.target, engine.models.first or engine.models.eagle3
+    if model is None:
+        raise InputError("these models have no drafter to examine")
     ids = [engine.encode(p, config) for p in prompts]
     into.bits, into.weights, into.block = quantised_bits(target), examine_weights(model), block_size(model)
     if not texts:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
-from typing import Literal, Protocol
+from typing import Literal
 
 import numpy as np
 import torch
@@ -84,19 +84,7 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
     return Text(text.ids, text.start, features)
 
 
-class Redrafter(Protocol):
-    """Something that drafts greedily after any token of a text.
-
-    visible: number of tokens after the anchor that it is shown.
-    """
-
-    visible: int
-
-    def accepted(self, text: Text, anchors: Sequence[int]) -> list[int]:
-        """Returns how many drafted tokens after each anchor the text continues with."""
-
-
-def redrafter(target: Target, model: Drafter, visible: int = 0, chain: int = CHAIN) -> Redrafter:
+def redrafter(target: Target, model: Drafter, visible: int = 0, chain: int = CHAIN) -> BlockRedrafter | ChainRedrafter:
     """Returns what drafts over texts with a drafter of either kind.
 
     visible: number of tokens after the anchor that a block drafter is shown.
@@ -188,10 +176,10 @@ class BlockRedrafter:
         starts = torch.tensor(anchors, device=device)
         length = context[0][0].shape[2]
         kinds = list(zip(form.windows, form.causal, strict=True))
-        masks: dict[tuple[int | None, bool], Tensor] = {}
-        for layer, kind in enumerate(kinds):
-            if kind not in masks:
-                masks[kind] = attention_mask(form, layer, starts[:, None, None], length, rows, device)[:, None]
+        masks = {
+            kind: attention_mask(form, kinds.index(kind), starts[:, None, None], length, rows, device)[:, None]
+            for kind in set(kinds)
+        }
         attends = [partial(attend_masked, self.drafter.scale, masks[kind]) for kind in kinds]
         positions = starts[:, None] + torch.arange(rows, device=device)
         return self.model(self.drafter.embed(ids), positions, context, attends)
@@ -256,7 +244,7 @@ class Walk:
     by_anchor: tuple[int, ...] = ()
 
 
-def walk(drafter: Redrafter, text: Text) -> Walk:
+def walk(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> Walk:
     """Returns the steps of decoding: each commits the visible tokens, the accepted ones and the bonus token."""
     by_anchor = drafter.accepted(text, text.anchors)
     at, end, accepted = text.start, len(text.ids) - 1, []

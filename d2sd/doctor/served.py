@@ -93,18 +93,11 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
                 )
             text = with_features(target, text, model.target_layer_ids)
             accepted = drafter.accepted(text, [s.anchor_position for s in steps])
-        places = [
-            ServedStep(
-                run,
-                step.step,
-                step.anchor_position + 1 - text.start,
-                _drafted(step),
-                min(len(step.accepted), _drafted(step)),
-                min(count, _drafted(step)),
-                step.committed[-1].proposer != "target",
-            )
-            for step, count in zip(steps, accepted, strict=True)
-        ]
+        places = []
+        for step, count in zip(steps, accepted, strict=True):
+            at, drafted = step.anchor_position + 1 - text.start, _drafted(step)
+            server, cut = min(len(step.accepted), drafted), step.committed[-1].proposer != "target"
+            places.append(ServedStep(run, step.step, at, drafted, server, min(count, drafted), cut))
         yield places, others
 
 
@@ -162,7 +155,7 @@ def compare(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Sequence[
     unit = np.array([step.run for step in steps])
     rise = np.array([step.server - step.reference for step in steps], float)
     less = [step for step in steps if step.server < step.reference]
-    sides = (_shares([step.server for step in steps], steps), _shares([step.reference for step in steps], steps))
+    sides = (_shares([getattr(step, side) for step in steps], steps) for side in ("server", "reference"))
     return ServedComparison(
         places=steps,
         less=len(less),

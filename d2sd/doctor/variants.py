@@ -153,7 +153,6 @@ def _windows(form: DrafterForm, longest: int) -> Iterator[Variant]:
 
 
 def _other_anchor(form: DrafterForm) -> Variant:
-    """The other position that a row predicts."""
     if form.reads == "next":
         description, other = "a row is about its own position (fill)", replace(form, reads="fill")
         expressed = {
@@ -371,13 +370,11 @@ def _reordered_heads(net: _Network) -> Iterator[Edit]:
             names = " and ".join(f"{p}_proj" for p in parts)
             description = f"rows of {names} within each head from {order}"
             fix = f"order the {description}, as a GGUF conversion undone"
-            yield "rotary", description, fix, partial(_reorder, counts, change)
+            yield "rotary", description, fix, _reorder(counts, change)
 
 
-def _reorder(
-    heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor], weights: Mapping[str, Tensor]
-) -> dict[str, Tensor]:
-    return {name: change(weights[name], count) for name, count in heads.items()}
+def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) -> WeightEdit:
+    return lambda w: {name: change(w[name], count) for name, count in heads.items()}
 
 
 def _shifted_norms(net: _Network) -> Iterator[Edit]:
@@ -433,12 +430,8 @@ def _shifted_map(net: _Network) -> Iterator[Edit]:
     if ids is None or bool((ids == torch.arange(len(ids), device=ids.device)).all()):
         return
     for by in (1, -1):
-        edit = _each([TOKEN_IDS], partial(_moved_ids, by))
+        edit = _each([TOKEN_IDS], lambda ids, by=by: (ids + by).clamp_min(0))  # type: ignore[misc]
         yield "map", f"d2t {by:+d}", f"d2t {by:+d} for every token", edit
-
-
-def _moved_ids(by: int, ids: Tensor) -> Tensor:
-    return (ids + by).clamp_min(0)
 
 
 def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:

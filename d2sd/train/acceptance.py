@@ -78,13 +78,9 @@ class HeldOut:
         accepted = [count - 1 for text in steps for count in text[:-1]]
         return {
             "held_out_acceptance_length": sum(map(sum, steps)) / sum(map(len, steps)),
-            "held_out_draft_length": _mean(accepted),
-            "held_out_first_right": _mean([count > 0 for count in accepted]),
+            "held_out_draft_length": sum(accepted) / max(1, len(accepted)),
+            "held_out_first_right": sum(count > 0 for count in accepted) / max(1, len(accepted)),
         }
-
-
-def _mean(values: Sequence[float]) -> float:
-    return sum(values) / max(1, len(values))
 
 
 # The checkpoints of a training run.
@@ -183,12 +179,6 @@ def _facts(models: Models) -> dict[str, dict[str, Any]]:
     return {part: {name: f for name, f in own.items() if name != "name"} for part, own in parts(models).items()}
 
 
-def _identity(text: Trace) -> list[Any]:
-    """What makes a text: its prompt, its tokens and its settings."""
-    prompt = list(text.prefill.prompt_token_ids) if text.prefill else []
-    return [prompt, text.token_ids, asdict(recorded_config(text))]
-
-
 class Board:
     """Drafters over the same texts. Results are written to a file immediately, and read from it the next time."""
 
@@ -202,7 +192,9 @@ class Board:
         path: the file of results.
         """
         self._models, self._texts, self._path, self._dtype, self._role = models, texts, path, dtype, role
-        self.texts_digest = digest_of([_identity(text) for text in texts])
+        prompts = [list(text.prefill.prompt_token_ids) if text.prefill else [] for text in texts]
+        written = [[text.token_ids, asdict(recorded_config(text))] for text in texts]
+        self.texts_digest = digest_of([[prompt, *text] for prompt, text in zip(prompts, written, strict=True)])
         self._results: dict[str, Measured] = {}
         if path.exists():
             try:

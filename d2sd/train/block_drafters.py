@@ -2,15 +2,13 @@
 
 Many random anchors per sequence open one block each. All blocks share one forward pass under one mask: a block sees the
 context before its anchor, and itself in both directions. Features come from one pass of the frozen target, whose embedding
-and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2). The streak
-objective is that of SpecDiff-2 (arXiv 2511.00606).
+and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²SD (arXiv 2606.04446, section 3.2).
 """
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,14 +24,12 @@ from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.models import late_taps
 from d2sd.nets.target import LayerTaps
-from d2sd.nets.types import final_logits, text_config
 from d2sd.train.drafters import Material, fit
 from d2sd.train.settings import BLOCK_SIZE, LAYERS, BlockObjective, BlockTraining
 from d2sd.train.text import Responses, frequent_tokens
 
-UNKNOWN = (
-    20.0  # nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it
-)
+# Nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it.
+UNKNOWN = 20.0
 PROPOSED = 3  # mask tokens that an error message names
 
 
@@ -45,8 +41,9 @@ def train_drafter(settings: BlockTraining) -> None:
     """
     objective = settings.objective
     material = Material.load(settings)
-    initial, added = _initial(settings, material), (settings.draft_vocab_size, settings.markov_rank)
-    drafter = extended(initial, material.target, material.data, *added).train().requires_grad_(True)
+    added = settings.draft_vocab_size, settings.markov_rank
+    initial = extended(_initial(settings, material), material.target, material.data, *added)
+    drafter = initial.train().requires_grad_(True)
     if objective.variable_prefix:
         drafter.config.dflash_config["role"] = "second"
         drafter.form = replace(drafter.form, second_role=True)
@@ -74,15 +71,31 @@ def train_drafter(settings: BlockTraining) -> None:
 
 
 def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
-    """The drafter that the settings start from, or a new one."""
+    """The drafter that the settings start from, or a new one, which begins with copies of the target's last layers.
+
+    Raises ``InputError`` where a layer or the mask token cannot be used.
+    """
+    target = material.target
     if settings.start is not None:
-        found: Any = load_drafter(str(settings.start), torch.float32, str(material.target.device))
-        return found.train().requires_grad_(True)
-    return new_drafter(
-        material.target, material.tokenizer, material.data, layers=settings.layers or LAYERS,
-        block_size=settings.block_size or BLOCK_SIZE, target_layer_ids=settings.target_layer_ids,
-        mask_token=settings.mask_token,
-    )  # fmt: skip
+        found: Any = load_drafter(str(settings.start), torch.float32, str(target.device))
+        return found
+    taps, depth = settings.target_layer_ids, target.config.num_hidden_layers
+    if taps is not None and not all(0 <= n < depth for n in taps):
+        raise InputError(
+            f"this target has the layers 0 to {depth - 1}; --target-layers names {' '.join(map(str, taps))}"
+        )
+    shape = drafter_config(
+        target.config,
+        layers=settings.layers or LAYERS,
+        block_size=settings.block_size or BLOCK_SIZE,
+        mask_token_id=mask_id(material.tokenizer, target, material.data, settings.mask_token),
+        target_layer_ids=taps,
+    )
+    drafter = DFlashDraftModel(shape).to(target.device)
+    start_from_target(drafter, target.model)
+    if warning := late_taps(drafter.target_layer_ids, depth):
+        print(f"Note: this drafter {warning}", file=sys.stderr)
+    return drafter
 
 
 def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
@@ -135,37 +148,6 @@ def _attend(
     return F.scaled_dot_product_attention(query, joined_key, joined_value, attn_mask=mask, enable_gqa=True)
 
 
-@dataclass(frozen=True, slots=True)
-class Blocks:
-    """Blocks of sequences, (B, A, γ) each: positions, the tokens there, whether the sequence has them, and whether the
-    drafter is shown them."""
-
-    places: Tensor
-    tokens: Tensor
-    inside: Tensor
-    visible: Tensor
-
-
-def cut_blocks(ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, block_size: int) -> Blocks:
-    """The blocks at ``anchors`` (B, A) of right-padded ``ids`` (B, S), each with ``prefixes`` (B, A) visible tokens."""
-    offsets = torch.arange(block_size, device=ids.device)
-    places = anchors[..., None] + offsets
-    tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
-    return Blocks(places, tokens, places < lengths[:, None, None], offsets <= prefixes[..., None])
-
-
-def draft_blocks(drafter: DFlashDraftModel, target: Any, blocks: Blocks, anchors: Tensor, features: Tensor) -> Tensor:
-    """(B, A·γ, hidden) outputs of the drafter for all blocks in one pass; features: (B, S, taps·hidden) of the target."""
-    context, gamma = int(anchors.max()) + 1, drafter.block_size
-    shown = torch.where(blocks.visible & blocks.inside, blocks.tokens, drafter.mask_token_id)
-    with torch.no_grad():
-        block = target.get_input_embeddings()(shown.flatten(1))
-    positions = torch.arange(context, device=anchors.device)[None]
-    keys_values = drafter.project_context(features[:, :context].to(drafter.fc.weight.dtype), positions)
-    mask = block_mask(anchors, context, gamma)
-    return drafter(block, blocks.places.flatten(1), keys_values, partial(_attend, mask))
-
-
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
@@ -190,21 +172,24 @@ class DrafterObjective(nn.Module):
         anchors: Tensor,
         prefixes: Tensor,
         features: Tensor | None = None,
-        hidden: Tensor | None = None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """ids: (B, S) right-padded; anchors, prefixes: (B, A). Returns (loss, metrics).
 
-        features (B, S, taps·hidden) and hidden (B, S, hidden) of the target, where they are known; else it is run.
+        features (B, S, taps·hidden) of the target, where they are known; else it is run.
         ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
         """
         (target,), gamma = self._target, self.drafter.block_size
-        if features is None or hidden is None:
+        if features is None:
             with torch.no_grad():
-                hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
+                target.model(input_ids=ids, use_cache=False)
                 features = self._taps.features(self.drafter.target_layer_ids, ids.device)
-        blocks = cut_blocks(ids, lengths, anchors, prefixes, gamma)
-        places, tokens, inside, visible = blocks.places, blocks.tokens, blocks.inside, blocks.visible
-        drafted = draft_blocks(self.drafter, target, blocks, anchors, features)
+        offsets = torch.arange(gamma, device=ids.device)
+        places = anchors[..., None] + offsets
+        tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
+        inside, visible = places < lengths[:, None, None], offsets <= prefixes[..., None]
+        drafted = self._draft(
+            torch.where(visible & inside, tokens, self.drafter.mask_token_id), places, anchors, features
+        )
         scored = inside & ~visible
         flat = scored.flatten(1)
         weight, vocabulary = self._head
@@ -217,12 +202,23 @@ class DrafterObjective(nn.Module):
         nll = torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, hard)
         right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & known)
         streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
-        has_label = scored.any(-1)
+        has_label, first = scored.any(-1), scored & (scored.cumsum(-1) == 1)
         metrics = {
             "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
-            "first_accuracy": _first_accuracy(right, scored),
+            "first_accuracy": (right & first).sum() / first.sum().clamp_min(1),
         }
-        return self._loss(nll, scored, prefixes, logits, hidden, places), metrics
+        return self._loss(nll, scored, prefixes), metrics
+
+    def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
+        """Outputs (B, A·γ, hidden) of the drafter for all blocks in one pass; shown: their tokens (B, A, γ), at ``places``."""
+        (target,), context = self._target, int(anchors.max()) + 1
+        with torch.no_grad():
+            block = target.get_input_embeddings()(shown.flatten(1))
+        positions = torch.arange(context, device=anchors.device)[None]
+        features = features[:, :context].to(self.drafter.fc.weight.dtype)
+        keys_values = self.drafter.project_context(features, positions)
+        mask = block_mask(anchors, context, self.drafter.block_size)
+        return self.drafter(block, places.flatten(1), keys_values, partial(_attend, mask))
 
     def _markov(self, tokens: Tensor, drafted: Tensor, flat: Tensor) -> Tensor | float:
         """The Markov head's corrections (N, D) of the scored rows, after the text's own tokens; 0 where there is no such head."""
@@ -234,72 +230,17 @@ class DrafterObjective(nn.Module):
         bias = head(before, rows, head.start(rows))[0].float()
         return bias if vocabulary is None or self.drafter.token_ids is not None else bias[:, vocabulary]
 
-    def _loss(
-        self, nll: Tensor, scored: Tensor, prefixes: Tensor, logits: Tensor, hidden: Tensor, places: Tensor
-    ) -> Tensor:
+    def _loss(self, nll: Tensor, scored: Tensor, prefixes: Tensor) -> Tensor:
         config = self.config
-        if config.objective == "streak":
-            alive = torch.where(scored, -nll, 0.0).cumsum(-1).exp() * scored
-            return -alive.sum() / scored.any(-1).sum().clamp_min(1)
         if config.objective == "survival":
             earlier = torch.where(scored, -nll.detach(), 0.0).cumsum(-1) + torch.where(scored, nll.detach(), 0.0)
             weights = earlier.exp().clamp_min(0.02) * scored
         else:
             weights = position_weights(prefixes, self.drafter.block_size, config.decay) * scored
-        if config.soft_targets:
-            nll = nll + config.soft_targets * (self._soft(logits, scored, hidden, places) - nll) * scored
         return (weights * nll).sum() / weights.sum().clamp_min(1e-6)
 
-    def _soft(self, logits: Tensor, scored: Tensor, hidden: Tensor, places: Tensor) -> Tensor:
-        """Cross-entropy against the target's own distribution at the scored positions, (B, A, γ)."""
-        weight, _ = self._head
-        with torch.no_grad():
-            hidden = hidden.to(weight.dtype)
-            rows = hidden.gather(
-                1, (places - 1).clamp(0, hidden.shape[1] - 1).flatten(1)[..., None].expand(-1, -1, hidden.shape[-1])
-            )
-            logits_of_target = F.linear(rows[scored.flatten(1)], weight).float()
-            labels = final_logits(text_config(self._target[0].config), logits_of_target).softmax(-1)
-        soft = -(labels * logits.log_softmax(-1)).sum(-1)
-        return torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, soft)
 
-
-def _first_accuracy(right: Tensor, scored: Tensor) -> Tensor:
-    """Share of blocks whose first drafted token is right."""
-    first = scored & (scored.cumsum(-1) == 1)
-    return (right & first).sum() / first.sum().clamp_min(1)
-
-
-# The drafter that training starts from: layers, taps, mask token, and added heads.
-
-
-def new_drafter(
-    target: Any,
-    tokenizer: Any,
-    data: Responses,
-    *,
-    layers: int,
-    block_size: int,
-    target_layer_ids: list[int] | None,
-    mask_token: str | None,
-) -> DFlashDraftModel:
-    """A drafter in training mode that begins with copies of the target's last layers, on the target's device.
-
-    data: the responses that it will learn from; the mask token must not stand there.
-    target_layer_ids: layers that it reads; None: evenly spaced ones.
-    mask_token: text of its mask token; None: the tokenizer's own one.
-    Raises ``InputError`` where a layer or the mask token cannot be used.
-    """
-    check_taps(target_layer_ids, target.config.num_hidden_layers)
-    mask = mask_id(tokenizer, target, data, mask_token)
-    shape = drafter_config(
-        target.config, layers=layers, block_size=block_size, mask_token_id=mask, target_layer_ids=target_layer_ids
-    )
-    drafter = DFlashDraftModel(shape).to(target.device)
-    start_from_target(drafter, target.model)
-    if warning := late_taps(drafter.target_layer_ids, target.config.num_hidden_layers):
-        print(f"Note: this drafter {warning}", file=sys.stderr)
-    return drafter
+# The drafter that training starts from: added heads and the mask token.
 
 
 def extended(
@@ -315,13 +256,8 @@ def extended(
     form, size = drafter.form, target.config.vocab_size
     if not vocabulary and not rank:
         return drafter
-    if (
-        form.kind != "dflash"
-        or form.reads != "fill"
-        or form.masked
-        or form.draft_vocabulary is not None
-        or drafter.lm_head is not None
-    ):
+    other = form.kind != "dflash" or form.reads != "fill" or form.masked or form.draft_vocabulary is not None
+    if other or drafter.lm_head is not None:
         raise InputError("a Markov head and a draft vocabulary are added to a plain DFlash drafter of the whole vocabulary; begin "
                          "with one, or leave out --markov-rank and --draft-vocab-size to train on with what it has")  # fmt: skip
     ids = None if vocabulary is None else torch.tensor(frequent_tokens(data, vocabulary, size), device=drafter.device)
@@ -341,14 +277,6 @@ def extended(
             entries = (table - table.mean(0)) @ main
             made.markov_head.markov_w1.weight.copy_(entries / entries.std(0))
     return made
-
-
-def check_taps(layers: Sequence[int] | None, depth: int) -> None:
-    """Raises ``InputError`` if one of these is not a layer of a target of ``depth`` layers."""
-    if layers is not None and not all(0 <= n < depth for n in layers):
-        raise InputError(
-            f"this target has the layers 0 to {depth - 1}; --target-layers names {' '.join(map(str, layers))}"
-        )
 
 
 def mask_id(tokenizer: Any, target: Any, data: Responses, text: str | None) -> int:
@@ -389,5 +317,4 @@ def _closing(tokenizer: Any, target: Any) -> set[int]:
 
 
 def _written(data: Responses) -> set[int]:
-    """Ids that the prompts and responses hold."""
     return set(data.ids.unique().tolist())

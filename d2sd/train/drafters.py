@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -79,6 +79,7 @@ def fit(
     identity: what must be the same to resume, besides the loop's settings and the responses.
     """
     data, features = material.data, None
+    read = ("features", "hidden") if kind == "eagle3" else ("features",)
     if settings.cache is not None:
         with processes().main_process_first():
             features = cache_features(settings.cache, material.target, drafter.target_layer_ids, data)
@@ -87,7 +88,7 @@ def fit(
         lengths = data.lengths[index]
         ids = data.ids[index, : int(lengths.max())].long()
         batch = {"ids": ids, "lengths": lengths, **choose(data.prompt_lengths[index], lengths, generator)}
-        return batch if features is None else {**batch, **features.rows(index, ids.shape[1])}
+        return batch if features is None else {**batch, **features.rows(index, ids.shape[1], read)}
 
     measure = None
     if material.held_out is not None:
@@ -124,14 +125,15 @@ class FeatureCache:
 
     def __init__(self, path: Path, lengths: Tensor):
         with safe_open(path, "pt") as f:
-            self._features, self._hidden = f.get_tensor("features"), f.get_tensor("hidden")
+            self._rows = {name: f.get_tensor(name) for name in f.keys()}  # noqa: SIM118 (not a dict)
         self._starts = lengths.cumsum(0) - lengths
         self._lengths = lengths
 
-    def rows(self, index: Tensor, width: int) -> dict[str, Tensor]:
-        """``features`` (B, width, taps·hidden) and ``hidden`` (B, width, hidden) of these sequences, zero-padded."""
+    def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
+        """``features`` (B, width, taps·hidden) or ``hidden`` (B, width, hidden) of these sequences, zero-padded."""
         out = {}
-        for name, source in (("features", self._features), ("hidden", self._hidden)):
+        for name in names:
+            source = self._rows[name]
             batch = torch.zeros(len(index), width, source.shape[1], dtype=source.dtype)
             for row, number in enumerate(index.tolist()):
                 start, length = int(self._starts[number]), int(self._lengths[number])

@@ -160,22 +160,15 @@ def processes() -> PartialState:
 
 
 def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> list[torch.optim.Optimizer]:
-    """Muon for the hidden weight matrices and AdamW for the rest, or AdamW for everything."""
-    matrices = {n for n, p in parameters.items() if p.ndim == 2 and not any(part in n for part in TABLES)}
-    muon = config.optimizer == "muon"
-    rest = [(n, p) for n, p in parameters.items() if not (muon and n in matrices)]
-    groups = [
-        {"params": [p for n, p in rest if n in matrices], "weight_decay": config.weight_decay},
-        {"params": [p for n, p in rest if n not in matrices], "weight_decay": 0.0},
-    ]
+    """Muon for the hidden weight matrices, where there are any, and AdamW for the rest."""
+    matrices = [n for n, p in parameters.items() if p.ndim == 2 and not any(part in n for part in TABLES)]
+    rest = [p for n, p in parameters.items() if n not in matrices]
     optimizers: list[torch.optim.Optimizer] = []
     if rest:
-        groups = [g for g in groups if g["params"]]
-        optimizers.append(torch.optim.AdamW(groups, lr=config.learning_rate, betas=(0.9, 0.98)))
-    if muon and matrices:
-        chosen = [parameters[n] for n in sorted(matrices)]
-        rate, decay = config.learning_rate, config.weight_decay
-        if quick_bfloat16():
+        optimizers.append(torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0))
+    if matrices:
+        chosen, rate, decay = [parameters[n] for n in sorted(matrices)], config.learning_rate, config.weight_decay
+        if quick_bfloat16() and hasattr(torch.optim, "Muon"):  # since torch 2.9
             optimizers.append(torch.optim.Muon(chosen, rate, decay, adjust_lr_fn="match_rms_adamw"))
         else:
             optimizers.append(Float32Muon(chosen, rate, decay))
@@ -235,31 +228,29 @@ def save_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
 ) -> None:
     """Writes ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written."""
+    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
+    weights = {name: p.detach().clone().contiguous() for name, p in parameters.items()}
+    state = {
+        f"{name}|{key}": torch.as_tensor(value).detach().clone().contiguous()
+        for name, parameter in parameters.items()
+        for key, value in _state_of(optimizers, parameter).items()
+    }
     try:
-        _save(out, parameters, optimizers, {"step": step, "identity": identity})
+        shutil.rmtree(fresh, ignore_errors=True)
+        fresh.mkdir()
+        save_file(weights, fresh / "weights.safetensors")
+        save_file(state, fresh / "optimizer.safetensors")
+        (fresh / "state.json").write_text(json.dumps({"step": step, "identity": identity}))
+        shutil.rmtree(old, ignore_errors=True)
+        if final.exists():
+            final.rename(old)
+        fresh.rename(final)
+        shutil.rmtree(old, ignore_errors=True)
     except (OSError, SafetensorError) as error:
         raise InputError(
             f"cannot write a checkpoint under {out}: {getattr(error, 'strerror', None) or error}; the one before is still "
             "there, and the same command goes on from it"
         ) from None
-
-
-def _save(out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], about: dict[str, Any]) -> None:
-    fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
-    shutil.rmtree(fresh, ignore_errors=True)
-    fresh.mkdir()
-    state = {}
-    for name, parameter in parameters.items():
-        for key, value in _state_of(optimizers, parameter).items():
-            state[f"{name}|{key}"] = torch.as_tensor(value).detach().clone().contiguous()
-    save_file({n: p.detach().clone().contiguous() for n, p in parameters.items()}, fresh / "weights.safetensors")
-    save_file(state, fresh / "optimizer.safetensors")
-    (fresh / "state.json").write_text(json.dumps(about))
-    shutil.rmtree(old, ignore_errors=True)
-    if final.exists():
-        final.rename(old)
-    fresh.rename(final)
-    shutil.rmtree(old, ignore_errors=True)
 
 
 def load_checkpoint(
@@ -297,11 +288,9 @@ def load_checkpoint(
 
 def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
     """The state that its optimizer keeps for this parameter (empty before the first step)."""
-    for optimizer in optimizers:
-        if any(parameter is p for g in optimizer.param_groups for p in g["params"]):
-            state: dict[str, Any] = optimizer.state[parameter]
-            return state
-    raise KeyError("a parameter has no optimizer")
+    own = (o for o in optimizers if any(parameter is p for group in o.param_groups for p in group["params"]))
+    state: dict[str, Any] = next(own).state[parameter]
+    return state
 
 
 # Fingerprints: a run is resumed, and its files are reused, only if they are equal.

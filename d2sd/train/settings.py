@@ -6,14 +6,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from d2sd.errors import InputError
 
 TRACKERS = ("none", "tensorboard", "trackio")
 PRECISIONS = ("auto", "float32", "bfloat16")
-OBJECTIVES = ("cross_entropy", "survival", "streak")
-DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
+OBJECTIVES = ("cross_entropy", "survival")
 LAYERS, BLOCK_SIZE = 2, 16  # of a new block drafter
 
 
@@ -63,42 +60,33 @@ class LoopConfig:
     clip: float = 1.0
     seed: int = 0
     precision: str = "auto"
-    optimizer: str = DEFAULT_OPTIMIZER
     save_every: int = 200
     keep_every: int = 0
     log_every: int = 10
     report_to: str = "none"
 
     def __post_init__(self) -> None:
-        if min(self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every) < 1:
-            raise InputError("steps, batch size, accumulation and intervals must be at least 1")
-        if self.keep_every < 0:
-            raise InputError(f"keep-every must be at least 0 (0: keep no results on the way), not {self.keep_every}")
+        counts = (self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every)
+        if min(counts) < 1 or self.keep_every < 0:
+            raise InputError(
+                "steps, batch size, accumulation and intervals must be at least 1, and keep-every at least 0"
+            )
         if self.precision not in PRECISIONS:
             raise InputError(
                 f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
             )
-        if self.optimizer not in ("muon", "adamw"):
-            raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
-        if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
-            raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
-        if self.report_to not in TRACKERS:
-            raise InputError(f"metrics go to {', '.join(TRACKERS)}, not to {self.report_to!r}")
-        if self.report_to != "none" and self.report_to not in _available_trackers():
-            raise InputError(
-                f"{self.report_to} is not installed; run `pip install {self.report_to}` or leave out --report-to"
-            )
+        if self.report_to != "none":
+            from accelerate.tracking import get_available_trackers  # takes a second, which most runs do without
+
+            if self.report_to not in [tracker.value for tracker in get_available_trackers()]:
+                raise InputError(
+                    f"{self.report_to} is not installed; run `pip install {self.report_to}` or leave out --report-to"
+                )
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that must be the same to resume a run."""
         free = ("save_every", "keep_every", "log_every", "report_to")
         return {name: value for name, value in asdict(self).items() if name not in free}
-
-
-def _available_trackers() -> list[str]:
-    from accelerate.tracking import get_available_trackers  # takes a second, which most runs do without
-
-    return [tracker.value for tracker in get_available_trackers()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +95,8 @@ class BlockObjective:
 
     variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
     anchors: blocks per sequence.
-    objective: one of three:
-
-    * ``cross_entropy``, weighted by exp(−(k−l−1)/decay);
-    * ``survival``, weighted by the (detached) probability that all earlier drafted positions are right;
-    * ``streak``, minus the expected number of leading right tokens.
-
-    soft_targets: share of the target's distribution in the labels.
+    objective: ``cross_entropy``, weighted by exp(−(k−l−1)/decay), or ``survival``, weighted by the (detached) probability that
+        all earlier drafted positions are right.
     """
 
     variable_prefix: bool = False
@@ -121,15 +104,12 @@ class BlockObjective:
     beta: float = 0.9
     decay: float = 7.0
     objective: str = "cross_entropy"
-    soft_targets: float = 0.0
 
     def __post_init__(self) -> None:
         if self.objective not in OBJECTIVES:
             raise InputError(f"unknown objective {self.objective!r}; choose one of: {', '.join(OBJECTIVES)}")
-        if self.objective == "streak" and self.soft_targets:
-            raise InputError("soft targets go with cross_entropy and survival, not with streak")
-        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1 or not 0 <= self.soft_targets <= 1:
-            raise InputError("beta must be in (0, 1], decay and anchors above 0, soft_targets in [0, 1]")
+        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1:
+            raise InputError("beta must be in (0, 1], decay and anchors above 0")
 
 
 @dataclass(frozen=True, slots=True)

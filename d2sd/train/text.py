@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from d2sd.decoding.verifier import gumbel_noise, restrict
 from d2sd.errors import InputError
@@ -58,29 +58,22 @@ class Responses:
 
 def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
     """Returns what ``regenerate`` wrote: lines with ``prompt_ids`` and ``response_ids``."""
-    rows = [
-        (row["prompt_ids"], (row["prompt_ids"] + row["response_ids"])[:max_length])
-        for row in read_jsonl(path, "prompt_ids", "response_ids")
-    ]
-    rows = [(p, ids) for p, ids in rows if len(ids) >= len(p) + 2]
-    if not rows:
+    texts, prompts = [], []
+    for row in read_jsonl(path, "prompt_ids", "response_ids"):
+        text = (row["prompt_ids"] + row["response_ids"])[:max_length]
+        if len(text) >= len(row["prompt_ids"]) + 2:
+            texts.append(torch.tensor(text, dtype=torch.int32))
+            prompts.append(len(row["prompt_ids"]))
+    if not texts:
         raise InputError(f"{path} holds no response of at least two tokens")
-    width = max(len(ids) for _, ids in rows)
-    ids = torch.full((len(rows), width), pad_id, dtype=torch.int32)
-    for i, (_, row) in enumerate(rows):
-        ids[i, : len(row)] = torch.tensor(row, dtype=torch.int32)
-    return Responses(ids, torch.tensor([len(p) for p, _ in rows]), torch.tensor([len(row) for _, row in rows]))
+    ids = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id)
+    return Responses(ids, torch.tensor(prompts), torch.tensor([len(text) for text in texts]))
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
     """Writes rows as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
-
-
-def normalise(text: str) -> str:
-    """Returns the letters and digits of a text in lower case, by which two prompts are compared."""
-    return re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
 
 
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
@@ -98,8 +91,9 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt and whether its response is greedy."""
+    """A prompt, its number, and whether its response is greedy."""
 
+    number: int
     prompt: list[int]
     greedy: bool
 
@@ -108,7 +102,7 @@ def batches(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[
     """Prompts of about the same length together, shortest first: little of a batch waits for its longest prompt."""
     greedy = [i < round(config.greedy_share * len(prompts)) for i in range(len(prompts))]
     random.Random(config.seed).shuffle(greedy)
-    requests = [Request(list(p), g) for p, g in zip(prompts, greedy, strict=True)]
+    requests = [Request(n, list(p), g) for n, (p, g) in enumerate(zip(prompts, greedy, strict=True))]
     requests.sort(key=lambda r: len(r.prompt))
     size = config.batch_size
     return [requests[i : i + size] for i in range(0, len(requests), size)]
@@ -147,11 +141,11 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Returns the responses in the order of the prompts, without a file."""
-    found: dict[tuple[int, ...], list[list[int]]] = {}
+    responses: list[list[int]] = [[] for _ in prompts]
     for number, batch in enumerate(progress(batches(prompts, config), desc="respond", mininterval=1)):
         for request, response in zip(batch, _respond(target, batch, config, number), strict=True):
-            found.setdefault(tuple(request.prompt), []).append(response)
-    return [found[tuple(p)].pop() for p in prompts]
+            responses[request.number] = response
+    return responses
 
 
 @torch.inference_mode()
@@ -164,10 +158,8 @@ def _respond(target: Target, batch: list[Request], config: RegenerateConfig, num
     device, end = target.device, target.end_ids
     width, longest = len(batch[0].prompt), len(batch[-1].prompt)
     cache = target.new_cache(longest + config.max_new_tokens, len(batch))
-    prompts = torch.zeros(len(batch), longest, dtype=torch.long)
-    for row, request in enumerate(batch):
-        prompts[row, : len(request.prompt)] = torch.tensor(request.prompt)
-    prompts, ids = prompts.to(device), prompts[:, :width].to(device)
+    prompts = nn.utils.rnn.pad_sequence([torch.tensor(r.prompt) for r in batch], batch_first=True).to(device)
+    ids = prompts[:, :width]
     lengths = torch.tensor([len(r.prompt) for r in batch], device=device)
     greedy = torch.tensor([r.greedy for r in batch], device=device)
     responses: list[list[int]] = [[] for _ in batch]
@@ -292,5 +284,5 @@ def write_questions(target: Target, first_words: Sequence[str], count: int, conf
     for words, response in zip(begins, respond_to(target, prompts, config), strict=True):
         text = (words + decode(response, skip_special_tokens=True)).strip()
         if response[-1] in target.end_ids and len(text) >= SHORTEST:
-            found.setdefault(normalise(text), text)
+            found.setdefault(re.sub(r"[^a-z0-9]+", " ", text.lower()).strip(), text)  # by letters and digits
     return list(found.values())

@@ -12,7 +12,6 @@ from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.lossless import (
     DEFAULT_MARGIN,
     divergence,
-    first_difference,
     grid,
     run_check,
     shortfalls,
@@ -152,8 +151,8 @@ def test_shortfalls_count_in_spreads_of_the_row():
 
 
 def test_the_first_difference_may_be_an_end(engine, twin, prompts):
-    assert first_difference([1, 2], [1, 2]) is None
-    assert first_difference([1, 2], [1, 3]) == 1
-    assert first_difference([1, 2], [1, 2, 3]) == 2
+    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2]) is None
+    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 3]).position == 1
+    assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2, 3]).position == 2
     found = divergence(twin, 7, prompts[0][1], [1, 2], [1])
     assert (found.prompt, found.position, found.expected, found.got, found.gap) == (7, 1, 2, None, None)

@@ -30,6 +30,8 @@ def test_a_report_has_tables_figures_and_provenance(capfd, tmp_path):
     assert labels[:4] == ["autoregressive", "dflash", "dflash_twice", "d2sd"]
     assert {"transformers generate", "transformers dflash"} <= set(labels)
     assert all(r["identical"] == 1 for r in result["rows"])
+    assert result["rows"][0]["speedup"] == 1
+    assert {"tokens_per_second", "nodes_per_step", "seconds_per_step"} <= set(result["rows"][0])
     assert set(result["by_domain"]) == {r["domain"] for r in result["runs"]}
     assert len(result["runs"]) == 2 * len(labels)
     origin = result["provenance"]

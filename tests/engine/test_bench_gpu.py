@@ -7,8 +7,7 @@ import json
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.bench.gpu_stages import Floors, random_engine, typical, unmerged
-from d2sd.config import DecodeConfig
+from d2sd.bench.gpu_stages import Floors, random_engine
 
 STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "verify_ms", "commit_ms", "cycle_ms")
 
@@ -31,10 +30,6 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes, con
     assert {"K = 1", "K = 8", "γ = 4", "16 nodes", "128 nodes", "recording on", "recording off"} <= set(costs)
     assert {row["backend"] for row in result["cascade"]} == {"cascade"}
     assert [row["context"] for row in result["cascade"]] == contexts
-    assert {(row["backend"], row["context"]) for row in result["merging"]} == {
-        (backend, context) for backend in ("dense", "cascade") for context in contexts
-    }
-    assert all(row["merged_nodes"] < row["unmerged_nodes"] for row in result["merging"])
     written = (tmp_path / "gpu-tiny-cpu.md").read_text()
     assert written.strip() == capsys.readouterr().out.strip()
     assert "floor = bytes ÷ bandwidth" in written
@@ -64,15 +59,3 @@ def test_floors_count_every_byte_that_must_be_read():
     assert floors.plain(10) - floors.plain(0) == 10 * 2 * 4 * 2 * 16 * 4  # keys and values, layers, heads, size, bytes
     drafts = floors.drafters + 2 * floors.head + 2 * 10 * floors.drafter_slot
     assert floors.cycle(10) == floors.plain(10) + drafts
-
-
-def test_unmerged_rows_repeat_what_the_candidates_share():
-    proposal = typical(DecodeConfig("d2sd", num_branches=4), 300)
-    assert max(proposal.tree.tokens) < 300
-    tree = unmerged(proposal)
-    assert len(proposal.tree) < len(tree)
-    assert len(tree) == 1 + 5 * 15
-    assert tree.depths.count(1) == 5
-    assert {tuple(tree.tokens[n] for n in tree.path(leaf)) for leaf in range(15, 76, 15)} == {
-        (*(proposal.first.ids[: b.prefix] if b.prefix else ()), *b.ids) for b in proposal.blocks
-    }

@@ -13,16 +13,8 @@ from d2sd.calibration.replays import best, compare_checkpoints, verdict
 from d2sd.train.acceptance import Board, checkpoints
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
-from d2sd.train.settings import (
-    BlockObjective,
-    BlockTraining,
-    Eagle3Objective,
-    Eagle3Training,
-    LoopConfig,
-    RegenerateConfig,
-)
-from d2sd.train.text import regenerate_responses
-from tests.train.texts import prompt_of, save_target, sums
+from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
+from tests.train.texts import prompt_of, save_run
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 2, "log_every": 1, "keep_every": 2}
 TOKENS = 8
@@ -32,12 +24,8 @@ TOKENS = 8
 def trained(tmp_path_factory):
     """A target, drafters of each kind with what was kept of them on the way, and prompts that they did not see."""
     out = tmp_path_factory.mktemp("nets")
-    texts = sums(200)
-    save_target(texts, out / "target")
+    texts = save_run(out)
     paths = {"target": out / "target", "responses": out / "r.jsonl"}
-    regenerate_responses(
-        paths["target"], [prompt_of(t) for t in texts[:20]], paths["responses"], RegenerateConfig(8, 20)
-    )
     for name, steps, second in (("dflash", 5, False), ("vp", 4, True)):
         loop, objective = LoopConfig(steps, **LOOP), BlockObjective(second, anchors=4)
         train_drafter(BlockTraining(**paths, out=out / name, loop=loop, objective=objective, block_size=6))
@@ -144,17 +132,6 @@ def test_the_report_says_what_was_measured(trained, folder, tmp_path):
     assert "<script src" not in text
 
 
-def test_texts_may_be_traces(trained, folder, tmp_path, capsys):
-    engine = load(target=str(trained / "target"), drafter=str(folder))
-    for n, prompt in enumerate(prompts(trained)):
-        engine.generate(prompt, DecodeConfig("dflash", TOKENS)).save(tmp_path / f"{n}.jsonl")
-    files = [str(tmp_path / f"{n}.jsonl") for n in range(4)]
-    assert main(["board", str(folder), "--target", str(trained / "target"), "--traces", *files, "--json"]) == 0
-    traced = figures(capsys)["checkpoints"]
-    assert board(trained, folder, "--json") == 0
-    assert traced == figures(capsys)["checkpoints"]
-
-
 def test_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     def said(*arguments):
         assert main(["board", *map(str, arguments)]) == 2
@@ -167,7 +144,6 @@ def test_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     held = ("--prompts", trained / "held.jsonl")
     assert "they do not fit; give the target that it was trained for" in said(folder, "--target", "tiny", *held)
     assert "is a VP-Drafter, which drafts second" in said(trained / "vp", *target, *held)
-    assert "leave out --prompts" in said(folder, *target, *held, "--traces", "x.jsonl")
     assert "A chat model needs its template: add --chat" in said(folder, *target, *held, "--max-new-tokens", 1)
     (folder / "board.json").write_text('{"a": 1}')
     assert "remove it to measure its checkpoints again" in said(folder, *target, *held)

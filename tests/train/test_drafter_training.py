@@ -36,7 +36,7 @@ from d2sd.train.settings import (
     RegenerateConfig,
 )
 from d2sd.train.text import read_responses, regenerate_responses
-from tests.train.texts import prompt_of, save_target, sums
+from tests.train.texts import prompt_of, save_run, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
 
@@ -45,9 +45,7 @@ LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
 def folder(tmp_path_factory):
     """A target trained for a moment, and its responses."""
     out = tmp_path_factory.mktemp("nets")
-    texts = sums(200)
-    save_target(texts, out / "target")
-    regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
+    save_run(out)
     return out
 
 
@@ -77,7 +75,7 @@ def test_kept_features_are_those_of_the_target_and_a_half_written_file_is_made_a
         ids = data.ids[row : row + 1, : data.lengths[row]].long()
         with torch.no_grad():
             hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
-        found = stored.rows(torch.tensor([row]), ids.shape[1])
+        found = stored.rows(torch.tensor([row]), ids.shape[1], ("features", "hidden"))
         wanted = {"features": taps.features([0, 2], ids.device), "hidden": hidden}
         for name, expected in wanted.items():
             torch.testing.assert_close(found[name], expected.bfloat16(), rtol=0.02, atol=0.02)
@@ -137,13 +135,9 @@ def test_metrics_go_to_a_tracker_that_is_there(monkeypatch):
     monkeypatch.setattr("accelerate.tracking.get_available_trackers", list)
     with pytest.raises(InputError, match="trackio is not installed; run `pip install trackio`"):
         LoopConfig(1, report_to="trackio")
-    with pytest.raises(InputError, match="metrics go to none, tensorboard, trackio"):
-        LoopConfig(1, report_to="wandb")
 
 
-@pytest.mark.parametrize(
-    "objective", [{"variable_prefix": True}, {"objective": "survival"}, {"objective": "streak"}, {"soft_targets": 0.5}]
-)
+@pytest.mark.parametrize("objective", [{"variable_prefix": True}, {"objective": "survival"}])
 def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
     drafter(folder, tmp_path / "whole", 6, **objective)
     # a run killed after its third step leaves that checkpoint and perhaps later metrics

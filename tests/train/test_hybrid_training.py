@@ -8,7 +8,8 @@ import torch
 from d2sd import DecodeConfig, Engine, load
 from d2sd.folders.loading import load_drafter, load_target
 from d2sd.nets.models import Models
-from d2sd.train.block_drafters import DrafterObjective, train_drafter
+from d2sd.nets.types import final_logits, text_config
+from d2sd.train.block_drafters import train_drafter
 from d2sd.train.drafters import load_frozen
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.settings import (
@@ -20,7 +21,6 @@ from d2sd.train.settings import (
     RegenerateConfig,
 )
 from d2sd.train.text import regenerate_responses
-from tests.nets import make_drafter
 from tests.target_nets import PROMPTS, make_typed
 
 SHAPE = {"layers": 2, "block_size": 5, "target_layer_ids": [0, 2], "mask_token": "<|mask|>"}
@@ -76,18 +76,12 @@ def test_training_sees_the_features_that_decoding_sees(tokenizer, tmp_path, kind
 
 @pytest.mark.parametrize("kind", ["granite", "gemma4_text"])
 def test_soft_labels_are_the_targets_own_probabilities(tokenizer, kind):
-    """Granite divides its logits, and Gemma caps them; drafters learn from what comes of that."""
-    target = make_typed(tokenizer, kind)
-    drafter = make_drafter(target, 4, layers=1)
-    objective = DrafterObjective(drafter, target.model, BlockObjective(soft_targets=1.0))
-    ids, places = torch.arange(2, 22)[None], torch.tensor([[[9, 10, 11, 12]]])
-    scored = torch.tensor([[[False, True, True, True]]])
-    logits = torch.randn(3, target.config.vocab_size)
+    """Granite divides its logits, and Gemma caps them; EAGLE-3 drafters learn from what comes of that."""
+    model, ids = make_typed(tokenizer, kind).model, torch.arange(2, 22)[None]
     with torch.no_grad():
-        hidden = target.model.model(input_ids=ids, use_cache=False).last_hidden_state
-        wanted = target.model(input_ids=ids, use_cache=False).logits[0, 9:12].softmax(-1)
-    found = objective._soft(logits, scored, hidden, places)[0, 0, 1:]
-    torch.testing.assert_close(found, -(wanted * logits.log_softmax(-1)).sum(-1))
+        hidden = model.model(input_ids=ids, use_cache=False).last_hidden_state
+        wanted = model(input_ids=ids, use_cache=False).logits
+        torch.testing.assert_close(final_logits(text_config(model.config), model.lm_head(hidden)), wanted)
 
 
 @pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_next"])

@@ -80,9 +80,9 @@ def test_features_on_disk_are_in_float32_passes_where_bfloat16_is_slow(monkeypat
     ids = torch.arange(2, 42).view(2, 20)
     data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
     monkeypatch.setattr(drafters, "quick_bfloat16", lambda: False)
-    exact = cache_features(tmp_path / "slow", target, [2], data).rows(torch.arange(2), 20)
+    exact = cache_features(tmp_path / "slow", target, [2], data).rows(torch.arange(2), 20, ["hidden"])
     monkeypatch.setattr(drafters, "quick_bfloat16", lambda: True)
-    rounded = cache_features(tmp_path / "quick", target, [2], data).rows(torch.arange(2), 20)
+    rounded = cache_features(tmp_path / "quick", target, [2], data).rows(torch.arange(2), 20, ["hidden"])
     with torch.no_grad():
         hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
     assert (exact["hidden"] == hidden.bfloat16()).float().mean() > 0.99

@@ -9,6 +9,8 @@ import torch
 from torch.nn import functional as F
 from transformers import Qwen3Config, Qwen3ForCausalLM
 
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import regenerate_responses
 from tests.nets import train_tokenizer
 
 NAMES, THINGS = ("Tom", "Mia", "Ann", "Bo"), ("pens", "figs", "red stones", "cards")
@@ -51,3 +53,11 @@ def save_target(texts: list[str], out: Path, steps: int = 6) -> None:
         optimizer.zero_grad()
     model.bfloat16().save_pretrained(out)
     tokenizer.save_pretrained(out)
+
+
+def save_run(out: Path) -> list[str]:
+    """Save a target and its responses to 20 prompts; returns 200 texts, whose first ones it was asked."""
+    texts = sums(200)
+    save_target(texts, out / "target")
+    regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
+    return texts

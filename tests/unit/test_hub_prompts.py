@@ -75,5 +75,5 @@ def test_what_the_hub_says_is_one_sentence(monkeypatch):
         raise ConnectionError("no route\nto the hub")
 
     monkeypatch.setitem(sys.modules, "datasets", SimpleNamespace(__version__="4.0.0", load_dataset=load_dataset))
-    with pytest.raises(InputError, match=r"cannot read the data set org/set: no route$"):
+    with pytest.raises(InputError, match=r"cannot read the data set org/set:test:question: no route$"):
         read_prompts("org/set:test:question")

@@ -18,7 +18,7 @@ from d2sd.cli.trace import statistics
 from d2sd.figures.viewer import standalone_page
 from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Finished
-from d2sd.trace.logs.requests import NOT_KNOWN, Chain, chain_step
+from d2sd.trace.logs.requests import NOT_KNOWN, chain_step
 from d2sd.trace.metrics import verdict
 from d2sd.trace.run import RecordedRun, unpack_line
 from d2sd.trace.trace import Trace, write_traces
@@ -54,7 +54,7 @@ def hostile(trace, tmp_path) -> Path:
 
 
 def test_a_log_without_times_shows_none_and_says_what_it_lacks(tmp_path, capsys):
-    step = chain_step(0, NOT_KNOWN, 5, Chain([NOT_KNOWN] * 3, 1, NOT_KNOWN, 1), 0.0)
+    step = chain_step(0, NOT_KNOWN, 5, [NOT_KNOWN] * 3, 1, NOT_KNOWN)
     header = {"event": "Header", "schema": SCHEMA, "run": "r", "method": "vllm", "config": {}, "models": {}, "versions": {}, "hardware": {},
               "prompt": "Hi", "missing": ["confidence", "tokens", "times"]}  # fmt: skip
     Trace.of(header, [step]).save(path := tmp_path / "log.jsonl")
@@ -68,11 +68,6 @@ def test_a_log_without_times_shows_none_and_says_what_it_lacks(tmp_path, capsys)
     assert "verify" not in out
     assert main(["trace", "show", "--step", "1", str(path)]) == 0
     assert "4 nodes verified\n" in capsys.readouterr().out
-
-
-def test_validate_says_in_one_line_what_a_trace_holds(capfd):
-    assert main(["trace", "validate", str(RECORDED)]) == 0
-    assert capfd.readouterr().out == "valid: schema 1, method d2sd, 37 steps, 141 tokens, end_token\n"
 
 
 def test_validate_names_the_line_and_field_at_fault(capfd, trace, tmp_path):
@@ -105,13 +100,22 @@ def test_show_draws_every_node_of_a_step_with_its_fate(trace, step):
     assert grouped + alone == sum(n.state == "unreached" for n in step.nodes)
 
 
-def test_show_tells_what_the_target_wanted(capfd, trace):
-    assert main(["trace", "show", str(RECORDED), "--step", "4"]) == 0
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        ("validate", ["valid: schema 1, method d2sd, 37 steps, 141 tokens, end_token\n"]),
+        ("show --step 4", [
+            "0.654 ██████████        0.3112  #2         ← rejected here",
+            "✗ ␣the  first drafter 0.654, target 0.000 (rank 10); the target wanted ,",
+            "◆ ,  target 1.000",
+            "draft 4: second drafter, after 4 of the first draft",
+        ]),
+    ],
+)  # fmt: skip
+def test_what_the_commands_print(capfd, arguments, words):
+    assert main(["trace", *arguments.split(), str(RECORDED)]) == 0
     out = capfd.readouterr().out
-    assert "0.654 ██████████        0.3112  #2         ← rejected here" in out
-    assert "✗ ␣the  first drafter 0.654, target 0.000 (rank 10); the target wanted ," in out
-    assert "◆ ,  target 1.000" in out
-    assert "draft 4: second drafter, after 4 of the first draft" in out
+    assert all(word in out for word in words)
 
 
 def test_show_also_draws_a_step_without_a_draft(engine):

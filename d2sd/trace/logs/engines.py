@@ -1,15 +1,8 @@
 """Replies of serving engines that count drafted and accepted tokens, as ``Counts``; and a llama.cpp fork's dump, as traces.
 
-* vLLM (docs.vllm.ai, "Per-Request Acceptance Metrics"): ``metrics.speculative_decoding`` of a reply. Its level ``detailed`` has
-  the counts of every step, ``summary`` their histogram. Older versions put ``speculative_decoding_stats`` into the choice,
-  with a sparse histogram.
-* SGLang: ``sglext.spec_tokens_details`` of a reply, or ``meta_info`` of its own interface, also as older versions name the
-  fields: a histogram of accepted tokens a step, without their order.
-* llama.cpp's server: ``timings`` of a reply. The target passes once over the prompt, which gives the first token, and once a
-  step, which gives the accepted tokens and one more: ``predicted_n`` − ``draft_n_accepted`` passes. A stream has running
-  totals in each part, so that every step is known.
-* ``LLAMA_SPEC_DUMP`` (github.com/turbo-tan/llama.cpp-tq3, pull request 83): every drafted token with its probability, but
-  neither the prompt nor the target's own tokens.
+docs/import.md says what each engine logs and how to get it. Of llama.cpp's server: the target passes once over the prompt,
+which gives the first token, and once a step, which gives the accepted tokens and one more, so there are ``predicted_n`` −
+``draft_n_accepted`` passes. A stream has running totals in each part, so that every step is known.
 """
 
 from __future__ import annotations
@@ -17,8 +10,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
-from math import exp, isclose
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
@@ -36,12 +28,12 @@ from d2sd.trace.events import (
     Probability,
 )
 from d2sd.trace.logs.records import PARTS, Record, convert, first_choice
-from d2sd.trace.logs.requests import NOT_KNOWN, Chain, Counts, Texts, Token, chain_step, check_mean, dense
+from d2sd.trace.logs.requests import NOT_KNOWN, Counts, Texts, Token, chain_step, check_mean, dense, share_of
 from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
-OLDER_NAMES = {
+OLDER_NAMES = {  # of versions up to 0.5.9
     "spec_accept_token_num": "spec_num_correct_drafts",
     "spec_draft_token_num": "spec_num_proposed_drafts",
     "spec_accepted_tokens": "spec_num_correct_drafts",
@@ -50,19 +42,8 @@ OLDER_NAMES = {
 MAX_SEQUENCES = 4096  # of a dump that are open at once
 Amount = Annotated[float, Meta(ge=0)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
-PerStep = Annotated[list[Count], Meta(max_length=100_000)]
+PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
-
-
-class Reader(NamedTuple):
-    """How an engine's replies are recognised and read.
-
-    fits: whether a reply is of this engine.
-    read: the counts of a reply, which is at a place (``where``) of the log. Raises ``InputError``, which names the field.
-    """
-
-    fits: Callable[[dict[str, Any]], bool]
-    read: Callable[[dict[str, Any], str], Counts]
 
 
 # Replies in OpenAI's format: text, token ids, usage.
@@ -89,7 +70,6 @@ class Output(Struct):
     token_ids: Ids | None = None
     prompt_token_ids: Ids | None = None
     finish_reason: str | None = None
-    index: int = 0
 
 
 class Reply(Struct):
@@ -143,11 +123,6 @@ class VllmTimes(Struct):
     time_to_first_token_ms: Amount | None = None
 
 
-def is_vllm(record: dict[str, Any]) -> bool:
-    """Whether a reply is vLLM's."""
-    return "metrics" in record or "speculative_decoding_stats" in first_choice(record)
-
-
 def read_vllm(record: dict[str, Any], where: str) -> Counts:
     """Returns the counts of a reply of vLLM."""
     place, stats = f"{where}: metrics.speculative_decoding", None
@@ -163,37 +138,20 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
             "output a request"
         )
     times = convert(metrics, VllmTimes, f"{where}: metrics") if isinstance(metrics, dict) else VllmTimes()
-    known = read_reply(record, where)
+    found, known = convert(stats, VllmStats, place), read_reply(record, where)
     known["seconds"] = times.generation_time_ms and times.generation_time_ms / 1e3
     known["prefill_seconds"] = times.time_to_first_token_ms and times.time_to_first_token_ms / 1e3
-    return _vllm_counts(convert(stats, VllmStats, place), place, known)
-
-
-def _vllm_counts(stats: VllmStats, place: str, known: dict[str, Any]) -> Counts:
-    """The figures as ``Counts``, their means checked; known: other arguments of ``Counts``."""
-    steps, accepted = stats.num_spec_steps, stats.num_accepted_draft_tokens
-    check_mean(stats.mean_acceptance_length, 1 + accepted / steps if steps else None, f"{place}.mean_acceptance_length")
-    rate = accepted / stats.num_draft_tokens if stats.num_draft_tokens else None
-    check_mean(stats.draft_acceptance_rate, rate, f"{place}.draft_acceptance_rate")
-    histogram, longest = dense(stats.acceptance_histogram, f"{place}.acceptance_histogram"), stats.num_spec_tokens
-    if histogram and longest is not None and len(histogram) > longest + 1:
+    steps, accepted, drafted = found.num_spec_steps, found.num_accepted_draft_tokens, found.num_draft_tokens
+    check_mean(found.mean_acceptance_length, 1 + accepted / steps if steps else None, f"{place}.mean_acceptance_length")
+    check_mean(found.draft_acceptance_rate, share_of(accepted, drafted), f"{place}.draft_acceptance_rate")
+    histogram, longest = dense(found.acceptance_histogram, f"{place}.acceptance_histogram"), found.num_spec_tokens
+    if longest is not None and len(histogram) > longest + 1:
         raise InputError(f"{place}.acceptance_histogram: at most {longest} tokens are drafted a step")
-    per_step_accepted, per_step_drafted = stats.per_step_accepted, stats.per_step_drafted
-    if (per_step_accepted is None) != (per_step_drafted is None):
-        lacking = "per_step_accepted" if per_step_accepted is None else "per_step_drafted"
+    if (found.per_step_accepted is None) != (found.per_step_drafted is None):
+        lacking = "per_step_accepted" if found.per_step_accepted is None else "per_step_drafted"
         raise InputError(f"{place}.{lacking}: it is missing, but the other list of steps is there")
-    return Counts(
-        "vllm",
-        place,
-        steps,
-        accepted,
-        stats.num_draft_tokens,
-        histogram,
-        None if per_step_accepted is None else tuple(per_step_accepted),
-        None if per_step_drafted is None else tuple(per_step_drafted),
-        longest,
-        **known,
-    )
+    known |= {"accepted": found.per_step_accepted, "drafted": found.per_step_drafted, "longest": longest}
+    return Counts("vllm", place, steps, accepted, drafted, histogram, **known)
 
 
 # SGLang.
@@ -217,11 +175,6 @@ class SglangLengths(Struct):
     e2e_latency: Amount | None = None
 
 
-def is_sglang(record: dict[str, Any]) -> bool:
-    """Whether a reply is SGLang's."""
-    return "sglext" in record or _sglang_meta(record) is not None
-
-
 def read_sglang(record: dict[str, Any], where: str) -> Counts:
     """Returns the counts of a reply of SGLang."""
     extra, known = record.get("sglext"), read_reply(record, where)
@@ -230,32 +183,20 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
     if details is None and (found := _sglang_meta(record)):
         place, details = f"{where}: {found[0]}", found[1]
         meta = convert(details, SglangLengths, place)
-        known["completion"] = known["completion"] if known["completion"] is not None else meta.completion_tokens
-        known["prompt_tokens"] = known["prompt_tokens"] if known["prompt_tokens"] is not None else meta.prompt_tokens
+        lengths = {"completion": meta.completion_tokens, "prompt_tokens": meta.prompt_tokens}
+        known |= {name: number for name, number in lengths.items() if known[name] is None}
         known["seconds"] = meta.e2e_latency
     if details is None:
         raise InputError(f"{place}: nothing is there; send {SGLANG_OPTION} with the request")
-    stats = convert(_renamed(convert(details, dict[str, Any], place)), SglangDetails, place)
+    figures = convert(details, dict[str, Any], place)
+    renamed = {new: figures[old] for old, new in OLDER_NAMES.items() if old in figures}
+    stats = convert({**renamed, **figures}, SglangDetails, place)
     correct, proposed = stats.spec_num_correct_drafts, stats.spec_num_proposed_drafts
-    check_mean(stats.spec_accept_rate, correct / proposed if proposed else None, f"{place}.spec_accept_rate")
+    check_mean(stats.spec_accept_rate, share_of(correct, proposed), f"{place}.spec_accept_rate")
     steps, histogram = stats.spec_verify_ct, stats.spec_correct_drafts_histogram
     longest = proposed // steps if steps and proposed % steps == 0 else None
-    return Counts(
-        "sglang",
-        place,
-        steps,
-        correct,
-        proposed,
-        None if histogram is None else tuple(histogram),
-        longest=longest,
-        **known,
-    )
-
-
-def _renamed(details: dict[str, Any]) -> dict[str, Any]:
-    """The figures under their present names; versions up to 0.5.9 had others."""
-    renamed = {new: details[old] for old, new in OLDER_NAMES.items() if old in details and new not in details}
-    return {**details, **renamed}
+    counted = None if histogram is None else tuple(histogram)
+    return Counts("sglang", place, steps, correct, proposed, counted, longest=longest, **known)
 
 
 def _sglang_meta(record: dict[str, Any]) -> tuple[str, dict[str, Any]] | None:
@@ -284,22 +225,13 @@ class Timings(Struct):
     draft_n_accepted: Count | None = None
 
 
-def is_llamacpp(record: dict[str, Any]) -> bool:
-    """Whether a reply is that of llama.cpp's server."""
-    return "timings" in record
-
-
-def _timings(record: dict[str, Any], where: str) -> Timings:
-    return convert(record.get("timings"), Timings, f"{where}: timings")
-
-
 def read_llamacpp(record: dict[str, Any], where: str) -> Counts:
     """Returns the counts of a reply of llama.cpp's server."""
     place = f"{where}: timings"
     parts = [p for p in record.get(PARTS, ()) if isinstance(p.get("timings"), dict)]
     if sum(isinstance(p.get("tokens"), list) for p in parts) > 1:
         return read_llamacpp_stream(None, [], parts)
-    found = _timings(record, where)
+    found = convert(record.get("timings"), Timings, place)
     if found.draft_n is None or found.draft_n_accepted is None:
         raise InputError(f"{place}.draft_n: it is missing; nothing was drafted for this request")
     if found.draft_n_accepted > found.predicted_n:
@@ -323,7 +255,7 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     prompt_tokens: ids and pieces of the prompt from ``/tokenize``, empty if unknown.
     parts: those parts of the reply that have ``timings``.
     """
-    timed = [(p, _timings(p, "reply")) for p in parts]
+    timed = [(p, convert(p["timings"], Timings, "reply: timings")) for p in parts]
     drafted, accepted, elapsed, pieces = [], [], [], []
     ids: list[Any] = []
     d = a = n = 0
@@ -366,10 +298,11 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     )  # fmt: skip
 
 
-ENGINES = {
-    "sglang": Reader(is_sglang, read_sglang),
-    "vllm": Reader(is_vllm, read_vllm),
-    "llamacpp": Reader(is_llamacpp, read_llamacpp),
+# By source, whether a reply is of this engine, and its counts at a place of the log.
+ENGINES: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts]]] = {
+    "sglang": (lambda r: "sglext" in r or _sglang_meta(r) is not None, read_sglang),
+    "vllm": (lambda r: "metrics" in r or "speculative_decoding_stats" in first_choice(r), read_vllm),
+    "llamacpp": (lambda r: "timings" in r, read_llamacpp),
 }
 
 
@@ -383,14 +316,11 @@ class DumpedAlternative(Struct):
     p: Probability
 
 
-class DumpedToken(Struct):
+class DumpedToken(DumpedAlternative):
     """A drafted token; ``acc``: whether the target accepted it."""
 
     i: Count
-    tok: Count
-    p: Probability
     acc: bool
-    logp: float | None = None
     top: Annotated[list[DumpedAlternative], Meta(max_length=256)] = []
 
 
@@ -436,8 +366,6 @@ def _check_dumped(step: DumpedStep, where: str) -> None:
             raise InputError(
                 f"{where}: pos[{at}].acc: n_accepted is {step.n_accepted}, so it must be {at < step.n_accepted}"
             )
-        if position.logp is not None and not isclose(exp(min(position.logp, 0.0)), position.p, abs_tol=0.02):
-            raise InputError(f"{where}: pos[{at}].logp: it is not the logarithm of p, {position.p:g}")
 
 
 def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace:
@@ -449,8 +377,7 @@ def _dumped_trace(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Trace:
 
 
 def _dumped_events(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Iterator[Event]:
-    own = Committed(0, NOT_KNOWN.text, "target", None)
-    yield PrefillDone((), (), 0.0, (own,))
+    yield PrefillDone((), (), 0.0, (Committed(NOT_KNOWN.id, NOT_KNOWN.text, "target", None),))
     written = [NOT_KNOWN]
     for number, (where, step) in enumerate(steps):
         drafted = [Token(p.tok, texts.label(p.tok, f"{where}: pos[{at}].tok")) for at, p in enumerate(step.pos)]
@@ -461,10 +388,10 @@ def _dumped_events(steps: list[tuple[str, DumpedStep]], texts: Texts) -> Iterato
             )
             for at, p in enumerate(step.pos)
         )
-        sure = tuple(p.p for p in step.pos)
-        boundary = step.n_accepted if drafted else None
-        chain = Chain(drafted, step.n_accepted, NOT_KNOWN, boundary, sure, tops)
-        done = chain_step(number, written[-1], len(written) - 1, chain, 0.0)
+        sure, at = tuple(p.p for p in step.pos), len(written) - 1
+        done = chain_step(
+            number, written[-1], at, drafted, step.n_accepted, NOT_KNOWN, confidence=sure, alternatives=tops
+        )
         written += [Token(c.token, c.text) for c in done.committed]
         yield done
     text, ids = "".join(t.text for t in written), tuple(t.id for t in written)

@@ -1,26 +1,20 @@
-"""Logs with totals only: what servers print, their ``/metrics``, and the result files of benchmarks.
+"""Logs with totals only: what servers print, their ``/metrics``, and the result files of benchmarks (docs/import.md).
 
-Printed, over a period of time: vLLM's ``SpecDecoding metrics: …`` every ten seconds, SGLang's ``Decode batch … accept len: …``,
-llama.cpp's ``draft acceptance = …`` after every request, with the mean length and the rates by position since 2026.
-
-Result files: TensorRT-LLM's ``avg_decoded_tokens_per_iter`` of a choice and ``speculative_decoding`` of ``/perf_metrics``
-(``return_perf_metrics``), ``accept_length`` of SpecForge's ``bench_eagle3.py``, ``idxs`` and ``new_tokens`` of EAGLE's answer
-files, and ModelOpt's ``speculation_profile.json``, schema 1.0, whose rates by position are both of the steps that got there and
-of all steps.
+ModelOpt's rates by position are both of the steps that got there and of all steps; the two must agree.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from msgspec import Meta, Struct
 
 from d2sd.errors import InputError
 from d2sd.trace.events import Count
 from d2sd.trace.logs.records import convert, first_choice
-from d2sd.trace.logs.requests import LogTotals
+from d2sd.trace.logs.requests import LogTotals, share_of
 
 NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
 VLLM = re.compile(
@@ -50,50 +44,37 @@ def read_text(lines: Iterable[str]) -> Iterator[LogTotals]:
         line = long[:MAX_LINE]
         if (found := EVALUATED.search(line)) is not None:
             tokens = int(found[2])
-        for read in (_vllm, _sglang):
-            if (row := read(line)) is not None:
-                yield row
-        if (row := _llamacpp(line, tokens)) is not None:
+        if (found := VLLM.search(line)) is not None:
+            yield _vllm(found)
+        if (found := SGLANG.search(line)) is not None:
+            yield _sglang(found)
+        if (found := LLAMACPP.search(line)) is not None:
+            yield _llamacpp(found, tokens)
             tokens = None
-            yield row
 
 
-def _vllm(line: str) -> LogTotals | None:
-    found = VLLM.search(line)
-    if found is None:
-        return None
+def _vllm(found: re.Match[str]) -> LogTotals:
     length, accepted, drafted = float(found[1]), int(found[2]), int(found[3])
     rates = _rates(found[4])
     steps = round(accepted / (length - 1)) if length > 1 and accepted else None
     if steps is None and rates and drafted % len(rates) == 0:
         steps = drafted // len(rates)
     return LogTotals(
-        "vllm",
-        None,
-        steps,
-        drafted,
-        accepted,
-        accepted / drafted if drafted else None,
-        length,
-        rates,
-        None,
-        NOT_PRINTED,
-    )
+        engine="vllm", steps=steps, drafted=drafted, accepted=accepted, acceptance_rate=share_of(accepted, drafted),
+        mean_acceptance_length=length, by_position=rates, unknown=NOT_PRINTED,
+    )  # fmt: skip
 
 
-def _sglang(line: str) -> LogTotals | None:
-    found = SGLANG.search(line)
-    if found is None:
-        return None
+def _sglang(found: re.Match[str]) -> LogTotals:
     rate, speed = (None if found[n] is None else float(found[n]) for n in (2, 3))
-    return LogTotals("sglang", None, None, None, None, rate, float(found[1]), (), speed, NOT_PRINTED)
+    return LogTotals(
+        engine="sglang", acceptance_rate=rate, mean_acceptance_length=float(found[1]), tokens_per_second=speed,
+        unknown=NOT_PRINTED,
+    )  # fmt: skip
 
 
-def _llamacpp(line: str, tokens: int | None) -> LogTotals | None:
+def _llamacpp(found: re.Match[str], tokens: int | None) -> LogTotals:
     """tokens: of the request, from the line before it."""
-    found = LLAMACPP.search(line)
-    if found is None:
-        return None
     accepted, drafted = int(found[2]), int(found[3])
     length, rates = LENGTH.search(found[4]), RATES.search(found[4])
     steps = None if tokens is None or tokens - 1 <= accepted else tokens - 1 - accepted
@@ -101,8 +82,9 @@ def _llamacpp(line: str, tokens: int | None) -> LogTotals | None:
         steps = round(accepted / (float(length[1]) - 1))
     alpha = float(length[1]) if length is not None else 1 + accepted / steps if steps else None
     return LogTotals(
-        "llama.cpp", tokens, steps, drafted, accepted, accepted / drafted if drafted else None, alpha,
-        _rates(rates[1] if rates else None), None, NOT_PRINTED.replace("single requests, ", ""),
+        engine="llama.cpp", tokens=tokens, steps=steps, drafted=drafted, accepted=accepted,
+        acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=alpha,
+        by_position=_rates(rates[1] if rates else None), unknown=NOT_PRINTED.replace("single requests, ", ""),
     )  # fmt: skip
 
 
@@ -110,14 +92,14 @@ def _rates(text: str | None) -> tuple[float, ...]:
     return tuple(float(n) for n in (text or "").strip(" ,").split(",")[:MAX_POSITIONS] if n.strip())
 
 
-def read_metrics(text: str) -> LogTotals | None:
-    """Returns the figures of a page in Prometheus' text format, all models and engines together; None if it has none.
+def read_metrics(lines: Iterable[str]) -> Iterator[LogTotals]:
+    """Yields the figures of a page in Prometheus' text format, all models and engines together, if it has some.
 
     vLLM counts steps and tokens since its start; SGLang says α and the acceptance rate of its last batches.
     """
     sums: dict[str, float] = {}
     positions: dict[int, float] = {}
-    for line in text.splitlines():
+    for line in lines:
         found = SAMPLE.match(line[:MAX_LINE])
         if found is None:
             continue
@@ -132,13 +114,14 @@ def read_metrics(text: str) -> LogTotals | None:
         steps, drafted = sums["spec_decode_num_drafts"], sums["spec_decode_num_draft_tokens"]
         accepted = sums["spec_decode_num_accepted_tokens"]
         by_position = tuple(positions.get(n, 0.0) for n in range(max(positions, default=-1) + 1))
-        return LogTotals(
-            "vllm", None, round(steps), round(drafted), round(accepted), accepted / drafted if drafted else None,
-            1 + accepted / steps if steps else None, tuple(n / steps for n in by_position) if steps else (), None, NOT_PRINTED,
+        yield LogTotals(
+            engine="vllm", steps=round(steps), drafted=round(drafted), accepted=round(accepted),
+            acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=1 + accepted / steps if steps else None,
+            by_position=tuple(n / steps for n in by_position) if steps else (), unknown=NOT_PRINTED,
         )  # fmt: skip
-    if alpha := sums.get("spec_accept_length"):
-        return LogTotals("sglang", None, None, None, None, sums.get("spec_accept_rate"), alpha, (), None, NOT_PRINTED)
-    return None
+    elif alpha := sums.get("spec_accept_length"):
+        rate = sums.get("spec_accept_rate")
+        yield LogTotals(engine="sglang", acceptance_rate=rate, mean_acceptance_length=alpha, unknown=NOT_PRINTED)
 
 
 # Result files of benchmarks.
@@ -149,7 +132,6 @@ class Speculation(Struct):
 
     total_accepted_draft_tokens: Count
     total_draft_tokens: Count
-    acceptance_rate: Rate | None = None
 
 
 class Turns(Struct):
@@ -170,63 +152,53 @@ class Profile(Struct):
     measured: bool = True
 
 
-def is_trtllm(record: dict[str, Any]) -> bool:
-    """Whether a record is a reply of TensorRT-LLM, or of its ``/perf_metrics``."""
-    return _iterations(record) is not None or "speculative_decoding" in _perf(record)
-
-
 def read_trtllm(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row."""
     perf, mean = _perf(record), _iterations(record)
-    usage = record.get("usage")
-    tokens = usage.get("completion_tokens") if isinstance(usage, dict) else None
-    tokens = tokens if isinstance(tokens, int) and tokens >= 0 else None
-    found = perf.get("speculative_decoding")
-    stats = None if found is None else convert(found, Speculation, f"{where}: speculative_decoding")
-    accepted = drafted = rate = None
-    if stats is not None:
-        accepted, drafted = stats.total_accepted_draft_tokens, stats.total_draft_tokens
-        if accepted > drafted:
-            raise InputError(f"{where}: {accepted} tokens accepted of {drafted} drafted")
-        rate = accepted / drafted if drafted else None
-    alpha = convert(mean, Length, f"{where}: avg_decoded_tokens_per_iter") if mean is not None else None
-    steps = round(tokens / alpha) if tokens and alpha else None
-    if alpha is None:
+    if mean is None:
         raise InputError(
             f"{where}: it has no avg_decoded_tokens_per_iter, so α is not known; keep the replies of /v1/completions too"
         )
-    yield LogTotals("tensorrt-llm", tokens, steps, drafted, accepted, rate, alpha, (), None, NOT_IN_RESULTS)
+    alpha: float = convert(mean, Length, f"{where}: avg_decoded_tokens_per_iter")
+    usage = record.get("usage")
+    tokens = _count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
+    accepted = drafted = None
+    if (found := perf.get("speculative_decoding")) is not None:
+        stats = convert(found, Speculation, f"{where}: speculative_decoding")
+        accepted, drafted = stats.total_accepted_draft_tokens, stats.total_draft_tokens
+        if accepted > drafted:
+            raise InputError(f"{where}: {accepted} tokens accepted of {drafted} drafted")
+    yield LogTotals(
+        engine="tensorrt-llm", tokens=tokens, steps=round(tokens / alpha) if tokens else None, drafted=drafted,
+        accepted=accepted, acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=alpha, unknown=NOT_IN_RESULTS,
+    )  # fmt: skip
+
+
+def _count(value: Any) -> int | None:
+    return value if isinstance(value, int) and value >= 0 else None
 
 
 def _iterations(record: dict[str, Any]) -> Any:
     """The mean number of tokens per step, of the first choice or else of the whole reply."""
-    name = "avg_decoded_tokens_per_iter"
-    mean = first_choice(record).get(name)
-    return record.get(name) if mean is None else mean
+    return next(
+        (v for of in (first_choice(record), record) if (v := of.get("avg_decoded_tokens_per_iter")) is not None), None
+    )
 
 
 def _perf(record: dict[str, Any]) -> dict[str, Any]:
-    for name in ("perf_metrics", "request_perf_metrics"):
-        if isinstance(record.get(name), dict):
-            inner: dict[str, Any] = record[name]
-            return inner
-    return {}
-
-
-def is_specforge(record: dict[str, Any]) -> bool:
-    """Whether a record is of SpecForge's benchmark: one entry, or its file of several data sets."""
-    return bool(list(_lengths(record, "")))
+    found = (record.get(name) for name in ("perf_metrics", "request_perf_metrics"))
+    return next((inner for inner in found if isinstance(inner, dict)), {})
 
 
 def read_specforge(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row an entry, of which only the mean acceptance length is known."""
     for place, entry, alpha in _lengths(record, ""):
         length = convert(alpha, Length, f"{where}: {place}")
-        tokens, speed = entry.get("completion_tokens"), entry.get("output_throughput", entry.get("speed"))
-        count = tokens if isinstance(tokens, int) and tokens >= 0 else None
-        steps = round(count / length) if count else None
-        rate = float(speed) if isinstance(speed, int | float) and speed > 0 else None
-        yield LogTotals("specforge", count, steps, None, None, None, length, (), rate, NOT_IN_RESULTS)
+        tokens, speed = _count(entry.get("completion_tokens")), entry.get("output_throughput", entry.get("speed"))
+        yield LogTotals(
+            engine="specforge", tokens=tokens, steps=round(tokens / length) if tokens else None, mean_acceptance_length=length,
+            tokens_per_second=float(speed) if isinstance(speed, int | float) and speed > 0 else None, unknown=NOT_IN_RESULTS,
+        )  # fmt: skip
 
 
 def _lengths(data: Any, place: str, depth: int = 0) -> Iterator[tuple[str, dict[str, Any], Any]]:
@@ -242,11 +214,6 @@ def _lengths(data: Any, place: str, depth: int = 0) -> Iterator[tuple[str, dict[
                 yield from _lengths(value, f"{place}{key}.", depth + 1)
 
 
-def is_eagle(record: dict[str, Any]) -> bool:
-    """Whether a record is a line of EAGLE's answer file."""
-    return {"idxs", "new_tokens"} <= first_choice(record).keys()
-
-
 def read_eagle(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
     """One row a turn of every choice."""
     for number, choice in enumerate(record["choices"]):
@@ -260,13 +227,9 @@ def read_eagle(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
             if tokens < steps:
                 raise InputError(f"{where}: choices[{number}]: {tokens} new tokens in {steps} steps")
             yield LogTotals(
-                "eagle", tokens, steps, None, tokens - steps, None, tokens / steps, (), None, NOT_IN_RESULTS
-            )
-
-
-def is_modelopt(record: dict[str, Any]) -> bool:
-    """Whether a record is ModelOpt's profile."""
-    return {"conditional_accept_rates", "marginal_accept_rates"} <= record.keys()
+                engine="eagle", tokens=tokens, steps=steps, accepted=tokens - steps, mean_acceptance_length=tokens / steps,
+                unknown=NOT_IN_RESULTS,
+            )  # fmt: skip
 
 
 def read_modelopt(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
@@ -281,31 +244,21 @@ def read_modelopt(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
                 f"{where}: marginal_accept_rates[{at}]: {of_all:g}, where the conditional rates give {before * own:.4g}"
             )
         before = of_all
-    alpha = found.mean_accept_length
     lengths = {int(k): n for k, n in (found.acceptance_length_histogram or {}).items() if k.isdecimal()}
     steps = sum(lengths.values()) or None
     accepted = sum((k - 1) * n for k, n in lengths.items()) if steps else None
     drafted = None if steps is None else steps * found.num_speculative_tokens
     yield LogTotals(
-        "modelopt", None, steps, drafted, accepted, accepted / drafted if accepted is not None and drafted else None, alpha,
-        tuple(found.marginal_accept_rates), None, "not in this file: single requests and confidences",
+        engine="modelopt", steps=steps, drafted=drafted, accepted=accepted, acceptance_rate=share_of(accepted, drafted),
+        mean_acceptance_length=found.mean_accept_length, by_position=tuple(found.marginal_accept_rates),
+        unknown="not in this file: single requests and confidences",
     )  # fmt: skip
 
 
-class Reader(NamedTuple):
-    """How the records of a result file are recognised and read.
-
-    fits: whether a record is of this kind.
-    read: the rows of a record, which is at a place (``where``) of the file. Raises ``InputError``, which names the field.
-    """
-
-    fits: Callable[[dict[str, Any]], bool]
-    read: Callable[[dict[str, Any], str], Iterator[LogTotals]]
-
-
-BENCHMARKS = {
-    "modelopt": Reader(is_modelopt, read_modelopt),
-    "eagle": Reader(is_eagle, read_eagle),
-    "trtllm": Reader(is_trtllm, read_trtllm),
-    "specforge": Reader(is_specforge, read_specforge),
+# By source, whether a record is of this kind, and the rows of a record at a place of the file.
+BENCHMARKS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[LogTotals]]]] = {
+    "modelopt": (lambda r: {"conditional_accept_rates", "marginal_accept_rates"} <= r.keys(), read_modelopt),
+    "eagle": (lambda r: {"idxs", "new_tokens"} <= first_choice(r).keys(), read_eagle),
+    "trtllm": (lambda r: _iterations(r) is not None or "speculative_decoding" in _perf(r), read_trtllm),
+    "specforge": (lambda r: any(_lengths(r, "")), read_specforge),
 }

@@ -53,7 +53,7 @@ def read_records(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad:
             data = orjson.loads(line)
         except orjson.JSONDecodeError as error:
             if not found and line.lstrip()[:1] in (b"{", b"["):
-                yield from _document(_joined(line, lines), most)
+                yield from _document(line, lines, most)
                 return
             _refuse(f"line {number}: not JSON ({error})", bad)
             continue
@@ -67,27 +67,21 @@ def read_records(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad:
         yield f"line {number}", data
 
 
-def _joined(line: bytes, lines: Iterator[tuple[int, bytes]]) -> bytes:
-    """The line with all that follow, as far as a document may go."""
-    whole = bytearray(line)
-    for _, rest in lines:
-        whole += rest
-        if len(whole) > MAX_DOCUMENT:
-            break
-    return bytes(whole)
-
-
 def _refuse(sentence: str, bad: Bad | None) -> None:
     if bad is None:
         raise InputError(sentence)
     bad(sentence)
 
 
-def _document(raw: bytes, most: int) -> Iterator[Record]:
-    if len(raw) > min(most, MAX_DOCUMENT):
-        raise InputError(f"a log of more than {min(most, MAX_DOCUMENT) // 10**6} MB must be JSON lines")
+def _document(line: bytes, lines: Iterator[tuple[int, bytes]], most: int) -> Iterator[Record]:
+    """The records of the one document that begins with this line."""
+    whole, most = bytearray(line), min(most, MAX_DOCUMENT)
+    for _, rest in lines:
+        whole += rest
+        if len(whole) > most:
+            raise InputError(f"a log of more than {most // 10**6} MB must be JSON lines")
     try:
-        data = orjson.loads(raw)
+        data = orjson.loads(whole)
     except orjson.JSONDecodeError as error:
         raise InputError(f"line 1: neither JSON lines nor one JSON document ({error})") from None
     yield from _entries(data if isinstance(data, list) else [data])
@@ -120,27 +114,24 @@ def read_stream(lines: Iterable[tuple[int, bytes]]) -> Iterator[Record]:
                 raise InputError(f"line {number}: no line of an event stream; its lines begin with data:")
             continue
         body = line[5:].strip()
-        if body == b"[DONE]":
-            if parts:
-                yield f"line {began}", merged(parts)
-            parts = []
-            continue
-        try:
-            part = orjson.loads(body)
-        except orjson.JSONDecodeError as error:
-            raise InputError(f"line {number}: not JSON ({error})") from None
-        if not isinstance(part, dict):
-            raise InputError(f"line {number}: not a JSON object")
-        if parts and part.get("id") != parts[-1].get("id"):
+        part: Any = None
+        if body != b"[DONE]":
+            try:
+                part = orjson.loads(body)
+            except orjson.JSONDecodeError as error:
+                raise InputError(f"line {number}: not JSON ({error})") from None
+            if not isinstance(part, dict):
+                raise InputError(f"line {number}: not a JSON object")
+        # llama.cpp's own interface ends with stop
+        ended = parts and (part is None or part.get("id") != parts[-1].get("id") or parts[-1].get("stop") is True)
+        if ended:
             yield f"line {began}", merged(parts)
             parts = []
-        began = began if parts else number
-        parts.append(part)
+        if part is not None:
+            began = began if parts else number
+            parts.append(part)
         if len(parts) > MAX_PARTS:
             raise InputError(f"line {number}: a reply of more than {MAX_PARTS} parts")
-        if part.get("stop") is True:  # llama.cpp's own interface ends so
-            yield f"line {began}", merged(parts)
-            parts = []
     if parts:
         yield f"line {began}", merged(parts)
 

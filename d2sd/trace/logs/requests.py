@@ -82,56 +82,56 @@ class Token:
 NOT_KNOWN = Token(0, UNKNOWN)
 
 
-@dataclass(frozen=True, slots=True)
-class Chain:
-    """One step of an engine that drafts a chain, verified from its first token on.
-
-    accepted: number of accepted ``drafted`` tokens.
-    bonus: the token that the target added; None if the text ended before it.
-    confidence: of each drafted token, or empty.
-    boundary: the number of accepted tokens, if it is known.
-    committed: number of accepted tokens in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
-    """
-
-    drafted: Sequence[Token]
-    accepted: int
-    bonus: Token | None
-    boundary: int | None
-    confidence: tuple[float, ...] = ()
-    alternatives: tuple[tuple[Alternative, ...], ...] = ()
-    committed: int | None = None
-    seconds: float = 0.0
-
-
-def chain_step(number: int, anchor: Token, position: int, chain: Chain, elapsed: float) -> StepDone:
-    """Returns the step as an event.
+def chain_step(
+    number: int,
+    anchor: Token,
+    position: int,
+    drafted: Sequence[Token],
+    accepted: int,
+    bonus: Token | None,
+    *,
+    decided: bool = True,
+    in_text: int | None = None,
+    confidence: tuple[float, ...] = (),
+    alternatives: tuple[tuple[Alternative, ...], ...] = (),
+    seconds: float = 0.0,
+    elapsed: float = 0.0,
+) -> StepDone:
+    """Returns a step of an engine that drafts a chain, verified from its first token on, as an event.
 
     number: from 0.
     position: number of tokens before the anchor.
+    accepted: number of accepted ``drafted`` tokens.
+    bonus: the token that the target added; None if the text ended before it.
+    decided: whether the target decided about the whole draft, so that ``accepted`` is the boundary; False: the text ended first.
+    in_text: number of accepted tokens in the text, fewer than ``accepted`` if the text ended within the draft; None: all.
+    confidence, alternatives: of each drafted token, or empty.
+    seconds: time of the step.
     elapsed: seconds since prefill, after this step.
     """
-    drafted, accepted = chain.drafted, chain.accepted if chain.committed is None else chain.committed
+    boundary = accepted if drafted and decided else None
+    accepted = accepted if in_text is None else in_text
     ids, texts = tuple(t.id for t in drafted), tuple(t.text for t in drafted)
-    draft = Draft("first", 0, ids, texts, chain.confidence, chain.alternatives) if ids else None
+    draft = Draft("first", 0, ids, texts, confidence, alternatives) if ids else None
     nodes = [Node(0, -1, 0, anchor.id, anchor.text, (), "target", "root", None, None, None)]
     for k, token in enumerate(drafted, 1):
-        rejected = chain.bonus is not None and k == accepted + 1
+        rejected = bonus is not None and k == accepted + 1
         state: State = "accepted" if k <= accepted else "rejected" if rejected else "unreached"
-        confidence = chain.confidence[k - 1] if chain.confidence else None
-        nodes.append(Node(k, k - 1, k, token.id, token.text, (0,), "first", state, confidence, None, None))
+        sure = confidence[k - 1] if confidence else None
+        nodes.append(Node(k, k - 1, k, token.id, token.text, (0,), "first", state, sure, None, None))
     path = tuple(range(1, accepted + 1))
     committed = [Committed(drafted[k - 1].id, drafted[k - 1].text, "first", k) for k in path]
-    if chain.bonus is not None:
-        committed.append(Committed(chain.bonus.id, chain.bonus.text, "target", None))
+    if bonus is not None:
+        committed.append(Committed(bonus.id, bonus.text, "target", None))
     choices = tuple(Choice(node, c.token, c.text, None) for node, c in enumerate(committed))
-    posterior, full = boundary_posterior(chain.confidence)
+    posterior, full = boundary_posterior(confidence)
     return StepDone(
-        number, anchor.id, anchor.text, position, draft, posterior, full if chain.confidence else 0.0, (), (), tuple(nodes),
-        choices, path, tuple(committed), chain.boundary, StageSeconds(verify=chain.seconds), elapsed,
+        number, anchor.id, anchor.text, position, draft, posterior, full if confidence else 0.0, (), (), tuple(nodes),
+        choices, path, tuple(committed), boundary, StageSeconds(verify=seconds), elapsed,
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class LogTotals:
     """Figures of one request; None if unknown.
 
@@ -141,14 +141,14 @@ class LogTotals:
     """
 
     engine: str
-    tokens: int | None
-    steps: int | None
-    drafted: int | None
-    accepted: int | None
-    acceptance_rate: float | None
-    mean_acceptance_length: float | None
-    by_position: tuple[float, ...]
-    tokens_per_second: float | None
+    tokens: int | None = None
+    steps: int | None = None
+    drafted: int | None = None
+    accepted: int | None = None
+    acceptance_rate: float | None = None
+    mean_acceptance_length: float | None = None
+    by_position: tuple[float, ...] = ()
+    tokens_per_second: float | None = None
     unknown: str
 
     def row(self) -> str:
@@ -168,11 +168,15 @@ class LogTotals:
             parts.append(f"α {self.mean_acceptance_length:.2f}")
         if self.tokens_per_second is not None:
             parts.append(f"{self.tokens_per_second:.1f} tokens/s")
-        return ", ".join(parts) + self._positions()
+        if self.by_position:
+            shares = (f"{k}: {share:.0%}" for k, share in enumerate(self.by_position, 1))
+            parts.append(f"accepted up to position {', '.join(shares)}")
+        return ", ".join(parts)
 
-    def _positions(self) -> str:
-        shares = ", ".join(f"{k}: {share:.0%}" for k, share in enumerate(self.by_position, 1))
-        return f", accepted up to position {shares}" if shares else ""
+
+def share_of(accepted: float | None, drafted: float | None) -> float | None:
+    """Returns the accepted share of drafted tokens; None if a number is unknown, or nothing was drafted."""
+    return accepted / drafted if drafted and accepted is not None else None
 
 
 def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
@@ -193,7 +197,7 @@ def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
         "steps": steps,
         "drafted": drafted,
         "accepted": accepted,
-        "acceptance_rate": accepted / drafted if drafted and accepted is not None else None,
+        "acceptance_rate": share_of(accepted, drafted),
         "mean_acceptance_length": alpha,
     }
 
@@ -235,53 +239,45 @@ class Counts:
     prompt_pieces: tuple[str, ...] = ()
     domain: str | None = None
 
-    def check(self) -> None:
-        """Check that the figures are consistent. Raises ``InputError``, which names line and field."""
-        steps, histogram, where = self.steps, self.histogram, self.place
+    def _contradictions(self) -> Iterator[str]:
+        """Sentences about figures that do not agree, each behind the name of its field."""
         if self.num_drafted is not None and self.num_accepted > self.num_drafted:
-            raise InputError(f"{where}: {self.num_accepted} tokens accepted of {self.num_drafted} drafted")
-        if histogram is not None:
-            total, weighed = sum(histogram), sum(j * n for j, n in enumerate(histogram))
-            if total != steps:
-                raise InputError(f"{where}: the histogram counts {total} steps, where {steps} are reported")
+            yield f": {self.num_accepted} tokens accepted of {self.num_drafted} drafted"
+        if self.histogram is not None:
+            total, weighed = sum(self.histogram), sum(j * n for j, n in enumerate(self.histogram))
+            if total != self.steps:
+                yield f": the histogram counts {total} steps, where {self.steps} are reported"
             if weighed != self.num_accepted:
-                raise InputError(
-                    f"{where}: the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
-                )
+                yield f": the histogram holds {weighed} accepted tokens, where {self.num_accepted} are reported"
         if self.accepted is not None and self.drafted is not None:
-            self._check_steps(self.accepted, self.drafted)
+            yield from self._contradictory_steps(self.accepted, self.drafted)
         if self.output_ids is not None and self.completion is not None and len(self.output_ids) != self.completion:
-            raise InputError(
-                f"{where}: {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
-            )
+            yield f": {len(self.output_ids)} output ids, where {self.completion} completion tokens are reported"
 
-    def _check_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> None:
-        where = self.place
+    def _contradictory_steps(self, accepted: Sequence[int], drafted: Sequence[int]) -> Iterator[str]:
         if len(accepted) != len(drafted):
-            raise InputError(f"{where}.per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}")
+            yield f".per_step_drafted: {len(drafted)} steps, per_step_accepted has {len(accepted)}"
         if len(accepted) != self.steps:
-            raise InputError(f"{where}.per_step_accepted: {len(accepted)} steps, where {self.steps} are reported")
+            yield f".per_step_accepted: {len(accepted)} steps, where {self.steps} are reported"
         for at, (a, d) in enumerate(zip(accepted, drafted, strict=True)):
             if a > d:
-                raise InputError(f"{where}.per_step_accepted[{at}]: {a} tokens accepted of {d} drafted")
+                yield f".per_step_accepted[{at}]: {a} tokens accepted of {d} drafted"
             if d > min(self.longest or MAX_ITEMS, MAX_ITEMS - 1):
-                raise InputError(
-                    f"{where}.per_step_drafted[{at}]: {d} tokens, at most {self.longest} are drafted a step"
-                )
+                yield f".per_step_drafted[{at}]: {d} tokens, at most {self.longest} are drafted a step"
         if sum(accepted) != self.num_accepted:
-            raise InputError(
-                f"{where}.per_step_accepted: {sum(accepted)} in all, where {self.num_accepted} are reported"
-            )
+            yield f".per_step_accepted: {sum(accepted)} in all, where {self.num_accepted} are reported"
         if self.num_drafted is not None and sum(drafted) != self.num_drafted:
-            raise InputError(f"{where}.per_step_drafted: {sum(drafted)} in all, where {self.num_drafted} are reported")
-        if self.histogram is not None:
-            found = tuple(accepted.count(j) for j in range(len(self.histogram)))
-            if found != self.histogram:
-                raise InputError(f"{where}.acceptance_histogram: it is not that of per_step_accepted")
+            yield f".per_step_drafted: {sum(drafted)} in all, where {self.num_drafted} are reported"
+        if self.histogram not in (None, tuple(accepted.count(j) for j in range(len(self.histogram or ())))):
+            yield ".acceptance_histogram: it is not that of per_step_accepted"
 
     def result(self, texts: Texts) -> Trace | LogTotals:
-        """Returns the checked request as a trace, or as totals if it has no steps. Raises ``InputError``."""
-        self.check()
+        """Returns the request as a trace, or as totals if it has no steps.
+
+        Raises ``InputError``, which names line and field, if the figures do not agree.
+        """
+        if (wrong := next(self._contradictions(), None)) is not None:
+            raise InputError(self.place + wrong)
         if not self.accepted or self.drafted is None:
             return totals_of(self)
         return Trace.of(self._header(), self._events(texts, self.accepted, self.drafted))
@@ -338,13 +334,8 @@ class Counts:
             bonus = own[committed] if len(own) > committed else None
             # of a log without times only the end of the last step is known
             elapsed = self.elapsed[number] if self.elapsed else self.seconds or 0.0 if number == last else 0.0
-            yield chain_step(
-                number,
-                tokens[at - 1],
-                before + at - 1,
-                Chain(chain, a, bonus, a if d else None, committed=committed),
-                elapsed,
-            )
+            position = before + at - 1
+            yield chain_step(number, tokens[at - 1], position, chain, a, bonus, in_text=committed, elapsed=elapsed)
             at = end
         text = self.text if self.text is not None and not self._cut(accepted) else "".join(t.text for t in tokens)
         ids = tuple(t.id for t in tokens)
@@ -360,30 +351,27 @@ def totals_of(counts: Counts) -> LogTotals:
         reached = [sum(histogram[k:]) for k in range(len(histogram))]
         by_position = tuple(n / steps for n in reached[1:])
     lacking = ["where in the text each step ended", "confidences"]
+    lacking = ["the order of the steps" if by_position else "acceptance by position", *lacking]
     if steps is None:
-        lacking = ["how many steps there were, and so α", "acceptance by position", *lacking]
-    elif not by_position:
-        lacking = ["acceptance by position", *lacking]
-    else:
-        lacking = ["the order of the steps", *lacking]
+        lacking = ["how many steps there were, and so α", *lacking]
     return LogTotals(
-        counts.engine,
-        counts.completion,
-        steps,
-        counts.num_drafted,
-        counts.num_accepted,
-        counts.num_accepted / counts.num_drafted if counts.num_drafted else None,
-        1 + counts.num_accepted / steps if steps else None,
-        by_position,
-        counts.completion / counts.seconds if counts.completion and counts.seconds else None,
-        f"not in this log: {', '.join(lacking[:-1])} and {lacking[-1]}",
+        engine=counts.engine,
+        tokens=counts.completion,
+        steps=steps,
+        drafted=counts.num_drafted,
+        accepted=counts.num_accepted,
+        acceptance_rate=share_of(counts.num_accepted, counts.num_drafted),
+        mean_acceptance_length=1 + counts.num_accepted / steps if steps else None,
+        by_position=by_position,
+        tokens_per_second=counts.completion / counts.seconds if counts.completion and counts.seconds else None,
+        unknown=f"not in this log: {', '.join(lacking[:-1])} and {lacking[-1]}",
     )
 
 
-def dense(histogram: dict[str, int] | Sequence[int] | None, where: str) -> tuple[int, ...] | None:
+def dense(histogram: dict[str, int] | Sequence[int], where: str) -> tuple[int, ...]:
     """A histogram as a list; as an object its keys are numbers of accepted tokens."""
-    if histogram is None or not isinstance(histogram, dict):
-        return None if histogram is None else tuple(histogram)
+    if not isinstance(histogram, dict):
+        return tuple(histogram)
     if any(not k.isdecimal() or int(k) >= MAX_ITEMS for k in histogram):
         raise InputError(f"{where}: its keys are numbers of accepted tokens, 0 to {MAX_ITEMS - 1}")
     return tuple(histogram.get(str(j), 0) for j in range(1 + max(map(int, histogram), default=-1)))

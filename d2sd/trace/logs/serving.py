@@ -46,8 +46,7 @@ class Server:
         """Returns the reply to a POST of ``data`` as JSON, or to a GET without it. Raises ``InputError`` if there is none."""
         with self._reply(path, data) as reply:
             raw = reply.read(MAX_REPLY + 1)
-        if len(raw) > MAX_REPLY:
-            raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
+        self._check_size(len(raw), path)
         return self._object(raw, path)
 
     def stream(self, path: str, data: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -56,8 +55,7 @@ class Server:
         with self._reply(path, data) as reply:
             while line := reply.readline(MAX_LINE_BYTES):
                 size += len(line)
-                if size > MAX_REPLY:
-                    raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
+                self._check_size(size, path)
                 if line.startswith(b"data: ") and not line.startswith(b"data: [DONE]"):
                     yield self._object(line[6:], path)
 
@@ -72,6 +70,10 @@ class Server:
         except (OSError, ValueError) as problem:
             raise InputError(f"{self.address} does not answer ({problem})") from None
         return reply
+
+    def _check_size(self, size: int, path: str) -> None:
+        if size > MAX_REPLY:
+            raise InputError(f"{self.address}{path}: the reply is larger than {MAX_REPLY // 2**20} MiB")
 
     def _object(self, raw: bytes, path: str) -> dict[str, Any]:
         try:

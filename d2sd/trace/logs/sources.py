@@ -17,7 +17,7 @@ from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace
 
 # By content the first source that fits is taken.
-FITS = {name: reader.fits for readers in (ENGINES, BENCHMARKS) for name, reader in readers.items()}
+FITS = {name: fits for readers in (ENGINES, BENCHMARKS) for name, (fits, _) in readers.items()}
 SOURCES = ("auto", *sorted([*FITS, "spec-dump", "text"]))
 PRINTED = (
     "SpecDecoding metrics: … (vLLM, unless --disable-log-stats), Decode batch … accept len: … (SGLang with speculation), "
@@ -56,8 +56,7 @@ def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
     first = next(decoded, "")
     everything = chain([first], decoded)
     if first.startswith(("# HELP", "# TYPE", "vllm:", "sglang:")):
-        totals = read_metrics("".join(everything))
-        rows = iter([] if totals is None else [totals])
+        rows = read_metrics(everything)
     else:
         rows = read_text(everything)
     row = next(rows, None)
@@ -77,9 +76,9 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
     for where, record in records:
         try:
             if chosen in BENCHMARKS:
-                found: list[Trace | LogTotals] = [*BENCHMARKS[chosen].read(record, where)]
+                found: list[Trace | LogTotals] = [*BENCHMARKS[chosen][1](record, where)]
             else:
-                counts = ENGINES[chosen].read(_reply(record), where)
+                counts = ENGINES[chosen][1](_reply(record), where)
                 domain = record.get("domain")
                 found = [replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)]
         except InputError as error:
