@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
-from typing import Any
 
 from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.costs.machines import Machine
@@ -268,10 +267,27 @@ class Engine:
         return Proposer(self.models, config, self._eager_passes(config, tokens), experience if config.decides else None)
 
 
-def load(name: str = "tiny", *, passes: str = "auto", **options: Any) -> Engine:
-    """Returns an engine for the models of ``d2sd.folders.loading.load_models``.
-
-    name, options: as for ``load_models``.
-    passes: as for ``Engine``.
-    """
-    return Engine(load_models(name, **options), passes)
+def load(
+    name: str = "tiny",
+    *,
+    target: str | None = None,
+    drafter: str | None = None,
+    second_drafter: str | None = None,
+    draft_model: str | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+    load_in_8bit: bool = False,
+    passes: str = "auto",
+) -> Engine:
+    """Returns an engine for the models loaded by ``d2sd.folders.loading.load_models``; passes: as for ``Engine``."""
+    models = load_models(
+        name,
+        target=target,
+        drafter=drafter,
+        second_drafter=second_drafter,
+        draft_model=draft_model,
+        dtype=dtype,
+        device=device,
+        load_in_8bit=load_in_8bit,
+    )
+    return Engine(models, passes)
