@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from d2sd.calibration.scores import (
     places,
 )
 from d2sd.calibration.steps import RedraftTable, StepTable
-from d2sd.trace.events import StepDone
 from d2sd.tree.boundary import boundary_posteriors
 
 WHOLE = -1  # the mark of steps whose whole first draft was accepted
@@ -243,17 +242,12 @@ class Second:
     gains: tuple[GainBin, ...]
 
 
-def second_scores(redrafts: RedraftTable, unit: np.ndarray) -> Scores:
-    """The scored tokens; ``unit`` (N,) numbers what each step is resampled with."""
-    row = redrafts.scored_row
-    return Scores(redrafts.confidence, redrafts.accepted, redrafts.position, row, unit[row])
-
-
 def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Second | None:
-    """Returns all figures; None if nothing was re-drafted."""
+    """Returns the second drafter's figures; None if nothing was re-drafted. unit: (N,) resampling unit of each step."""
     if not len(redrafts.row):
         return None
-    scores, known = second_scores(redrafts, unit), ~np.isnan(redrafts.predicted)
+    row, known = redrafts.scored_row, ~np.isnan(redrafts.predicted)
+    scores = Scores(redrafts.confidence, redrafts.accepted, redrafts.position, row, unit[row])
     return Second(
         redrafts=len(redrafts.row),
         right=int(redrafts.right.sum()),
@@ -286,64 +280,34 @@ def _gain_bins(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expected and actual results of cost-aware steps; means over the steps that drafted.
+    """Expected and actual results of cost-aware steps.
 
-    steps: number of drafting steps.
-    expected, obtained: expected and actual committed tokens per step.
-    expected_seconds: expected time per step.
+    steps: number of steps that drafted.
+    expected, obtained: expected and actual committed tokens, means over these steps.
     plain: number of steps that drafted nothing.
-    looks: number of steps that tried an option that was not expected to pay.
     """
 
     steps: int
     expected: float
     obtained: float
-    expected_seconds: float
     plain: int
-    looks: int
 
 
-def expectations(steps: Iterable[StepDone]) -> Expectations | None:
-    """Returns expected and actual results of the steps; None if no step was cost-aware.
+def expectations(table: StepTable) -> Expectations | None:
+    """Returns expected and actual results; None if no step was cost-aware.
 
     Plain steps always get the one token that they expect, so they are only counted. The last step of a run may be cut off,
     so it is left out where it drafted.
     """
-    decided = [s for s in steps if s.decision is not None]
-    if not decided:
+    decided = ~np.isnan(table.expected)
+    if not decided.any():
         return None
-    drafted = [s for s in decided if _drafted(s) and s.choices and s.committed[-1].node is None]
-    count = max(1, len(drafted))
-    decisions = [s.decision for s in drafted if s.decision is not None]
+    drafted = (table.drafted > 0) | (table.nodes.sum(1) > 0)
+    whole = decided & drafted & (table.committed > table.gained.sum(1))
+    count = max(1, int(whole.sum()))
     return Expectations(
-        len(drafted),
-        sum(d.tokens for d in decisions) / count,
-        sum(len(s.committed) for s in drafted) / count,
-        sum(d.seconds for d in decisions) / count,
-        sum(not _drafted(s) for s in decided),
-        sum(s.decision.looking for s in decided if s.decision is not None),
+        int(whole.sum()),
+        float(table.expected[whole].sum() / count),
+        float(table.committed[whole].sum() / count),
+        int((decided & ~drafted).sum()),
     )
-
-
-def pooled(parts: Iterable[Expectations | None]) -> Expectations | None:
-    """Returns expected and actual results of the steps of several sets of runs."""
-    known = [p for p in parts if p is not None]
-    if not known:
-        return None
-    steps = sum(p.steps for p in known)
-
-    def mean(name: str) -> float:
-        return sum(p.steps * float(getattr(p, name)) for p in known) / max(1, steps)
-
-    return Expectations(
-        steps,
-        mean("expected"),
-        mean("obtained"),
-        mean("expected_seconds"),
-        sum(p.plain for p in known),
-        sum(p.looks for p in known),
-    )
-
-
-def _drafted(step: StepDone) -> bool:
-    return step.first_draft is not None or len(step.nodes) > 1

@@ -12,15 +12,12 @@ import orjson
 
 from d2sd.calibration.alternatives import TemperatureAdvice, TrainedReport, compare_trained, temperature_advice
 from d2sd.calibration.boundaries import (
-    Expectations,
     Gains,
     Matrix,
     Ranks,
     Second,
-    expectations,
     gains,
     outcome_matrix,
-    pooled,
     rank_table,
     second_report,
 )
@@ -183,16 +180,12 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Statistics of some runs.
-
-    prompts: of every run.
-    """
+    """Statistics of some runs; ``prompts``: of every run."""
 
     prompts: tuple[str, ...]
     table: StepTable
     paths: Paths
     labels: Labels
-    expected: Expectations | None
 
 
 class Gathering:
@@ -263,13 +256,12 @@ class Gathering:
 
     def _count(self) -> None:
         runs = [t.steps[:] for t in self._waiting]
-        steps = [s for run in runs for s in run]
         prompts = tuple(t.prompt for t in self._waiting)
         domains = tuple(t.domain for t in self._waiting)
         self._waiting.clear()
         table = tabulate(runs, prompts)
         labels = label(runs, table, domains)
-        self._parts.append(Counted(prompts, table, tabulate_paths(runs), labels, expectations(steps)))
+        self._parts.append(Counted(prompts, table, tabulate_paths(runs), labels))
 
 
 def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
@@ -286,5 +278,4 @@ def _together(parts: list[Counted]) -> Counted:
         joined([p.table for p in parts], [p.prompts for p in parts]),
         Paths(*stacked([p.paths for p in parts], before, ("row",))),
         Labels(domains, np.concatenate([p.labels.kinds for p in parts]), redrafts),
-        pooled(p.expected for p in parts),
     )

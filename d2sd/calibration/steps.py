@@ -37,6 +37,7 @@ class StepTable:
     hit: whether the boundary was one of them, (N,).
     repaired: whether re-drafts then added tokens there, (N,).
     committed: number of committed tokens, including the bonus token, (N,).
+    expected: number of committed tokens that a cost-aware step expected, (N,); NaN for other steps.
     seconds: time of the step, (N,).
     branches: number of re-drafts, (N,).
     nodes, gained: verified and accepted tree nodes by source, (N, J+2). Column 0 is the first draft, column j the nodes that
@@ -56,6 +57,7 @@ class StepTable:
     hit: np.ndarray
     repaired: np.ndarray
     committed: np.ndarray
+    expected: np.ndarray
     seconds: np.ndarray
     branches: np.ndarray
     nodes: np.ndarray
@@ -143,6 +145,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
         repaired=np.array([verdict(s) == "repaired" for s in steps], dtype=bool),
         committed=np.array([len(s.committed) for s in steps], dtype=int),
+        expected=np.array([s.decision.tokens if s.decision else np.nan for s in steps], dtype=float),
         seconds=np.fromiter((late - early for run in runs for early, late in _times(run)), float),
         branches=np.array([len(s.branches) for s in steps], dtype=int),
         nodes=nodes,

@@ -10,7 +10,7 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Bin, Estimate, Gathering, Report, Sentence, TrainedReport, read_report
 from d2sd.calibration.alternatives import NAMES, read_trained
-from d2sd.calibration.boundaries import Expectations, GainBin, Second
+from d2sd.calibration.boundaries import Expectations, GainBin, Second, expectations
 from d2sd.calibration.scores import KINDS, PositionAcceptance
 from d2sd.calibration.sentences import Write, change, count, digits, hundredths, percent, signed, with_interval
 from d2sd.figures.boundaries import matrix_panel, ranks_panel
@@ -60,7 +60,7 @@ def calibration_results(runs: Gathering) -> Results:
     report = runs.report()
     return Results(
         tuple(read_report(report)),
-        tuple(headline(report, runs.counted().expected)),
+        tuple(headline(report, expectations(runs.counted().table))),
         tuple(calibration_panels(report, runs.trained())),
     )
 
