@@ -87,11 +87,10 @@ def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> 
     seen, size = table.seen, table.confidence.shape[1] + 1
     both = happened(table)[seen] * size + predicted(table)[seen]
     counts = np.bincount(both, minlength=size * size).reshape(size, size)
-    full, ones = boundary_posteriors(table.confidence)[1][seen], np.ones(int(seen.sum()))
     return Matrix(
         tuple(map(tuple, counts.tolist())),
         int((~seen & (table.drafted > 0)).sum()),
-        resampler.ratio(full, ones, unit[seen]),
+        resampler.mean(boundary_posteriors(table.confidence)[1][seen], unit[seen]),
         resampler.share(~table.partly[seen], unit[seen]),
     )
 
@@ -168,7 +167,7 @@ class Gains:
 
 def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
     """Returns tokens and nodes per step by source."""
-    ones, count = np.ones(len(table)), max(1, len(table))
+    count = max(1, len(table))
     last = table.nodes.shape[1] - 1
     sources = []
     for column in range(last + 1):
@@ -185,14 +184,14 @@ def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
                     None if column == last else column,
                     int(there.sum()),
                     int((gained > 0).sum()),
-                    resampler.ratio(gained.astype(float), ones, unit),
+                    resampler.mean(gained, unit),
                     float(nodes.sum() / count),
                     _wasted(nodes, gained),
                 )
             )
     bonus = table.committed - table.gained.sum(1)
     return Gains(
-        resampler.ratio(table.committed.astype(float), ones, unit),
+        resampler.mean(table.committed, unit),
         1 + float(table.nodes.sum() / count),
         _wasted(table.nodes, table.gained),
         float(bonus.sum() / count),
@@ -254,7 +253,7 @@ def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler
         **confidence_figures(scores, resampler),
         by_position=tuple(acceptance_by_position(scores)),
         predicted=float(redrafts.predicted[known].mean()) if known.any() else None,
-        gained=resampler.ratio(redrafts.gained[known], np.ones(int(known.sum())), unit[redrafts.row[known]]),
+        gained=resampler.mean(redrafts.gained[known], unit[redrafts.row[known]]),
         gains=tuple(_gain_bins(redrafts, unit, resampler)),
     )
 
@@ -271,7 +270,7 @@ def _gain_bins(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -
         here = at == n
         count = int(here.sum())
         predicted = float(redrafts.predicted[here].mean()) if count else 0.0
-        gained = resampler.ratio(redrafts.gained[here], np.ones(count), unit[redrafts.row[here]])
+        gained = resampler.mean(redrafts.gained[here], unit[redrafts.row[here]])
         yield GainBin(GAIN_EDGES[n], GAIN_EDGES[n + 1], count, predicted, gained)
 
 
