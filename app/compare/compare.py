@@ -105,7 +105,7 @@ def _clean(text: str) -> str:
 # Replays the recorded texts of a set with another drafter, without decoding them again.
 
 
-def run(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
+def replay(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
     """Replay the texts one by one, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
 
     A text that ended with prefill has no step, so it is left out. Raises ``InputError``.

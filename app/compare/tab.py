@@ -11,7 +11,6 @@ import orjson
 
 from app.calibrate import measure as calibrate
 from app.compare import compare
-from app.compare import compare as replay
 from app.compare.compare import compared, side_by_side
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.model_choice import build_models
@@ -23,7 +22,6 @@ from app.view import FIGURES, DrawnView
 from d2sd import InputError
 
 # The section of Compare that replays A's texts with another drafter.
-
 
 REPLAY_EXPLANATION = (
     "At temperature 0 a text is the same with every drafter. A's texts are therefore enough to compute the acceptance of "
@@ -45,7 +43,7 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
         )
 
     def run(job: Job, kept: Session, a: str | None, *models: Any) -> Iterator[Update[gr.Textbox]]:
-        for update in replay.run(job, compare.pick(kept.history, a), Chosen.read(*models)):
+        for update in compare.replay(job, compare.pick(kept.history, a), Chosen.read(*models)):
             yield update.map(lambda table: gr.Textbox(table, visible=True))
 
     wire(go.click, run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)
@@ -58,9 +56,8 @@ class CompareView(DrawnView):
     """Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
-        super().__init__(
-            value, "compare/main.js", given=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
-        )
+        sheets = ("compare/compare.css",)
+        super().__init__(value, "compare/main.js", given=FIGURES, sheets=sheets, elem_id=elem_id, **options)
 
 
 def drawing(a: RunSet, b: RunSet) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from app import models, presets
-from app.compare import compare as replay
+from app.compare.compare import replay
 from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.runs.recordings import RunSet
@@ -25,7 +25,7 @@ def texts():
 
 def ask(texts, model="tiny"):
     job = Job()
-    return list(updates_of(job, replay.run(job, texts, Chosen(model))))
+    return list(updates_of(job, replay(job, texts, Chosen(model))))
 
 
 def test_the_same_drafter_takes_the_same_steps(texts):
@@ -47,7 +47,7 @@ def test_another_drafter_is_held_against_the_recorded_one(texts):
 
 def test_it_stops_between_texts(texts):
     job = Job()
-    running = replay.run(job, texts, Chosen("tiny"))
+    running = replay(job, texts, Chosen("tiny"))
     assert next(u for u in running if u.news.startswith("1 of"))
     job.stopped = True
     assert not list(running)
