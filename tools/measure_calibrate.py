@@ -22,7 +22,7 @@ from app.calibrate.tab import CalibrationView
 from app.layout import launch_options
 from app.runs.recordings import Recording
 from d2sd import Trace
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
 from tests.chromium import launch
 

@@ -24,7 +24,7 @@ from app.streaming import Recorder, ahead, paced, prepare
 from app.visitors import without_paths
 from d2sd import DecodeConfig, InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.doctor.checks import check_folder
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.examination import TOKENS, examine

@@ -23,7 +23,7 @@ from app.runs.recordings import Recording
 from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tools.measure_calibrate import STEPS, repeated

@@ -22,7 +22,7 @@ from app.race.view import drawing as race
 from app.runs.recordings import Recording
 from app.view import ROUTE
 from d2sd import Trace
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
 from tests.e2e.driving import list_steps
 
