@@ -17,11 +17,12 @@ import gradio as gr
 from playwright.sync_api import sync_playwright
 
 from app import presets
-from app.calibrate.view import CalibrationView, Progress, drawing
+from app.calibrate.measure import drawing
+from app.calibrate.tab import CalibrationView
 from app.layout import launch_options
 from app.runs.recordings import Recording
 from d2sd import Trace
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
 from tests.chromium import launch
 
@@ -71,7 +72,7 @@ def measure() -> dict[str, Any]:
         value = drawing(
             Measured(traces),
             [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(labels, traces, strict=True)],
-            Progress(f"round {len(computed)}", len(traces), len(traces)),
+            f"round {len(computed)}",
         )
         computed.append(time.perf_counter() - began)
         return value

@@ -10,8 +10,10 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import orjson
+
 from app import models, settings
-from app.calibrate.view import Progress, drawing
+from app.compare.compare import compared
 from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
@@ -21,11 +23,12 @@ from app.streaming import Recorder, ahead, announce_loading, paced, prepare
 from app.visitors import without_paths
 from d2sd import DecodeConfig, InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.doctor.checks import check_folder
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.examination import TOKENS, examine
 from d2sd.doctor.report import markdown
+from d2sd.figures.calibration import calibration_results
 from d2sd.trace.run import RecordedRun
 
 MAX_FILES = 200
@@ -34,13 +37,41 @@ MAX_PROMPT_BYTES = 5 * 10**6
 MAX_DOCTOR_PROMPTS = 60
 
 
+def drawing(
+    measured: Measured,
+    runs: Sequence[Recording],
+    title: str,
+    total: int | None = None,
+    running: bool = False,
+    against: RunSet | None = None,
+) -> str:
+    """Returns the value of the Calibrate view: one JSON text with the sentences, the figures, and the marks of the figures that
+    each step belongs to. A click on a mark can therefore list its steps without the server.
+
+    measured, runs: the finished runs, as measured and as recorded.
+    total: number of runs in the end, if more are to come.
+    running: whether the measurement goes on.
+    against: runs to compare them with.
+    """
+    gathering, done = measured.gathering, len(runs)
+    data = {
+        "progress": {"title": title, "done": done, "total": done if total is None else total, "running": running},
+        **calibration_results(gathering).to_dict(),
+        **measured.listing(),
+        "report": gathering.report().to_dict(),
+        "runs": [{"label": r.label, "run": str(r.header.get("run", "")), "domain": r.domain} for r in runs],
+        "against": compared(against, title, gathering) if against and runs else None,
+    }
+    return orjson.dumps(data).decode()
+
+
 def shown(recordings: Recordings, run: RecordedRun, against: RunSet | None = None) -> str:
     """Measure the run shown in Explore. Raises ``InputError``."""
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
     title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
-    return drawing(Measured(traces), recordings.runs, Progress(title, len(traces), len(traces)), against)
+    return drawing(Measured(traces), recordings.runs, title, against=against)
 
 
 def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet | None = None) -> tuple[str, str]:
@@ -58,14 +89,13 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
-    value = drawing(Measured(t for _, t in good), runs, Progress(recordings.title, len(runs), len(runs)), against)
+    value = drawing(Measured(t for _, t in good), runs, recordings.title, against=against)
     return value, left_out(bad, len(paths))
 
 
 def again(recordings: Recordings, against: RunSet | None) -> str:
     """Returns the measured runs again, compared with others. Raises ``InputError``."""
-    runs = recordings.runs
-    return drawing(Measured(Traces(runs)), runs, Progress(recordings.title, len(runs), len(runs)), against)
+    return drawing(Measured(Traces(recordings.runs)), recordings.runs, recordings.title, against=against)
 
 
 def left_out(bad: Sequence[str], count: int) -> str:
@@ -151,19 +181,15 @@ def prompts(
     def so_far(title: str, running: bool = False) -> str | None:
         if recordings.runs is not runs:
             return None
-        return drawing(measured, runs, Progress(title, len(runs), len(texts), running), None if running else against)
+        return drawing(measured, runs, title, len(texts), running, None if running else against)
 
     yield Update(so_far(title, running=True))
     try:
         for prompt, one in zip(texts, prepared, strict=True):
             recorder = Recorder(one, job.cancelled)
-            news = (
-                f"{len(runs)} of {len(texts)} prompts; the figures are of the first {shown_runs}."
-                if shown_runs < len(runs)
-                else ""
-            )
+            news = f"{len(runs)} of {len(texts)} prompts; the figures are of the first {shown_runs}."
             for _ in paced(recorder):
-                yield Update(news=news)
+                yield Update(news=news if shown_runs < len(runs) else "")
             if job.cancelled():
                 yield Update(so_far(f"{title}, stopped"))
                 return

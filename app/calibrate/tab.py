@@ -10,7 +10,6 @@ import gradio as gr
 import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
-from app.calibrate.view import CalibrationView
 from app.compare import compare
 from app.explore.controls import Shown
 from app.gradio_internals import hidden_when
@@ -23,6 +22,7 @@ from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.session import Session
 from app.settings import remember, setting_rows
+from app.view import FIGURES, DrawnView
 from d2sd import InputError
 from d2sd.bench import prompts
 
@@ -39,42 +39,13 @@ NOTHING = "nothing"
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
 
-def build_report() -> gr.Markdown:
-    """Returns the component for the doctor's report on the chosen drafter. Foreign text in it is escaped, and remaining HTML is sanitized."""
-    return gr.Markdown(
-        visible=False,
-        elem_id="doctor-report",
-        sanitize_html=True,
-        latex_delimiters=[],
-        buttons=["copy"],
-        container=True,
-    )
+class CalibrationView(DrawnView):
+    """Draws what ``calibrate.drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and ``loaded``,
+    the run that Explore shows."""
 
-
-def wire_doctor(
-    go: gr.Button,
-    measure: gr.Button,
-    report: gr.Markdown,
-    notice: gr.Textbox,
-    ticket: gr.State,
-    inputs: Sequence[Any],
-    read: Callable[..., PromptRequest],
-) -> None:
-    """Wire “Why is it rejected?” to the doctor, and remove the report when something is measured later.
-
-    ticket: of the measurements, whose Stop also stops the doctor.
-    inputs: the source and its controls.
-    read: maps the values of these controls to the controller's arguments.
-    """
-
-    def run(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
-        source, limit, chosen, _, settings = read(*values)
-        for update in calibrate.report(job, source, limit, chosen, settings):
-            # stopped, it shows what was found by then; it never covers what was measured meanwhile
-            yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
-
-    measure.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
-    wire(go.click, run, ticket, inputs, [report], notice)
+    def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
+        sheets = ("compare/compare.css", "calibrate/calibrate.css")
+        super().__init__(value, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id=elem_id, **options)
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -107,7 +78,15 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 elem_id="against",
             )
         with gr.Column(scale=1, min_width=320):
-            report = build_report()
+            # foreign text in it is escaped, and remaining HTML is sanitized
+            report = gr.Markdown(
+                visible=False,
+                elem_id="doctor-report",
+                sanitize_html=True,
+                latex_delimiters=[],
+                buttons=["copy"],
+                container=True,
+            )
             figures = CalibrationView()
 
     def choose(kind: str) -> list[Any]:
@@ -152,7 +131,8 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         wanted=(source, lambda kind: kind in RUN),
     )
     offered(measured)
-    wire_doctor(why, go, report, notice, ticket, [source, *inputs], _prompt_request)
+    go.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
+    wire(why.click, _examine, ticket, [source, *inputs], [report], notice)
     opened = answer(
         figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
     )
@@ -214,6 +194,14 @@ def _measure_prompts(
         yield update
     if runs:
         explore.history.keep_set(title, runs)
+
+
+def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
+    """“Why is it rejected?”: the doctor's report on the chosen drafter."""
+    source, limit, chosen, _, settings = _prompt_request(*values)
+    for update in calibrate.report(job, source, limit, chosen, settings):
+        # stopped, it shows what was found by then; it never covers what was measured meanwhile
+        yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
 
 
 def _prompt_request(kind: str, *values: Any) -> PromptRequest:

@@ -5,14 +5,13 @@ Each is scored on the same positions and boundaries of the same steps as the sof
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from d2sd.calibration.boundaries import ranks
-from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampled, Resampler
+from d2sd.calibration.resampling import Estimate, Resampled, Resampler
 from d2sd.calibration.scores import Bin, Scores, reliability, resampled_error, score, uniform_edges
 from d2sd.calibration.steps import StepTable, units, widened
 from d2sd.trace.events import TEMPERATURES
@@ -146,7 +145,6 @@ def _replaced(steps: StepTable, other: np.ndarray) -> np.ndarray:
 # The confidence head: which of the two predicts acceptance better?
 
 TOP = 4  # prefixes: the usual K
-UNITS_AT_ONCE = 256  # a table of all pairs of ten thousand prompts would take 800 MB
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,36 +216,35 @@ def _figures(table: StepTable, unit: np.ndarray, resampler: Resampler) -> dict[s
     scores = score(table, unit)
     partly, at = table.take(table.partly), unit[table.partly]
     rank = ranks(partly.confidence, partly.boundary) + 1
-    squares = (scores.confidence - scores.accepted) ** 2
+    means = {
+        "brier": ((scores.confidence - scores.accepted) ** 2, scores.unit),
+        "rank": (rank, at),
+        "first": (rank <= 1, at),
+        "within": (rank <= TOP, at),
+    }
     return {
         "error": resampled_error(scores, scores.confidence, uniform_edges(), resampler),
-        "brier": resampler.resampled(squares, np.ones(len(scores)), scores.unit),
         "auroc": auroc(scores, resampler),
-        "rank": resampler.resampled(rank.astype(float), np.ones(len(rank)), at),
-        "first": resampler.resampled((rank <= 1).astype(float), np.ones(len(rank)), at),
-        "within": resampler.resampled((rank <= TOP).astype(float), np.ones(len(rank)), at),
+        **{
+            name: resampler.resampled(values.astype(float), np.ones(len(values)), of)
+            for name, (values, of) in means.items()
+        },
     }
 
 
 def auroc(scores: Scores, resampler: Resampler) -> Resampled:
     """Returns the probability that an accepted position has a higher confidence than a rejected one, ties counting half."""
-    right = scores.accepted > 0
-    value, owner = scores.confidence[right], scores.unit[right]
-    total, sums = 0.0, np.zeros(RESAMPLES)
-    losers = np.unique(scores.unit[~right])
-    for some in (losers[n : n + UNITS_AT_ONCE] for n in range(0, len(losers), UNITS_AT_ONCE)):
-        # by unit: how often one of its accepted ones beats another's rejected
-        pairs = np.zeros((resampler.count, len(some)))
-        for column, other in enumerate(some):
-            rejected = np.sort(scores.confidence[~right & (scores.unit == other)])
-            wins = (np.searchsorted(rejected, value, "left") + np.searchsorted(rejected, value, "right")) / 2
-            pairs[:, column] = np.bincount(owner, weights=wins, minlength=resampler.count)
-        total += float(pairs.sum())
-        sums += resampler.products(pairs, some)
-    below = float(right.sum() * (~right).sum())
-    sides = (resampler.sums(side.astype(float), scores.unit) for side in (right, ~right))
-    with np.errstate(invalid="ignore", divide="ignore"):
-        return Resampled(total / below if below else float("nan"), sums / math.prod(sides))
+    values, place = np.unique(scores.confidence, return_inverse=True)
+
+    def share(weights: np.ndarray) -> float:
+        right, wrong = (
+            np.bincount(place, weights * side, len(values)) for side in (scores.accepted, 1 - scores.accepted)
+        )
+        pairs = right.sum() * wrong.sum()
+        return float((right * (np.cumsum(wrong) - wrong / 2)).sum() / pairs) if pairs else float("nan")
+
+    resamples = np.array([share(weights[scores.unit]) for weights in resampler.weights])
+    return Resampled(share(np.ones(len(scores))), resamples)
 
 
 def read_trained(report: TrainedReport) -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -17,7 +17,6 @@ from d2sd.calibration.scores import (
     places,
 )
 from d2sd.calibration.steps import RedraftTable, StepTable
-from d2sd.trace.events import StepDone
 from d2sd.tree.boundary import boundary_posteriors
 
 WHOLE = -1  # the mark of steps whose whole first draft was accepted
@@ -88,11 +87,10 @@ def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> 
     seen, size = table.seen, table.confidence.shape[1] + 1
     both = happened(table)[seen] * size + predicted(table)[seen]
     counts = np.bincount(both, minlength=size * size).reshape(size, size)
-    full, ones = boundary_posteriors(table.confidence)[1][seen], np.ones(int(seen.sum()))
     return Matrix(
         tuple(map(tuple, counts.tolist())),
         int((~seen & (table.drafted > 0)).sum()),
-        resampler.ratio(full, ones, unit[seen]),
+        resampler.mean(boundary_posteriors(table.confidence)[1][seen], unit[seen]),
         resampler.share(~table.partly[seen], unit[seen]),
     )
 
@@ -169,7 +167,7 @@ class Gains:
 
 def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
     """Returns tokens and nodes per step by source."""
-    ones, count = np.ones(len(table)), max(1, len(table))
+    count = max(1, len(table))
     last = table.nodes.shape[1] - 1
     sources = []
     for column in range(last + 1):
@@ -186,14 +184,14 @@ def gains(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Gains:
                     None if column == last else column,
                     int(there.sum()),
                     int((gained > 0).sum()),
-                    resampler.ratio(gained.astype(float), ones, unit),
+                    resampler.mean(gained, unit),
                     float(nodes.sum() / count),
                     _wasted(nodes, gained),
                 )
             )
     bonus = table.committed - table.gained.sum(1)
     return Gains(
-        resampler.ratio(table.committed.astype(float), ones, unit),
+        resampler.mean(table.committed, unit),
         1 + float(table.nodes.sum() / count),
         _wasted(table.nodes, table.gained),
         float(bonus.sum() / count),
@@ -243,24 +241,19 @@ class Second:
     gains: tuple[GainBin, ...]
 
 
-def second_scores(redrafts: RedraftTable, unit: np.ndarray) -> Scores:
-    """The scored tokens; ``unit`` (N,) numbers what each step is resampled with."""
-    row = redrafts.scored_row
-    return Scores(redrafts.confidence, redrafts.accepted, redrafts.position, row, unit[row])
-
-
 def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Second | None:
-    """Returns all figures; None if nothing was re-drafted."""
+    """Returns the second drafter's figures; None if nothing was re-drafted. unit: (N,) resampling unit of each step."""
     if not len(redrafts.row):
         return None
-    scores, known = second_scores(redrafts, unit), ~np.isnan(redrafts.predicted)
+    row, known = redrafts.scored_row, ~np.isnan(redrafts.predicted)
+    scores = Scores(redrafts.confidence, redrafts.accepted, redrafts.position, row, unit[row])
     return Second(
         redrafts=len(redrafts.row),
         right=int(redrafts.right.sum()),
         **confidence_figures(scores, resampler),
         by_position=tuple(acceptance_by_position(scores)),
         predicted=float(redrafts.predicted[known].mean()) if known.any() else None,
-        gained=resampler.ratio(redrafts.gained[known], np.ones(int(known.sum())), unit[redrafts.row[known]]),
+        gained=resampler.mean(redrafts.gained[known], unit[redrafts.row[known]]),
         gains=tuple(_gain_bins(redrafts, unit, resampler)),
     )
 
@@ -277,7 +270,7 @@ def _gain_bins(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -
         here = at == n
         count = int(here.sum())
         predicted = float(redrafts.predicted[here].mean()) if count else 0.0
-        gained = resampler.ratio(redrafts.gained[here], np.ones(count), unit[redrafts.row[here]])
+        gained = resampler.mean(redrafts.gained[here], unit[redrafts.row[here]])
         yield GainBin(GAIN_EDGES[n], GAIN_EDGES[n + 1], count, predicted, gained)
 
 
@@ -286,64 +279,34 @@ def _gain_bins(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -
 
 @dataclass(frozen=True, slots=True)
 class Expectations:
-    """Expected and actual results of cost-aware steps; means over the steps that drafted.
+    """Expected and actual results of cost-aware steps.
 
-    steps: number of drafting steps.
-    expected, obtained: expected and actual committed tokens per step.
-    expected_seconds: expected time per step.
+    steps: number of steps that drafted.
+    expected, obtained: expected and actual committed tokens, means over these steps.
     plain: number of steps that drafted nothing.
-    looks: number of steps that tried an option that was not expected to pay.
     """
 
     steps: int
     expected: float
     obtained: float
-    expected_seconds: float
     plain: int
-    looks: int
 
 
-def expectations(steps: Iterable[StepDone]) -> Expectations | None:
-    """Returns expected and actual results of the steps; None if no step was cost-aware.
+def expectations(table: StepTable) -> Expectations | None:
+    """Returns expected and actual results; None if no step was cost-aware.
 
     Plain steps always get the one token that they expect, so they are only counted. The last step of a run may be cut off,
     so it is left out where it drafted.
     """
-    decided = [s for s in steps if s.decision is not None]
-    if not decided:
+    decided = ~np.isnan(table.expected)
+    if not decided.any():
         return None
-    drafted = [s for s in decided if _drafted(s) and s.choices and s.committed[-1].node is None]
-    count = max(1, len(drafted))
-    decisions = [s.decision for s in drafted if s.decision is not None]
+    drafted = (table.drafted > 0) | (table.nodes.sum(1) > 0)
+    whole = decided & drafted & (table.committed > table.gained.sum(1))
+    count = max(1, int(whole.sum()))
     return Expectations(
-        len(drafted),
-        sum(d.tokens for d in decisions) / count,
-        sum(len(s.committed) for s in drafted) / count,
-        sum(d.seconds for d in decisions) / count,
-        sum(not _drafted(s) for s in decided),
-        sum(s.decision.looking for s in decided if s.decision is not None),
+        int(whole.sum()),
+        float(table.expected[whole].sum() / count),
+        float(table.committed[whole].sum() / count),
+        int((decided & ~drafted).sum()),
     )
-
-
-def pooled(parts: Iterable[Expectations | None]) -> Expectations | None:
-    """Returns expected and actual results of the steps of several sets of runs."""
-    known = [p for p in parts if p is not None]
-    if not known:
-        return None
-    steps = sum(p.steps for p in known)
-
-    def mean(name: str) -> float:
-        return sum(p.steps * float(getattr(p, name)) for p in known) / max(1, steps)
-
-    return Expectations(
-        steps,
-        mean("expected"),
-        mean("obtained"),
-        mean("expected_seconds"),
-        sum(p.plain for p in known),
-        sum(p.looks for p in known),
-    )
-
-
-def _drafted(step: StepDone) -> bool:
-    return step.first_draft is not None or len(step.nodes) > 1

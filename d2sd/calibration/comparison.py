@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import accumulate
+from typing import Any
 
 import numpy as np
 
@@ -189,8 +191,8 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
         paired,
         same,
         tuple(_untested(d) if same and d.name in OF_DRAFTER else d for d in figures),
-        tuple(ratio(f"bin {n}", _in_bin(n), *sides, bins) for n in range(bins)),
-        tuple(ratio(f"within {n + 1}", _within(n), *sides, deepest) for n in range(deepest)),
+        tuple(ratio(f"bin {n}", partial(_in_bin, n), *sides, bins) for n in range(bins)),
+        tuple(ratio(f"within {n + 1}", partial(_within, n), *sides, deepest) for n in range(deepest)),
         by_place[:shared],
         by_place[shared:],
     )
@@ -198,7 +200,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
 
 def _by_position(position: int, a: ResampledSide, b: ResampledSide) -> Difference:
     at = [side.observed.unit[side.observed.position == position] for side in (a, b)]
-    return _tested(ratio(f"position {position}", _at_position(position), a, b, 1), at)
+    return _tested(ratio(f"position {position}", partial(_at_position, position), a, b, 1), at)
 
 
 def _by_group(groups: Sequence[Sequence[str]], a: ResampledSide, b: ResampledSide) -> list[Difference]:
@@ -229,7 +231,6 @@ def _tested(found: Difference, unit: Sequence[np.ndarray]) -> Difference:
 
 
 def _corrected(found: Sequence[Difference]) -> tuple[Difference, ...]:
-    """Returns differences that are tested together, each with its corrected p."""
     return tuple(replace(d, p=p) for d, p in zip(found, holm([d.p for d in found]), strict=True))
 
 
@@ -263,56 +264,40 @@ def _error(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     return _difference("error", figures, [len(a.scores), len(b.scores)], a, b, tests)
 
 
-def _over(values: np.ndarray, where: np.ndarray, unit: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Values over the steps that ``where`` picks, one each."""
-    return values[where].astype(float), np.ones(int(where.sum())), unit[where]
-
-
-def _every(table: StepTable) -> np.ndarray:
-    return np.ones(len(table), bool)
-
-
-def _scored(side: ResampledSide, values: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return values, np.ones(len(values)), side.scores.unit
+def _over(
+    values: np.ndarray, unit: np.ndarray, where: np.ndarray | slice = slice(None)
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Returns the rows of a mean of ``values`` over the steps or positions that ``where`` picks."""
+    picked = values[where].astype(float)
+    return picked, np.ones(len(picked)), unit[where]
 
 
 FIGURES: dict[str, Rows] = {
-    "tokens": lambda d: _over(d.table.committed, _every(d.table), d.unit),
+    "tokens": lambda d: _over(d.table.committed, d.unit),
     "speed": lambda d: (d.table.committed.astype(float), d.table.seconds, d.unit),
-    "first": lambda d: _over(d.table.gained[:, 0], d.table.drafted > 0, d.unit),
-    "hit": lambda d: _over(d.table.hit, d.table.redrafted, d.unit),
-    "repaired": lambda d: _over(d.table.repaired, d.table.redrafted, d.unit),
+    "first": lambda d: _over(d.table.gained[:, 0], d.unit, d.table.drafted > 0),
+    "hit": lambda d: _over(d.table.hit, d.unit, d.table.redrafted),
+    "repaired": lambda d: _over(d.table.repaired, d.unit, d.table.redrafted),
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
-    "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, _every(d.table), d.unit),
-    "gap": lambda d: _scored(d, d.scores.accepted - d.scores.confidence),
-    "brier": lambda d: _scored(d, (d.scores.accepted - d.scores.confidence) ** 2),
+    "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, d.unit),
+    "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.scores.unit),
+    "brier": lambda d: _over((d.scores.accepted - d.scores.confidence) ** 2, d.scores.unit),
 }
-
-
 OF_DRAFTER = frozenset({"gap", "error", "brier"})  # figures of the first drafter alone
 
 
-def _in_bin(number: int) -> Rows:
-    def rows(side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        here = places(side.scores.confidence, uniform_edges()) == number
-        return _over(side.scores.accepted, here, side.scores.unit)
-
-    return rows
+def _in_bin(number: int, side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    here = places(side.scores.confidence, uniform_edges()) == number
+    return _over(side.scores.accepted, side.scores.unit, here)
 
 
-def _within(number: int) -> Rows:
-    def rows(side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        place = ranks(side.table.confidence, side.table.boundary)
-        return _over(place <= number, side.table.partly & side.table.sure, side.unit)
-
-    return rows
+def _within(number: int, side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    place = ranks(side.table.confidence, side.table.boundary)
+    return _over(place <= number, side.unit, side.table.partly & side.table.sure)
 
 
-def _at_position(position: int) -> Rows:
-    def rows(side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        return _over(side.observed.accepted, side.observed.position == position, side.observed.unit)
-
-    return rows
+def _at_position(position: int, side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    return _over(side.observed.accepted, side.observed.unit, side.observed.position == position)
 
 
 # Texts side by side: the steps of two runs over the characters, and where the texts diverge.
@@ -355,31 +340,21 @@ def align(a: Trace, b: Trace) -> Alignment:
     """Returns the alignment of two runs by the characters of their texts, which works across tokenizers; by tokens if a log
     does not hold the text."""
     by_tokens = any(TEXTLESS.intersection(run.missing) for run in (a, b))
+    texts = [[lead_of(run), *map(text_of, run.steps)] for run in (a, b)]
     if by_tokens:
-        counts = [
-            (len(run.prefill.committed) if run.prefill else 0, *(len(step.committed) for step in run.steps))
-            for run in (a, b)
+        sizes = [
+            [len(run.prefill.committed) if run.prefill else 0, *(len(s.committed) for s in run.steps)] for run in (a, b)
         ]
-        ends = [tuple(accumulate(lengths))[1:] for lengths in counts]
-        return Alignment(ends[0], ends[1], None, None, None, _parting(ends[0], ends[1]), by_tokens)
-    texts = [(lead_of(run), *(text_of(step) for step in run.steps)) for run in (a, b)]
-    ends = [tuple(accumulate(map(len, pieces)))[1:] for pieces in texts]
-    at = first_difference("".join(texts[0]), "".join(texts[1]))
-    return Alignment(
-        ends[0], ends[1], at, step_at(ends[0], at), step_at(ends[1], at), _parting(ends[0], ends[1]), by_tokens
-    )
+    else:
+        sizes = [[len(text) for text in own] for own in texts]
+    ends_a, ends_b = (tuple(accumulate(own))[1:] for own in sizes)
+    at = None if by_tokens else first_difference(*map("".join, texts))
+    parts_at = first_difference(ends_a, ends_b)
+    return Alignment(ends_a, ends_b, at, step_at(ends_a, at), step_at(ends_b, at), parts_at, by_tokens)
 
 
-def _parting(ends_a: Sequence[int], ends_b: Sequence[int]) -> int | None:
-    """Returns the first step with a different end."""
-    if ends_a == ends_b:
-        return None
-    pairs = enumerate(zip(ends_a, ends_b, strict=False))
-    return next((n for n, (x, y) in pairs if x != y), min(len(ends_a), len(ends_b)))
-
-
-def first_difference(one: str, other: str) -> int | None:
-    """Returns the length of the common prefix of two texts in characters, or None if they are equal."""
+def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:
+    """Returns the length of the common prefix of two texts (in characters) or lists, or None if they are equal."""
     if one == other:
         return None
     pairs = enumerate(zip(one, other, strict=False))

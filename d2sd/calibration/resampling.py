@@ -45,14 +45,17 @@ class Resampled(NamedTuple):
 
 
 class Resampler:
-    """Resamples units with replacement. The same seed gives the same resamples, so that figures can be compared."""
+    """Resamples units with replacement. The same seed gives the same resamples, so that figures can be compared.
+
+    weights: how often each resample holds each unit, (RESAMPLES, count).
+    """
 
     def __init__(self, count: int, seed: int = 0):
         """``count`` units."""
         self.count = count
-        self._weights = np.zeros((RESAMPLES, count))
+        self.weights = np.zeros((RESAMPLES, count))
         draw = np.random.default_rng(seed)
-        for row in self._weights if count else ():  # one by one: all at once are whole numbers, as large again
+        for row in self.weights if count else ():  # one by one: all at once are whole numbers, as large again
             row[:] = draw.multinomial(count, np.full(count, 1 / count))
 
     def sums(self, values: np.ndarray, unit: np.ndarray) -> np.ndarray:
@@ -61,17 +64,15 @@ class Resampler:
         by_unit = np.zeros((self.count, flat.shape[1]))
         for column in range(flat.shape[1]):
             by_unit[:, column] = np.bincount(unit, weights=flat[:, column], minlength=self.count)
-        return (self._weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
-
-    def products(self, pairs: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Returns for each resample the sum of ``pairs`` (units, C) over all pairs of its units, (RESAMPLES,); the second unit
-        of a pair is one of ``columns`` (C,)."""
-        summed: np.ndarray = ((self._weights @ pairs) * self._weights[:, columns]).sum(1)
-        return summed
+        return (self.weights @ by_unit).reshape(RESAMPLES, *values.shape[1:])
 
     def ratio(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Estimate:
         """Returns Σ numerator / Σ denominator over rows, both (M,)."""
         return self.figure(*self.resampled(numerator, denominator, unit))
+
+    def mean(self, values: np.ndarray, unit: np.ndarray) -> Estimate:
+        """Returns the mean of rows (M,)."""
+        return self.ratio(values.astype(float), np.ones(len(values)), unit)
 
     def resampled(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Resampled:
         """Returns Σ numerator / Σ denominator with its resamples."""
@@ -96,7 +97,7 @@ class Resampler:
 
     def share(self, yes: np.ndarray, unit: np.ndarray) -> Estimate:
         """Returns the share of true rows (M,), ``bounded``."""
-        return bounded(self.ratio(yes.astype(float), np.ones(len(yes)), unit), len(yes))
+        return bounded(self.mean(yes, unit), len(yes))
 
     def figure(self, value: float, resamples: np.ndarray, tests: int = 1) -> Estimate:
         """Returns a figure with the interval of its resampled values, (RESAMPLES,); NaN for empty resamples.

@@ -180,8 +180,7 @@ def chance_error(confidence: np.ndarray, edges: np.ndarray) -> float:
 
 def brier_score(scores: Scores, resampler: Resampler) -> Estimate:
     """Mean squared difference between confidence and outcome, with its interval."""
-    squares = (scores.confidence - scores.accepted) ** 2
-    return resampler.ratio(squares, np.ones(len(scores)), scores.unit)
+    return resampler.mean((scores.confidence - scores.accepted) ** 2, scores.unit)
 
 
 def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
@@ -191,7 +190,7 @@ def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
         "positions": len(scores),
         "confidence": float(scores.confidence.mean()) if some else None,
         "accepted": float(scores.accepted.mean()) if some else None,
-        "gap": resampler.ratio(scores.accepted - scores.confidence, np.ones(len(scores)), scores.unit),
+        "gap": resampler.mean(scores.accepted - scores.confidence, scores.unit),
         "error": calibration_error(scores, edges, resampler),
         "chance": chance_error(scores.confidence, edges) if some else None,
         "uniform": tuple(reliability(scores, edges)),
@@ -267,7 +266,7 @@ def by_domain(
     for n, name in enumerate(names):
         steps = of_step == n
         partly = steps & table.redrafted
-        tokens = resampler.ratio(table.committed[steps].astype(float), np.ones(int(steps.sum())), unit[steps])
+        tokens = resampler.mean(table.committed[steps], unit[steps])
         share = resampler.share(table.repaired[partly], unit[partly])
         out.append(replace(_group(name, scores, steps[scores.row], resampler), tokens=tokens, repaired=share))
     return tuple(out)
@@ -277,7 +276,7 @@ def _group(name: str, scores: Scores, where: np.ndarray, resampler: Resampler) -
     confidence, accepted, count = scores.confidence[where], scores.accepted[where], int(where.sum())
     if not count:
         return Group(name, 0, None, None, Estimate(None), None)
-    gap = resampler.ratio(accepted - confidence, np.ones(count), scores.unit[where])
+    gap = resampler.mean(accepted - confidence, scores.unit[where])
     return Group(
         name,
         count,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, pairwise, takewhile
+from itertools import chain, takewhile
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ class StepTable:
     hit: whether the boundary was one of them, (N,).
     repaired: whether re-drafts then added tokens there, (N,).
     committed: number of committed tokens, including the bonus token, (N,).
+    expected: number of committed tokens that a cost-aware step expected, (N,); NaN for other steps.
     seconds: time of the step, (N,).
     branches: number of re-drafts, (N,).
     nodes, gained: verified and accepted tree nodes by source, (N, J+2). Column 0 is the first draft, column j the nodes that
@@ -56,6 +57,7 @@ class StepTable:
     hit: np.ndarray
     repaired: np.ndarray
     committed: np.ndarray
+    expected: np.ndarray
     seconds: np.ndarray
     branches: np.ndarray
     nodes: np.ndarray
@@ -132,7 +134,7 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
     return StepTable(
         run=np.repeat(np.arange(len(runs)), lengths),
         prompt=np.repeat(_numbered(prompts or [""] * len(runs)), lengths),
-        step=np.fromiter((at for run in runs for at in range(len(run))), int),
+        step=np.fromiter(chain.from_iterable(map(range, lengths)), int),
         drafted=drafted,
         confidence=confidence,
         tempered=tempered,
@@ -143,7 +145,8 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
         repaired=np.array([verdict(s) == "repaired" for s in steps], dtype=bool),
         committed=np.array([len(s.committed) for s in steps], dtype=int),
-        seconds=np.fromiter((late - early for run in runs for early, late in _times(run)), float),
+        expected=np.array([s.decision.tokens if s.decision else np.nan for s in steps], dtype=float),
+        seconds=np.concatenate([np.diff([0.0, *(s.elapsed for s in run)]) for run in runs] or [np.empty(0)]),
         branches=np.array([len(s.branches) for s in steps], dtype=int),
         nodes=nodes,
         gained=gained,
@@ -190,18 +193,23 @@ def joined(tables: Sequence[StepTable], prompts: Sequence[Sequence[str]]) -> Ste
     return StepTable(
         run=run,
         prompt=_numbered([p for of_table in prompts for p in of_table])[run],
-        confidence=np.concatenate([widened(t.confidence, drafted, np.nan) for t in tables]),
-        tempered=_joined_tempered([t.tempered for t in tables], drafted),
-        head=np.concatenate([widened(t.head, max(t.head.shape[1] for t in tables), np.nan) for t in tables]),
+        **{n: _stacked([getattr(t, n) for t in tables]) for n in ("confidence", "tempered", "head")},
         **{n: np.concatenate([_with_sources(getattr(t, n), sources) for t in tables]) for n in ("nodes", "gained")},
         **columns,
     )
 
 
-def _joined_tempered(parts: Sequence[np.ndarray], width: int) -> np.ndarray:
-    most = max(part.shape[2] for part in parts)
-    shapes = [((0, 0), (0, width - part.shape[1]), (0, most - part.shape[2])) for part in parts]
-    return np.concatenate([np.pad(part, by, constant_values=np.nan) for part, by in zip(parts, shapes, strict=True)])
+def _stacked(parts: Sequence[np.ndarray]) -> np.ndarray:
+    """The rows of several columns, those of narrower ones filled up with NaN."""
+    shape = np.max([part.shape[1:] for part in parts], axis=0)
+    return np.concatenate(
+        [
+            np.pad(
+                p, [(0, 0), *((0, n - own) for n, own in zip(shape, p.shape[1:], strict=True))], constant_values=np.nan
+            )
+            for p in parts
+        ]
+    )
 
 
 def widened(rows: np.ndarray, width: int, value: float = 0) -> np.ndarray:
@@ -225,11 +233,6 @@ def _check_size(steps: int, widest: int) -> None:
         raise InputError(
             f"{steps} steps with up to {widest} drafted tokens or re-drafts are too many to count at once; measure fewer"
         )
-
-
-def _times(run: Sequence[StepDone]) -> Iterator[tuple[float, float]]:
-    """Returns begin and end of each step of a run, in seconds after prefill."""
-    return pairwise([0.0, *(s.elapsed for s in run)])
 
 
 def observed(step: StepDone) -> tuple[int, int]:
@@ -398,7 +401,5 @@ def tabulate_paths(runs: Sequence[Sequence[StepDone]]) -> Paths:
             reach.append(reach[node.parent] * (node.drafter_probability or 0.0))
         nodes = sorted(step.nodes[1:], key=lambda n: (n.state != "accepted", -reach[n.id], n.id))
         found += [(row, n.id, n.depth, reach[n.id], float(n.state == "accepted")) for n in nodes]
-    rows, ids, depths, probabilities, accepted = zip(*found, strict=True) if found else ((),) * 5
-    return Paths(
-        np.array(rows, int), np.array(ids, int), np.array(depths, int), np.array(probabilities, float), np.array(accepted, float)
-    )  # fmt: skip
+    columns = zip(*found, strict=True) if found else [()] * 5
+    return Paths(*(np.array(own, kind) for own, kind in zip(columns, (int, int, int, float, float), strict=True)))

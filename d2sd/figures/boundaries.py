@@ -1,38 +1,51 @@
-"""Figures of a report: the predicted and the actual end of the first draft."""
+"""Figures of a report: the predicted and the actual end of the first draft, gain and cost of drafts, confidence by group, and the
+effect of another softmax temperature."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from itertools import chain
 from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Report
-from d2sd.calibration.boundaries import WHOLE, Matrix, Ranks
-from d2sd.calibration.sentences import count, percent, with_interval
+from d2sd.calibration import Estimate, Report
+from d2sd.calibration.alternatives import TemperatureAdvice
+from d2sd.calibration.boundaries import OTHER, WHOLE, Gain, Gains, Matrix, Ranks
+from d2sd.calibration.scores import Group
+from d2sd.calibration.sentences import count, digits, hundredths, percent, signed, temperature_words, with_interval
 from d2sd.figures.style import (
     BAR,
     COLOURS,
+    EDGE,
+    FEW,
     FINE,
     INK,
     MUTED,
     PANEL,
+    ROW,
     Cell,
     Panel,
     Table,
     Trace,
     axis,
     bars,
+    cut,
     draw,
     fill,
     places_axis,
+    safe,
+    scatter,
     share_axis,
+    values_of,
     vertical,
     whiskers,
 )
 
+CORNER = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
 LEAST_OUTCOMES = 6
 LEAST_RANKS = 8
+FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # of a cell of the diagonal, around its place
 
 
 def matrix_panel(report: Report) -> Panel:
@@ -69,13 +82,14 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
     counts = [[matrix.counts[a][p] for p in shown] for a in shown]
     most = max(1, *chain.from_iterable(counts)) if shown else 1
     words = [
-        [f"Predicted {names[p]}, actual {names[a]}: {count(counts[a][p], 'step')}" for p in range(len(shown))]
-        for a in range(len(shown))
+        [f"Predicted {p}, actual {a}: {count(n, 'step')}" for p, n in zip(names, row, strict=True)]
+        for a, row in zip(names, counts, strict=True)
     ]
+    places = list(range(len(shown)))
     cells: Trace = {
         "type": "heatmap",
-        "x": list(range(len(shown))),
-        "y": list(range(len(shown))),
+        "x": places,
+        "y": places,
         "z": [[(n / most) ** 0.5 if n else None for n in row] for row in counts],
         "zmin": 0,
         "zmax": 1,
@@ -90,24 +104,14 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
         "hovertext": words,
         "hoverinfo": "text",
     }
-    right = [
-        {
-            "type": "rect",
-            "x0": n - 0.46,
-            "x1": n + 0.46,
-            "y0": n - 0.46,
-            "y1": n + 0.46,
-            "line": {"color": MUTED, "width": 1},
-        }
-        for n in range(len(shown))
-    ]
+    frame = {"type": "rect", "line": {"color": MUTED, "width": 1}}
+    right = [{**frame, **{end: n + by for end, by in FRAME.items()}} for n in places]
     square = places_axis(names, "predicted", domain=[0, 1], anchor="y", side="top", constrain="domain", tickangle=0)
     down = places_axis(names, "actual", domain=[0.24, 1], range=[len(shown) - 0.5, -0.5])
     return draw(
         [cells, *_whole(matrix)],
         height=max(330, 150 + 22 * len(shown)),
         margin={"l": 44, "r": 12, "t": 60, "b": 34},
-        hovermode="closest",
         plot_bgcolor=COLOURS["sunken"],
         shapes=right,
         showlegend=False,
@@ -116,19 +120,7 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
         yaxis=down,
         xaxis2=share_axis(domain=[0, 1], anchor="y2"),
         yaxis2=axis(domain=[0, 0.13], anchor="x2", range=[1.5, -0.5], showticklabels=False, showgrid=False),
-        annotations=[
-            {
-                "text": "whole first draft accepted",
-                "x": 0,
-                "y": 0.135,
-                "xref": "paper",
-                "yref": "paper",
-                "xanchor": "left",
-                "yanchor": "bottom",
-                "showarrow": False,
-                "font": FINE,
-            }
-        ],
+        annotations=[{"text": "whole first draft accepted", "x": 0, "y": 0.135, "font": FINE, **CORNER}],
     )
 
 
@@ -148,7 +140,7 @@ def _whole(matrix: Matrix) -> list[Trace]:
             "cliponaxis": False,
             "customdata": [WHOLE],
         }
-        shown.append(bars("", [row], [value], fill("first", faint=not row), words, across=True, **options))
+        shown.append(bars([row], [value], fill("first", faint=not row), words, across=True, **options))
     return shown
 
 
@@ -192,8 +184,8 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
     """Returns a figure of the rank of the true boundary, and of how often it is among the K likeliest."""
     counts, steps = shown_ranks(ranks), max(1, ranks.steps)
     at, used = list(range(1, len(counts) + 1)), used_branches(ranks)
-    within = [f for f, _ in zip(ranks.within, counts, strict=False)]
-    hits = [f.value or 0.0 for f in within]
+    within = ranks.within[: len(counts)]
+    hits = values_of(within)
 
     def words(n: int) -> str:
         among = f"<br>among the {n} likeliest in {with_interval(ranks.within[n - 1])}, at random {percent(ranks.chance[n - 1])}"
@@ -202,31 +194,28 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
     def ranked(name: str, kind: str, shown: list[int]) -> Trace:
         shares = [counts[n - 1] / steps for n in shown]
         marks = [n - 1 for n in shown]
-        return bars(name, shown, shares, fill(kind), [words(n) for n in shown], width=BAR, customdata=marks)
+        hovers = [words(n) for n in shown]
+        return bars(shown, shares, fill(kind), hovers, name=name, width=BAR, customdata=marks)
 
     traces: list[Trace] = [
         *([ranked("re-drafted from", "second", at[:used])] if used else []),
         ranked("this rank", "first", at[used or 0 :]),
-        {
-            "type": "scatter",
-            "name": "among K likeliest",
-            "x": at[: len(hits)],
-            "y": hits,
-            "mode": "lines+markers",
-            "line": {"color": INK, "width": 1.75},
-            "marker": {"size": 6, "color": INK},
-            "hoverinfo": "skip",
-            **whiskers(hits, within),
-        },
-        {
-            "type": "scatter",
-            "name": "K at random",
-            "x": at[: len(hits)],
-            "y": list(ranks.chance[: len(hits)]),
-            "mode": "lines",
-            "line": {"color": MUTED, "width": 1.5, "dash": "dot"},
-            "hoverinfo": "skip",
-        },
+        scatter(
+            "lines+markers",
+            at[: len(hits)],
+            hits,
+            name="among K likeliest",
+            line={"color": INK, "width": 1.75},
+            marker={"size": 6, "color": INK},
+            **whiskers(within),
+        ),
+        scatter(
+            "lines",
+            at[: len(hits)],
+            ranks.chance[: len(hits)],
+            name="K at random",
+            line={"color": MUTED, "width": 1.5, "dash": "dot"},
+        ),
     ]
     flag: dict[str, Any] = {}
     if used and used <= len(hits) and ranks.steps:
@@ -242,7 +231,7 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
         }
         flag = {"shapes": [line], "annotations": [label]}
     across = axis("rank, K", showgrid=False, range=[0.5, len(counts) + 0.5], dtick=1 if len(counts) <= 16 else 5)
-    return draw(traces, legend_entrywidth=94, xaxis=across, yaxis=share_axis(), **flag)
+    return draw(traces, hovermode="x", legend_entrywidth=94, xaxis=across, yaxis=share_axis(), **flag)
 
 
 def shown_ranks(ranks: Ranks) -> tuple[int, ...]:
@@ -255,3 +244,234 @@ def used_branches(ranks: Ranks) -> int | None:
     """Returns K if all runs used the same one."""
     mean = ranks.mean_used
     return int(mean) if mean and mean == int(mean) else None
+
+
+# Tokens gained and nodes spent.
+
+
+def gains_panel(report: Report) -> Panel:
+    """Returns tokens gained and nodes spent by each source."""
+    gains = report.gains
+    rows: list[tuple[Cell, ...]] = []
+    names = {}
+    for g in gains.sources:
+        place = OTHER if g.branch is None else g.branch
+        name = source_name(g)
+        names[place] = f"{name[:1].upper()}{name[1:]} brought tokens"
+        won: Cell = (count(g.won, "step"), place) if g.won else "no step"
+        rows.append((name, with_interval(g.tokens, hundredths), f"{g.nodes:.1f}", percent(g.wasted), won))
+    rows.append(("the target’s own token", hundredths(gains.bonus), "—", "—", "—"))
+    rows.append(
+        (
+            "together (α)",
+            with_interval(gains.tokens_per_step, hundredths),
+            f"{gains.nodes_per_step:.1f}",
+            percent(gains.wasted),
+            "",
+        )
+    )
+    return Panel(
+        "gains",
+        "Tokens gained, nodes spent",
+        "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
+        tokens_gained(gains),
+        Table(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
+        names,
+    )
+
+
+def tokens_gained(gains: Gains) -> go.Figure:
+    """Tokens and verified nodes per step by who brought them, one row a draft; the target's own token comes last."""
+    names = [source_name(g) for g in gains.sources]
+    last = len(gains.sources)
+    kinds = ["first" if g.branch == 0 else "second" for g in gains.sources]
+
+    def tokens(kind: str, name: str) -> Trace:
+        rows = [n for n, k in enumerate(kinds) if k == kind]
+        sources = [gains.sources[n] for n in rows]
+        found = [g.tokens for g in sources]
+        marks = [OTHER if g.branch is None else g.branch for g in sources]
+        options = {"name": name, "width": BAR, "customdata": marks, **whiskers(found, "x")}
+        return bars(rows, values_of(found), fill(kind), list(map(gain_words, sources)), across=True, **options)
+
+    words = [f"The target’s own token: {gains.bonus:.2f} a step"]
+    bonus = bars([last], [gains.bonus], fill("target"), words, across=True, name="target")
+    nodes = bars(
+        list(range(last)),
+        [g.nodes for g in gains.sources],
+        {"color": EDGE},
+        across=True,
+        name="nodes",
+        xaxis="x2",
+        text=[f" {g.nodes:.1f}, {percent(g.wasted)}" for g in gains.sources],
+        textposition="outside",
+        textfont=FINE,
+        cliponaxis=False,
+        showlegend=False,
+    )
+    most = max([0.1, *(g.nodes for g in gains.sources)])
+    traces = [
+        *(tokens(k, n) for k, n in (("first", "first draft"), ("second", "re-drafts")) if k in kinds),
+        bonus,
+        nodes,
+    ]
+    return draw(
+        traces,
+        height=130 + ROW * (last + 1),
+        margin={"l": 30, "r": 12, "t": 28, "b": 74},
+        xaxis=axis("tokens a step", domain=[0, 0.52], rangemode="tozero"),
+        xaxis2=axis(
+            "nodes a step, share wasted", domain=[0.58, 1], anchor="y", range=[0, most * 1.9], showgrid=False, nticks=4
+        ),
+        yaxis=places_axis([*names, "target’s own"], range=[last + 0.5, -0.5]),
+    )
+
+
+def groups_panel(id: str, title: str, groups: Sequence[Group], places: Sequence[int]) -> Panel:
+    """Returns the first drafter's confidence by group.
+
+    id: "domain" or "kind".
+    places: the mark of each group.
+    """
+    rows: list[tuple[Cell, ...]] = []
+    for place, g in zip(places, groups, strict=True):
+        positions: Cell = (f"{g.positions}", place)
+        of_steps = (
+            with_interval(g.tokens, hundredths) if g.tokens else "—",
+            with_interval(g.repaired) if g.repaired else "—",
+        )
+        gap = with_interval(g.gap, signed)
+        rows.append(
+            (cut(g.name), positions, percent(g.confidence), percent(g.accepted), gap, digits(g.error), *of_steps)
+        )
+    before = "Prompts of" if id == "domain" else "Kind of token:"
+    return Panel(
+        id,
+        title,
+        "Where is the first drafter’s confidence off?",
+        by_group(groups, places),
+        Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), tuple(rows)),
+        {place: f"{before} {cut(g.name)}" for place, g in zip(places, groups, strict=True)},
+    )
+
+
+def source_name(gain: Gain) -> str:
+    """Returns the name of a source of tokens."""
+    if gain.branch is None:
+        return "lower ranks"
+    return f"re-draft {gain.branch}" if gain.branch else "first draft"
+
+
+def gain_words(gain: Gain) -> str:
+    """Returns gain and cost of a source as a sentence."""
+    tokens = with_interval(gain.tokens, hundredths)
+    name = source_name(gain)
+    return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
+
+
+def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
+    """Confidence against acceptance of the first drafter, one row per group; ``places``: the number of each group."""
+    known = [(n, g) for n, g in enumerate(groups) if g.confidence is not None and g.accepted is not None]
+
+    def accepted(name: str, faint: bool) -> Trace:
+        shown = [(n, g) for n, g in known if (g.positions < FEW) == faint]
+        found = [_accepted(g) for _, g in shown]
+        marks = [places[n] for n, _ in shown]
+        options = {"name": name, "width": BAR, "customdata": marks, **whiskers(found, "x")}
+        words = [group_words(g) for _, g in shown]
+        return bars([n for n, _ in shown], values_of(found), fill("first", faint), words, across=True, **options)
+
+    says = scatter(
+        "markers",
+        [g.confidence or 0.0 for _, g in known],
+        [n for n, _ in known],
+        name="says",
+        marker={"symbol": "diamond", "size": 9, "color": PANEL, "line": {"color": INK, "width": 1.5}},
+    )
+    traces = [accepted(n, faint) for n, faint in (("accepted", False), (f"n < {FEW}", True))]
+    return draw(
+        [*(t for t in traces if t["y"]), says],
+        height=120 + ROW * len(groups),
+        margin={"l": 30, "r": 16, "t": 28, "b": 56},
+        xaxis=share_axis(),
+        yaxis=places_axis([safe(g.name, 24) for g in groups], range=[len(groups) - 0.5, -0.5]),
+    )
+
+
+def group_words(group: Group) -> str:
+    """Returns the figures of a group as a sentence."""
+    few = "<br>too few to say" if group.positions < FEW else ""
+    gap = with_interval(group.gap, signed)
+    return f"{safe(group.name)}: {count(group.positions, 'position')}<br>says {percent(group.confidence)}, {percent(group.accepted)} accepted, gap {gap} points{few}"
+
+
+def _accepted(group: Group) -> Estimate:
+    """Returns the accepted share of a group with an interval as wide as that of its gap."""
+    ends = (None if end is None else end + (group.confidence or 0.0) for end in (group.gap.low, group.gap.high))
+    return Estimate(group.accepted, *ends)
+
+
+def temperature_panel(report: Report) -> Panel:
+    """Returns the effect of the advised temperature, which the report must have."""
+    advice = report.advice
+    assert advice is not None
+    steps: Cell = (f"{len(advice.rows)} of {advice.steps}", 0) if advice.rows else f"0 of {advice.steps}"
+    rows: tuple[tuple[Cell, ...], ...] = (
+        ("ECE", digits(advice.error_before), digits(advice.error_after)),
+        ("Boundary hits", percent(advice.hits_before), percent(advice.hits_after)),
+        ("ECE lower by", with_interval(advice.improvement, digits), ""),
+        ("Prefixes replaced", percent(advice.moved), ""),
+        ("Steps with other prefixes", steps, ""),
+        ("Positions fitted, judged", f"{advice.fitted_positions}", f"{advice.judged_positions}"),
+    )
+    return Panel(
+        "moved",
+        "Softmax temperature",
+        f"{advice_words(advice)} T divides the drafter’s logits; fitted on one half, judged on the other, halves by {report.unit}.",
+        temperature(advice),
+        Table(("", "As it is", "With T"), rows),
+        {0: "Other prefixes with the temperature"},
+    )
+
+
+def temperature(advice: TemperatureAdvice) -> go.Figure:
+    """Calibration error and boundary hits of the judged half, as they are and with the suggested temperature."""
+    hits = (advice.hits_before, advice.hits_after)
+    rows = [
+        ("ECE", (advice.error_before, advice.error_after)),
+        *([("boundary hits", hits)] if None not in hits else []),
+    ]
+
+    def both(name: str, which: int, faint: bool) -> Trace:
+        shown = [digits(v[which]) if n == "ECE" else percent(v[which]) for n, v in rows]
+        options = {
+            "name": name,
+            "text": [f" {value}" for value in shown],
+            "textposition": "outside",
+            "cliponaxis": False,
+            "customdata": [0 if advice.rows else None] * len(rows),
+        }
+        words = [f"{n}, {name}: {value}" for (n, _), value in zip(rows, shown, strict=True)]
+        values = [v[which] or 0.0 for _, v in rows]
+        return bars(list(range(len(rows))), values, fill("first", faint), words, across=True, **options)
+
+    return draw(
+        [both("as it is", 0, True), both(f"with T = {temperature_words(advice.temperature)}", 1, False)],
+        height=110 + 56 * len(rows),
+        barmode="group",
+        margin={"l": 30, "r": 40, "t": 28, "b": 56},
+        xaxis=share_axis(),
+        yaxis=places_axis([n for n, _ in rows], range=[len(rows) - 0.5, -0.5]),
+    )
+
+
+def advice_words(advice: TemperatureAdvice) -> str:
+    """Returns the effect of the temperature in a sentence or two."""
+    better, low = advice.improvement.value or 0.0, advice.improvement.low
+    if low is None or low <= 0:
+        verdict = "no clear improvement"
+    else:
+        verdict = "the drafter should be less sure" if advice.temperature > 1 else "the drafter may be surer"
+    size = f"ECE {'higher' if better < 0 else 'lower'} by {digits(abs(better))}"
+    moved = "" if advice.moved is None else f" It would replace {percent(advice.moved)} of the prefixes."
+    return f"T = {temperature_words(advice.temperature)}: {verdict}, {size}.{moved}"

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import plotly.graph_objects as go
 
 from d2sd.calibration import Bin, Estimate, Gathering, Report, Sentence, TrainedReport, read_report
 from d2sd.calibration.alternatives import NAMES, read_trained
-from d2sd.calibration.boundaries import Expectations, GainBin, Second
+from d2sd.calibration.boundaries import Expectations, GainBin, Second, expectations
 from d2sd.calibration.scores import KINDS, PositionAcceptance
 from d2sd.calibration.sentences import Write, change, count, digits, hundredths, percent, signed, with_interval
-from d2sd.figures.boundaries import matrix_panel, ranks_panel
-from d2sd.figures.gains import gains_panel, groups_panel, temperature_panel
+from d2sd.figures.boundaries import gains_panel, groups_panel, matrix_panel, ranks_panel, temperature_panel
 from d2sd.figures.style import (
     BAR,
     COLOURS,
@@ -30,7 +29,9 @@ from d2sd.figures.style import (
     bars,
     draw,
     fill,
+    scatter,
     share_axis,
+    values_of,
     whiskers,
 )
 
@@ -48,11 +49,8 @@ class Results:
 
     def to_dict(self) -> dict[str, Any]:
         """Returns them as data for a page, ready for orjson."""
-        return {
-            "reading": [asdict(sentence) for sentence in self.reading],
-            "stats": [asdict(stat) for stat in self.stats],
-            "panels": [panel.to_dict() for panel in self.panels],
-        }
+        panels = [panel.to_dict() for panel in self.panels]
+        return {"reading": self.reading, "stats": self.stats, "panels": panels}
 
 
 def calibration_results(runs: Gathering) -> Results:
@@ -60,7 +58,7 @@ def calibration_results(runs: Gathering) -> Results:
     report = runs.report()
     return Results(
         tuple(read_report(report)),
-        tuple(headline(report, runs.counted().expected)),
+        tuple(headline(report, expectations(runs.counted().table))),
         tuple(calibration_panels(report, runs.trained())),
     )
 
@@ -240,9 +238,8 @@ def _second(second: Second) -> Panel:
         f"Of {count(second.redrafts, 're-draft')}, {second.right} had a right prefix. Of their tokens, up to the first wrong one, "
         f"it says {percent(second.confidence)} and {percent(second.accepted)} are accepted{gap}; ECE {with_interval(second.error, digits)}."
     )
-    return _columns(
-        "second", "Second drafter’s confidence", question, second_drafter(second), bin_columns(second.uniform)
-    )
+    figure = reliability(second.uniform, "second")
+    return _columns("second", "Second drafter’s confidence", question, figure, bin_columns(second.uniform))
 
 
 def _promise(second: Second) -> Panel:
@@ -275,11 +272,6 @@ def by_position(positions: Sequence[PositionAcceptance]) -> go.Figure:
     last = max((p.position for p in positions), default=1)
     ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= 20 else 5}
     return _column_figure(position_columns(positions), "first", "position in the draft", **ends)
-
-
-def second_drafter(second: Second) -> go.Figure:
-    """The reliability diagram of the second drafter, of re-drafts whose prefix was right."""
-    return reliability(second.uniform, "second")
 
 
 def promise(bins: Sequence[GainBin]) -> go.Figure:
@@ -352,36 +344,19 @@ def _column_figure(
     at = [c.place for c in columns]
 
     def happened(name: str, shown: list[Column], faint: bool) -> Trace:
-        values, marks = [c.observed.value or 0.0 for c in shown], [c.place for c in shown]
-        options = {"width": BAR, "customdata": marks, **whiskers(values, [c.observed for c in shown])}
-        return bars(name, marks, values, fill(kind, faint), [c.words for c in shown], **options)
+        marks, found = [c.place for c in shown], [c.observed for c in shown]
+        options = {"name": name, "width": BAR, "customdata": marks, **whiskers(found)}
+        return bars(marks, values_of(found), fill(kind, faint), [c.words for c in shown], **options)
 
     def gap(name: str, colour: str, shape: str, shown: list[Column]) -> Trace:
         ends = [(c.predicted or 0.0, c.observed.value or 0.0) for c in shown]
-        pattern = {
-            "shape": shape,
-            "fgcolor": COLOURS[colour],
-            "bgcolor": COLOURS[f"{colour}-tint"],
-            "size": 5,
-            "solidity": 0.4,
-        }
-        return {
-            "type": "bar",
-            "width": BAR,
-            "name": name,
-            "x": [c.place for c in shown],
-            "base": [min(e) for e in ends],
-            "y": [max(e) - min(e) for e in ends],
-            "marker": {
-                "color": COLOURS[colour],
-                "opacity": 0.85,
-                "pattern": pattern,
-                "line": {"color": COLOURS[colour], "width": 1},
-            },
-            "hoverinfo": "skip",
-        }
+        dark, light = COLOURS[colour], COLOURS[f"{colour}-tint"]
+        pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
+        marker = {"color": dark, "opacity": 0.85, "pattern": pattern, "line": {"color": dark, "width": 1}}
+        sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
+        return bars([c.place for c in shown], sizes, marker, name=name, width=BAR, base=base)
 
-    many, few = [[c for c in columns if (c.count < FEW) == faint] for faint in (False, True)]
+    many, few = ([c for c in columns if (c.count < FEW) == faint] for faint in (False, True))
     known = [(c, c.predicted > (c.observed.value or 0.0)) for c in columns if c.predicted is not None]
     over, under = [[c for c, sure_of in known if sure_of == side] for side in (True, False)]
     traces = [
@@ -389,38 +364,22 @@ def _column_figure(
         *([happened(f"n < {FEW}", few, faint=True)] if few else []),
         gap(f"over-{sure}", "reject", "/", over),
         gap(f"under-{sure}", "target", ".", under),
-        {
-            "type": "scatter",
-            "name": said,
-            "x": at,
-            "y": [c.predicted for c in columns],
-            "mode": "lines+markers",
-            "line": {"color": INK, "width": 1.25, "dash": "dash"},
-            "marker": {"symbol": "diamond", "size": 8, "color": PANEL, "line": {"color": INK, "width": 1.5}},
-            "hoverinfo": "skip",
-        },
-        {
-            "type": "bar",
-            "width": BAR,
-            "x": at,
-            "y": [c.count for c in columns],
-            "yaxis": "y2",
-            "marker": {"color": EDGE},
-            "hoverinfo": "skip",
-            "showlegend": False,
-        },
+        scatter(
+            "lines+markers",
+            at,
+            [c.predicted for c in columns],
+            name=said,
+            line={"color": INK, "width": 1.25, "dash": "dash"},
+            marker={"symbol": "diamond", "size": 8, "color": PANEL, "line": {"color": INK, "width": 1.5}},
+        ),
+        bars(at, [c.count for c in columns], {"color": EDGE}, width=BAR, yaxis="y2", showlegend=False),
     ]
     most = max((c.count for c in columns), default=1)
-    below = axis(
-        domain=[0, COUNTS],
-        tickvals=[most / 2],
-        ticktext=[f"n ≤ {most}"],
-        showgrid=False,
-        range=[0, most * 1.02],
-        fixedrange=True,
-    )
+    count: dict[str, Any] = {"tickvals": [most / 2], "ticktext": [f"n ≤ {most}"], "range": [0, most * 1.02]}
+    below = axis(domain=[0, COUNTS], showgrid=False, fixedrange=True, **count)
     return draw(
         traces,
+        hovermode="x",
         legend_entrywidth=84,
         xaxis=axis(title, showgrid=False, anchor="y2", **scale),
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),

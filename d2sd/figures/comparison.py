@@ -42,7 +42,9 @@ from d2sd.figures.style import (
     draw,
     places_axis,
     safe,
+    scatter,
     share_axis,
+    values_of,
     vertical,
     whiskers,
 )
@@ -173,15 +175,7 @@ def _differences(rows: Sequence[Difference], names: Sequence[str]) -> Table:
 
 def reliability_curves(a: Sequence[Bin], b: Sequence[Bin]) -> go.Figure:
     """Reliability curves of both sides; the diagonal is perfect calibration."""
-    honest: Trace = {
-        "type": "scatter",
-        "mode": "lines",
-        "x": [0, 1],
-        "y": [0, 1],
-        "line": {"color": EDGE, "dash": "dot"},
-        "hoverinfo": "skip",
-        "showlegend": False,
-    }
+    honest = scatter("lines", [0, 1], [0, 1], line={"color": EDGE, "dash": "dot"}, showlegend=False)
     curves = []
     for side, bins in zip(SIDES, (a, b), strict=True):
         seen = [x for x in bins if x.count]
@@ -189,7 +183,7 @@ def reliability_curves(a: Sequence[Bin], b: Sequence[Bin]) -> go.Figure:
         figures = [Estimate(x.accepted, x.low, x.high) for x in seen]
         curves.append(_curve(side, [x.confidence for x in seen], figures, words, [x.count < FEW for x in seen]))
     across = axis("confidence", range=[-0.02, 1.02], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
-    return draw([honest, *curves], xaxis=across, yaxis=share_axis(), hovermode="closest")
+    return draw([honest, *curves], xaxis=across, yaxis=share_axis())
 
 
 def rank_curves(a: Ranks, b: Ranks) -> go.Figure:
@@ -201,33 +195,25 @@ def rank_curves(a: Ranks, b: Ranks) -> go.Figure:
         words = [f"{side[0]}: among the {n} likeliest in {with_interval(f)} of {ranks.steps} steps" for n, f in seen]
         curves.append(_curve(side, [float(n) for n, _ in seen], [f for _, f in seen], words, [False] * len(seen)))
     across = axis("K", range=[0.5, depth + 0.5], dtick=1, showgrid=False)
-    return draw(curves, xaxis=across, yaxis=share_axis(), hovermode="closest")
+    return draw(curves, xaxis=across, yaxis=share_axis())
 
 
 def _curve(
     side: tuple[str, str, str, str], x: list[float], figures: list[Estimate], words: list[str], few: list[bool]
 ) -> Trace:
     name, kind, dash, shape = side
-    values = [f.value or 0.0 for f in figures]
-    reach = whiskers(values, figures)
-    reach["error_y"] |= {"color": COLOURS[kind], "width": 2}
-    return {
-        "type": "scatter",
-        "name": name,
-        "mode": "lines+markers",
-        "x": x,
-        "y": values,
-        "line": {"color": COLOURS[kind], "dash": dash, "width": 2},
-        "marker": {
-            "symbol": shape,
-            "size": 8,
-            "color": [PANEL if f else COLOURS[kind] for f in few],
-            "line": {"color": COLOURS[kind], "width": 1.5},
-        },
-        "hovertext": words,
-        "hoverinfo": "text",
-        **reach,
-    }
+    colour = COLOURS[kind]
+    fills = [PANEL if f else colour for f in few]
+    return scatter(
+        "lines+markers",
+        x,
+        values_of(figures),
+        words,
+        name=name,
+        line={"color": colour, "dash": dash, "width": 2},
+        marker={"symbol": shape, "size": 8, "color": fills, "line": {"color": colour, "width": 1.5}},
+        **whiskers(figures, color=colour, width=2),
+    )
 
 
 NO_INTERVALS = {
@@ -246,42 +232,36 @@ def differences(found: Comparison) -> go.Figure:
     rows = [d for d in compared_figures(found) if d.difference.low is not None]
     traces = []
     for clear, name in ((True, "clear"), (False, "not clear")):
-        chosen = [
-            (n, d, max(abs(d.difference.low or 0), abs(d.difference.high or 0), 1e-9))
-            for n, d in enumerate(rows)
-            if d.clear == clear
-        ]
-        values = [(d.difference.value or 0.0) / reach for _, d, reach in chosen]
-        scaled = [
-            Estimate(v, (d.difference.low or 0) / reach, (d.difference.high or 0) / reach)
-            for v, (_, d, reach) in zip(values, chosen, strict=True)
-        ]
+        chosen = [(n, d) for n, d in enumerate(rows) if d.clear == clear]
+        scaled = [_scaled(d.difference) for _, d in chosen]
         colour = INK if clear else MUTED
-        bars = whiskers(values, scaled, "x")
-        bars["error_x"] |= {"color": colour, "thickness": 2 if clear else 1.25, "width": 5}
         traces.append(
-            {
-                "type": "scatter",
-                "name": name,
-                "mode": "markers",
-                "x": values,
-                "y": [n for n, _, _ in chosen],
-                "marker": {"size": 8, "color": colour if clear else PANEL, "line": {"color": colour, "width": 1.5}},
-                "hovertext": [difference_words(d) for _, d, _ in chosen],
-                "hoverinfo": "text",
-                **bars,
-            }
+            scatter(
+                "markers",
+                values_of(scaled),
+                [n for n, _ in chosen],
+                [difference_words(d) for _, d in chosen],
+                name=name,
+                marker={"size": 8, "color": colour if clear else PANEL, "line": {"color": colour, "width": 1.5}},
+                **whiskers(scaled, "x", color=colour, thickness=2 if clear else 1.25, width=5),
+            )
         )
     return draw(
         traces,
         height=120 + ROW * max(1, len(rows)),
-        hovermode="closest",
         margin={"l": 30, "r": 12, "t": 28, "b": 60},
         shapes=[vertical(0, EDGE, layer="below")],
         annotations=[] if rows else [NO_INTERVALS],
         xaxis=axis("A higher ← 0 → B higher", range=[-1.15, 1.15], showticklabels=False, showgrid=False),
         yaxis=places_axis([COMPARED[d.name][0] for d in rows], range=[max(1, len(rows)) - 0.5, -0.5]),
     )
+
+
+def _scaled(figure: Estimate) -> Estimate:
+    """Returns a difference whose interval reaches 1 at its farther end from 0."""
+    value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
+    reach = max(abs(low), abs(high), 1e-9)
+    return Estimate(value / reach, low / reach, high / reach)
 
 
 def compared_figures(found: Comparison) -> list[Difference]:
@@ -307,43 +287,38 @@ def how_written(d: Difference) -> tuple[Write, Write]:
     return COMPARED["tokens"][1:] if d.name.startswith("group ") else (percent, signed)
 
 
-def where(found: Comparison) -> go.Figure:
+def where(compared: Comparison) -> go.Figure:
     """B − A about 0 at every place, groups by tokens per step and positions by share accepted; clear ones are filled.
 
     Each of the two has an axis of its own, with 0 in its middle.
     """
-    parts = [part for part in (found.groups, found.positions) if part]
+    parts = [part for part in (compared.groups, compared.positions) if part]
     rows = [d for part in parts for d in part]
     traces: list[Trace] = []
     for number, part in enumerate(parts):
         first = sum(len(earlier) for earlier in parts[:number])
         known = [(first + n, d) for n, d in enumerate(part) if d.difference.value is not None]
-        values = [d.difference.value or 0.0 for _, d in known]
+        found = [d.difference for _, d in known]
+        fills, edges = ([INK if d.clear else other for _, d in known] for other in (PANEL, MUTED))
         traces.append(
-            {
-                "type": "scatter",
-                "mode": "markers",
-                "showlegend": False,
-                "x": values,
-                "y": [n for n, _ in known],
-                "xaxis": "x2" if number else "x",
-                "marker": {
-                    "size": 8,
-                    "color": [INK if d.clear else PANEL for _, d in known],
-                    "line": {"color": [INK if d.clear else MUTED for _, d in known], "width": 1.5},
-                },
-                "hovertext": [_words(d) for _, d in known],
-                "hoverinfo": "text",
-                **whiskers(values, [d.difference for _, d in known], "x"),
-            }
+            scatter(
+                "markers",
+                values_of(found),
+                [n for n, _ in known],
+                [_words(d) for _, d in known],
+                xaxis="x2" if number else "x",
+                marker={"size": 8, "color": fills, "line": {"color": edges, "width": 1.5}},
+                showlegend=False,
+                **whiskers(found, "x"),
+            )
         )
     zero = {"zeroline": True, "zerolinecolor": EDGE, "zerolinewidth": 1.5, "nticks": 5}
     axes = {
         f"xaxis{number + 1 if number else ''}": axis(
-            "tokens per step, B − A" if part is found.groups else "share accepted, B − A",
+            "tokens per step, B − A" if part is compared.groups else "share accepted, B − A",
             **zero,
             range=[-_reach(part), _reach(part)],
-            **({"tickformat": "+.0%"} if part is found.positions else {"tickformat": "+.2f"}),
+            tickformat="+.0%" if part is compared.positions else "+.2f",
             **({"overlaying": "x", "side": "top"} if number else {}),
         )
         for number, part in enumerate(parts)
@@ -351,7 +326,6 @@ def where(found: Comparison) -> go.Figure:
     return draw(
         traces,
         height=130 + ROW * len(rows),
-        hovermode="closest",
         margin={"l": 30, "r": 16, "t": 52 if len(parts) > 1 else 24, "b": 56},
         yaxis=places_axis([safe(place_name(d), 40) for d in rows], range=[len(rows) - 0.5, -0.5]),
         **axes,

@@ -22,7 +22,9 @@ from d2sd.figures.style import (
     draw,
     places_axis,
     safe,
+    scatter,
     share_axis,
+    values_of,
     whiskers,
 )
 
@@ -46,18 +48,9 @@ def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: s
     """One dot per row, with the interval of the figure ``name``."""
     figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
     words = [with_interval(figure, hundredths) for figure in figures]
-    values = [row[name] for row in rows]
-    dots: Trace = {
-        "type": "scatter",
-        "mode": "markers",
-        "x": values,
-        "y": list(range(len(rows))),
-        "marker": {"size": 9, "color": CATEGORIES[0]},
-        "hovertext": [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)],
-        "hoverinfo": "text",
-        "showlegend": False,
-        **whiskers(values, figures, "x"),
-    }
+    hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
+    look = {"marker": {"size": 9, "color": CATEGORIES[0]}, "showlegend": False, **whiskers(figures, "x")}
+    dots = scatter("markers", values_of(figures), list(range(len(rows))), hovers, **look)
     table = Table(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
     figure = _by_row([dots], rows, axis(unit, rangemode="tozero"), margin={"l": 44, "r": 12, "t": 12, "b": 44})
     return Panel(id, title, question, figure, table)
@@ -90,7 +83,7 @@ def _stages(rows: Rows) -> Panel:
 def _by_row(traces: list[Trace], rows: Rows, along: dict[str, Any], **layout: Any) -> go.Figure:
     """A figure with a line for each row, the first one at the top."""
     names = places_axis([safe(row["label"]) for row in rows], range=[len(rows) - 0.5, -0.5])
-    return draw(traces, height=130 + ROW * len(rows), hovermode="closest", xaxis=along, yaxis=names, **layout)
+    return draw(traces, height=130 + ROW * len(rows), xaxis=along, yaxis=names, **layout)
 
 
 # Checkpoints.
@@ -146,29 +139,22 @@ def _over_steps(
         for row, step, figure, said in zip(rows, steps, figures, words, strict=True)
         if step is not None and figure.value is not None
     ]
-    values = [figure.value or 0.0 for _, figure, _, _ in shown]
-    reach = whiskers(values, [figure for _, figure, _, _ in shown])
-    reach["error_y"] |= {"color": COLOURS[kind]}
-    line: Trace = {
-        "type": "scatter",
-        "name": "checkpoint, 95% interval",
-        "mode": "lines+markers",
-        "x": [step for step, *_ in shown],
-        "y": values,
-        "line": {"color": COLOURS[kind], "width": 2},
-        "marker": {"size": 7, "color": COLOURS[kind]},
-        "hovertext": [said for _, _, said, _ in shown],
-        "hoverinfo": "text",
-        **reach,
-    }
-    chosen = best(rows)
-    ring: Trace = {
-        "type": "scatter",
-        "name": f"highest α: {chosen.name}",
-        "mode": "markers",
-        "x": [step for step, _, _, row in shown if row is chosen],
-        "y": [figure.value for _, figure, _, row in shown if row is chosen],
-        "marker": {"symbol": "circle-open", "size": 15, "color": INK, "line": {"width": 1.5}},
-        "hoverinfo": "skip",
-    }
-    return draw([line, ring], xaxis=axis("steps of training", rangemode="tozero"), yaxis=up, hovermode="closest")
+    found, colour, chosen = [figure for _, figure, _, _ in shown], COLOURS[kind], best(rows)
+    line = scatter(
+        "lines+markers",
+        [step for step, *_ in shown],
+        values_of(found),
+        [said for _, _, said, _ in shown],
+        name="checkpoint, 95% interval",
+        line={"color": colour, "width": 2},
+        marker={"size": 7, "color": colour},
+        **whiskers(found, color=colour),
+    )
+    ring = scatter(
+        "markers",
+        [step for step, _, _, row in shown if row is chosen],
+        [figure.value for _, figure, _, row in shown if row is chosen],
+        name=f"highest α: {chosen.name}",
+        marker={"symbol": "circle-open", "size": 15, "color": INK, "line": {"width": 1.5}},
+    )
+    return draw([line, ring], xaxis=axis("steps of training", rangemode="tozero"), yaxis=up)

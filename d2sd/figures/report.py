@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,7 +15,7 @@ from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import digits
 from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.costs.runs import BreakEvenPoint
-from d2sd.figures.modules import join_modules
+from d2sd.figures.modules import html_page, join_modules
 from d2sd.figures.style import COLOURS, VIEWER, Panel, Stat, Table
 from d2sd.trace.text import escaped
 
@@ -44,28 +42,13 @@ def report_page(
 
     Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
     """
-    script = f"\n(() => {{\n{_report_script()}\n}})();\n"
-    library = get_plotlyjs()
-    allowed = " ".join(f"'sha256-{_digest(source)}'" for source in (library, script))
-    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src blob: data:; base-uri 'none'; form-action 'none'"
+    start = f"{join_modules(VIEWER / 'report.js')}.start({json.dumps({'colours': COLOURS, 'plotly': ''})});"
     verdict, *rest = sentences or ["Nothing was measured."]
     items = "".join(f"<li>{_text(s)}</li>" for s in rest)
     more = "".join(
         f'<section class="panel facts"><h3>{_text(name)}</h3>{_table(table)}</section>\n' for name, table in facts
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{_text(title)}</title>
-<style>
-{_styles()}</style>
-</head>
-<body>
-<h1>{_text(title)}</h1>
+    body = f"""<h1>{_text(title)}</h1>
 <p class="muted">Made by d2sd {_text(__version__)}; figures by plotly {_text(plotly_version)}.</p>
 <h2>Reading</h2>
 <section class="panel reading"><p class="verdict">{_text(verdict)}</p><ul>{items}</ul></section>
@@ -76,11 +59,8 @@ def report_page(
 <h2>What was run</h2>
 <div class="grid">
 {more}</div>
-<script>{library}</script>
-<script>{script}</script>
-</body>
-</html>
 """
+    return html_page(title, _styles(), body, [get_plotlyjs(), f"\n(() => {{\n{start}\n}})();\n"], "blob: data:")
 
 
 def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, Table]]:
@@ -113,12 +93,17 @@ def _distinct(values: Sequence[Any]) -> str:
 
 def _panel(panel: Panel) -> str:
     """A figure as data for the script, and its numbers for where none runs."""
-    data = orjson.dumps(panel.to_dict()).decode().replace("<", "\\u003c")
     return (
         f'<section class="panel" data-panel="panel-{panel.id}"><h3>{_text(panel.title)}</h3>'
         f'<p class="question">{_text(panel.question)}</p><div class="numbers">{_table(panel.table)}</div></section>\n'
-        f'<script type="application/json" id="panel-{panel.id}">{data}</script>\n'
+        f"{_data(f'panel-{panel.id}', panel.to_dict())}"
     )
+
+
+def _data(id: str, data: dict[str, Any]) -> str:
+    """Returns data for the script as JSON that no HTML parser takes for markup."""
+    written = orjson.dumps(data).decode().replace("<", "\\u003c")
+    return f'<script type="application/json" id="{id}">{written}</script>\n'
 
 
 def _map(methods: Sequence[BreakEvenPoint]) -> str:
@@ -127,7 +112,6 @@ def _map(methods: Sequence[BreakEvenPoint]) -> str:
         return ""
     machine = MACHINES[DEFAULT]
     points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in methods]
-    data = orjson.dumps({"points": points, "machine": machine.name}).decode().replace("<", "\\u003c")
     rows = tuple(
         (p.method, f"{p.alpha:.2f}", digits(p.there, 2), f"{p.alpha / p.there:.2f}×" if p.there else "—")
         for p in methods
@@ -141,7 +125,7 @@ def _map(methods: Sequence[BreakEvenPoint]) -> str:
     return (
         f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'
         f'<div data-map="map"></div><div class="numbers">{table}</div></section>\n'
-        f'<script type="application/json" id="map">{data}</script>\n'
+        f"{_data('map', {'points': points, 'machine': machine.name})}"
     )
 
 
@@ -164,10 +148,6 @@ def _stats(stats: Iterable[Stat]) -> str:
     return f'<dl class="panel stats">{items}</dl>' if items else ""
 
 
-def _report_script() -> str:
-    return f"{join_modules(VIEWER / 'report.js')}.start({json.dumps({'colours': COLOURS, 'plotly': ''})});"
-
-
 def _styles() -> str:
     """The page's colours, those of its dark theme where the reader's system is dark, and the report's own rules."""
     colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
@@ -175,10 +155,6 @@ def _styles() -> str:
     dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"
     rules = "".join((VIEWER / name).read_text(encoding="utf-8") for name in ("map.css", "report.css"))
     return light.replace(".explorer", ":root") + dark + rules
-
-
-def _digest(source: str) -> str:
-    return base64.b64encode(hashlib.sha256(source.encode()).digest()).decode()
 
 
 def _text(words: str) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import html
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -68,16 +69,9 @@ class Panel:
     def to_dict(self) -> dict[str, Any]:
         """Returns the panel's data for a page, ready for orjson."""
         figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
-        table = {"head": self.table.head, "rows": self.table.rows}
         names = {str(place): name for place, name in self.names.items()}
-        return {
-            "id": self.id,
-            "title": self.title,
-            "question": self.question,
-            "figure": figure,
-            "table": table,
-            "names": names,
-        }
+        shown = {"id": self.id, "title": self.title, "question": self.question}
+        return {**shown, "figure": figure, "table": self.table, "names": names}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +105,7 @@ def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
         "plot_bgcolor": PANEL,
         "font": {"family": "system-ui, sans-serif", "size": 12, "color": MUTED},
         "hoverlabel": {"bgcolor": PANEL, "bordercolor": EDGE, "font": {"color": INK, "size": 12}, "align": "left"},
-        "hovermode": "x",
+        "hovermode": "closest",
         "barmode": "overlay",
         "bargap": 0.36,
         "legend": {
@@ -145,22 +139,20 @@ def places_axis(names: list[str], title: str = "", **options: Any) -> dict[str, 
     return axis(title, **{"showgrid": False, **ends, **options})
 
 
-def whiskers(values: list[float], figures: list[Estimate], way: str = "y") -> Trace:
-    """The intervals of these figures as error bars about the values."""
-    spans = [
-        (v, v if f.low is None else f.low, v if f.high is None else f.high)
-        for v, f in zip(values, figures, strict=True)
-    ]
-    bars = {
-        "type": "data",
-        "symmetric": False,
-        "array": [max(0.0, high - v) for v, _, high in spans],
-        "arrayminus": [max(0.0, v - low) for v, low, _ in spans],
-        "color": INK,
-        "thickness": 1.25,
-        "width": 3,
+def values_of(figures: Iterable[Estimate]) -> list[float]:
+    """Returns the values of figures; 0 where one has none."""
+    return [figure.value or 0.0 for figure in figures]
+
+
+def whiskers(figures: Sequence[Estimate], way: str = "y", **options: Any) -> Trace:
+    """Returns the intervals of these figures as error bars about ``values_of(figures)``; options: more of plotly's."""
+    spans = [(v, f) for v, f in zip(values_of(figures), figures, strict=True)]
+    ends = {
+        "array": [0.0 if f.high is None else max(0.0, f.high - v) for v, f in spans],
+        "arrayminus": [0.0 if f.low is None else max(0.0, v - f.low) for v, f in spans],
     }
-    return {f"error_{way}": bars}
+    look = {"type": "data", "symmetric": False, "color": INK, "thickness": 1.25, "width": 3}
+    return {f"error_{way}": {**look, **ends, **options}}
 
 
 def fill(kind: str, faint: bool = False) -> Trace:
@@ -176,19 +168,40 @@ def fill(kind: str, faint: bool = False) -> Trace:
 
 
 def bars(
-    name: str, at: list[int], values: list[float], marker: Trace, words: list[str], across: bool = False, **options: Any
+    at: Sequence[int],
+    values: Sequence[float],
+    marker: Trace,
+    words: Sequence[str] | None = None,
+    across: bool = False,
+    **options: Any,
 ) -> Trace:
-    """Returns bars with a text for each.
+    """Returns bars.
 
-    name: in the legend; empty for none.
     at: their places along the axis.
     values: their lengths.
+    words: a text for each, shown on hover.
     across: whether they are horizontal.
     options: more properties of plotly's.
     """
     x, y = (values, at) if across else (at, values)
-    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, "hovertext": words, "hoverinfo": "text"}
-    return {**shown, **({"name": name} if name else {}), **({"orientation": "h"} if across else {}), **options}
+    shown: Trace = {"type": "bar", "x": x, "y": y, "marker": marker, **_hover(words)}
+    return {**shown, **({"orientation": "h"} if across else {}), **options}
+
+
+def scatter(
+    mode: str, x: Sequence[float], y: Sequence[Any], words: Sequence[str] | None = None, **options: Any
+) -> Trace:
+    """Returns points or lines.
+
+    mode: "markers", "lines" or "lines+markers".
+    words: a text for each point, shown on hover.
+    options: more properties of plotly's.
+    """
+    return {"type": "scatter", "mode": mode, "x": x, "y": y, **_hover(words), **options}
+
+
+def _hover(words: Sequence[str] | None) -> Trace:
+    return {"hoverinfo": "skip"} if words is None else {"hovertext": words, "hoverinfo": "text"}
 
 
 def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:

@@ -5,8 +5,6 @@ All drawing is in ``assets/viewer``; model text reaches the document through tex
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import html
 import json
 from collections.abc import Mapping, Sequence
@@ -16,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.figures.modules import join_modules, view_script
+from d2sd.figures.modules import html_page, join_modules, view_script
 from d2sd.figures.style import VIEWER
 from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
@@ -99,27 +97,11 @@ def runs_page(
         for n, run in enumerate(runs, 1)
     ]
     script = f"\n{join_modules(entry)}.start({_inert(dict(options or {}))});\n"
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; script-src 'sha256-{digest}'; style-src 'unsafe-inline'; img-src blob:; base-uri 'none'; form-action 'none'"
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="referrer" content="no-referrer">
-<title>{html.escape(title)}</title>
-<style>
-{_joined(("standalone.css",))}{viewer_styles()}{styles}</style>
-</head>
-<body>
-<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
+    body = f"""<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{_inert(shown)}</script>
-<script>{script}</script>
-</body>
-</html>
 """
+    return html_page(title, f"{_joined(('standalone.css',))}{viewer_styles()}{styles}", body, [script])
 
 
 def _inert(data: Any) -> str:

@@ -22,6 +22,8 @@ from d2sd.figures.style import (
     draw,
     places_axis,
     safe,
+    scatter,
+    values_of,
     vertical,
     whiskers,
 )
@@ -97,10 +99,15 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
         rows = []
         for line in sweep.lines:
             for point in line.points[:1] if line.flat else line.points:
-                value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
                 speedups = (digits(point.speedups.get(name), 2) for name in MACHINES)
                 rows.append(
-                    (value, line.method, f"{digits(point.alpha, 2)}{point.interval}", digits(point.nodes, 1), *speedups)
+                    (
+                        _setting(sweep, line, point),
+                        line.method,
+                        f"{digits(point.alpha, 2)}{point.interval}",
+                        digits(point.nodes, 1),
+                        *speedups,
+                    )
                 )
         yield Panel(
             sweep.symbol,
@@ -129,41 +136,25 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
     """α above, nodes per step below, on the same values; a ring marks the recorded run."""
     traces: list[Trace] = []
     for line in sweep.lines:
-        words = [point_words(sweep, line, p) for p in line.points]
-        alphas = [p.alpha for p in line.points]
-        reach: Trace = {} if line.flat else whiskers(alphas, [Estimate(p.alpha, p.low, p.high) for p in line.points])
-        if reach:
-            reach["error_y"] |= {"color": looks[line.method]["line"]["color"], "width": 0}
-        shared: Trace = {
-            "type": "scatter",
-            "name": safe(line.method),
-            "legendgroup": safe(line.method),
-            "mode": "lines" if line.flat else "lines+markers",
-            "x": [p.at for p in line.points],
-            "hovertext": words,
-            "hoverinfo": "text",
-            **looks[line.method],
-        }
-        traces.append({**shared, "y": alphas, **reach})
-        traces.append({**shared, "y": [p.nodes for p in line.points], "yaxis": "y2", "showlegend": False})
+        at, words = [p.at for p in line.points], [point_words(sweep, line, p) for p in line.points]
+        mode, look, name = "lines" if line.flat else "lines+markers", looks[line.method], safe(line.method)
+        named = {"name": name, "legendgroup": name, **look}
+        figures = [Estimate(p.alpha, p.low, p.high) for p in line.points]
+        reach: Trace = {} if line.flat else whiskers(figures, color=look["line"]["color"], width=0)
+        traces.append(scatter(mode, at, values_of(figures), words, **named, **reach))
+        nodes = [p.nodes for p in line.points]
+        traces.append(scatter(mode, at, nodes, words, **named, yaxis="y2", showlegend=False))
     shapes: list[Trace] = []
     if sweep.own is not None:
-        ring: Trace = {
-            "type": "scatter",
-            "mode": "markers",
-            "x": [sweep.own],
-            "name": "as recorded",
-            "legendgroup": "as recorded",
-            "hoverinfo": "skip",
-        }
-        ring["marker"] = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
-        traces += [{**ring, "y": [recorded.alpha]}, {**ring, "y": [recorded.nodes], "yaxis": "y2", "showlegend": False}]
+        ring = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
+        named = {"name": "as recorded", "legendgroup": "as recorded", "marker": ring}
+        traces.append(scatter("markers", [sweep.own], [recorded.alpha], **named))
+        traces.append(scatter("markers", [sweep.own], [recorded.nodes], **named, yaxis="y2", showlegend=False))
         shapes = [vertical(sweep.own, EDGE, "dash", layer="below")]
     title = sweep.symbol if sweep.own is None else f"{sweep.symbol} (recorded: {sweep.values[sweep.own]})"
     return draw(
         traces,
         height=340,
-        hovermode="closest",
         margin={"l": 42, "r": 12, "t": 28, "b": 96},
         shapes=shapes,
         xaxis=places_axis(list(sweep.values), title, anchor="y2"),
@@ -172,9 +163,13 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
     )
 
 
+def _setting(sweep: Sweep, line: Line, point: Point) -> str:
+    return f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+
+
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     """Returns an answer as a sentence."""
-    value = f"{sweep.symbol} not used" if line.flat else f"{sweep.symbol} = {sweep.values[point.at]}"
+    value = _setting(sweep, line, point)
     there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
     return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
 

@@ -199,10 +199,6 @@ class Replay:
             if known + count + 1 < len(ids):
                 self._extend(proposer, known, known + count)
             known += count
-        seconds = None if costs is None else _total(costs, config.method, works)
+        machine = costs.of(config.method) if costs else None
+        seconds = sum(machine.seconds(config.method, work) or 0.0 for work in works) if machine else None
         return Outcome(config, tuple(committed), tuple(works), tuple(hits), seconds, cut)
-
-
-def _total(machine: Machine, method: str, works: Sequence[Work]) -> float:
-    own = machine.of(method)
-    return sum(own.seconds(method, work) or 0.0 for work in works)

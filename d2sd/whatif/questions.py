@@ -121,10 +121,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
 
     def right(draft: Sequence[int], length: int) -> int:
         """Returns how many tokens the target accepts of a draft after ``length`` tokens of the first one, those included."""
-        chain = (*first.ids[:length], *draft)
-        return next(
-            (n for n, (a, b) in enumerate(zip(chain, goal, strict=False)) if a != b), min(len(chain), len(goal))
-        )
+        return _agreed((*first.ids[:length], *draft), goal)
 
     own, found = right(first.ids, 0), right(block.ids, prefix)
     rejected = found < min(prefix + len(block.ids), len(goal))
@@ -140,6 +137,12 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         extra=max(0, min(found + 1, len(goal)) - len(event.committed)),
         same=None if there is None else there.ids == block.ids,
     )
+
+
+def _agreed(draft: Sequence[int], text: Sequence[int]) -> int:
+    """Returns how many leading tokens are the same."""
+    pairs = zip(draft, text, strict=False)
+    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(text)))
 
 
 def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, StepDone]:
@@ -234,7 +237,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     offered = ids[len(before) :]
     favourites = scores.argmax(-1).tolist()
     chances = scores[:-1].softmax(-1).gather(1, rows[len(before) :, None])[:, 0].tolist()
-    accepted = next((n for n, (a, b) in enumerate(zip(offered, favourites, strict=False)) if a != b), len(offered))
+    accepted = _agreed(offered, favourites)
     return TypedDraft(
         texts=tuple(engine.texts[i] for i in offered),
         probabilities=tuple(chances),

@@ -17,12 +17,13 @@ import pytest
 from msgspec import structs
 
 from app import presets
-from app.calibrate.view import CalibrationView, Progress, drawing
+from app.calibrate.measure import drawing
+from app.calibrate.tab import CalibrationView
 from app.runs.recordings import Recording
 from app.view import APP, ROUTE
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
 from tests.e2e.driving import click_mark, drawn_figure, list_steps
 from tools.measure_calibrate import STEPS, repeated
@@ -30,9 +31,7 @@ from tools.measure_calibrate import STEPS, repeated
 
 def shown(traces: list[Trace], label: str) -> str:
     """What the page is sent for these runs under this label."""
-    names = [label] * len(traces)
-    runs = [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(names, traces, strict=True)]
-    return drawing(Measured(traces), runs, Progress(label, len(traces), len(traces)))
+    return drawing(Measured(traces), [Recording(label, RecordedRun.of([t.header])) for t in traces], label)
 
 
 def drawn(traces: list[Trace]) -> dict[str, Any]:

@@ -13,8 +13,8 @@ from msgspec import structs
 from playwright.sync_api import expect
 
 from app import presets
-from app.calibrate.view import CalibrationView, Progress
-from app.calibrate.view import drawing as calibration
+from app.calibrate.measure import drawing as calibration
+from app.calibrate.tab import CalibrationView
 from app.explore.controls import ExplorerView
 from app.race.run import Lane, Race, recorded_race
 from app.race.tab import RaceView
@@ -22,7 +22,7 @@ from app.race.tab import drawing as race
 from app.runs.recordings import Recording
 from app.view import ROUTE
 from d2sd import Trace
-from d2sd.calibration.listing import Measured
+from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
 from tests.e2e.driving import list_steps
 
@@ -78,7 +78,7 @@ def page(browser: Any) -> Iterator[Any]:
     with gr.Blocks() as demo:
         ExplorerView(RecordedRun.of(run.records()).segment())
         RaceView(race(hostile_race()))
-        CalibrationView(calibration(Measured([run]), [named], Progress(HOSTILE[1], 1, 1)))
+        CalibrationView(calibration(Measured([run]), [named], HOSTILE[1]))
     _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
     page = browser.new_page(viewport={"width": 1100, "height": 900}, reduced_motion="reduce")
     wrong: list[str] = []

@@ -255,9 +255,9 @@ def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanw
 
     monkeypatch.setattr(calibrate, "report", report)
     ticket = Ticket()
+    monkeypatch.setattr(calibrate_tab, "_asked", lambda: (None, 1, None, "", {}))
     with gr.Blocks() as page:
-        parts = gr.Button(), gr.Button(), calibrate_tab.build_report(), gr.Textbox(), gr.State(ticket), []
-        calibrate_tab.wire_doctor(*parts, lambda: (None, 1, None, "", {}))
+        jobs.wire(gr.Button().click, calibrate_tab._examine, gr.State(ticket), [], [gr.Markdown()], gr.Textbox())
     handlers = {f.fn.__name__: f.fn for f in page.fns.values() if f.fn}
     handlers["request"](WINDOW, Event(), ticket, None)
     *_, (found, said) = handlers["run"](ticket)

@@ -372,12 +372,13 @@ def test_decisions_are_held_against_what_came(engine, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     engine = Engine(engine.models)  # one that has learnt nothing from other tests
     steps = engine.generate("the cat sat", DecodeConfig("d2sd", 40, cost_aware=True)).steps
-    kept = expectations(steps)
+    kept = expectations(calibration.tabulate([steps]))
     assert kept.plain == sum(s.first_draft is None for s in steps)
     drafted = [s for s in steps if s.first_draft is not None and s.committed[-1].node is None]
     assert kept.steps == len(drafted)
     assert kept.obtained == pytest.approx(sum(len(s.committed) for s in drafted) / len(drafted))
-    assert expectations(engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps) is None
+    assert kept.expected == pytest.approx(sum(s.decision.tokens for s in drafted) / len(drafted))
+    assert expectations(calibration.tabulate([engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps])) is None
 
 
 def test_where_re_drafts_bring_nothing_none_are_advised():

@@ -49,21 +49,8 @@ def test_every_figure_of_a_report_is_drawn_with_its_numbers(trace):
     ]
     trace = replace(trace, steps=others)
     panels = {p.id: p for p in calibration_panels(report_of([trace] * 8, ["a", "b"] * 4))}
-    assert sorted(panels) == sorted(
-        [
-            "uniform",
-            "equal_mass",
-            "positions",
-            "matrix",
-            "ranks",
-            "gains",
-            "moved",
-            "second",
-            "promise",
-            "domain",
-            "kind",
-        ]
-    )
+    ids = "uniform equal_mass positions matrix ranks gains moved second promise domain kind"
+    assert set(panels) == set(ids.split())
     for panel in panels.values():
         assert panel.figure.data
         assert panel.table.rows

@@ -13,7 +13,6 @@ from d2sd import Trace
 from d2sd.__about__ import HOME
 from d2sd.calibration import Gathering, calibrate, label, tabulate, tabulate_paths
 from d2sd.calibration import report as gathering
-from d2sd.calibration.boundaries import Expectations, pooled
 from d2sd.trace.trace import read_traces
 from tests.unit.test_calibration import made_step, simulated
 
@@ -87,9 +86,3 @@ def test_runs_are_let_go(monkeypatch):
     gc.collect()
     assert seen() is None
     assert len(found) == 1
-
-
-def test_what_sets_promised_is_pooled_by_their_steps():
-    a, b = Expectations(1, 2.0, 3.0, 0.1, 4, 0), Expectations(3, 4.0, 5.0, 0.2, 1, 2)
-    assert pooled([a, None, b]) == Expectations(4, 3.5, 4.5, pytest.approx(0.175), 5, 2)
-    assert pooled([None]) is None
