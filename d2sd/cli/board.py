@@ -19,7 +19,7 @@ from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
-from d2sd.cli.common import add_text_arguments, ended_at_once, record_runs, tell_of_template
+from d2sd.cli.common import add_text_arguments, ended_at_once, read_sets, record_runs, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -49,9 +49,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="what the drafters were trained for")  # fmt: skip
     parser.add_argument("--role", choices=("first", "second"), help="second: VP-Drafters, measured by α of d2sd with the first drafter in --drafter")  # fmt: skip
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="with --role second: the first drafter")
-    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
+    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
     add_text_arguments(parser)
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
+    parser.add_argument(
+        "--traces", nargs="+", metavar="TRACE|FOLDER", help="greedy runs of this target instead of prompts"
+    )
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
     parser.add_argument("--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
 
@@ -108,20 +111,25 @@ def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
 
 
 def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
-    config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
-    engine = Engine(Models(models.target, name=models.name))
-    tell_of_template(engine, config)
-    prompts = read_prompts(a.prompts, a.limit)
-    encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
-    paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
-    texts = list(record_runs(engine, encoded, config, "texts", paths, reuse=True))
-    template = ", in the chat template" if a.chat else ""
-    source = (
-        f"{count(len(prompts), 'prompt')} of {_public(a.prompts)} (sha256 {digest(a.prompts, prompts)[:16]}){template}, "
-        f"at most {a.max_new_tokens} tokens each"
-    )
+    if a.traces:
+        if a.prompts or a.limit or a.chat:
+            raise InputError("--traces brings the texts: leave out --prompts, --limit and --chat")
+        texts, source = list(read_sets(a.traces)), "recorded runs"
+    else:
+        config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
+        engine, name = Engine(Models(models.target, name=models.name)), a.prompts or "heldout"
+        tell_of_template(engine, config)
+        prompts = read_prompts(name, a.limit)
+        encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
+        paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
+        texts = list(record_runs(engine, encoded, config, "texts", paths, reuse=True))
+        template = ", in the chat template" if a.chat else ""
+        source = (
+            f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
+            f"at most {a.max_new_tokens} tokens each"
+        )
     used = [text for text in texts if len(text.token_ids) > 1]  # of one token nothing is drafted
-    note = ended_at_once(len(texts) - len(used), len(texts), a.chat)
+    note = ended_at_once(len(texts) - len(used), len(texts), a.chat or bool(a.traces))
     if not used:
         raise InputError(f"there is no text to draft. {note}")
     if note:

@@ -132,6 +132,17 @@ def test_the_report_says_what_was_measured(trained, folder, tmp_path):
     assert "<script src" not in text
 
 
+def test_texts_may_be_traces(trained, folder, tmp_path, capsys):
+    engine = load(target=str(trained / "target"), drafter=str(folder))
+    for n, prompt in enumerate(prompts(trained)):
+        engine.generate(prompt, DecodeConfig("dflash", TOKENS)).save(tmp_path / f"{n}.jsonl")
+    files = [str(tmp_path / f"{n}.jsonl") for n in range(4)]
+    assert main(["board", str(folder), "--target", str(trained / "target"), "--traces", *files, "--json"]) == 0
+    traced = figures(capsys)["checkpoints"]
+    assert board(trained, folder, "--json") == 0
+    assert traced == figures(capsys)["checkpoints"]
+
+
 def test_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     def said(*arguments):
         assert main(["board", *map(str, arguments)]) == 2
@@ -144,6 +155,7 @@ def test_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     held = ("--prompts", trained / "held.jsonl")
     assert "they do not fit; give the target that it was trained for" in said(folder, "--target", "tiny", *held)
     assert "is a VP-Drafter, which drafts second" in said(trained / "vp", *target, *held)
+    assert "leave out --prompts" in said(folder, *target, *held, "--traces", "x.jsonl")
     assert "A chat model needs its template: add --chat" in said(folder, *target, *held, "--max-new-tokens", 1)
     (folder / "board.json").write_text('{"a": 1}')
     assert "remove it to measure its checkpoints again" in said(folder, *target, *held)
