@@ -9,7 +9,7 @@ from pathlib import Path
 
 from d2sd.cli.common import ended_at_once
 from d2sd.errors import InputError
-from d2sd.train.loop import DEFAULT_OPTIMIZER, TRACKERS
+from d2sd.train.loop import TRACKERS
 
 RECIPES = {"smollm2": "d2sd.train.smollm2"}  # modules by name; each has run(target, prompts, out)
 
@@ -141,7 +141,7 @@ def _add_loop(parser: argparse.ArgumentParser, steps: int, batch_size: int) -> N
     parser.add_argument("--accumulate", type=int, default=1)
     parser.add_argument("--learning-rate", type=float, default=2e-3)
     parser.add_argument("--warmup", type=int, default=60)
-    parser.add_argument("--optimizer", default=DEFAULT_OPTIMIZER, help="muon (torch 2.9 or newer) or adamw")
+    parser.add_argument("--optimizer", default="muon", help="muon or adamw")
     parser.add_argument(
         "--precision",
         default="auto",

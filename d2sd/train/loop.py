@@ -35,7 +35,6 @@ Sample = Callable[[Tensor, torch.Generator], dict[str, Tensor]]
 TRACKERS = ("none", "tensorboard", "trackio")
 PRECISIONS = ("auto", "float32", "bfloat16")
 TABLES = ("embed", "lm_head", "markov_w")  # one row a token
-DEFAULT_OPTIMIZER = "muon" if hasattr(torch.optim, "Muon") else "adamw"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ class LoopConfig:
     clip: float = 1.0
     seed: int = 0
     precision: str = "auto"
-    optimizer: str = DEFAULT_OPTIMIZER
+    optimizer: str = "muon"
     compile: bool = False
     save_every: int = 200
     keep_every: int = 0
@@ -75,8 +74,6 @@ class LoopConfig:
             )
         if self.optimizer not in ("muon", "adamw"):
             raise InputError(f"optimizer must be muon or adamw, not {self.optimizer!r}")
-        if self.optimizer == "muon" and not hasattr(torch.optim, "Muon"):
-            raise InputError("the muon optimizer needs torch 2.9 or newer; choose --optimizer adamw")
         if self.report_to not in TRACKERS:
             raise InputError(f"metrics go to {', '.join(TRACKERS)}, not to {self.report_to!r}")
         if self.report_to != "none" and self.report_to not in [t.value for t in get_available_trackers()]:
