@@ -6,7 +6,7 @@ PORT ?= 7860
 # Compiled modules are kept, whatever the shell says: many processes import them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test narrow target check bench page-bench torture load e2e gpu record format browser pin clean
+.PHONY: run test narrow target check bench page-bench torture load e2e gpu record format browser pin oldest newest clean
 
 run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
@@ -97,6 +97,25 @@ pin: $(VENV)/bin/python
 	{ head -1 constraints.txt; $(PYTHON) -m pip freeze --exclude setuptools --exclude pip | sed 's/+.*//' | sort -f; } > $(VENV)/pins
 	mv $(VENV)/pins constraints.txt
 
+# Tests with the lowest and with the newest versions that requirements.txt allows, each in an environment of its own: uv finds
+# them, which is installed there. What passed is in constraints-oldest.txt and constraints-newest.txt, with the date. The bound
+# on pydantic is for gradio[mcp], which the page does not need.
+oldest: RESOLUTION := lowest-direct
+oldest: TESTED := tests/unit tests/engine tests/train tests/app tests/e2e/test_explore.py
+newest: RESOLUTION := highest
+newest: TESTED := tests
+oldest newest: OWN = $(VENV)-$@
+# compares requirements.txt with these files, which are written at the end
+oldest newest: RECORD := tests/unit/test_packaging.py::test_every_bound_was_run
+oldest newest: browser
+	python3 -m venv --clear $(OWN)
+	$(OWN)/bin/python -m pip install --quiet --disable-pip-version-check uv
+	grep -v ^pydantic requirements-dev.txt | $(OWN)/bin/uv pip install --python $(OWN)/bin/python --resolution $(RESOLUTION) -r -
+	{ OMP_NUM_THREADS=1 $(OWN)/bin/python -m pytest -n 2 --dist worksteal $(TESTED) --deselect $(RECORD) || echo failed; } | tee $(OWN)/tested
+	@! grep -qx failed $(OWN)/tested
+	{ echo "# The $@ versions that requirements.txt allows: $$(tail -1 $(OWN)/tested | tr -d =), $$(date +%F), $$($(OWN)/bin/python -V), $$(uname -s). make $@ writes this file again."; \
+	  $(OWN)/bin/python -m pip freeze --exclude setuptools --exclude pip --exclude uv | sed 's/+.*//' | sort -f; } > constraints-$@.txt
+
 # The page is tested in a real browser: Debian's Chromium, installed when none is there and we are root. Its headless shell
 # takes a third less time for a page.
 browser:
@@ -108,4 +127,4 @@ browser:
 	else echo "No Chromium here: the browser tests are skipped. On Debian: apt install chromium-headless-shell."; fi
 
 clean:
-	rm -rf $(VENV) .pytest_cache .ruff_cache .mypy_cache
+	rm -rf $(VENV) $(VENV)-oldest $(VENV)-newest .pytest_cache .ruff_cache .mypy_cache

@@ -168,7 +168,7 @@ def make_optimizers(parameters: dict[str, nn.Parameter], config: LoopConfig) -> 
         optimizers.append(torch.optim.AdamW(rest, lr=config.learning_rate, betas=(0.9, 0.98), weight_decay=0.0))
     if matrices:
         chosen, rate, decay = [parameters[n] for n in sorted(matrices)], config.learning_rate, config.weight_decay
-        if quick_bfloat16() and hasattr(torch.optim, "Muon"):  # since torch 2.9
+        if quick_bfloat16():
             optimizers.append(torch.optim.Muon(chosen, rate, decay, adjust_lr_fn="match_rms_adamw"))
         else:
             optimizers.append(Float32Muon(chosen, rate, decay))

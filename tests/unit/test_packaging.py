@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from packaging.requirements import Requirement
+from packaging.version import Version
 
 ROOT = Path(__file__).parents[2]
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
@@ -35,6 +36,19 @@ def test_every_requirement_has_a_tested_version_in_its_range():
     for name, wanted in {**requirements("requirements.txt"), **requirements("requirements-dev.txt")}.items():
         assert tested[name].operator == "==", name
         assert tested[name].version in wanted.specifier, name
+
+
+def test_every_bound_was_run():
+    """Lower bounds are what ``make oldest`` ran; upper ones exclude all that was not released when ``make newest`` ran."""
+    oldest, newest = (
+        {name: Version(next(iter(r.specifier)).version) for name, r in requirements(f"constraints-{end}.txt").items()}
+        for end in ("oldest", "newest")
+    )
+    for name, wanted in requirements("requirements.txt").items():
+        bounds = {s.operator: Version(s.version) for s in wanted.specifier}
+        assert bounds[">="] == oldest[name], name
+        major, minor = newest[name].release[:2]
+        assert bounds.get("<", Version(f"{major}.{minor + 1}")) == Version(f"{major}.{minor + 1}"), name
 
 
 def copy_but_weights(source: str, to: str) -> None:
