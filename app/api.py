@@ -99,7 +99,7 @@ def generate(
     request = RunRequest(prompt, Chosen(model), method, False, values)
     recorder = Recorder(prepare(request.models, prompt, request.config()), never, warm_up)
     try:
-        for _ in TURNS.taken(recorder, (Update[None]() for _ in paced(recorder))):
+        for _ in TURNS.taken(recorder, (Update() for _ in paced(recorder))):
             pass
     except Exception as error:
         raise InputError(failure_sentence(error).rstrip(".")) from None

@@ -11,7 +11,6 @@ import pytest
 import torch
 
 from d2sd import DecodeConfig, Engine, InputError
-from d2sd.folders import loading
 from d2sd.folders.loading import load_models
 from d2sd.nets import dtypes as numbers
 from d2sd.nets.dtypes import can_mix
@@ -68,7 +67,7 @@ def folder(tmp_path, tokenizer):
 
 def test_without_fbgemm_everything_runs_in_float32(without_fbgemm, folder, monkeypatch):
     assert not can_mix()
-    monkeypatch.setattr(loading, "MIXED_FROM", 0)  # as if it were a large one
+    monkeypatch.setattr(numbers, "MIXED_FROM", 0)  # as if it were a large one
     models = load_models(folder)
     assert models.target.numbers == "float32"
     plain, drafted = (Engine(models).generate("the cat", DecodeConfig(m, 12)) for m in ("autoregressive", "dflash"))
@@ -83,7 +82,7 @@ def test_with_fbgemm_a_large_target_is_mixed_and_a_small_one_if_wanted(folder, m
     trace = Engine(load_models(folder, dtype="mixed")).generate("the cat", DecodeConfig("autoregressive", 8))
     assert trace.header["hardware"]["dtype"] == "mixed"
     assert len(trace.token_ids) == 8
-    monkeypatch.setattr(loading, "MIXED_FROM", 0)
+    monkeypatch.setattr(numbers, "MIXED_FROM", 0)
     assert load_models(folder).target.numbers == "mixed"
 
 
