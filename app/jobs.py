@@ -280,11 +280,12 @@ def _counted(
 ) -> Any:
     """Wire an event so that the last argument of its function is the number of the call among those of the page, from 1.
 
-    Answers may arrive in another order than they were requested in; the browser knows the order.
+    Answers may arrive in another order than they were requested in; the browser knows the order. Gradio sends every call, also
+    while the answer to another one is awaited: by default it would ignore the newer one.
     """
     number = gr.Number(visible=False, precision=0)
     count = f"(...values) => [...values.slice(0, {len(inputs)}), (window.callsOfPage = (window.callsOfPage || 0) + 1)]"
-    return event(function, [*inputs, number], outputs, js=count, **options)
+    return event(function, [*inputs, number], outputs, js=count, **{"trigger_mode": "multiple"} | options)
 
 
 def wire(

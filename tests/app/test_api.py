@@ -108,3 +108,10 @@ def test_tools_are_offered_when_asked_for_and_what_is_lacking_is_said(monkeypatc
         api.mcp()
     monkeypatch.setattr(api, "find_spec", lambda _: SimpleNamespace())
     assert api.mcp() == {"mcp_server": True}
+
+
+def test_no_call_is_left_out_while_an_older_one_is_awaited(page):
+    """Of calls that are numbered the page uses the newest, so Gradio must send them all."""
+    numbered = [fn for fn in page.fns.values() if "callsOfPage" in str(fn.js)]
+    assert len(numbered) > 10
+    assert {fn.trigger_mode for fn in numbered} == {"multiple"}

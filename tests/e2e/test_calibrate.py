@@ -94,6 +94,7 @@ def test_to_measure_without_a_file_is_a_sentence_and_the_figures_stay(calibrate:
     calibrate.locator("#measure").click()
     expect(figures).to_be_visible()
     calibrate.locator("#source").get_by_label("Trace files").check()
+    expect(calibrate.locator("#traces")).to_be_visible()  # Gradio has taken up the choice
     calibrate.locator("#measure").click()
     notice = calibrate.locator("#calibrate-notice textarea")
     expect(notice).to_have_value(re.compile("choose one or more trace files first"))
