@@ -255,7 +255,7 @@ def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanw
 
     monkeypatch.setattr(calibrate, "report", report)
     ticket = Ticket()
-    monkeypatch.setattr(calibrate_tab, "_asked", lambda: (None, 1, None, "", {}))
+    monkeypatch.setattr(calibrate_tab, "_prompt_request", lambda: (None, 1, None, "", {}))
     with gr.Blocks() as page:
         jobs.wire(gr.Button().click, calibrate_tab._examine, gr.State(ticket), [], [gr.Markdown()], gr.Textbox())
     handlers = {f.fn.__name__: f.fn for f in page.fns.values() if f.fn}
