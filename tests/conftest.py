@@ -22,7 +22,9 @@ FAILURES = Path(__file__).parents[1] / "runs" / "failed-tests"  # screenshots an
 def pytest_collection_finish() -> None:
     """What is imported stays: no need to look through it for garbage again and again."""
     if sys.version_info < (3, 12):
-        # Gradio imports this late, and until Python 3.11.8 an import fails that a finaliser interrupts with one of its own.
+        # Imported late, by pytest's plugin and by Gradio: until Python 3.11.8 an import fails that a finaliser interrupts with one
+        # of its own.
+        import hypothesis.internal.observability  # noqa: F401
         import pydantic.v1  # noqa: F401
     gc.freeze()
     gc.enable()
