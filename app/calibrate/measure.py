@@ -208,8 +208,9 @@ def prompts(
 def report(
     job: Job, source: PromptSource, limit: float | None, chosen: Chosen, values: dict[str, Any]
 ) -> Iterator[Update[str]]:
-    """Examine the chosen drafter. Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises
-    ``InputError``.
+    """Examine the chosen drafter.
+
+    Yields progress sentences, then the report as Markdown; if cancelled, with the findings so far. Raises ``InputError``.
 
     values: settings by name, of which ``chat`` counts.
     """

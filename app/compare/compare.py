@@ -107,7 +107,9 @@ def _clean(text: str) -> str:
 
 
 def replay(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
-    """Replay the recorded texts of a set one by one with another drafter, without decoding them again, then yield the table as plain text: as recorded, and with the drafters of ``chosen``.
+    """Replay the recorded texts of a set with another drafter, without decoding them again.
+
+    Yields progress, then the table as plain text: as recorded, and with the drafters of ``chosen``.
 
     A text that ended with prefill has no step, so it is left out. Raises ``InputError``.
     """

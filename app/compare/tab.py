@@ -51,7 +51,10 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
 
 
 class CompareView(DrawnView):
-    """What differs between two sides, their curves, and their texts place by place. Draws what ``drawing`` returns. ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore."""
+    """What differs between two sides, their curves, and their texts place by place; draws what ``drawing`` returns.
+
+    ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore.
+    """
 
     def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
         super().__init__(

@@ -164,7 +164,9 @@ def explained(method: str) -> str:
 
 
 class ExplorerView(View):
-    """Draws a run, step by step: linked text, tree, confidence strip and timeline. The value is a segment of an ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
+    """Draws a run, step by step: linked text, tree, confidence strip and timeline.
+
+    The value is a segment of a ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
 
     Events and what they carry:
 
