@@ -132,8 +132,8 @@ def _named(raw: Mapping[str, Any]) -> Any:
     """A config of an unknown type, by the names of its keys."""
     text = SimpleNamespace(num_hidden_layers=0, **{k: v for k, v in text_part(raw).items() if k != "num_hidden_layers"})
     text.model_type = text_part(raw).get("model_type")
-    text.get_text_config = lambda **_: text
-    return SimpleNamespace(model_type=raw.get("model_type"), get_text_config=lambda **_: text)
+    text.get_text_config = lambda decoder: text
+    return SimpleNamespace(model_type=raw.get("model_type"), get_text_config=lambda decoder: text)
 
 
 def _read_drafter(source: str, target: Any, into: Plan) -> nn.Module:

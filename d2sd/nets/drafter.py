@@ -309,7 +309,6 @@ class DFlashDraftModel(PreTrainedModel):
         position_ids: Tensor,
         context: list[KeyValue],
         attend: Attend | Sequence[Attend],
-        **_: Any,
     ) -> Tensor:
         """Hidden states of every block row, ready for the target's LM head.
 
