@@ -3,6 +3,7 @@ import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { WalkView } from "../../app/learn/stage.js";
 import { oneWait } from "../../assets/viewer/dom.js";
+import { keyActions } from "../../assets/viewer/help.js";
 import { Selection } from "../../assets/viewer/selection.js";
 import { TextView } from "../../assets/viewer/text.js";
 
@@ -78,4 +79,17 @@ test("a walk through another step begins at its anchor, and ends with its stop",
   walk.leave();
   tick(5000);
   assert.deepEqual(moved, [null]);
+});
+
+test("the space plays and pauses", () => {
+  const store = { length: 9, summaries: Array.from({ length: 9 }, (_, at) => ({ elapsed: at })) };
+  const selection = new Selection(store, () => {});
+  const act = keyActions({ store, selection });
+  act.Home();
+  act[" "]();
+  tick(1400);
+  assert.deepEqual([selection.pinned, selection.playing], [1, true]);
+  act[" "]();
+  tick(9000);
+  assert.deepEqual([selection.pinned, selection.playing], [1, false]);
 });
