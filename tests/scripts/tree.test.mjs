@@ -109,8 +109,8 @@ test("an edge is straight within a lane and turns at the border between two", ()
 /** The label of the lane that begins with the anchor. */
 function mainLabel(step, slim = false) {
   const tree = { step, columns: { slim, x: (depth) => 60 * depth }, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
-  const trunk = layoutTree(step, null, null).chains.find((chain) => chain.lane === 0);
-  return chainLabel(tree, trunk);
+  const { chains, lanes } = layoutTree(step, null, null);
+  return chainLabel(tree, chains.find((chain) => chain.lane === 0), lanes);
 }
 
 test("the main lane is called the first draft only where it holds the first draft", () => {
@@ -136,12 +136,20 @@ test("no flag hides the number of a likelier one", () => {
 
 test("a name does not lie across the line of the boundary", () => {
   const room = [0, 300];
-  assert.equal(clearOf(100, 120, 50, room), 120); // clear of it
-  assert.equal(clearOf(100, 80, 50, room), 105);
-  assert.equal(clearOf(100, 80, 50, room, true), 45);
-  assert.equal(clearOf(310, 280, 50, room), 255); // no room behind it
-  assert.equal(clearOf(30, 10, 50, room, true), 35);
-  assert.equal(clearOf(30, 10, 50, [0, 20]), 10); // no room at all
+  assert.equal(clearOf([100], 120, 50, room), 120); // clear of it
+  assert.equal(clearOf([100], 80, 50, room), 105);
+  assert.equal(clearOf([100], 80, 50, room, true), 45);
+  assert.equal(clearOf([310], 280, 50, room), 255); // no room behind it
+  assert.equal(clearOf([30], 10, 50, room, true), 35);
+  assert.equal(clearOf([30], 10, 50, [0, 20]), 10); // no room at all
+  assert.equal(clearOf([30, 60, 200], 20, 50, room), 65); // nor across a stem
+});
+
+test("the path leaves the first draft upwards, however much is folded away", () => {
+  for (let most = 5; most <= STEP.nodes.size + 1; most += 1) {
+    const { lanes } = layoutTree(STEP, null, (layout) => layout.lanes.size <= most);
+    assert.ok(lanes.get(5) < 0);
+  }
 });
 
 test("columns that matter are as wide as their words, as far as there is room", () => {
