@@ -143,7 +143,7 @@ export class CostsView {
     const there = machine || chosenMachine();
     const points = mapPoints(lanes, there);
     this.mapBox.hidden = !points.some(({ here }) => here) && !points.some(({ there: cost }) => cost);
-    this.map.show(points, `an 8B model on ${there.name}`);
+    this.map.show(points, there);
     const aware = lanes.some((lane) => lane.method.endsWith(COST_AWARE)) ? " Cost-aware lanes decided by the times of this machine, not of that one." : "";
     this.said.textContent = machine ? `The same steps with the times of that machine. ${machine.source}${aware} The figures below stay as measured.` : "";
   }
