@@ -56,7 +56,7 @@ export class Stage {
     const certain = this.hideLater();
     this.hideOutcome();
     this.host.dispatchEvent(new CustomEvent("explorer:look", { detail: { start: shown < STOPS.indexOf("branches") } }));
-    const written = this.frame.querySelector(`#text .tok[data-step="${step}"]`);
+    const written = [...this.frame.querySelectorAll(`#text .tok[data-step="${step}"]`)].pop();
     requestAnimationFrame(() => this.reveal(before ? certain : written));
   }
 
