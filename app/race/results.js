@@ -131,6 +131,11 @@ export class CostsView {
     return MACHINES.find(({ id }) => id === this.select.value) || null;
   }
 
+  /** What the times on this machine count. */
+  get unit() {
+    return this.machine && this.machine.milliseconds === null ? "plain steps" : "s";
+  }
+
   load(lanes) {
     this.lanes = lanes;
     this.box.hidden = !lanes.length;
@@ -150,8 +155,8 @@ export class CostsView {
 
   /** The ticks under the lanes; `unit`: what the axis counts. */
   scale(longest) {
-    const relative = this.machine && this.machine.milliseconds === null;
-    const unit = relative ? [1, " plain steps"] : longest < 1 ? [1000, " ms"] : [1, " s"];
+    const relative = this.unit !== "s";
+    const unit = relative ? [1, ` ${this.unit}`] : longest < 1 ? [1000, " ms"] : [1, " s"];
     this.axis.children[1].replaceChildren(...timeTicks(longest).map((t) => h("i", { style: `left:${((100 * t) / Math.max(1e-9, longest)).toFixed(2)}%` }, `${Number((t * unit[0]).toPrecision(6))}${t && (!relative || t === timeTicks(longest).at(-1)) ? unit[1] : ""}`)));
   }
 }
