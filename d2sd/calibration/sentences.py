@@ -392,8 +392,8 @@ def how_compared(comparison: Comparison) -> str:
         "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"
     )
     return (
-        f"Bootstrap intervals by {comparison.unit}, {together}. Those of the differences hold simultaneously for a whole "
-        "table with 95%."
+        f"The interval of A or B is the one that Calibrate gives. Those of the differences: bootstrap by {comparison.unit}, "
+        f"{together}; they hold simultaneously for a whole table with 95%."
     )
 
 
