@@ -2,7 +2,7 @@
 
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
 import { button, h, sum, text } from "./dom.js";
-import { BreakEvenMap, MachineChoice, meanCost } from "./machine.js";
+import { BreakEvenMap, MachineChoice, meanCost, originWords } from "./machine.js";
 import { judged } from "./store.js";
 
 /** The sentence as pieces; kind "b": a number that matters. `step`: tokens of the shown step, null where none is shown; `cycle`:
@@ -46,10 +46,10 @@ export function cycleWords({ cost, brought, gain }) {
  *  if imported, left it its full trees. */
 export const wasFull = (cycle, aware) => cycle !== null && cycle.gain < 1 && aware === false;
 
-/** How fast the same steps would be on another machine, where each costs `cost` plain steps; null: that is not known. */
-export function elsewhereWords({ name }, cost, brought) {
-  if (cost === null) return `The time of its draft with an 8B model on ${name} is not known.`;
-  return `With an 8B model on ${name} such a step costs ${fixed(cost, 2)} plain steps, so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
+/** How fast the same steps of `method` would be on another machine, where each costs `cost` plain steps; null: that is not known. */
+export function elsewhereWords(machine, method, cost, brought) {
+  if (cost === null) return `The time of its draft with an 8B model on ${machine.name} is not known.`;
+  return `With an 8B model on ${machine.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(machine, method, cost)}), so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
 }
 
 /** Two bars on one scale: what a step cost, by stage, and what it brought. */
@@ -167,9 +167,9 @@ export class NumbersView {
     const { method, config } = this.store.header;
     const { machine } = this.choice;
     this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config?.cost_aware) ? QUICKEST : ""}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]));
-    this.there.textContent = elsewhereWords(machine, there, alpha);
+    this.there.textContent = elsewhereWords(machine, text(method), there, alpha);
     this.source.textContent = machine.source;
-    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine.name);
+    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine);
   }
 
   show(shown) {

@@ -1,10 +1,10 @@
 // What a run brings and costs, here and on other machines.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { costOf, passCost, passWords } from "../../app/learn/live.js";
+import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
-import { meanCost, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
-import { cycleOf, cycleWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
+import { meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
 import { readSeconds } from "../../assets/viewer/step.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
@@ -44,6 +44,21 @@ test("a step costs what its paper reports: DFlash and D²SD each their own", () 
   near(stepCost(PAPER, "eagle3", { first: 7, again: [], nodes: 60 }), 5.91 / 3.8);
   assert.equal(stepCost(PAPER, "draft_model", { first: 16, again: [], nodes: 16 }), null);
   near(meanCost(PAPER, "autoregressive", [{ first: 0, again: [], nodes: 1 }]), 1);
+});
+
+test("a price says whether it was published or calculated, and from what", () => {
+  const [measured, laptop] = ["h200-measured", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
+  assert.equal(originWords(PAPER, "d2sd", 7.05 / 4.98), "as published for D²SD");
+  assert.equal(originWords(PAPER, "eagle3", 5.91 / 3.8), "as published for EAGLE-3");
+  const calculated = "calculated from the paper’s DFlash 1.28, D²SD 1.42 and EAGLE-3 1.56";
+  for (const [method, cost] of [["d2sd", 1.41], ["d2sd_tree", 7.05 / 4.98], ["dflash", 1.2]]) assert.equal(originWords(PAPER, method, cost), calculated);
+  assert.deepEqual([originWords(measured), originWords(laptop)], ["calculated from passes measured there", "calculated from its data sheet"]);
+  assert.match(elsewhereWords(PAPER, "d2sd", 1.4, 7), /costs 1\.40 plain steps \(calculated from the paper’s DFlash/);
+});
+
+test("names beside a chart keep their distance and their order", () => {
+  assert.deepEqual(apart([20, 22, 80, 40], 13), [9, 22, 80, 40]);
+  assert.deepEqual(apart([50, 50, 51], 10), [41, 31, 51]);
 });
 
 test("steps whose work or drafter's time is not known have no price", () => {
