@@ -3,7 +3,6 @@
 import { SETTINGS } from "./constants.js";
 import { button, h, icon, list, s, text } from "./dom.js";
 import { stepSentence } from "./explain.js";
-import { PACES } from "./selection.js";
 import { BONUS } from "./tree_layout.js";
 import { count, methodName, visible } from "./words.js";
 
@@ -44,8 +43,6 @@ export class Page {
     this.unfold = button("", { id: "unfold", hidden: true });
     // opens and closes the details where a low window has no place for them
     this.openFacts = button("Details", { id: "open-facts", class: "small", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" });
-    this.play = button("", { class: "icon", title: "Play (space)" });
-    this.pace = button("", { class: "small", title: "Speed of playing (S)", "aria-label": "Speed of playing" });
     this.widen = button("", { id: "widen", class: "small", hidden: true });
     this.fit = button("Fit", { class: "small", title: "Fit the tree into view (F)" });
     this.full = button(icon(FULL_SCREEN), { class: "icon", title: "Full screen (.)", "aria-label": "Full screen", hidden: !document.fullscreenEnabled });
@@ -58,14 +55,14 @@ export class Page {
     this.textTools = tools(this.typed);
     this.facts = h("div", { class: "panel facts" }, this.details);
     this.steps = h("div", { class: "panel steps" });
-    const drawingTools = tools(this.unfold, this.follow, this.openFacts, this.play, this.pace, this.widen, this.fit, this.full, this.help);
+    const drawingTools = tools(this.unfold, this.follow, this.openFacts, this.widen, this.fit, this.full, this.help);
     this.views = h(
       "div",
       { class: "views", hidden: true },
       this.numbers,
       h("div", { class: "panel reading" }, head(h("h3", {}, "Text"), this.runLabel, this.textTools), this.text),
       this.facts,
-      h("div", { class: "panel drawing" }, head(this.sentence, drawingTools), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
+      h("div", { class: "panel drawing" }, (this.drawingHead = head(this.sentence, drawingTools)), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
       this.steps,
       legend(),
     );
@@ -86,8 +83,9 @@ export class Page {
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }
 
-  showSentence(step) {
-    const pieces = step ? stepSentence(step) : [];
+  /** What came of the step, or while it comes about what happens at its `stage`. */
+  showSentence(step, stage = null) {
+    const pieces = stage ? [{ text: stage }] : step ? stepSentence(step) : [];
     this.sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
   }
 
@@ -98,12 +96,6 @@ export class Page {
     this.widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
     const read = wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
     this.swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
-  }
-
-  showPlaying({ pace, playing }) {
-    this.pace.textContent = PACES[pace][0];
-    this.play.textContent = playing ? "❚❚" : "▶";
-    this.play.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
   }
 
   /** `hidden`: how many nodes of the tree are folded away. */
@@ -117,8 +109,8 @@ export class Page {
 
 /** The chip over the tree: which step is shown and why; a click goes back to following the run. */
 export class ChipView {
-  constructor(chip, store, selection) {
-    Object.assign(this, { chip, store, selection, waiting: false, timer: 0 });
+  constructor(chip, store, selection, player) {
+    Object.assign(this, { chip, store, selection, player, waiting: false, timer: 0 });
     chip.addEventListener("click", () => selection.follow());
   }
 
@@ -134,10 +126,10 @@ export class ChipView {
 
   show() {
     const { chip, store, selection, waiting } = this;
-    const { pinned, playing } = selection;
-    const at = pinned === null ? "" : `step ${pinned + 1}`;
+    const { pinned, chosen } = selection;
+    const at = `step ${chosen + 1}`;
     const [state, , label] = [
-      ["playing", playing, `Playing: ${at} ✕`],
+      ["playing", this.player.playing, `Playing: ${at} ✕`],
       ["pinned", pinned !== null, `Pinned: ${at} ✕`],
       ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
       ["resting", store.failed, "Stopped"],

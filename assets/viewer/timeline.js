@@ -214,7 +214,6 @@ export class TimelineView {
     host.addEventListener("pointerdown", (event) => {
       const at = this.stepAt(event);
       if (event.button > 0 || at === null) return;
-      selection.pause();
       host.setPointerCapture(event.pointerId);
       if (event.shiftKey || this.ranging) {
         this.rangeFrom = at;
@@ -346,7 +345,6 @@ export class FinderView {
     if (!found.length) return;
     const here = this.selection.shown ?? -1;
     const beyond = by > 0 ? found.find((at) => at > here) : found.findLast((at) => at < here);
-    this.selection.pause();
     this.selection.pin(beyond ?? (by > 0 ? found[0] : found[found.length - 1]));
   }
 
