@@ -16,6 +16,7 @@ from app.machine import threads_here
 from app.methods import grouped
 from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
 from app.models import Chosen
+from app.runs.recordings import FILE_TYPES
 from app.runs.view import RunsView, drawing
 from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
@@ -124,7 +125,7 @@ def build_controls() -> Controls:
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
-                "Open a trace", file_types=[".jsonl", ".json", ".gz"], size="sm", elem_id="open-trace", min_width=100
+                "Open a trace", file_types=FILE_TYPES, size="sm", elem_id="open-trace", min_width=100
             )
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])

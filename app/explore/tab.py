@@ -149,7 +149,7 @@ def _wire_download(shown: Shown) -> None:
 
 
 def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:
-    """Show a trace file instead of the run; if it cannot be read, say why and keep the run.
+    """Show a trace file instead of the run, and say what a log says; if there is no run to show, say why and keep the one that is.
 
     If another run was requested while the file was read, the trace is only added to the list.
     """
@@ -160,6 +160,8 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
         runs, note = read_all(path)
     except InputError as error:
         raise InputError(f"This trace was not opened: {error}.") from None
+    if not runs:
+        return gr.skip(), sentence(note=note)
     give_back()
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):
