@@ -219,6 +219,15 @@ export function bonusSentence(step) {
   return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
 }
 
+/** Whether the probability of a node is that of both drafters, weighted (`d2sd_tree`): a re-drafted prefix stands before it on its
+ *  path, and both drafted its place. */
+export function ofBoth(step, node) {
+  if (!step.weighted || node.depth < 1 || node.depth > step.drafted) return false;
+  let shared = 0; // tokens of the first draft with which the path begins
+  for (let above = step.nodes.get(node.parent); above && above.depth; above = step.nodes.get(above.parent)) shared = above.candidates.includes(0) ? shared + 1 : 0;
+  return step.branches.some(({ prefix }) => prefix <= shared);
+}
+
 /** The drafter's top list where this node was drafted, with the node's token and the target's choice marked. */
 export function alternativesOf(step, node) {
   const origin = originOf(step, node);
