@@ -72,7 +72,7 @@ class Explorer {
     this.timeline = new TimelineView(page.timeline, store, selection);
     this.finder = new FinderView(this.timeline, store, selection);
     page.steps.append(this.finder.box, page.timeline, this.finder.zooms, this.finder.totals);
-    this.totals = new NumbersView(page.numbers, store);
+    this.totals = new NumbersView(page.numbers, store, linkNames ? () => trigger("quickest", { quickest: true }) : null);
     this.details = new DetailsView(page.details, selection);
     this.createPlayer();
     this.chip = new ChipView(page.follow, store, selection, this.player);

@@ -2,13 +2,13 @@
 
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
 import { button, h, sum, text } from "./dom.js";
-import { BreakEvenMap, MachineChoice, meanCost } from "./machine.js";
+import { BreakEvenMap, MachineChoice, meanCost, originWords } from "./machine.js";
 import { judged } from "./store.js";
 
 /** The sentence as pieces; kind "b": a number that matters. `step`: tokens of the shown step, null where none is shown; `cycle`:
  *  what `cycleOf` returns; `machine` and `there`: the one to compare with, and what a step costs on it; `missing`: why there is no
- *  cycle. */
-export function gist({ method, step, tokens, steps, cycle, machine, there, missing }) {
+ *  cycle; `full`: whether the run verified whole trees and was slower for it. */
+export function gist({ method, step, tokens, steps, cycle, machine, there, missing, full = false }) {
   if (!steps) return [];
   const b = (text) => ({ text, kind: "b" });
   const t = (text) => ({ text });
@@ -19,6 +19,7 @@ export function gist({ method, step, tokens, steps, cycle, machine, there, missi
   const elsewhere = there === null ? [] : [t(cycle ? ", at " : "; it breaks even at "), b(fixed(there, 2)), t(` on ${machine.name}`)];
   if (!cycle) return [...begin, ...run, t(` tokens a step${missing}`), ...elsewhere, t(".")];
   const gain = { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" };
+  if (full) return [...begin, ...run, t(", "), gain, t(" as fast as plain decoding. The full tree costs "), b(fixed(cycle.cost, 1)), t(" plain steps here"), ...(there === null ? [] : [t(", "), b(fixed(there, 2)), t(` with an 8B model on ${machine.name}`)]), t(".")];
   return [...begin, ...run, t(" for the price of "), b(fixed(cycle.cost, 1)), t(" plain steps: "), gain, t(" as fast. It breaks even at "), b(fixed(cycle.cost, 1)), t(" here"), ...elsewhere, t(".")];
 }
 
@@ -41,15 +42,14 @@ export function cycleWords({ cost, brought, gain }) {
   return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
 }
 
-/** Recommends cost-aware steps for a run that was slower without them; else "". `aware`: the run's setting, undefined if imported. */
-export function savingWords({ gain }, aware) {
-  return gain < 1 && aware === false ? "The setting “cost-aware” verifies only what pays." : "";
-}
+/** Whether a run would have been quicker with less to verify: it was slower than plain decoding, and `aware`, its setting, undefined
+ *  if imported, left it its full trees. */
+export const wasFull = (cycle, aware) => cycle !== null && cycle.gain < 1 && aware === false;
 
-/** How fast the same steps would be on another machine, where each costs `cost` plain steps; null: that is not known. */
-export function elsewhereWords({ name }, cost, brought) {
-  if (cost === null) return `The time of its draft with an 8B model on ${name} is not known.`;
-  return `With an 8B model on ${name} such a step costs ${fixed(cost, 2)} plain steps, so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
+/** How fast the same steps of `method` would be on another machine, where each costs `cost` plain steps; null: that is not known. */
+export function elsewhereWords(machine, method, cost, brought) {
+  if (cost === null) return `The time of its draft with an 8B model on ${machine.name} is not known.`;
+  return `With an 8B model on ${machine.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(machine, method, cost)}), so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
 }
 
 /** Two bars on one scale: what a step cost, by stage, and what it brought. */
@@ -67,10 +67,12 @@ export function cycleBars(cycle) {
   );
 }
 
+const QUICKEST = "“Quickest here” drafts and verifies only what pays.";
+
 const CARDS = [
   ["alpha", "Tokens/step α", "Mean acceptance length over all steps: committed tokens per step, including the one that the target adds."],
   ["speed", "Tokens per second", "Of the run shown here: committed tokens over the time since the prompt was read. Recording every step takes time; the speedup is timed without recording."],
-  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed alternately right after the run and without drawing, which slows a small machine. Below 1×, a step takes longer than plain decoding of its tokens: cost-aware, or fewer nodes B, may help."],
+  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed alternately right after the run and without drawing, which slows a small machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here”, or fewer nodes B, may help."],
   ["nodes", "Mean nodes/step", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
   ["repaired", "Repaired drafts", "Of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens."],
   ["gain", "Gained per re-draft", "Tokens that the drafts after the first added, divided by the number of those drafts."],
@@ -115,8 +117,9 @@ export function figuresOf(store, here = null) {
 
 /** The run in a sentence; behind it all totals, each with the shown step's own value, and why it is as fast as it is. */
 export class NumbersView {
-  constructor(host, store) {
-    Object.assign(this, { host, store, cells: {}, shown: null });
+  /** `quickest()` runs the form's prompt as *quickest here*; null where nothing can be run. */
+  constructor(host, store, quickest = null) {
+    Object.assign(this, { host, store, quickest, cells: {}, shown: null });
     this.gist = h("p", { class: "gist", title: "α: committed tokens per step, including the one that the target adds. Price and speed: relative to plain decoding with the same target. A method breaks even where α equals the price of a step in plain steps." });
     this.cards = h("dl", { class: "cards", "aria-label": "Totals", hidden: true });
     for (const [id, name, title] of CARDS) {
@@ -136,7 +139,8 @@ export class NumbersView {
     this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, h("label", { class: "machine-choice" }, "With an 8B model on ", this.choice.select), this.there, this.map.box, this.source);
     this.why = this.opener("why?", "why-open", this.box, "What a step costs, and where it would pay");
     this.more = this.opener("all figures", "more-open", this.cards, "All totals of the run");
-    host.append(h("div", { class: "line" }, this.gist, h("div", { class: "tools" }, this.why, this.more)), this.cards, this.box);
+    this.quick = button("Run quickest here", { class: "small quickest", hidden: true, title: "The same text, with only what pays on this machine drafted and verified" }, quickest);
+    host.append(h("div", { class: "line" }, this.gist, this.quick, h("div", { class: "tools" }, this.why, this.more)), this.cards, this.box);
     host.addEventListener("keydown", (event) => {
       if (event.key !== "Escape" || this.box.hidden) return;
       event.stopPropagation();
@@ -162,16 +166,16 @@ export class NumbersView {
   showWhy(cycle, alpha, there) {
     const { method, config } = this.store.header;
     const { machine } = this.choice;
-    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${savingWords(cycle, config?.cost_aware)}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]));
-    this.there.textContent = elsewhereWords(machine, there, alpha);
+    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config?.cost_aware) ? QUICKEST : ""}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]));
+    this.there.textContent = elsewhereWords(machine, text(method), there, alpha);
     this.source.textContent = machine.source;
-    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine.name);
+    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine);
   }
 
   show(shown) {
     const { store, cells } = this;
     const { tokens } = store.sums;
-    const { method } = store.header;
+    const { method, config } = store.header;
     const { machine } = this.choice;
     this.shown = shown;
     const here = shown === null ? null : store.summaries[shown];
@@ -183,7 +187,9 @@ export class NumbersView {
     const cycle = cycleOf(store);
     cells.speedup.value.classList.toggle("slower", cycle !== null && cycle.gain < 1);
     const there = this.thereCost(machine);
-    const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, machine, there, missing: store.live ? " so far" : "" });
+    const full = this.quickest !== null && (!store.recorded || store.own) && wasFull(cycle, config?.cost_aware);
+    this.quick.hidden = !full;
+    const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, machine, there, full, missing: store.live ? " so far" : "" });
     this.gist.replaceChildren(...pieces.map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));
     this.why.disabled = !steps || method === "autoregressive";
     if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), there);

@@ -220,7 +220,7 @@ export function runWords({ header, recorded, own: ours, seen, length }) {
   const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
   const who = [`${methodName(text(header.method) || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
-  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
+  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "quickest here" : "", config.chat === true ? "chat" : ""];
   return (recorded && !ours ? "recorded: " : "") + words.filter(Boolean).join(" · ");
 }
 

@@ -262,7 +262,7 @@ const MOST = 10;
 const FILTERS = {
   any: ["any step", null],
   ...Object.fromEntries(Object.entries(OUTCOMES).map(([id, { words }]) => [id, [words, (all) => where(all, (s) => s.verdict === id)]])),
-  undrafted: ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)],
+  undrafted: ["nothing drafted (quickest here)", (all) => where(all, (s) => s.undrafted)],
   sure: [`rejected though sure (c ≥ ${probability(SURE)})`, (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE)],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
   slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],

@@ -12,7 +12,7 @@ def test_every_method_has_a_name_of_its_own():
 
 def test_the_id_stands_beside_the_name_and_empty_groups_are_left_out():
     assert lane_title("dflash") == "DFlash (dflash)"
-    assert lane_title("d2sd cost-aware") == "D²SD, cost-aware (d2sd cost-aware)"
+    assert lane_title("d2sd cost-aware") == "D²SD, quickest here (d2sd cost-aware)"
     assert grouped(["d2sd", "autoregressive"]) == {
         "Plain": {"autoregressive": "Plain decoding (autoregressive)"},
         "D²SD": {"d2sd": "D²SD (d2sd)"},
