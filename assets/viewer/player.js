@@ -53,9 +53,8 @@ export class Player {
     this.changed();
   }
 
-  /** Plays the chosen step once. */
+  /** Plays the chosen step alone. */
   playOnce() {
-    if (!this.step || this.on) return;
     this.toggle();
     this.through = false;
   }

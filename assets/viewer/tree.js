@@ -151,7 +151,7 @@ export class TreeView {
 
   /** Whether a node is drawn without its word. */
   get wordless() {
-    return this.step !== null && [...this.layout.lanes.keys()].some((id) => this.words.get(id) === "");
+    return [...(this.layout?.lanes.keys() ?? [])].some((id) => this.words.get(id) === "");
   }
 
   get cut() {
