@@ -97,10 +97,9 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.Column(visible=kind == "own"),
             gr.File(visible=kind == "files"),
             gr.Button(visible=run),
-            gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
         ]
 
-    source.change(choose, source, [group, bundled, mine, uploads, why, stop], **AT_ONCE)
+    source.change(choose, source, [group, bundled, mine, uploads, why], **AT_ONCE)
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """Returns the current runs and sets to choose from."""
@@ -132,7 +131,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     )
     offered(measured)
     go.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
-    wire(why.click, _examine, ticket, [source, *inputs], [report], notice)
+    wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
     opened = answer(
         figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
     )
