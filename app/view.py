@@ -77,13 +77,17 @@ def _font(request: Request) -> Response:
     name = request.path_params["name"]
     if name not in FAMILIES.values():
         return Response(status_code=404)
-    return Response((FONTS / name).read_bytes(), media_type="font/woff2", headers={"cache-control": "public, max-age=86400"})
+    return Response(
+        (FONTS / name).read_bytes(), media_type="font/woff2", headers={"cache-control": "public, max-age=86400"}
+    )
 
 
 def fonts() -> str:
     """Returns the markup of the fonts, which a browser begins to load ahead of the page's scripts."""
     at = FONT_PATH.removeprefix("/")  # relative, since the page may be served below another address
-    early = "".join(f'<link rel="preload" as="font" type="font/woff2" href="{at}{n}" crossorigin>' for n in FAMILIES.values())
+    early = "".join(
+        f'<link rel="preload" as="font" type="font/woff2" href="{at}{n}" crossorigin>' for n in FAMILIES.values()
+    )
     return f"{early}<style>{font_faces(lambda name: at + name)}</style>"
 
 

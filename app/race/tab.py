@@ -262,7 +262,11 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     inputs[first] = _ticks(first)
     with gr.Accordion("More methods, and what each does", open=False, elem_id="race-more"):
         inputs[more] = _ticks(more)
-        gr.Markdown("\n\n".join(f"**{name}**: {lane_sentence(lane)}" for group in GROUPS.values() for lane, name in group.items()))
+        gr.Markdown(
+            "\n\n".join(
+                f"**{name}**: {lane_sentence(lane)}" for group in GROUPS.values() for lane, name in group.items()
+            )
+        )
     with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
         inputs |= setting_rows(NAMES, 3, "race-")
     follow_model(inputs["model"], inputs["chat"], inputs["block_size"])
