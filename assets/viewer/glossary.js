@@ -30,14 +30,16 @@ export const GLOSSARY = {
 /** A word with a dotted line and its meaning behind it; `shown`: as it stands in the text. */
 export const term = (word, shown = word, meaning = GLOSSARY[word]) => h("span", { class: "term", tabindex: 0, role: "button", "data-meaning": meaning }, shown);
 
-const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u;
+const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u; // not in other words
 
-/** Prose with the first of each known word as a term; `seen`: the words that were explained already. */
-export function withTerms(words, seen = new Set()) {
-  const found = IN_PROSE.exec(words);
-  if (!found) return [words];
-  const [word] = found;
-  const [before, after] = [words.slice(0, found.index), words.slice(found.index + word.length)];
-  const shown = seen.has(word) ? word : term(word);
-  return [before, shown, ...withTerms(after, seen.add(word))];
+/** Prose as a list of pieces: text, or a word of the list in an array, each for the first time only; `seen`: the words before. */
+export function wordsIn(prose, seen = new Set()) {
+  return prose.split(IN_PROSE).map((piece, at) => {
+    if (at % 2 === 0 || seen.has(piece)) return piece;
+    seen.add(piece);
+    return [piece];
+  });
 }
+
+/** The same as what can be appended to an element. */
+export const withTerms = (prose, seen) => wordsIn(prose, seen).map((piece) => (Array.isArray(piece) ? term(piece[0]) : piece));
