@@ -1,4 +1,4 @@
-"""Methods as the page names them; a race also runs some of them cost-aware, in lanes of their own."""
+"""Methods as the page names them; a race also runs some of them cost-aware (*quickest here*), in lanes of their own."""
 
 from __future__ import annotations
 
@@ -9,9 +9,11 @@ from d2sd import METHODS, Trace
 
 PLAIN = "autoregressive"
 COST_AWARE = " cost-aware"  # in the name of a lane, after its method
-LANES = (*METHODS, f"d2sd{COST_AWARE}")
+AWARE = tuple(f"{method}{COST_AWARE}" for method in ("dflash", "ddtree", "d2sd", "d2sd_tree"))
+LANES = (*METHODS, *AWARE)
 DEFAULT_LANES = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
-TOLD = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree")
+QUICKEST = ", quickest here"  # in titles, after the name of the method
+TOLD = ("autoregressive", "dflash", "eagle3", "d2sd", "d2sd_tree", f"d2sd{COST_AWARE}")
 MORE = "More methods"
 NAMES = {method.id: method.name for method in METHODS.values()}
 
@@ -34,14 +36,14 @@ def method_of(lane: str) -> str:
 def lane_title(lane: str) -> str:
     """Returns the name of a method or lane."""
     method = method_of(lane)
-    return f"{NAMES[method]}{f',{COST_AWARE}' if lane != method else ''}"
+    return f"{NAMES[method]}{QUICKEST if lane != method else ''}"
 
 
 def run_title(header: Mapping[str, Any]) -> str:
     """Returns the name of a run's method, or its id if it is not one of these."""
     method, config = str(header.get("method", "run")), header.get("config")
     cost_aware = isinstance(config, Mapping) and config.get("cost_aware") is True
-    return NAMES.get(method, method[:40]) + (f",{COST_AWARE}" if cost_aware else "")
+    return NAMES.get(method, method[:40]) + (QUICKEST if cost_aware else "")
 
 
 def grouped(lanes: Collection[str]) -> dict[str, dict[str, str]]:

@@ -21,7 +21,7 @@ class CardView {
     Object.assign(this, { go, walk, draws, pass, live, at: 0, first: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
     this.where = h("p", { class: "where" });
-    this.body = h("div", { class: "body", "aria-live": "polite", "aria-atomic": "true" });
+    this.body = h("div", { class: "body", tabindex: 0, role: "region", "aria-label": "What this stop says", "aria-live": "polite", "aria-atomic": "true" });
     this.dots = h("ol", { class: "dots", "aria-label": "Stops" });
     this.back = button("← Back", { class: "move", id: "learn-back" }, () => this.go(this.at - 1));
     this.next = button("Next →", { class: "move next", id: "learn-next" }, () => this.go(this.at + 1));
@@ -79,13 +79,15 @@ class CardView {
   stop(stop, at) {
     const rows = stop.numbers.map(([name, value]) => h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))));
     const known = new Set(); // the words that this card has explained
+    const said = stop.say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known))));
     return [
-      ...stop.say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known)))),
+      ...said.slice(0, 1),
+      stop.verified ? this.pass.box : "",
+      ...said.slice(1),
+      stop.odds.length ? this.draws.box : "",
       stop.equation.length ? h("p", { class: "equation", role: "math", "aria-label": stop.equation.map(spokenPiece).join("") }, ...stop.equation.map(drawnPiece)) : "",
       stop.walk.length ? this.walk.box : "",
       rows.length && !stop.odds.length ? h("dl", { class: "values" }, ...rows) : "",
-      stop.odds.length ? this.draws.box : "",
-      stop.verified ? this.pass.box : "",
       ...stop.questions.map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, question), h("p", {}, answer))),
       at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
     ];

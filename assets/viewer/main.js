@@ -7,7 +7,9 @@ import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
 import { NumbersView } from "./numbers.js";
 import { ChipView, Page, PathView, Presenter, RunView } from "./page.js";
+import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
+import { Player } from "./player.js";
 import { QuizView } from "./quiz.js";
 import { PlacesView, Redraft } from "./redraft.js";
 import { Selection } from "./selection.js";
@@ -62,6 +64,7 @@ class Explorer {
     this.viewport = new Viewport(page.tree, () => {
       this.tree.place();
       this.strip.place();
+      this.player.show();
     });
     this.tree = new TreeView(page.tree, selection, this.tooltip, this.viewport, (hidden) => page.showFolding(hidden, this.tree.unfolded));
     this.tree.scaled = () => this.presenter.scale;
@@ -74,9 +77,10 @@ class Explorer {
     this.finder = new FinderView(this.timeline, store, selection);
     page.steps.append(this.finder.totals);
     page.finder.append(this.finder.box, this.finder.zooms);
-    this.totals = new NumbersView(page.numbers, store, linkNames ? () => learn(TURN) : null);
+    this.totals = new NumbersView(page.numbers, store, linkNames && { quickest: () => trigger("quickest", { quickest: true }), turn: () => learn(TURN) });
     this.details = new DetailsView(page.details, selection);
-    this.chip = new ChipView(page.follow, store, selection);
+    this.createPlayer();
+    this.chip = new ChipView(page.follow, store, selection, this.player);
     this.run = new RunView(page.root, page.runLabel, linkNames !== null);
     this.share = new ShareView({
       store,
@@ -87,6 +91,23 @@ class Explorer {
     });
     page.deeds.append(this.share.box);
     page.numbers.firstChild.append(page.deeds);
+  }
+
+  createPlayer() {
+    const { page, store, selection, tree, strip } = this;
+    const motion = new Motion({ root: page.root, tree, strip, words: this.words });
+    this.player = new Player(store, selection, {
+      draw: (t) => motion.show(store.step(selection.shown), t),
+      said: (name) => {
+        const step = store.step(selection.shown);
+        page.root.dataset.stage = name;
+        page.showSentence(step, this.player.words);
+        page.spoken.textContent = name ? `${name}: ${this.player.words}` : this.nameTree(step);
+      },
+      allowed: () => !this.secret,
+      changed: () => this.draw(),
+    });
+    page.sentence.after(this.player.box);
   }
 
   createGames(address) {
@@ -123,8 +144,9 @@ class Explorer {
   }
 
   drawAll() {
-    const { page, store, selection, tree, words, latest } = this;
+    const { store, selection, tree, words, latest } = this;
     words.append();
+    this.player.check();
     const step = store.step(selection.shown);
     if (step !== latest.step) this.drawStep(step);
     else {
@@ -143,7 +165,8 @@ class Explorer {
     this.timeline.follow();
     this.finder.place();
     this.chip.show();
-    page.showPlaying(selection);
+    this.player.showBar();
+    this.player.show();
     this.publish();
   }
 
@@ -152,10 +175,10 @@ class Explorer {
     this.tree.show(step);
     this.strip.show(step);
     page.showLacks(step);
-    page.showSentence(step);
+    page.showSentence(step, this.player.words);
     const summary = this.nameTree(step);
     // Read out what was chosen, not every step of a running stream or of the pointer's way.
-    if (selection.previewed === null && !selection.following) page.spoken.textContent = this.secret ? "" : summary;
+    if (selection.previewed === null && !selection.following && !this.player.on) page.spoken.textContent = this.secret ? "" : summary;
     this.drawWidth();
   }
 
@@ -223,7 +246,7 @@ class Explorer {
   reset() {
     this.wanted = null;
     this.timeline.first = 0;
-    for (const part of [this.totals, this.selection, ...this.games, this.redraft, this.words, this.finder]) part.reset();
+    for (const part of [this.totals, this.player, this.selection, ...this.games, this.redraft, this.words, this.finder]) part.reset();
   }
 
   selectWanted() {
@@ -261,8 +284,6 @@ class Explorer {
     const { element, page, tree } = this;
     const keys = keyActions(this);
     const acts = {
-      play: keys[" "],
-      pace: keys.s,
       fit: keys.f,
       full: keys["."],
       help: keys["?"],
@@ -290,7 +311,6 @@ class Explorer {
     element.addEventListener("explorer:select", ({ detail }) => {
       const step = whole(detail && detail.step, 0, 1e9, null);
       if (step === null) return;
-      selection.pause();
       selection.pin(step, nodeId(detail.node));
     });
     element.addEventListener("explorer:look", ({ detail }) => this.viewport.look(detail.start === true));

@@ -4,7 +4,6 @@ import { SETTINGS } from "./constants.js";
 import { button, h, icon, list, s, text } from "./dom.js";
 import { stepSentence } from "./explain.js";
 import { withTerms } from "./glossary.js";
-import { PACES } from "./selection.js";
 import { BONUS } from "./tree_layout.js";
 import { count, methodName, visible } from "./words.js";
 
@@ -46,8 +45,6 @@ export class Page {
     this.unfold = button("", { id: "unfold", hidden: true });
     // opens and closes the details where a low window has no place for them
     this.openFacts = button("Details", { id: "open-facts", class: "small", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" });
-    this.play = button("", { class: "icon", title: "Play (space)" });
-    this.pace = button("", { class: "small", title: "Speed of playing (S)", "aria-label": "Speed of playing" });
     this.widen = button("", { id: "widen", class: "small", hidden: true });
     this.fit = button("Fit", { class: "small", title: "Fit the tree into view (F)" });
     this.full = button(icon(FULL_SCREEN), { class: "icon", title: "Full screen (.)", "aria-label": "Full screen", hidden: !document.fullscreenEnabled });
@@ -61,13 +58,13 @@ export class Page {
     this.facts = h("div", { class: "facts" }, this.details);
     this.steps = h("div", { class: "steps" }, this.timeline);
     this.finder = h("div", { class: "finding" });
-    const drawingTools = tools(this.unfold, this.follow, this.openFacts, this.play, this.pace, this.widen, this.fit, this.full, this.help);
+    const drawingTools = tools(this.unfold, this.follow, this.openFacts, this.widen, this.fit, this.full, this.help);
     this.views = h(
       "div",
       { class: "views", hidden: true },
       h("div", { class: "reading" }, this.text, this.runLabel),
       this.facts,
-      h("div", { class: "drawing" }, head(this.sentence, drawingTools), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
+      h("div", { class: "drawing" }, (this.drawingHead = head(this.sentence, drawingTools)), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
       this.steps,
       this.numbers,
       this.finder,
@@ -90,8 +87,9 @@ export class Page {
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }
 
-  showSentence(step) {
-    const pieces = step ? stepSentence(step) : [];
+  /** What came of the step, or while it comes about what happens at its `stage`. */
+  showSentence(step, stage = null) {
+    const pieces = stage ? [{ text: stage }] : step ? stepSentence(step) : [];
     this.sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
   }
 
@@ -102,12 +100,6 @@ export class Page {
     this.widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
     const read = wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
     this.swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
-  }
-
-  showPlaying({ pace, playing }) {
-    this.pace.textContent = PACES[pace][0];
-    this.play.textContent = playing ? "❚❚" : "▶";
-    this.play.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
   }
 
   /** `hidden`: how many nodes of the tree are folded away. */
@@ -121,8 +113,8 @@ export class Page {
 
 /** The chip over the tree: which step is shown and why; a click goes back to following the run. */
 export class ChipView {
-  constructor(chip, store, selection) {
-    Object.assign(this, { chip, store, selection, waiting: false, timer: 0 });
+  constructor(chip, store, selection, player) {
+    Object.assign(this, { chip, store, selection, player, waiting: false, timer: 0 });
     chip.addEventListener("click", () => selection.follow());
   }
 
@@ -138,10 +130,10 @@ export class ChipView {
 
   show() {
     const { chip, store, selection, waiting } = this;
-    const { pinned, playing } = selection;
-    const at = pinned === null ? "" : `step ${pinned + 1}`;
+    const { pinned, chosen } = selection;
+    const at = `step ${chosen + 1}`;
     const [state, , label] = [
-      ["playing", playing, `Playing: ${at} ✕`],
+      ["playing", this.player.playing, `Playing: ${at} ✕`],
       ["pinned", pinned !== null, `Pinned: ${at} ✕`],
       ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
       ["resting", store.failed, "Stopped"],
@@ -231,7 +223,7 @@ export function runWords({ header, seen, length }) {
   const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
   const who = [`${methodName(text(header.method) || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
-  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
+  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "quickest here" : "", config.chat === true ? "chat" : ""];
   return words.filter(Boolean).join(" · ");
 }
 

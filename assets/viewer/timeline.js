@@ -230,7 +230,6 @@ export class TimelineView {
     host.addEventListener("pointerdown", (event) => {
       const at = this.stepAt(event);
       if (event.button > 0 || at === null) return;
-      selection.pause();
       host.setPointerCapture(event.pointerId);
       if (event.shiftKey || this.ranging) {
         this.rangeFrom = at;
@@ -279,7 +278,7 @@ const MOST = 10;
 const FILTERS = {
   any: ["any step", null],
   ...Object.fromEntries(Object.entries(OUTCOMES).map(([id, { words }]) => [id, [words, (all) => where(all, (s) => s.verdict === id)]])),
-  undrafted: ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)],
+  undrafted: ["nothing drafted (quickest here)", (all) => where(all, (s) => s.undrafted)],
   sure: [`rejected though sure (c ≥ ${probability(SURE)})`, (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE)],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
   slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
@@ -362,7 +361,6 @@ export class FinderView {
     if (!found.length) return;
     const here = this.selection.shown ?? -1;
     const beyond = by > 0 ? found.find((at) => at > here) : found.findLast((at) => at < here);
-    this.selection.pause();
     this.selection.pin(beyond ?? (by > 0 ? found[0] : found[found.length - 1]));
   }
 

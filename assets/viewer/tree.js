@@ -5,6 +5,7 @@ import { BONUS, Columns, WORDLESS, columnsThatMatter, layoutTree, nextNode, shar
 import { draftsName, draftsThrough, isPlain } from "./explain.js";
 import { PADDING, PILL, columnNeeds, crossBadge, edgePath, fitLabel, foldBadge, measure, nodeFont, nodeShape } from "./tree_shapes.js";
 import { nodeCard } from "./details.js";
+import { draftOf } from "./stages.js";
 import { s } from "./dom.js";
 import { CAPTION, MARGIN } from "./viewport.js";
 import { visible } from "./words.js";
@@ -38,16 +39,17 @@ export function chainLabel({ step, columns, widths, small }, chain) {
   const drafts = main ? [] : draftsThrough(step, accepted.length ? accepted : [at]);
   if (!main && !drafts.length) return null;
   const slim = columns.slim; // a long name would lie across stems and the true boundary
-  let words = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
+  let name = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
   const [only] = drafts;
   const leaves = at.depth - 1;
-  if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) words += `, differs after ${leaves}`;
+  if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) name += `, differs after ${leaves}`;
   const won = accepted.length;
-  if (won) words += main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
+  const brought = !won ? "" : main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
+  const words = name + brought;
   const width = small(words) * (won ? BOLD : 1);
   const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5) - width - 2]; // no further to the right than the block goes
   const x = Math.max(start, Math.min(end, columns.x(at.depth) - widths.get(at.id) / 2));
-  return { words, won, kind: at.proposer, x: step.boundary === null ? x : clearOf(columns.x(step.boundary + 0.5), x, width, [start, end], main) };
+  return { name, brought, words, won, kind: at.proposer, x: step.boundary === null ? x : clearOf(columns.x(step.boundary + 0.5), x, width, [start, end], main) };
 }
 
 /** Where words that begin at `x` begin so that they do not lie across a line: behind it, or before it if they are rather there
@@ -88,9 +90,6 @@ export function laneRows({ low, high }, items) {
 }
 
 export const NARROW = 640; // pixels: below, the tree opens fitted
-
-/** The first of the drafts that hold a node: 0 the first draft, then the re-drafts in their order; null where none does. */
-const draftOf = (node) => (node.candidates.length ? Math.min(...node.candidates) : null);
 
 export class TreeView {
   /** `host` carries the svg; `viewport` moves it; `folded(hidden)` is called with the number of nodes that a step has folded away. */
@@ -264,6 +263,7 @@ export class TreeView {
     return s("path", {
       class: `edge ${node.proposer}`,
       "data-draft": draftOf(node.id === BONUS ? from : node),
+      "data-of": node.id,
       "data-depth": node.depth,
       d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
     });
@@ -274,7 +274,7 @@ export class TreeView {
     if (!label) return [];
     const y = this.rows.y.get(chain.lane) - PILL / 2 - 5;
     const named = chain.lane === 0 && chain.first.depth === 0 ? (chain.nodes[1] ?? chain.first) : chain.first;
-    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.words)];
+    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.name, label.brought ? s("tspan", { class: "brought" }, label.brought) : "")];
   }
 
   /** The border after the last first-draft token that the target accepted; the strip draws it on. */

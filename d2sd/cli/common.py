@@ -17,8 +17,9 @@ from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.logs import read_runs
 from d2sd.trace.text import progress
-from d2sd.trace.trace import Trace, load_trace, read_traces
+from d2sd.trace.trace import Trace, load_trace
 
 if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
     from d2sd.engine import Engine
@@ -176,8 +177,8 @@ def record_runs(
 
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
-    """Yields the traces of all files and folders, with a progress bar on a terminal if that takes long."""
-    traces = (trace for path in paths for file in files_of(path) for trace in read_traces(file))
+    """Yields the runs of all files and folders, traces and logs of servers, with a progress bar on a terminal if that takes long."""
+    traces = (trace for path in paths for file in files_of(path) for trace in read_runs(file))
     return iter(progress(traces, desc="read", unit="run", delay=1))
 
 

@@ -138,7 +138,7 @@ def test_a_run_names_its_drafter_where_it_is_not_the_models_own():
     assert about({"method": "d2sd", "models": models}) == "D²SD on tiny, drafter run/step-200"
     config = {"cost_aware": True, "num_branches": 6}
     assert about({"method": "d2sd", "models": {"preset": "smollm2"}, "config": config}) == (
-        "D²SD, cost-aware on SmolLM2-135M-Instruct, K 6"
+        "D²SD, quickest here on SmolLM2-135M-Instruct, K 6"
     )
     assert about({"method": "vllm", "models": {"preset": ["x"]}}) == "vllm on ['x']"
 

@@ -12,7 +12,7 @@ def test_every_method_has_a_name_of_its_own():
 
 def test_methods_beyond_the_story_are_a_group_of_their_own_and_empty_groups_are_left_out():
     assert lane_title("dflash") == "DFlash"
-    assert lane_title("d2sd cost-aware") == "D²SD, cost-aware"
+    assert lane_title("d2sd cost-aware") == "D²SD, quickest here"
     assert grouped(["d2sd", "ddtree"]) == {"Methods": {"d2sd": "D²SD"}, MORE: {"ddtree": "DDTree"}}
     assert grouped(["autoregressive"]) == {"Methods": {"autoregressive": "Plain decoding"}}
     assert sorted(lane for group in grouped(LANES).values() for lane in group) == sorted(LANES)

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { markOf } from "../../assets/viewer/details.js";
-import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
+import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, ofBoth, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
 import { readStep } from "../../assets/viewer/step.js";
 import { runWords } from "../../assets/viewer/page.js";
 import { plain } from "../../assets/viewer/words.js";
@@ -104,6 +104,14 @@ test("a repaired step says who added what, and marks its boundary", () => {
   assert.match(nodeSentence(step, step.nodes.get(3)), /^Rejected: the target wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/);
   const marks = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }).short.slice(0, 1));
   assert.deepEqual(marks, ["○", "✕", "▲"]);
+});
+
+test("a probability that weighs both drafters is not called the first one's", () => {
+  const step = repaired([], { weighted: true });
+  const both = (s) => [...s.nodes.values()].filter((node) => ofBoth(s, node)).map(({ depth, id }) => [depth, id]);
+  assert.deepEqual(both(step), [[3, 3], [4, 4], [3, 5]]); // behind the re-drafted prefix of two; the anchor and the two are the first drafter's
+  assert.deepEqual(both(repaired([0], { weighted: true })).length, 5); // from the anchor on
+  assert.deepEqual(both(repaired()), []); // other methods weigh nothing
 });
 
 test("re-drafts that came out equal have one name and are said to be merged", () => {

@@ -63,7 +63,9 @@ test("the pointer's rest on a text ends with the text", () => {
 });
 
 test("a walk through another step begins at its anchor, and ends with its stop", () => {
-  const element = () => ({ append() {}, setAttribute() {}, addEventListener() {} });
+  const classes = new Map();
+  const classList = { toggle: (name, on) => classes.set(name, on), remove: (name) => classes.delete(name) };
+  const element = () => ({ append() {}, setAttribute() {}, addEventListener() {}, classList });
   globalThis.document = { createElement: element, createTextNode: element };
   globalThis.matchMedia = () => ({ matches: false });
   const moved = [];
@@ -76,7 +78,9 @@ test("a walk through another step begins at its anchor, and ends with its stop",
   assert.deepEqual(moved.splice(0), [0, 1, 0]);
   tick(500);
   assert.deepEqual(moved, []); // nothing goes on of the walk before
-  walk.leave();
+  assert.equal(classes.get("walking"), true);
+  walk.leave(); // taken out of the page already
+  assert.equal(classes.has("walking"), false); // else the figures of the next stops would stay hidden
   tick(5000);
   assert.deepEqual(moved, [null]);
 });
