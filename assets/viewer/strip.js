@@ -3,6 +3,7 @@
 
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
+import { GLOSSARY } from "./glossary.js";
 import { NARROW } from "./tree.js";
 import { count, joined, probability, quoted, visible } from "./words.js";
 
@@ -29,7 +30,9 @@ export function liftFlags(flags) {
   return lifts;
 }
 
-const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, words)));
+const MEANINGS = { "confidence c": GLOSSARY.c, "boundary r": GLOSSARY["r(i)"], "ends after": GLOSSARY.boundary };
+
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y, class: MEANINGS[words] ? "term" : null, "data-meaning": MEANINGS[words] }, words)));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
@@ -249,6 +252,7 @@ export class StripView {
   /** Exact values under the pointer: bars above, boundary points below. */
   point(event) {
     const { step } = this;
+    if (event.target.dataset.meaning) return this.tooltip.hide();
     if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch" || this.host.closest("[data-quiz='asking']")) return;
     const box = this.svg.getBoundingClientRect();
     const depth = this.depthAt(event);
