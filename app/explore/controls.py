@@ -91,9 +91,6 @@ def build_controls() -> Controls:
     with gr.Column(elem_id="choices", min_width=200):
         picker = model_picker()
         method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
-    with gr.Row(elem_id="buttons"):
-        run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
-        stop = gr.Button("Stop", elem_id="stop", min_width=80)
     inputs["cost_aware"] = gr.Radio(
         [("Full tree", False), ("Quickest here", True)],
         value=False,
@@ -105,6 +102,9 @@ def build_controls() -> Controls:
     with gr.Row(elem_id="folds"):
         FoldView("Settings", "more", elem_id="fold")
         FoldView("Runs", "runs", elem_id="fold-runs")
+    with gr.Row(elem_id="buttons"):
+        run = gr.Button("Run", variant="primary", elem_id="run", min_width=60)
+        stop = gr.Button("Stop", elem_id="stop", min_width=60, visible=False)
     wanted = models.to_get()
     get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
@@ -151,8 +151,7 @@ def _method_settings(inputs: dict[str, Any], method: PickerView) -> None:
             for flag in (s for s in SETTINGS if s.kind == "flag" and s.name not in inputs):
                 inputs[flag.name] = setting_box(flag)
 
-    with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
-        gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
+    with gr.Accordion("Numbers and threads of this machine", open=False, elem_id="meanings"):
         gr.Markdown(f"**Numbers**: {taken_here()} {NEAR_TIES}", elem_id="near-ties")
         gr.Markdown(f"**Threads**: {threads_here()}", elem_id="threads-here")
 

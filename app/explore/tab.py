@@ -34,8 +34,8 @@ def run_button_text(update: Update[str], session: Session) -> str:
     if update.news:
         return "Waiting …" if session.waiting else "Loading …"
     if session.shown.ended:
-        return "Timing plain decoding …"
-    return "Reading the prompt …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
+        return "Timing …"
+    return "Reading …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
 def build_explore(session: gr.State) -> Shown:

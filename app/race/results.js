@@ -1,6 +1,7 @@
 // What the race came to: a row of figures per method, and the same steps on other machines with the break-even map.
 
 import { h, number, sum, whole } from "../../assets/viewer/dom.js";
+import { term } from "../../assets/viewer/glossary.js";
 import { BreakEvenMap, chosenMachine, meanCost, stepCost } from "../../assets/viewer/machine.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
 import { cycleWords } from "../../assets/viewer/numbers.js";
@@ -25,7 +26,7 @@ export function raceTable(lanes, { plain, reference }) {
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],
   ];
-  const head = h("tr", {}, ...heads.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)));
+  const head = h("tr", {}, ...heads.map(([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name)));
   return h("table", {}, h("caption", { class: "spoken" }, "Figures of the race"), h("thead", {}, head), h("tbody", {}, ...done.map((lane) => tableRow(lane, longest, reference))));
 }
 

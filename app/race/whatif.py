@@ -318,7 +318,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
         )
         with gr.Column(scale=0, min_width=110):
             go = gr.Button("Ask", variant="primary", elem_id="ask", size="sm")
-            stop = gr.Button("Stop", elem_id="stop-asking", size="sm")
+            stop = gr.Button("Stop", elem_id="stop-asking", size="sm", visible=False)
     notice = notice_box("whatif-notice")
     charts = WhatIfView(recorded_answers())
 

@@ -1,6 +1,8 @@
-// The keys of the view: what they do, and the list of them.
+// What the words mean, and the keys of the view: what they do, and the list of them.
 
 import { button, h } from "./dom.js";
+import { GLOSSARY } from "./glossary.js";
+import { opening } from "./opening.js";
 import { draftedNode } from "./quiz.js";
 import { STAGE_NAMES } from "./stages.js";
 
@@ -25,33 +27,22 @@ const KEYS = [
   ["?", "this list"],
 ];
 
-const WORDS = [
-  ["anchor", "the last certain token; a step drafts what follows it"],
-  ["␣ ↵", "a space and a line break in a token"],
-  ["c", "confidence: the drafter’s own probability of its token"],
-  ["r(i)", "predicted chance that exactly i drafted tokens are accepted; “all”: every one"],
-  ["α", "tokens committed per step, mean over the run"],
-  ["γ", "block: the anchor and γ − 1 drafted tokens"],
-  ["K", "number of prefixes to re-draft from"],
-  ["T", "temperature: 0 takes the target’s favourite, above 0 it draws"],
-  ["plain", "plain decoding: one target pass per token, nothing drafted"],
-  ["●", "repaired: re-drafted from where the draft broke, and tokens were gained"],
-  ["○", "re-drafted from there, but nothing was gained"],
-  ["✕", "missed: no re-draft started there"],
-  ["▲", "the whole first draft was accepted"],
-];
-
 export class HelpView {
-  constructor(root) {
+  /** `ways`: what the opening sentence offers, see `opening`. */
+  constructor(root, ways) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
+    const leave = (way) => way && (() => [this.box.close(), way()]);
+    const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
+    const named = (keys) => keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)));
     this.box = h(
       "dialog",
-      { class: "help", "aria-label": "Keys and words" },
+      { class: "help", "aria-label": "Words and keys" },
       close,
+      opening({ story: leave(ways.story), begin: leave(ways.begin) }),
+      h("h3", {}, "Words"),
+      h("dl", { class: "words" }, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
       h("h3", {}, "Keys"),
-      h("dl", {}, ...KEYS.map(([keys, meaning]) => h("div", {}, h("dt", {}, ...keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)))), h("dd", {}, meaning)))),
-      h("h3", {}, "Words and marks"),
-      h("dl", { class: "words" }, ...WORDS.map(([word, meaning]) => h("div", {}, h("dt", {}, word), h("dd", {}, meaning)))),
+      h("dl", {}, ...KEYS.map(([keys, meaning]) => row(named(keys), meaning))),
       h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
     );
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());

@@ -23,6 +23,8 @@ import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
+const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
+
 /** A node, as addresses and other scripts name it, by the number that it has here. */
 function nodeId(value) {
   const node = readNode(value);
@@ -43,9 +45,9 @@ function isFirstVisit({ embed, game, step }) {
 
 class Explorer {
   /** `trigger(event, data)` reaches the server; `linkNames`: settings that links carry, null where no server answers; `address`: what
-   *  the address asks for, as `readAddress` returns it. */
-  constructor({ element, trigger, linkNames, address }) {
-    Object.assign(this, { element, trigger, linkNames, page: new Page() });
+   *  the address asks for, as `readAddress` returns it; `tours`: whether there is a story to lead to. */
+  constructor({ element, trigger, linkNames, tours, address }) {
+    Object.assign(this, { element, trigger, linkNames, tours, page: new Page() });
     const resend = new Resend((key, start) => trigger("missed", { key, start }));
     this.store = new Store(
       (change) => this.receive(change),
@@ -67,9 +69,11 @@ class Explorer {
   }
 
   createViews() {
-    const { page, store, selection, linkNames, trigger } = this;
+    const { element, page, store, selection, linkNames, tours, trigger } = this;
     this.tooltip = new Tooltip(page.root);
-    this.help = new HelpView(page.root);
+    const ask = (name, detail) => element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
+    const learn = (stop) => ask("learn", { stop });
+    this.help = new HelpView(page.root, { story: tours ? () => learn(STORY) : null, begin: linkNames ? () => ask("begin") : null });
     this.presenter = new Presenter(page.root, () => this.redraw());
     this.viewport = new Viewport(page.tree, () => {
       this.tree.place();
@@ -85,12 +89,13 @@ class Explorer {
     this.path = new PathView(page.path, selection);
     this.timeline = new TimelineView(page.timeline, store, selection);
     this.finder = new FinderView(this.timeline, store, selection);
-    page.steps.append(this.finder.box, page.timeline, this.finder.zooms, this.finder.totals);
-    this.totals = new NumbersView(page.numbers, store, linkNames ? () => trigger("quickest", { quickest: true }) : null);
+    page.steps.append(this.finder.totals);
+    page.finder.append(this.finder.box, this.finder.zooms);
+    this.totals = new NumbersView(page.numbers, store, linkNames && { quickest: () => trigger("quickest", { quickest: true }), turn: () => learn(TURN) });
     this.details = new DetailsView(page.details, selection);
     this.createPlayer();
     this.chip = new ChipView(page.follow, store, selection, this.player);
-    this.run = new RunView(page.root, page.runLabel);
+    this.run = new RunView(page.root, page.runLabel, linkNames !== null);
     this.share = new ShareView({
       store,
       selection,
@@ -98,7 +103,8 @@ class Explorer {
       names: linkNames,
       ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
     });
-    page.textTools.append(this.share.box);
+    page.deeds.append(this.share.box);
+    page.numbers.firstChild.append(page.deeds);
   }
 
   createPlayer() {
@@ -162,7 +168,9 @@ class Explorer {
       if (selection.shownNode !== latest.node) tree.mark();
     }
     words.show(selection.shown);
-    words.hide(this.nextGame ? 0 : (this.quiz.hidden ?? this.typed.hidden));
+    const hidden = this.nextGame ? 0 : (this.quiz.hidden ?? this.typed.hidden);
+    words.hide(hidden);
+    this.timeline.told = hidden ?? Infinity;
     for (const game of this.nextGame ? [] : this.games) game.show();
     this.latest = { step, node: selection.shownNode, length: store.length };
     this.drawDetails(step);
@@ -310,6 +318,7 @@ class Explorer {
       fit: keys.f,
       full: keys["."],
       help: keys["?"],
+      quiz: keys.q,
       typed: keys.b,
       widen: () => {
         tree.widen(!tree.widened);
@@ -347,6 +356,7 @@ class Explorer {
     });
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
+    document.fonts.ready.then(() => this.redraw()); // what was measured before is of another font
     // The canvas has no style rules of its own: draw it again when the page turns dark or light.
     new MutationObserver(() => timeline.draw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   }
@@ -355,7 +365,7 @@ class Explorer {
 /** Draws `props.value` into an element, and again whenever it changes. */
 export function start(element, trigger, props, watch) {
   const address = readAddress(props.linked ? location.search : text(props.address));
-  const explorer = new Explorer({ element, trigger, linkNames: props.linked || null, address });
+  const explorer = new Explorer({ element, trigger, linkNames: props.linked || null, tours: Boolean(props.linked || props.tours), address });
   if (address.embed) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");

@@ -3,6 +3,7 @@
 
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
+import { GLOSSARY } from "./glossary.js";
 import { NARROW } from "./tree.js";
 import { count, joined, probability, quoted, visible } from "./words.js";
 
@@ -30,8 +31,12 @@ export function liftFlags(flags) {
 }
 
 const MOST_DECADES = 5; // of the logarithmic scale of path probabilities
+const MEANINGS = { confidence: GLOSSARY.c, boundary: GLOSSARY["r(i)"], ends: GLOSSARY.boundary };
 
-const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, words)));
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => {
+  const meaning = MEANINGS[words.split(" ")[0]];
+  return s("text", { x: 4, y, class: meaning ? "term" : null, "data-meaning": meaning }, words);
+}));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
@@ -265,6 +270,7 @@ export class StripView {
   /** Exact values under the pointer: bars above, boundary points below. */
   point(event) {
     const { step } = this;
+    if (event.target.dataset.meaning) return this.tooltip.hide();
     if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch" || this.host.closest("[data-quiz='asking']")) return;
     const box = this.svg.getBoundingClientRect();
     const depth = this.depthAt(event);

@@ -259,7 +259,7 @@ export class TreeView {
         "data-draft": draft,
       },
       nodeShape(kind, this.widths.get(id), this.words.get(id) ? PILL : DOT),
-      s("text", { class: "label", y: 4 }, this.words.get(id)),
+      s("text", { class: "label", y: 5 }, this.words.get(id)),
       ...parts,
     );
   }

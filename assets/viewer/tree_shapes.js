@@ -5,11 +5,12 @@ import { s } from "./dom.js";
 import { NODE_FONT } from "./viewport.js";
 import { visible } from "./words.js";
 
-export const PILL = 24;
+export const PILL = 26;
 
 export const measure = (() => {
   let context = null; // no document is needed to import this
   const widths = new Map();
+  globalThis.document?.fonts.addEventListener("loadingdone", () => widths.clear());
   return (words, font) => {
     const key = font + words;
     if (!widths.has(key)) {
