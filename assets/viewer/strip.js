@@ -249,18 +249,18 @@ export class StripView {
     const titles = [
       ["position", 12],
       ["confidence c", this.band.titles[0]],
-      [this.boundaryTitle(), this.band.titles[1]],
+      [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
       [this.narrow ? "after" : "ends after", this.band.titles[2]],
     ];
-    return titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
+    const group = titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
+    if (this.narrow) group.append(s("text", { class: "end", x: 80, y: this.band.titles[1] }, this.values())); // which have no room beside their flags
+    return group;
   }
 
-  /** On a narrow screen with the values of the flags, which have no room beside them. */
-  boundaryTitle() {
-    const { selected, random, posterior } = this.step;
-    if (!selected.length || random) return "r, not used";
-    const values = selected.filter((i) => i < posterior.length).map((i) => `${i}: ${probability(posterior[i])}`);
-    return `boundary r${this.narrow ? `  after ${values.join(", ")}` : ""}`;
+  /** The probabilities of the flags, likeliest first. */
+  values() {
+    const { selected, posterior } = this.step;
+    return selected.filter((i) => i < posterior.length).map((i) => `${i}: ${probability(posterior[i])}`).join("  ");
   }
 
   depthAt(event) {

@@ -284,8 +284,14 @@ def test_keys_walk_play_and_fit(plain: Any) -> None:
     press("Space")  # at once: the button of the dialog still has the focus
     plain.wait_for_selector("#follow[data-state=playing]")
     plain.wait_for_selector("#explorer .explorer[data-stage=verify]", state="attached")
-    assert plain.locator("#tree g.node[data-state=accepted].yet").count() == 2  # nothing is told before the target's pass
-    assert plain.locator("#explorer .spoken").text_content().startswith("verify: 2 drafts, 7 tokens, are one tree of 6 nodes.")
+    assert (
+        plain.locator("#tree g.node[data-state=accepted].yet").count() == 2
+    )  # nothing is told before the target's pass
+    assert (
+        plain.locator("#explorer .spoken")
+        .text_content()
+        .startswith("verify: 2 drafts, 7 tokens, are one tree of 6 nodes.")
+    )
     press("Space")
     plain.wait_for_selector("#follow[data-state=pinned]")
     drawn = "() => document.querySelector('#tree .world').outerHTML + document.querySelector('#strip svg').outerHTML"
