@@ -233,7 +233,7 @@ def test_a_token_a_bar_and_a_node_are_chosen_in_every_view(plain: Any) -> None:
     box = plain.locator("#timeline").bounding_box()
     plain.mouse.move(box["x"] + 5, box["y"] + 20)
     plain.mouse.down()
-    plain.mouse.move(box["x"] + 190, box["y"] + 20, steps=4)
+    plain.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 20, steps=4)
     plain.mouse.up()
     wait_root(plain, "pinned", "4")
     plain.locator("#tree g.node[data-node='2']").click()
