@@ -21,6 +21,7 @@ export class Player {
     this.speed = button(PACES[0][0], { class: "small pace", title: "Speed (S): as it is, half, or stages as long as they took", "aria-label": "Speed of playing" }, () => this.repace());
     this.slider = h("input", { type: "range", min: 0, step: 0.01, "aria-label": "How this step comes about" });
     this.slider.addEventListener("input", () => this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber));
+    this.slider.addEventListener("keydown", (event) => this.press(event));
     this.names = h("ol", {});
     this.box = h("div", { class: "moments", role: "group", "aria-label": "How this step comes about" }, this.button, h("div", { class: "way" }, this.slider, this.names), this.speed);
   }
@@ -103,9 +104,7 @@ export class Player {
 
   /** Shows the step as it stays. */
   finish() {
-    if (!this.on) return;
     this.reset();
-    this.said("");
     this.changed();
   }
 
@@ -118,6 +117,15 @@ export class Player {
     if (at >= stagesOf(this.step).length) this.finish();
     else this.show();
     this.changed();
+  }
+
+  /** On the slider arrows move by a quarter of a stage, and the space plays as everywhere else. */
+  press(event) {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
+    if (!by && event.key !== " ") return;
+    event.preventDefault();
+    if (by) this.seek(Math.max(0, this.slider.valueAsNumber + by * (this.still.matches ? 1 : 0.25)));
+    else this.toggle();
   }
 
   /** Rests at the end of a stage, by its place in STAGE_NAMES. */
@@ -137,8 +145,10 @@ export class Player {
   }
 
   reset() {
+    if (!this.on) return;
     Object.assign(this, { index: null, playing: false, stage: null });
     this.draw(END);
+    this.said("");
   }
 
   /** What happens at this moment, in words; null where the shown step is not one that comes about. */
