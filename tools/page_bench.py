@@ -83,18 +83,18 @@ def long_trace(steps: int) -> str:
 
 
 def wide_step(nodes: int) -> str:
-    """The widest recorded step with so many nodes in its tree, as a finished trace of one step."""
+    """The recorded run as far as its widest step, which gets so many nodes, as an unfinished trace."""
     lines = presets.opening().lines()
-    records = [json.loads(line) for line in lines]
+    header, *records = map(json.loads, lines)
     step = max((r for r in records if r["event"] == "StepDone"), key=lambda r: len(r["nodes"]))
+    before = lines[1 : 1 + records.index(step)]
     depth = max(node["depth"] for node in step["nodes"])
     while len(step["nodes"]) < nodes:  # one more branch, from the anchor on
         last = step["nodes"][-1]
         parent = 0 if last["depth"] == depth else last["id"]
         more = {"id": len(step["nodes"]), "parent": parent, "depth": 1 if parent == 0 else last["depth"] + 1}
         step["nodes"].append(last | more | {"candidates": [], "state": "unreached"})
-    step |= {"step": 0}
-    return "\n".join([*lines[:2], json.dumps(step), lines[-1], ""])
+    return "\n".join([json.dumps(header | {"run": "wide"}), *before, json.dumps(step), ""])
 
 
 def play(browser: Browser, address: str) -> list[float]:
@@ -104,8 +104,8 @@ def play(browser: Browser, address: str) -> list[float]:
         with window(browser) as page:
             opened(page, address)
             upload(page, "wide.jsonl", wide_step(NODES).encode())
-            expect(view(page)).to_have_attribute("data-steps", "1", timeout=PATIENCE)
-            page.keyboard.press("Home")
+            expect(view(page)).to_have_attribute("data-run", "wide", timeout=PATIENCE)
+            page.keyboard.press("End")
             times: list[float] = page.evaluate(FRAMES)
             return times
     finally:

@@ -2,7 +2,6 @@
 
 import { button, h, markCurrent } from "./dom.js";
 import { END, STAGE_NAMES, durations, stageWords, stagesOf } from "./stages.js";
-import { milliseconds } from "./words.js";
 
 const REST_SECONDS = 1.1; // on a whole step, before the next one
 const PACES = [
@@ -38,7 +37,7 @@ export class Player {
   /** The time of the step, 0 to END. */
   get time() {
     const stages = stagesOf(this.step);
-    const at = this.still.matches ? Math.ceil(this.at) : this.at;
+    const at = this.still.matches ? Math.max(1, Math.ceil(this.at)) : this.at;
     return at >= stages.length ? END : stages[Math.floor(at)] + (at % 1);
   }
 
@@ -180,16 +179,14 @@ export class Player {
     this.slider.setAttribute("aria-valuetext", at < 0 ? "the whole step" : `${STAGE_NAMES[this.stage]}: ${stageWords(this.step, this.stage)}`);
   }
 
-  /** The bar of the chosen step: its stages, how long each took, and whether it plays. */
+  /** The bar of the chosen step: its stages, and whether it plays. */
   showBar() {
     const { step } = this;
     const stages = step ? stagesOf(step) : [];
     this.box.hidden = !stages.length || Boolean(step.lacks);
-    if (this.shown !== step) {
-      this.shown = step;
-      const { first_draft: draft, second_draft: redraft, tree, verify, commit } = step ? step.seconds : {};
-      const times = [draft, 0, redraft, tree + verify, commit];
-      this.names.replaceChildren(...stages.map((at) => h("li", {}, button(STAGE_NAMES[at], { title: `${STAGE_NAMES[at]}${times[at] ? `, ${milliseconds(times[at])}` : ""} (Shift + ${at + 1})` }, () => this.jump(at)))));
+    if (this.named !== stages.join()) {
+      this.named = stages.join(); // streamed steps mostly have the same ones
+      this.names.replaceChildren(...stages.map((at) => h("li", {}, button(STAGE_NAMES[at], { title: `Rest at the end of this stage (Shift + ${at + 1})` }, () => this.jump(at)))));
       this.slider.max = stages.length;
       this.box.style.setProperty("--stages", stages.length);
     }
