@@ -290,7 +290,7 @@ def test_keys_walk_play_and_fit(plain: Any) -> None:
     assert (
         plain.locator("#explorer .spoken")
         .text_content()
-        .startswith("verify: 2 drafts, 7 tokens, are one tree of 6 nodes.")
+        .startswith("verify: 2 drafts, 6 tokens, are one tree of 6 nodes.")
     )
     press("Space")
     plain.wait_for_selector("#follow[data-state=pinned]")
