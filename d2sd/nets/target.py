@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend
 from d2sd.nets.attention import attend_dense as dense
-from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
+from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
 from d2sd.nets.lean import LeanLayers, product
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.transformers_calls import cache_argument
@@ -291,7 +291,7 @@ class Target:
         )[0]
 
     def read(
-        self, ids: Tensor, cache: KeyValueCache | CacheWindow, positions: Tensor | None = None, **others: Any
+        self, ids: Tensor, cache: KeyValueCache | CacheWindow | Ring, positions: Tensor | None = None, **others: Any
     ) -> Tensor:
         """Returns the last hidden states of a batch of rows, (B, R, hidden), after the final norm; writes their keys and values.
 

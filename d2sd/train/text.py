@@ -6,15 +6,16 @@ import json
 import random
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from d2sd.decoding.verifier import gumbel_noise, restrict
 from d2sd.errors import InputError
 from d2sd.folders.loading import DTYPES, load_target
 from d2sd.folders.weights import weights_digest
@@ -23,6 +24,7 @@ from d2sd.nets.target import Target
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
+from d2sd.train.writer import Request, write
 
 MAX_LINE = 4_000_000
 MARK = "\u2063question\u2063"  # nothing that a template holds
@@ -86,120 +88,84 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
     return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())
 
 
-# The target writes responses: batched without padding, resumable.
+# The target writes responses.
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A prompt, its number, and whether its response is greedy."""
-
-    number: int
-    prompt: list[int]
-    greedy: bool
-
-
-def batches(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[Request]]:
-    """Prompts of about the same length together, shortest first: little of a batch waits for its longest prompt."""
+def requests_of(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[Request]:
+    """Returns a request for each prompt, longest prompts first, so that the last texts to end are short ones."""
     greedy = [i < round(config.greedy_share * len(prompts)) for i in range(len(prompts))]
     random.Random(config.seed).shuffle(greedy)
     requests = [Request(n, list(p), g) for n, (p, g) in enumerate(zip(prompts, greedy, strict=True))]
-    requests.sort(key=lambda r: len(r.prompt))
-    size = config.batch_size
-    return [requests[i : i + size] for i in range(0, len(requests), size)]
+    return sorted(requests, key=lambda r: -len(r.prompt))
+
+
+def written(target: Target, requests: Sequence[Request], config: RegenerateConfig) -> Iterator[tuple[Request, list[int]]]:
+    """Yields what ``write`` does, texts of about the same length together: all rows of a batch have room for its longest one."""
+
+    def room(request: Request) -> int:
+        return (len(request.prompt) + config.max_new_tokens - 1).bit_length()
+
+    for _, alike in groupby(requests, room):
+        yield from write(target, alike, config)
 
 
 def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, config: RegenerateConfig) -> None:
-    """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` until all are done.
+    """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out``, one for every prompt.
 
-    An interrupted run continues with the first batch that is not complete in its file. Raises ``InputError`` if the file is of
+    An interrupted run continues with the prompts that have no response in its file. Raises ``InputError`` if the file is of
     another run.
     """
-    out.parent.mkdir(parents=True, exist_ok=True)
-    todo = batches(prompts, config)
-    settings = out.with_name(out.name + ".settings.json")
-    identity = json.loads(json.dumps({**asdict(config), "target": weights_digest(target.base)}))
-    written = out.read_bytes().splitlines(keepends=True) if out.exists() else []
-    if written and (not settings.exists() or json.loads(settings.read_text()) != identity):
-        raise InputError(f"{out} was written with other settings or by another target; choose another file")
-    done = [json.loads(line)["prompt_ids"] for line in written if line.endswith(b"\n")]
-    complete, first = 0, 0  # lines of whole batches, and the first batch that is not one of them
-    while first < len(todo) and done[complete : complete + len(todo[first])] == [r.prompt for r in todo[first]]:
-        complete += len(todo[first])
-        first += 1
-    if complete + max(map(len, todo)) < len(done):
+    identity = {**asdict(config), "target": weights_digest(target.base)}
+    left = Counter(tuple(row["prompt_ids"]) for row in resumed_rows(out, identity))
+    requests = []
+    for request in requests_of(prompts, config):
+        if left[tuple(request.prompt)]:
+            left[tuple(request.prompt)] -= 1
+        else:
+            requests.append(request)
+    if left.total():
         raise InputError(f"{out} holds responses to other prompts; choose another file")
-    settings.write_text(json.dumps(identity))
+    answers = progress(
+        written(target, requests, config), initial=len(prompts) - len(requests), total=len(prompts), desc="regenerate",
+        mininterval=1,
+    )  # fmt: skip
+    append_rows(out, ({"prompt_ids": r.prompt, "response_ids": response} for r, response in answers))
+
+
+def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the rows of a file that ``append_rows`` continues, cut behind its last whole line.
+
+    Raises ``InputError`` if it was written under another ``identity``, which is kept beside it.
+    """
+    out.parent.mkdir(parents=True, exist_ok=True)
+    note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
+    lines = [line for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if out.exists() else []
+    if lines and (not note.exists() or json.loads(note.read_text()) != identity):
+        raise InputError(f"{out} was written with other settings or by another target; choose another file")
+    note.write_text(json.dumps(identity))
     with out.open("ab") as f:
-        f.truncate(sum(map(len, written[:complete])))
-        numbers = range(first, len(todo))
-        for number in progress(numbers, initial=first, total=len(todo), desc="regenerate", mininterval=1):
-            responses = _respond(target, todo[number], config, number)
-            for request, response in zip(todo[number], responses, strict=True):
-                f.write(json.dumps({"prompt_ids": request.prompt, "response_ids": response}).encode() + b"\n")
+        f.truncate(sum(map(len, lines)))
+    return [json.loads(line) for line in lines]
+
+
+def append_rows(out: Path, rows: Iterable[dict[str, Any]]) -> None:
+    """Append rows as JSON lines, each as soon as it is there."""
+    with out.open("ab") as f:
+        for row in rows:
+            f.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
             f.flush()
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Returns the responses in the order of the prompts, without a file."""
-    responses: list[list[int]] = [[] for _ in prompts]
-    for number, batch in enumerate(progress(batches(prompts, config), desc="respond", mininterval=1)):
-        for request, response in zip(batch, _respond(target, batch, config, number), strict=True):
-            responses[request.number] = response
-    return responses
-
-
-@torch.inference_mode()
-def _respond(target: Target, batch: list[Request], config: RegenerateConfig, number: int) -> list[list[int]]:
-    """Continuations of prompts, shortest first; ended sequences leave the batch.
-
-    All rows stay equally long, so neither padding nor a mask is needed. The shortest prompt length is read at once. Longer
-    prompts are then fed token by token, while shorter ones are already answered.
-    """
-    device, end = target.device, target.end_ids
-    width, longest = len(batch[0].prompt), len(batch[-1].prompt)
-    cache = target.new_cache(longest + config.max_new_tokens, len(batch))
-    prompts = nn.utils.rnn.pad_sequence([torch.tensor(r.prompt) for r in batch], batch_first=True).to(device)
-    ids = prompts[:, :width]
-    lengths = torch.tensor([len(r.prompt) for r in batch], device=device)
-    greedy = torch.tensor([r.greedy for r in batch], device=device)
-    responses: list[list[int]] = [[] for _ in batch]
-    alive = list(range(len(batch)))
-
-    def ended(row: int) -> bool:
-        response = responses[row]
-        return bool(response) and (response[-1] in end or len(response) == config.max_new_tokens)
-
-    for position in range(width, longest + config.max_new_tokens):
-        positions = torch.arange(position - ids.shape[1], position, device=device)[None]
-        hidden = target.read(ids, cache, positions)
-        cache.commit(range(ids.shape[1]))
-        tokens = _choose(target.logits(hidden[:, -1]), greedy, config, number, position)
-        for row, token in zip(alive, tokens.tolist(), strict=True):
-            if position >= len(batch[row].prompt) and not ended(row):
-                responses[row].append(token)
-        if position < longest:
-            tokens = torch.where(position < lengths, prompts[:, position], tokens)
-        unfinished = [i for i, row in enumerate(alive) if not ended(row)]
-        if not unfinished:
-            break
-        # not at every end, since it copies the cache; ended sequences idle until then
-        if len(unfinished) <= 0.8 * len(alive):
-            index = torch.tensor(unfinished, device=device)
-            cache.keep_sequences(index)
-            alive = [alive[i] for i in unfinished]
-            tokens, greedy, lengths, prompts = tokens[index], greedy[index], lengths[index], prompts[index]
-        ids = tokens[:, None]
-    return responses
-
-
-def _choose(logits: Tensor, greedy: Tensor, config: RegenerateConfig, number: int, position: int) -> Tensor:
-    """(B,) next tokens: the likeliest where ``greedy``, elsewhere sampled at the temperature."""
-    tokens = logits.argmax(-1)
-    if not bool(greedy.all()):
-        noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), logits.device).view_as(logits)
-        scores = restrict(logits / config.temperature, config.top_k, 1.0)
-        tokens = torch.where(greedy, tokens, (scores + noise).argmax(-1))
-    return tokens
+    requests = requests_of(prompts, config)
+    found = {
+        request.number: response
+        for request, response in progress(
+            written(target, requests, config), total=len(requests), desc="respond", mininterval=1
+        )
+    }
+    return [found[number] for number in range(len(prompts))]
 
 
 def regenerate_responses(
