@@ -6,7 +6,7 @@ which lets rows see the committed prefix plus their own ancestors, and the pass 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -189,11 +189,12 @@ class Target:
         ids = self.tokenizer.eos_token_id if ids is None else ids
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
 
-    def chat_ids(self, message: str, thinking: bool) -> list[int]:
-        """Returns ids of one user message in the chat template, up to the start of the answer.
+    def chat_ids(self, message: str, thinking: bool, history: Sequence[Mapping[str, str]] = ()) -> list[int]:
+        """Returns ids of a user message in the chat template, up to the start of the answer.
 
         thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
             others ignore it.
+        history: messages before it, each with ``role`` and ``content``.
 
         Raises ``InputError`` if the tokenizer has no template, its template refuses the message, or the message is already in
         the template.
@@ -211,7 +212,7 @@ class Target:
             options["reasoning_effort"] = "high" if thinking else "low"
         try:
             ids = self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": message}],
+                [*history, {"role": "user", "content": message}],
                 add_generation_prompt=True,
                 return_dict=False,
                 **options,

@@ -120,9 +120,7 @@ def attend_windowed(
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
-def attend_ring(
-    query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor, sinks: Tensor | None
-) -> Tensor:
+def attend_ring(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor, sinks: Tensor | None) -> Tensor:
     """Attention of one token of each row over its own slots.
 
     query: (B, H, 1, D); key, value: (B, KV heads, S, D); seen: (B, 1, 1, S) bool.

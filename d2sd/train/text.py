@@ -7,7 +7,7 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import groupby
 from pathlib import Path
@@ -99,7 +99,9 @@ def requests_of(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> l
     return sorted(requests, key=lambda r: -len(r.prompt))
 
 
-def written(target: Target, requests: Sequence[Request], config: RegenerateConfig) -> Iterator[tuple[Request, list[int]]]:
+def written(
+    target: Target, requests: Sequence[Request], config: RegenerateConfig
+) -> Iterator[tuple[Request, list[int]]]:
     """Yields what ``write`` does, texts of about the same length together: all rows of a batch have room for its longest one."""
 
     def room(request: Request) -> int:
@@ -109,14 +111,24 @@ def written(target: Target, requests: Sequence[Request], config: RegenerateConfi
         yield from write(target, alike, config)
 
 
-def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, config: RegenerateConfig) -> None:
+def regenerate(
+    target: Target,
+    prompts: Sequence[Sequence[int]],
+    out: Path,
+    config: RegenerateConfig,
+    until: float | None = None,
+    most: int | None = None,
+) -> None:
     """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out``, one for every prompt.
 
     An interrupted run continues with the prompts that have no response in its file. Raises ``InputError`` if the file is of
     another run.
+
+    until, most: a time, see ``write``, and a number of tokens in the file at which it stops; prompts are then answered in their order.
     """
     identity = {**asdict(config), "target": weights_digest(target.base)}
-    left = Counter(tuple(row["prompt_ids"]) for row in resumed_rows(out, identity))
+    rows = resumed_rows(out, identity)
+    left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
     requests = []
     for request in requests_of(prompts, config):
         if left[tuple(request.prompt)]:
@@ -125,35 +137,42 @@ def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, conf
             requests.append(request)
     if left.total():
         raise InputError(f"{out} holds responses to other prompts; choose another file")
-    answers = progress(
-        written(target, requests, config), initial=len(prompts) - len(requests), total=len(prompts), desc="regenerate",
-        mininterval=1,
-    )  # fmt: skip
-    append_rows(out, ({"prompt_ids": r.prompt, "response_ids": response} for r, response in answers))
+    if until is None:
+        answers = written(target, requests, config)
+    else:
+        answers = write(target, sorted(requests, key=lambda r: r.number), config, until)
+    with out.open("ab") as f:
+        for request, response in progress(
+            answers, initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1
+        ):
+            row = {"prompt_ids": request.prompt, "response_ids": response}
+            f.write(json.dumps(row).encode() + b"\n")
+            f.flush()
+            total += _tokens(row)
+            if most is not None and total >= most:
+                break
+
+
+def _tokens(row: dict[str, Any]) -> int:
+    return len(row["prompt_ids"]) + len(row["response_ids"])
 
 
 def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
-    """Returns the rows of a file that ``append_rows`` continues, cut behind its last whole line.
+    """Returns the rows of a file that is to be continued, after cutting it behind its last whole line.
 
     Raises ``InputError`` if it was written under another ``identity``, which is kept beside it.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
-    lines = [line for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if out.exists() else []
+    lines = (
+        [line for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if out.exists() else []
+    )
     if lines and (not note.exists() or json.loads(note.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     note.write_text(json.dumps(identity))
     with out.open("ab") as f:
         f.truncate(sum(map(len, lines)))
     return [json.loads(line) for line in lines]
-
-
-def append_rows(out: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Append rows as JSON lines, each as soon as it is there."""
-    with out.open("ab") as f:
-        for row in rows:
-            f.write(json.dumps(row, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
-            f.flush()
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
@@ -168,29 +187,73 @@ def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: Regener
     return [found[number] for number in range(len(prompts))]
 
 
+def read_conversations(path: Path) -> list[list[str]]:
+    """Returns the user's turns in a JSONL file: lines with ``prompt``, ``turns``, or ``messages`` of which the user's are taken.
+
+    Raises ``InputError``, which names the line.
+    """
+    if not path.is_file():
+        raise InputError(f"there is no prompt file {path}")
+    found = []
+    for number, row in enumerate(read_jsonl(path), 1):
+        turns = row.get("turns", [row.get("prompt")]) if isinstance(row, dict) else []
+        if isinstance(row, dict) and isinstance(row.get("messages"), list):
+            turns = [m.get("content") for m in row["messages"] if isinstance(m, dict) and m.get("role") == "user"]
+        if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
+            raise InputError(f"{path}, row {number}: needs a text under prompt, or texts under turns or messages")
+        if turns[0].strip():
+            found.append(turns)
+    return found
+
+
 def regenerate_responses(
     target: str | Path,
-    prompts: Sequence[str],
+    conversations: Sequence[Sequence[str]],
     out: Path,
     config: RegenerateConfig,
     dtype: str | None = None,
     chat: bool = False,
 ) -> tuple[int, int]:
-    """Writes the target's answers to these prompts (``regenerate``). Returns how many answers are empty, and how many there are.
+    """Writes the target's answers to these conversations (``regenerate``). Returns how many answers are empty, and how many there are.
 
-    chat: put each prompt into the target's chat template.
+    conversations: the user's turns of each. After the first turn, the target's answers to the ones before are part of the prompt.
+    chat: put each prompt into the target's chat template; needed where there are several turns.
     Raises ``InputError``, also if the target has no positions left for a prompt.
     """
     writer = load_writer(target, dtype)
+    if not chat and any(len(turns) > 1 for turns in conversations):
+        raise InputError("conversations of several turns need the target's chat template; add --chat")
     room = writer.max_positions - config.max_new_tokens
     if room < 1:
         raise InputError(
             f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {writer.max_positions} "
             "positions; ask for fewer"
         )
-    regenerate(writer, [prompt_ids(writer, p, chat)[-room:] for p in prompts if p.strip()], out, config)
-    answers = [row["response_ids"] for row in read_jsonl(out, "response_ids")]
-    return sum(answer[0] in writer.end_ids for answer in answers), len(answers)
+    answered: dict[tuple[int, ...], list[int]] = {}
+    while True:
+        prompts = [ids[-room:] for turns in conversations for ids in _prompts_of(writer, turns, chat, answered, room)]
+        if answered and all(tuple(ids) in answered for ids in prompts):
+            break
+        regenerate(writer, prompts, out, config)
+        answered = {
+            tuple(row["prompt_ids"]): row["response_ids"] for row in read_jsonl(out, "prompt_ids", "response_ids")
+        }
+    return sum(answered[tuple(ids)][0] in writer.end_ids for ids in prompts), len(prompts)
+
+
+def _prompts_of(
+    writer: Target, turns: Sequence[str], chat: bool, answered: Mapping[tuple[int, ...], list[int]], room: int
+) -> Iterator[list[int]]:
+    """The prompts of a conversation's turns up to the first that has no answer."""
+    history: list[dict[str, str]] = []
+    for turn in turns:
+        ids = prompt_ids(writer, turn, chat, history)
+        yield ids
+        answer = answered.get(tuple(ids[-room:]))
+        if answer is None:
+            return
+        text = str(writer.tokenizer.decode(answer, skip_special_tokens=True))
+        history += [{"role": "user", "content": turn}, {"role": "assistant", "content": text}]
 
 
 def load_writer(target: str | Path, dtype: str | None) -> Target:
@@ -205,14 +268,18 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
         dtype = "mixed" if mixes_by_default(writer.model) else "float32"
     if dtype == "mixed":
         halve(writer.base.layers)
+        writer.mixed = True
     print(f"{writer.name} writes in {dtype}.", file=sys.stderr)
     return writer
 
 
-def prompt_ids(target: Target, prompt: str, chat: bool) -> list[int]:
-    """Returns the token ids of a prompt; special tokens are added once, whether or not its text already begins with one."""
+def prompt_ids(target: Target, prompt: str, chat: bool, history: Sequence[Mapping[str, str]] = ()) -> list[int]:
+    """Returns the token ids of a prompt; special tokens are added once, whether or not its text already begins with one.
+
+    history: earlier messages of a chat.
+    """
     if chat:
-        return target.chat_ids(prompt, thinking=False)
+        return target.chat_ids(prompt, thinking=False, history=history)
     begun = prompt.startswith(tuple(target.tokenizer.all_special_tokens))
     return list(target.tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
 
@@ -235,20 +302,30 @@ def user_header(target: Target) -> str:
     return str(header)
 
 
-def write_questions(target: Target, first_words: Sequence[str], count: int, config: RegenerateConfig) -> list[str]:
-    """Returns at most ``count`` different questions of a chat model, in the order in which they were written.
+def write_questions(
+    target: Target, first_words: Sequence[str], count: int, config: RegenerateConfig, until: float | None = None
+) -> Iterator[str]:
+    """Yields at most ``count`` different questions of a chat model, in the order in which they are written.
 
     Questions that do not end within ``config.max_new_tokens``, very short ones, and repeats are left out.
 
     first_words: beginnings of the questions, taken in turn; may be empty.
+    until: time at which it stops, see ``write``.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
-    begins = [first_words[i % len(first_words)] for i in range(count)]
-    prompts = [encode(header + words, add_special_tokens=False)["input_ids"] for words in begins]
-    found: dict[str, str] = {}
-    for words, response in zip(begins, respond_to(target, prompts, config), strict=True):
+    begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
+    requests = [Request(n, begins[n % len(begins)], False) for n in range(count)]
+    found = set[str]()
+    answers = write(target, requests, config, until)
+    for request, response in progress(answers, total=count, desc="questions", mininterval=1):
+        words = first_words[request.number % len(first_words)]
         text = (words + decode(response, skip_special_tokens=True)).strip()
-        if response[-1] in target.end_ids and len(text) >= SHORTEST:
-            found.setdefault(re.sub(r"[^a-z0-9]+", " ", text.lower()).strip(), text)  # by letters and digits
-    return list(found.values())
+        if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := letters(text)) not in found:
+            found.add(key)
+            yield text
+
+
+def letters(text: str) -> str:
+    """Returns a text's letters and digits, by which repeats are told."""
+    return re.sub(r"\W+", " ", text.casefold()).strip()

@@ -77,7 +77,7 @@ class Rows:
             # Capturing runs a step three times; what it changes is put back. Slots are written again when they are reached.
             changed = (self.text, self.place, self.idle, self._slot)
             before = [t.clone() for t in changed]
-            self._graph = Recorder(self.text.device).capture(lambda: self._step() or (), ())
+            self._graph = Recorder(self.text.device).capture(self._step, ())
             for own, old in zip(changed, before, strict=True):
                 own.copy_(old)
         for _ in range(steps):
@@ -86,7 +86,7 @@ class Rows:
             else:
                 self._graph.replay(())
 
-    def _step(self) -> None:
+    def _step(self) -> tuple[()]:
         ring = Ring(self.cache, self._slot, self.place)
         ids = self.text.gather(1, self.place[:, None])
         hidden = self._target.read(ids, ring, self.place[:, None], window=ring)
@@ -100,6 +100,7 @@ class Rows:
         self.place.copy_(torch.where(self.idle, self.place, after))
         self.idle |= ~given & (torch.isin(tokens, self._ends) | (after >= self.last))
         self._slot.copy_((self._slot + 1) % self.cache.capacity)
+        return ()
 
     def _choose(self, logits: Tensor) -> Tensor:
         """(B,) next tokens: the likeliest in greedy rows, elsewhere sampled at the temperature."""

@@ -1,0 +1,487 @@
+"""A first drafter and a VP-Drafter for a target within a given time: text, features, both drafters in one loop, calibration, card.
+
+It measures how quickly this machine writes, reads features and trains, and divides the time: each token of text takes its time in
+every stage. Everything is kept under the output folder, so that the same command resumes an interrupted run.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import transformers
+from torch import Tensor, nn
+
+from d2sd.__about__ import __version__
+from d2sd.calibration.alternatives import KNOWN, MIN_FITTED_POSITIONS, fit_temperature
+from d2sd.errors import InputError
+from d2sd.folders.weights import weights_digest
+from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
+from d2sd.nets.dtypes import quick_bfloat16
+from d2sd.nets.target import Target
+from d2sd.trace.files import write_whole
+from d2sd.train.acceptance import HeldOut
+from d2sd.train.block_drafters import (
+    DrafterObjective,
+    draw_blocks,
+    extended,
+    make_second,
+    mask_id,
+    new_drafter,
+    save_drafter,
+)
+from d2sd.train.features import FeatureStore, keep_features, room
+from d2sd.train.loop import digest, digest_of, make_optimizers, train
+from d2sd.train.settings import QUESTIONS, BlockObjective, LoopConfig, PairTraining, RegenerateConfig
+from d2sd.train.text import (
+    Responses,
+    letters,
+    load_writer,
+    prompt_ids,
+    read_jsonl,
+    read_responses,
+    regenerate,
+    resumed_rows,
+    write_questions,
+)
+from d2sd.train.writer import STRIDE, Request, Rows, most_rows
+
+TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
+ANCHORS_PER_TOKEN = 0.32  # about two readings of every text: docs/train-your-own.md
+QUESTION_SHARE = 0.15  # tokens of questions, as a share of those of the texts
+LONGEST, TYPICAL = 256, 160  # tokens of a prompt at most, and of a text roughly
+HELD_OUT, VALIDATION = 32, 128  # prompts and responses that are not trained on
+WRITING_HELD_OUT, MEASURING, ENDING = (
+    0.03,
+    0.015,
+    0.02,
+)  # shares of the time: held-out texts, each measurement of five, the end
+POINTS = 5
+SCHEDULE = 1000  # parts into which the time of training is divided
+FEWEST_STEPS = 300  # that a batch should leave time for
+SMALLEST, LARGEST = 4, 128  # rows of a batch
+
+
+# The plan.
+
+
+class Speeds(msgspec.Struct, frozen=True):
+    """Measured speeds: tokens a second that are written, and whose features are read; anchors a second on which both drafters train."""
+
+    writing: float
+    features: float
+    training: float
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """How the time is divided: seconds of each stage, tokens of text, the most that memory allows, and rows of the batches."""
+
+    seconds: dict[str, float]
+    tokens: int
+    room: int
+    rows: int
+    batch: int
+    speeds: Speeds
+
+
+def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> Plan:
+    """Returns the plan for so many seconds.
+
+    room: tokens whose features fit into memory.
+    questions: whether the target writes questions first.
+    most: tokens of text that the prompts give at most; None if it writes as many questions as are needed.
+    """
+    time_left = seconds * (1 - WRITING_HELD_OUT - POINTS * MEASURING - ENDING)
+    asking = QUESTION_SHARE / speeds.writing if questions else 0.0
+    token = asking + 1 / speeds.writing + 1 / speeds.features + ANCHORS_PER_TOKEN / speeds.training
+    tokens = int(min(time_left / token, room, room if most is None else most))
+    parts = {"questions": tokens * asking, "writing": tokens / speeds.writing, "features": tokens / speeds.features}
+    training = time_left - sum(parts.values())
+    batch = max(1, int(training * speeds.training / (FEWEST_STEPS * ANCHORS)))
+    batch = min(LARGEST, max(SMALLEST, 1 << batch.bit_length() - 1))
+    return Plan({**parts, "training": training}, tokens, room, rows, batch, speeds)
+
+
+def describe(plan: Plan, device: str) -> str:
+    """Returns the plan in words."""
+    s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
+    parts = ", ".join(f"{name} {_clock(seconds)}" for name, seconds in plan.seconds.items() if seconds)
+    text = (
+        f"Measured here: {s.writing:,.0f} tokens/s written, features of {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
+        f"in training both drafters.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
+        f"{plan.batch} texts."
+    )
+    if device == "cpu":
+        text += (
+            "\nThis is a CPU. The SmolLM2 drafters had α 1.59 on unseen prompts after 0.7 million anchors and 1.76 after 3.0 million "
+            f"(docs/train-your-own.md); with {anchors / 1e6:.2f} million expect {'less' if anchors < 7e5 else 'that'}, unless the "
+            "target's texts are easy to foresee."
+        )
+    return text
+
+
+def _clock(seconds: float) -> str:
+    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
+
+
+class State:
+    """What an interrupted run continues from, in ``pair.json``: the plan, and the seconds that each stage has taken."""
+
+    def __init__(self, path: Path, identity: dict[str, Any]):
+        """Raises ``InputError`` if the file is of a run with other settings."""
+        self._path, self._identity = path, digest_of(identity)
+        self.used, self.plan, self.done = dict[str, float](), None, list[str]()
+        if path.exists():
+            kept = json.loads(path.read_text())
+            if kept["identity"] != self._identity:
+                raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
+            self.used, self.done = kept["used"], kept["done"]
+            self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[float]:
+        """Context of a stage, which is given the time (``time.monotonic``) at which its planned seconds are over."""
+        began, before = time.monotonic(), self.used.get(name, 0.0)
+        planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
+        try:
+            yield began + planned - before
+            self.done.append(name)
+        finally:
+            self.used[name] = before + time.monotonic() - began
+            write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
+                                                "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all stages."""
+        return sum(self.used.values())
+
+
+# Training.
+
+
+class PairObjective(nn.Module):
+    """The sum of both drafters' losses on the same batch; each has its own weights, so neither changes the other's."""
+
+    def __init__(self, first: DFlashDraftModel, second: DFlashDraftModel, model: Any):
+        """model: the frozen target."""
+        super().__init__()
+        config = BlockObjective(anchors=ANCHORS, beta=BETA, objective="survival")
+        self.first = DrafterObjective(first, model, config)
+        self.second = DrafterObjective(second, model, replace(config, variable_prefix=True))
+
+    def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """prefixes: visible tokens of the second drafter's blocks; batch: what else ``DrafterObjective`` takes."""
+        loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
+        other, more = self.second(**batch, prefixes=prefixes)
+        return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
+
+    def sample(
+        self, data: Responses, features: FeatureStore, index: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Returns the batch of these responses."""
+        lengths = data.lengths[index]
+        ids = data.ids[index, : int(lengths.max())].long()
+        blocks = draw_blocks(
+            self.second.config, data.prompt_lengths[index], lengths, self.second.drafter.block_size, generator
+        )
+        return {"ids": ids, "lengths": lengths, **blocks, **features.rows(index, ids.shape[1], ("features",))}
+
+
+def new_pair(settings: PairTraining, target: Target, data: Responses) -> tuple[DFlashDraftModel, DFlashDraftModel]:
+    """Returns an untrained first drafter and an untrained VP-Drafter."""
+    torch.manual_seed(settings.seed)
+    size = target.config.vocab_size
+    vocabulary = settings.draft_vocab_size or (VOCABULARY if size > VOCABULARY else None)
+    mask = mask_id(target.tokenizer, target.model, set(data.ids.unique().tolist()), settings.mask_token)
+    made = []
+    for _ in range(2):
+        plain = new_drafter(target.model, settings.layers, settings.block_size, mask, taps_of(settings, target))
+        made.append(extended(plain, target.model, data, vocabulary, settings.markov_rank).train().requires_grad_(True))
+    make_second(made[1])
+    return made[0], made[1]
+
+
+def taps_of(settings: PairTraining, target: Target) -> list[int]:
+    """Returns the target's layers that the drafters read."""
+    return settings.target_layer_ids or default_target_layers(target.config.num_hidden_layers, TAPS)
+
+
+def measure(settings: PairTraining, target: Target, rows: int) -> Speeds:
+    """Returns the speeds of this machine, measured for a few seconds on random tokens."""
+    on_gpu, vocabulary = target.device.type == "cuda", target.config.vocab_size
+    count = LARGEST if on_gpu else SMALLEST
+    lengths = torch.full((count,), TYPICAL)
+    ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
+    data = Responses(ids, torch.full((count,), TYPICAL // 4), lengths)
+    kept = [_features(settings, target, data)]
+
+    def read() -> None:
+        kept[:] = [_features(settings, target, data)]
+        _wait()
+
+    reading = _seconds(read)
+    objective = PairObjective(*new_pair(settings, target, data), target.model)
+    optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
+
+    def learn() -> None:
+        given = objective.sample(data, kept[0], torch.arange(count), torch.Generator().manual_seed(0))
+        with torch.autocast(target.device.type, torch.bfloat16, enabled=quick_bfloat16()):
+            loss, _ = objective(**{name: value.to(target.device) for name, value in given.items()})
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+            optimizer.zero_grad()
+        _wait()
+
+    return Speeds(_writing_speed(settings, target, rows), count * TYPICAL / reading, count * ANCHORS / _seconds(learn))
+
+
+@torch.inference_mode()
+def _writing_speed(settings: PairTraining, target: Target, rows: int) -> float:
+    """Tokens a second of so many rows."""
+    config = RegenerateConfig(rows, settings.max_new_tokens, greedy_share=1.0)
+    batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config, False)
+    batch.put(range(rows), [Request(n, [n % target.config.vocab_size] * LONGEST, True) for n in range(rows)])
+
+    def step() -> None:
+        batch.advance(STRIDE if target.device.type == "cuda" else 1)
+        _wait()
+
+    return rows * (STRIDE if target.device.type == "cuda" else 1) / _seconds(step)
+
+
+def _wait() -> None:
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+
+
+def _seconds(work: Any, least: float = 0.5) -> float:
+    """Seconds of a piece of work, repeated for at least so long, after a first one that sets things up."""
+    work()
+    began, count = time.monotonic(), 0
+    while not count or time.monotonic() - began < least:
+        work()
+        count += 1
+    return (time.monotonic() - began) / count
+
+
+# The run.
+
+
+def train_pair(settings: PairTraining) -> None:
+    """Trains both drafters and saves them in ``dflash`` and ``vp`` of the output folder, which is a model set, with a model card.
+
+    Raises ``InputError`` if the settings do not fit the target, or if there is no text to learn from.
+    """
+    began, out, total = time.monotonic(), settings.out, 60 * settings.minutes
+    out.mkdir(parents=True, exist_ok=True)
+    state = State(out / "pair.json", json.loads(json.dumps(asdict(settings) | {"out": None}, default=str)))
+    if "ending" in state.done:
+        print(f"{out} is trained already; name another folder to train again.", file=sys.stderr)
+        return
+    with state.stage("start"):
+        target = load_writer(settings.target, settings.dtype or ("bfloat16" if torch.cuda.is_available() else None))
+        chat = bool(target.tokenizer.chat_template)
+        if not settings.prompts and not chat:
+            raise InputError(f"{target.name} has no chat template, so it cannot write questions; give it texts to continue with --prompts")  # fmt: skip
+        if settings.mask_token is not None:
+            mask_id(target.tokenizer, target.model, set(), settings.mask_token)
+        if state.plan is None:
+            state.plan = _plan(settings, target, chat, total, began)
+        print(describe(state.plan, target.device.type), file=sys.stderr)
+        place = Path(settings.target)
+        write_whole(out / "target", f"{os.path.relpath(place, out) if place.exists() else settings.target}\n")
+    plan = state.plan
+    with state.stage("questions") as until:
+        if plan.seconds["questions"] and "questions" not in state.done:
+            _ask(settings, target, plan, until)
+    prompts, held_out = _prompts(settings, target, chat)
+    with state.stage("writing") as until:
+        config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
+        if "writing" not in state.done:
+            regenerate(target, prompts, out / "responses.jsonl", config, until, plan.room)
+    with state.stage("features"):
+        longest = LONGEST + settings.max_new_tokens
+        data = read_responses(out / "responses.jsonl", longest, target.tokenizer.eos_token_id)
+        features = _features(settings, target, data)
+    first, second = new_pair(settings, target, data)
+    objective = PairObjective(first, second, target.model)
+
+    def save() -> None:
+        for name, drafter in (("dflash", first), ("vp", second)):
+            save_drafter(copy.deepcopy(drafter).bfloat16(), out / name)
+
+    with state.stage("held-out"):
+        measured = HeldOut(target, held_out, chat, WRITING_HELD_OUT * total)
+        one = _seconds(lambda: measured.measure("d2sd", first, second, 1), 0)
+        texts = max(1, min(len(measured), int(MEASURING * total / one)))
+        save()
+    if "held-out" not in state.done[:-1]:  # what is left, but for the last measurement and the end
+        plan.seconds["training"] = max(1.0, total - state.spent - texts * one - ENDING * total)
+    validation = min(VALIDATION, len(data.ids) // 20)
+
+    def evaluate() -> dict[str, float]:
+        save()
+        alone, both = (measured.measure(method, first, second, texts) for method in ("dflash", "d2sd"))
+        key = "held_out_acceptance_length"
+        print(f"Held-out prompts ({texts}): α {alone[key]:.2f} of dflash, {both[key]:.2f} of d2sd.", file=sys.stderr)
+        return alone | {"d2sd_acceptance_length": both[key]}
+
+    with state.stage("training"):
+        loop = LoopConfig(
+            SCHEDULE, plan.batch, seconds=plan.seconds["training"], save_every=SCHEDULE // POINTS, seed=settings.seed
+        )
+        sample = partial(objective.sample, data, features)
+        identity = {"data": digest(data.ids)}
+        try:
+            train(objective, len(data.ids) - validation, sample, out / "training", loop, evaluate, "pair", identity)
+        finally:
+            save()
+    with state.stage("ending"):
+        held = torch.arange(len(data.ids) - validation, len(data.ids))
+        warmth = temperature(objective, data, features, held)
+        cool(first, warmth)
+        save()
+    rows = [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
+    curve = [row for row in rows if "held_out_acceptance_length" in row]
+    done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
+    write_whole(out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"]), texts))
+    print(f"{out}: α {curve[-1]['held_out_acceptance_length']:.2f} of dflash and {curve[-1]['d2sd_acceptance_length']:.2f} of d2sd "
+          f"on {texts} held-out prompts, in {_clock(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
+
+
+def _plan(settings: PairTraining, target: Target, chat: bool, total: float, began: float) -> Plan:
+    """The plan for the time that is left, by speeds that are measured now."""
+    rows = min(
+        most_rows(target, LONGEST + settings.max_new_tokens), max(1, len(settings.prompts)) if not chat else 1 << 20
+    )
+    speeds = measure(settings, target, rows)
+    token = 2 * len(taps_of(settings, target)) * target.config.hidden_size
+    given = len(settings.prompts) * (TYPICAL if chat else settings.max_new_tokens)
+    left = total - (time.monotonic() - began)
+    if left < total / 2:
+        raise InputError(f"{settings.minutes:g} minutes are too few: measuring this machine's speeds took half of them; give more --minutes")  # fmt: skip
+    plan = divide(speeds, left, sum(room(target.device)) // token, rows, False, None)
+    return divide(speeds, left, plan.room, rows, chat and given < plan.tokens, None if chat else given)
+
+
+def _ask(settings: PairTraining, target: Target, plan: Plan, until: float) -> None:
+    """Let the target write questions into ``questions.jsonl``, behind those that are there."""
+    path = settings.out / "questions.jsonl"
+    before = len(resumed_rows(path, {}))
+    config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed + before)
+    with path.open("ab") as file:
+        for text in write_questions(target, settings.first_words, max(plan.rows, plan.tokens // 60), config, until):
+            file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+
+
+def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[str]]:
+    """The token ids of the prompts to learn from, in random order, and the held-out prompts. Raises ``InputError``."""
+    path = settings.out / "questions.jsonl"
+    written = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
+    texts = {letters(text): text for text in (*settings.prompts, *written)}
+    for text in settings.held_out:
+        texts.pop(letters(text), None)
+    mixed = list(texts.values())
+    random.Random(settings.seed).shuffle(mixed)
+    count = 0 if settings.held_out else min(HELD_OUT, len(mixed) // 10)
+    held_out, rest = [*settings.held_out, *mixed[:count]], mixed[count:]
+    found = [ids for text in rest if 0 < len(ids := prompt_ids(target, text, chat)) <= LONGEST]
+    if not held_out or not found:
+        raise InputError(f"there are {len(mixed)} different prompts of at most {LONGEST} tokens; give 10 or more with --prompts, or more --minutes")  # fmt: skip
+    return found, held_out
+
+
+def _features(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
+    torch.cuda.empty_cache()  # what writing took is counted as free
+    return keep_features(target.base, taps_of(settings, target), data, room(target.device)[0])
+
+
+# After training.
+
+
+def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> float:
+    """Returns what the first drafter's logits should be divided by, from responses that were not trained on; 1 if there are too few."""
+    generator, found = torch.Generator().manual_seed(0), list[tuple[Tensor, Tensor]]()
+    for part in index.split(SMALLEST):
+        batch = {
+            name: t.to(objective.first.drafter.device)
+            for name, t in objective.sample(data, features, part, generator).items()
+        }
+        batch["prefixes"] = torch.zeros_like(batch["prefixes"])
+        found.append(objective.first.outcomes(KNOWN, **batch))
+    if sum(len(right) for _, right in found) < 2 * MIN_FITTED_POSITIONS:
+        return 1.0
+    sure, right = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
+    return fit_temperature(sure, right)
+
+
+@torch.no_grad()
+def cool(drafter: DFlashDraftModel, divisor: float) -> None:
+    """Divide a drafter's logits: the final norm, which the LM head's rows follow, and the Markov head."""
+    drafter.norm.weight.div_(divisor)
+    if drafter.markov_head is not None:
+        drafter.markov_head.markov_w2.weight.div_(divisor)
+
+
+def card(
+    settings: PairTraining, target: Target, state: State, drafter: DFlashDraftModel, data: Responses,
+    curve: Sequence[dict[str, float]], divisor: float, rows: int, texts: int,
+) -> str:  # fmt: skip
+    """Returns the model card."""
+    form, plan = drafter.form, state.plan
+    assert plan is not None
+    device = (
+        torch.cuda.get_device_name(target.device)
+        if target.device.type == "cuda"
+        else f"CPU, {torch.get_num_threads()} threads"
+    )
+    tokens, anchors = int(data.lengths.sum()), rows * ANCHORS
+    training = state.used["training"]
+    facts = {
+        "target": f"{settings.target}, {target.numbers}, fingerprint {weights_digest(target.base)}",
+        "machine": f"{device}; torch {torch.__version__}, transformers {transformers.__version__}, d2sd {__version__}",
+        "date": datetime.now(UTC).date().isoformat(),
+        "drafters": f"{len(drafter.layers)} layers, γ = {form.block_size}, target features of layers {', '.join(map(str, form.taps))}, "
+        f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {form.mask_token}; "
+        f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
+        "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
+        "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "
+        f"{plan.batch}, Muon and AdamW, survival objective, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
+        "time": ", ".join(f"{name} {_clock(seconds)}" for name, seconds in state.used.items()) + f"; {settings.minutes:g} minutes were given",
+        "speeds": f"measured before: {plan.speeds.writing:,.0f} tokens/s written, features of {plan.speeds.features:,.0f} tokens/s; "
+        f"in training {anchors / max(training, 1e-9):,.0f} anchors/s, measurements included",
+        "temperature": f"the logits of `dflash` were divided by {divisor:.2f}, fitted on responses that were not trained on",
+    }  # fmt: skip
+    table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
+    steps = "".join(
+        f"| {int(row['step'])} | {row['held_out_acceptance_length']:.2f} | {row['d2sd_acceptance_length']:.2f} | {row['draft_length']:.2f} |\n"
+        for row in curve
+    )
+    return f"""# Drafters for {settings.target}
+
+A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2sd train pair`. `d2sd generate --model FOLDER` runs them.
+
+| | |
+| --- | --- |
+{table}
+α, committed tokens per step, on {texts} prompts that were not trained on, at temperature 0. They are of the same kind as the training
+prompts unless others were given: expect less on other kinds of text.
+
+| step | α `dflash` | α `d2sd` | draft length in training |
+| --- | --- | --- | --- |
+{steps}"""
