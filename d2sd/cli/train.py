@@ -122,6 +122,11 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add("--out", type=Path, required=True, metavar=JSONL)
     add("--batch-size", type=int, default=default.batch_size)
     add("--max-new-tokens", type=int, default=default.max_new_tokens)
+    add(
+        "--server",
+        metavar="URL",
+        help="let an OpenAI-compatible server write that runs the target (vLLM, SGLang, llama.cpp)",
+    )
     add("--greedy-share", type=float, default=default.greedy_share)
     add("--temperature", type=float, default=default.temperature)
     add("--dtype", choices=DTYPES, help=DTYPE)
@@ -136,10 +141,6 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
     add(
         "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token, else an unused one)"
     )
-    add(
-        "--own-tokens", action="store_true", help="loss over the tokens of the responses alone: faster; train the last steps "
-        "without it"
-    )  # fmt: skip
     add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
     add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
     add("--objective", default=default.objective, help="cross_entropy or survival")
@@ -166,7 +167,6 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     )  # fmt: skip
     add("--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens (default: all)")
     add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
-    add("--cache", type=Path, metavar="FILE", help="keep the target's features here: small targets, several drafters")
     add("--steps", type=int, default=default.steps, help="may be raised when the command is run again")
     add("--batch-size", type=int, default=default.batch_size, help="rows per process and micro-step")
     add("--accumulate", type=int, default=default.accumulate)

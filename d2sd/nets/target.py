@@ -189,37 +189,9 @@ class Target:
         ids = self.tokenizer.eos_token_id if ids is None else ids
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
 
-    def chat_ids(self, message: str, thinking: bool, history: Sequence[Mapping[str, str]] = ()) -> list[int]:
-        """Returns ids of a user message in the chat template, up to the start of the answer.
-
-        thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
-            others ignore it.
-        history: messages before it, each with ``role`` and ``content``.
-
-        Raises ``InputError`` if the tokenizer has no template, its template refuses the message, or the message is already in
-        the template.
-        """
-        template = self.tokenizer.chat_template
-        if not template:
-            raise InputError(f"{self.name} has no chat template; give the prompt as it is")
-        special = (t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
-        if begun := next((t for t in special if message.lstrip().startswith(t)), None):
-            raise InputError(
-                f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
-            )
-        options: dict[str, Any] = {"enable_thinking": thinking}
-        if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
-            options["reasoning_effort"] = "high" if thinking else "low"
-        try:
-            ids = self.tokenizer.apply_chat_template(
-                [*history, {"role": "user", "content": message}],
-                add_generation_prompt=True,
-                return_dict=False,
-                **options,
-            )
-        except Exception as error:  # templates are programs of the model's makers and may raise anything
-            raise InputError(f"the chat template of {self.name} failed: {first_line(error)}") from error
-        return list(ids)
+    def chat_ids(self, message: str, thinking: bool) -> list[int]:
+        """Returns ``chat_ids`` of one user message."""
+        return chat_ids(self.tokenizer, self.name, [{"role": "user", "content": message}], thinking)
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """Returns an empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
@@ -327,3 +299,32 @@ class Target:
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""
         return self.taps.features(layers, self.device)[:, rows]
+
+
+def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], thinking: bool) -> list[int]:
+    """Returns ids of a chat in the tokenizer's template, up to the start of the answer to its last message.
+
+    name: of the model, for error messages.
+    messages: each with ``role`` and ``content``.
+    thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
+        others ignore it.
+
+    Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last one is already in the
+    template.
+    """
+    template = tokenizer.chat_template
+    if not template:
+        raise InputError(f"{name} has no chat template; give the prompt as it is")
+    special = (t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
+    if begun := next((t for t in special if messages[-1]["content"].lstrip().startswith(t)), None):
+        raise InputError(
+            f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
+        )
+    options: dict[str, Any] = {"enable_thinking": thinking}
+    if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
+        options["reasoning_effort"] = "high" if thinking else "low"
+    try:
+        ids = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=False, **options)
+    except Exception as error:  # templates are programs of the model's makers and may raise anything
+        raise InputError(f"the chat template of {name} failed: {first_line(error)}") from error
+    return list(ids)

@@ -57,12 +57,10 @@ def train_drafter(settings: BlockTraining) -> None:
         "block_size": drafter.block_size,
         "target_layer_ids": drafter.target_layer_ids,
         "layers": len(drafter.layers),
-        "own_tokens": settings.own_tokens,
         "draft_vocab_size": drafter.form.draft_vocabulary,
         "markov_rank": drafter.form.markov_rank,
     }
-    tokens = material.data.ids.unique().long().to(material.target.device) if settings.own_tokens else None
-    net = DrafterObjective(drafter, material.target, objective, tokens)
+    net = DrafterObjective(drafter, material.target, objective)
     kind = "vp" if objective.variable_prefix else "dflash"
     fit(settings, material, drafter, net, choose, save_drafter, kind, identity)
 
@@ -169,15 +167,10 @@ def _attend(
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
-    def __init__(
-        self, drafter: DFlashDraftModel, target: PreTrainedModel, config: BlockObjective, tokens: Tensor | None = None
-    ):
-        """tokens: ascending ids, all labels among them, that the loss is over; None for all that the drafter can draft. Where
-        the vocabulary is large, most of a step is its LM head, and most of the head's tokens stand in no response."""
+    def __init__(self, drafter: DFlashDraftModel, target: PreTrainedModel, config: BlockObjective):
         super().__init__()
-        self.drafter, self.config = drafter, config
+        self.drafter, self.config, tokens = drafter, config, drafter.token_ids
         weight = target.lm_head.weight.detach()
-        tokens = drafter.token_ids if drafter.token_ids is not None else tokens
         self._head = (weight if tokens is None else weight[tokens], tokens)
         self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
         self._taps = LayerTaps(target.model.layers)
@@ -242,6 +235,8 @@ class DrafterObjective(nn.Module):
         scored = inside & ~visible
         flat = scored.flatten(1)
         weight, vocabulary = self._head
+        if not torch.is_autocast_enabled(ids.device.type):
+            weight = weight.to(drafted.dtype)
         logits = F.linear(drafted[flat], weight).float() + self._markov(tokens, drafted, flat)
         labels, known = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
         if vocabulary is not None:
@@ -253,7 +248,7 @@ class DrafterObjective(nn.Module):
         """Outputs (B, A·γ, hidden) of the drafter for all blocks in one pass; shown: their tokens (B, A, γ), at ``places``."""
         (target,), context = self._target, int(anchors.max()) + 1
         with torch.no_grad():
-            block = target.get_input_embeddings()(shown.flatten(1))
+            block = target.get_input_embeddings()(shown.flatten(1)).to(self.drafter.fc.weight.dtype)
         positions = torch.arange(context, device=anchors.device)[None]
         features = features[:, :context].to(self.drafter.fc.weight.dtype)
         keys_values = self.drafter.project_context(features, positions)
@@ -266,9 +261,9 @@ class DrafterObjective(nn.Module):
         if head is None:
             return 0.0
         before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
-        rows, (_, vocabulary) = drafted[flat], self._head
-        bias = head(before, rows, head.start(rows))[0].float()
-        return bias if vocabulary is None or self.drafter.token_ids is not None else bias[:, vocabulary]
+        rows = drafted[flat]
+        correction: Tensor = head(before, rows, head.start(rows))[0].float()
+        return correction
 
     def _loss(self, nll: Tensor, scored: Tensor, prefixes: Tensor) -> Tensor:
         config = self.config

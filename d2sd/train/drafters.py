@@ -17,7 +17,7 @@ from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import target_folder, widened_experts
 from d2sd.nets.types import check_supported, text_options
 from d2sd.train.acceptance import HeldOut
-from d2sd.train.features import cache_features
+from d2sd.train.features import read_features
 from d2sd.train.loop import digest, processes, train
 from d2sd.train.settings import DrafterTraining
 from d2sd.train.text import Responses, read_responses
@@ -61,11 +61,10 @@ def fit(
     kind: of the drafter, ``dflash``, ``vp`` or ``eagle3``.
     identity: what must be the same to resume, besides the loop's settings and the responses.
     """
-    data, features = material.data, None
+    data, loop, features = material.data, settings.loop, None
     read = ("features", "hidden") if kind == "eagle3" else ("features",)
-    if settings.cache is not None:
-        with processes().main_process_first():
-            features = cache_features(settings.cache, material.target, drafter.target_layer_ids, data)
+    if loop.steps * loop.batch_size * loop.accumulate * processes().num_processes >= len(data.ids):  # all are read
+        features = read_features(material.target.model, drafter.target_layer_ids, data, read)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
         lengths = data.lengths[index]

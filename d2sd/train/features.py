@@ -1,27 +1,22 @@
 """What drafters read of the target: outputs of some of its layers for every token of the responses, computed once.
 
 A training step needs the features of a few sequences. With a small target the pass that computes them costs more than the
-drafter's own, and several drafters learn from the same responses. They are kept on the target's device as far as they fit, then in
-the host's memory; or in a file, which later commands read too. A token takes 2 bytes × hidden size × (taps + 1).
+drafter's own. They are kept on the target's device as far as they fit, then in the host's memory: 2 bytes × hidden size × taps a
+token.
 """
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Iterable, Iterator
-from pathlib import Path
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import torch
-from safetensors import safe_open
 from torch import Tensor
 
-from d2sd.folders.weights import weights_digest
-from d2sd.nets.dtypes import halve, halved, mixes_by_default, quick_bfloat16
+from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import LayerTaps
 from d2sd.trace.text import progress
-from d2sd.train.loop import digest
 from d2sd.train.text import Responses
 
 FEATURE_BATCH = 32  # sequences of a pass that computes features
@@ -53,26 +48,6 @@ class FeatureStore:
         return out
 
 
-@torch.no_grad()
-def read_features(
-    base: Any, taps: list[int], data: Responses, autocast: bool = False
-) -> Iterator[tuple[int, dict[str, Tensor]]]:
-    """Yields the number of each sequence with its ``features`` and ``hidden``, in passes over sequences of like lengths.
-
-    base: the target's layers between embedding and LM head.
-    """
-    with LayerTaps(base.layers).only(taps) as layers:
-        for batch in progress(data.lengths.argsort().split(FEATURE_BATCH), desc="features", mininterval=1):
-            width = int(data.lengths[batch].max())
-            ids = data.ids[batch, :width].long().to(base.embed_tokens.weight.device)
-            with torch.autocast(ids.device.type, torch.bfloat16, enabled=autocast):  # what is kept is no finer
-                last = base(input_ids=ids, use_cache=False).last_hidden_state
-            found = {"features": layers.features(taps, last.device).bfloat16(), "hidden": last.bfloat16()}
-            for row, number in enumerate(batch.tolist()):
-                length = int(data.lengths[number])
-                yield number, {name: rows[row, :length] for name, rows in found.items()}
-
-
 def room(device: torch.device) -> tuple[int, int]:
     """Returns the bytes that features may take on the device and in the host's memory; on a CPU the first one is 0."""
     try:
@@ -82,68 +57,37 @@ def room(device: torch.device) -> tuple[int, int]:
     return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
 
 
-def keep_features(base: Any, taps: list[int], data: Responses, on_device: int) -> FeatureStore:
-    """Returns the features of these responses without last hidden states.
+@torch.no_grad()
+def read_features(
+    base: Any, taps: list[int], data: Responses, names: Sequence[str] = ("features",)
+) -> FeatureStore | None:
+    """Returns what these names are of all responses, or None where that does not fit into memory.
 
-    on_device: bytes that they may take on the target's device; what is left is in the host's memory.
+    base: the target's layers between embedding and LM head.
     """
-    home = base.embed_tokens.weight.device
-    width = len(taps) * base.embed_tokens.weight.shape[1]
-    ends = data.lengths.cumsum(0)
-    first = int((2 * width * ends <= on_device).sum()) if home.type == "cuda" else 0
+    weight = base.embed_tokens.weight
+    sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
+    token, ends = 2 * sum(sizes[name] for name in names), data.lengths.cumsum(0)
+    on_device, on_host = room(weight.device)
+    count = int((token * ends <= on_device).sum())  # sequences whose features stay on the device
+    if token * int(data.lengths[count:].sum()) > on_host:
+        return None
     parts: list[tuple[int, dict[str, Tensor]]] = []
-    for begin, end, device in ((0, first, home), (first, len(ends), torch.device("cpu"))):
+    for begin, end, device in ((0, count, weight.device), (count, len(ends), torch.device("cpu"))):
         if end > begin:
             tokens = int(data.lengths[begin:end].sum())
-            parts.append((begin, {"features": torch.empty(tokens, width, dtype=torch.bfloat16, device=device)}))
+            parts.append(
+                (begin, {n: torch.empty(tokens, sizes[n], dtype=torch.bfloat16, device=device) for n in names})
+            )
     starts = ends - data.lengths
-    for number, found in read_features(base, taps, data):
-        begin, part = next((begin, part) for begin, part in reversed(parts) if number >= begin)
-        at = int(starts[number] - starts[begin])
-        part["features"][at : at + len(found["features"])] = found["features"].to(part["features"].device)
+    with LayerTaps(base.layers).only(taps) as layers, quick_autocast(weight.device):  # what is kept is no finer
+        for batch in progress(data.lengths.argsort().split(FEATURE_BATCH), desc="features", mininterval=1):
+            ids = data.ids[batch, : int(data.lengths[batch].max())].long().to(weight.device)
+            last = base(input_ids=ids, use_cache=False).last_hidden_state
+            found = {"features": layers.features(taps, last.device), "hidden": last}
+            for row, number in enumerate(batch.tolist()):
+                begin, part = next((begin, part) for begin, part in reversed(parts) if number >= begin)
+                at, length = int(starts[number] - starts[begin]), int(data.lengths[number])
+                for name in names:
+                    part[name][at : at + length] = found[name][row, :length]
     return FeatureStore(data.lengths, parts)
-
-
-# In a file.
-
-
-def cache_features(path: Path, target: Any, taps: list[int], data: Responses) -> FeatureStore:
-    """Returns the features in the file ``path``, computed first if it is missing or of other responses or taps.
-
-    The target runs in the dtype in which the engine runs it: if that is mixed, its linear layers are replaced by ones with
-    weights in float16.
-    """
-    note = path.with_suffix(".json")
-    identity = {"data": digest(data.ids), "taps": taps, "target": weights_digest(target)}
-    if not (path.exists() and note.exists() and json.loads(note.read_text()) == identity):
-        path.parent.mkdir(parents=True, exist_ok=True)
-        note.unlink(missing_ok=True)
-        sizes = {"features": len(taps) * target.config.hidden_size, "hidden": target.config.hidden_size}
-        stored = _new_file(path, int(data.lengths.sum()), sizes)
-        if mixes_by_default(target):
-            halve(target.model.layers)
-        autocast = quick_bfloat16() and not halved(target.model.layers)
-        starts = data.lengths.cumsum(0) - data.lengths
-        for number, found in read_features(target.model, taps, data, autocast):
-            for name, rows in found.items():
-                stored[name][int(starts[number]) :][: len(rows)] = rows
-        note.write_text(json.dumps(identity))
-    with safe_open(path, "pt") as f:
-        return FeatureStore(data.lengths, [(0, {name: f.get_tensor(name) for name in f.keys()})])  # noqa: SIM118 (not a dict)
-
-
-def _new_file(path: Path, tokens: int, sizes: dict[str, int]) -> dict[str, Tensor]:
-    """A memory-mapped safetensors file of bfloat16 rows (tokens, size) by name; features may be larger than memory."""
-    header: dict[str, Any] = {}
-    end = 0
-    for name, size in sizes.items():
-        header[name] = {"dtype": "BF16", "shape": [tokens, size], "data_offsets": [end, end + 2 * tokens * size]}
-        end += 2 * tokens * size
-    text = json.dumps(header).encode()
-    text += b" " * (-len(text) % 8)
-    with path.open("wb") as f:
-        f.write(len(text).to_bytes(8, "little") + text)
-        f.truncate(8 + len(text) + end)
-    whole = torch.from_file(str(path), shared=True, size=(8 + len(text) + end) // 2, dtype=torch.bfloat16)
-    begins = {name: (8 + len(text) + entry["data_offsets"][0]) // 2 for name, entry in header.items()}
-    return {n: whole[begins[n] : begins[n] + tokens * size].view(tokens, size) for n, size in sizes.items()}

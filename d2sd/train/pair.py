@@ -30,7 +30,7 @@ from d2sd.calibration.alternatives import KNOWN, MIN_FITTED_POSITIONS, fit_tempe
 from d2sd.errors import InputError
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
-from d2sd.nets.dtypes import quick_bfloat16
+from d2sd.nets.dtypes import quick_autocast
 from d2sd.nets.target import Target
 from d2sd.trace.files import write_whole
 from d2sd.train.acceptance import HeldOut
@@ -43,7 +43,7 @@ from d2sd.train.block_drafters import (
     new_drafter,
     save_drafter,
 )
-from d2sd.train.features import FeatureStore, keep_features, room
+from d2sd.train.features import FeatureStore, read_features, room
 from d2sd.train.loop import digest, digest_of, make_optimizers, train
 from d2sd.train.settings import QUESTIONS, BlockObjective, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import (
@@ -57,7 +57,7 @@ from d2sd.train.text import (
     resumed_rows,
     write_questions,
 )
-from d2sd.train.writer import STRIDE, Request, Rows, most_rows
+from d2sd.train.writer import STRIDE, Request, Rows, most_rows, write
 
 TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
 ANCHORS_PER_TOKEN = 0.32  # about two readings of every text: docs/train-your-own.md
@@ -73,17 +73,22 @@ POINTS = 5
 SCHEDULE = 1000  # parts into which the time of training is divided
 FEWEST_STEPS = 300  # that a batch should leave time for
 SMALLEST, LARGEST = 4, 128  # rows of a batch
+LOOK = 0.15  # seconds for each minute given in which a speed is measured
 
 
 # The plan.
 
 
 class Speeds(msgspec.Struct, frozen=True):
-    """Measured speeds: tokens a second that are written, and whose features are read; anchors a second on which both drafters train."""
+    """Measured speeds: tokens a second that are written, and whose features are read; anchors a second on which both drafters train.
+
+    batch: rows of the training batch that they were measured with, the largest that is used.
+    """
 
     writing: float
     features: float
     training: float
+    batch: int
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -111,7 +116,7 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     parts = {"questions": tokens * asking, "writing": tokens / speeds.writing, "features": tokens / speeds.features}
     training = time_left - sum(parts.values())
     batch = max(1, int(training * speeds.training / (FEWEST_STEPS * ANCHORS)))
-    batch = min(LARGEST, max(SMALLEST, 1 << batch.bit_length() - 1))
+    batch = min(speeds.batch, max(SMALLEST, 1 << batch.bit_length() - 1))
     return Plan({**parts, "training": training}, tokens, room, rows, batch, speeds)
 
 
@@ -221,9 +226,21 @@ def taps_of(settings: PairTraining, target: Target) -> list[int]:
 
 
 def measure(settings: PairTraining, target: Target, rows: int) -> Speeds:
-    """Returns the speeds of this machine, measured for a few seconds on random tokens."""
-    on_gpu, vocabulary = target.device.type == "cuda", target.config.vocab_size
-    count = LARGEST if on_gpu else SMALLEST
+    """Returns the speeds of this machine, measured for seconds on random tokens."""
+    writing, batch = _writing_speed(settings, target, rows), LARGEST
+    while True:
+        try:
+            return Speeds(writing, *_training_speeds(settings, target, batch), batch)
+        except torch.OutOfMemoryError:
+            if batch == 1:
+                raise
+            batch //= 2
+            print(f"Not enough memory for larger batches than {batch} texts.", file=sys.stderr)
+
+
+def _training_speeds(settings: PairTraining, target: Target, batch: int) -> tuple[float, float]:
+    """Tokens a second whose features are read, and anchors a second in training; a CPU is as quick with a small batch."""
+    count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
     lengths = torch.full((count,), TYPICAL)
     ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
     data = Responses(ids, torch.full((count,), TYPICAL // 4), lengths)
@@ -233,13 +250,14 @@ def measure(settings: PairTraining, target: Target, rows: int) -> Speeds:
         kept[:] = [_features(settings, target, data)]
         _wait()
 
-    reading = _seconds(read)
+    least = LOOK * settings.minutes
+    reading = _seconds(read, least)
     objective = PairObjective(*new_pair(settings, target, data), target.model)
     optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
 
     def learn() -> None:
         given = objective.sample(data, kept[0], torch.arange(count), torch.Generator().manual_seed(0))
-        with torch.autocast(target.device.type, torch.bfloat16, enabled=quick_bfloat16()):
+        with quick_autocast(target.device):
             loss, _ = objective(**{name: value.to(target.device) for name, value in given.items()})
         loss.backward()
         for optimizer in optimizers:
@@ -247,7 +265,7 @@ def measure(settings: PairTraining, target: Target, rows: int) -> Speeds:
             optimizer.zero_grad()
         _wait()
 
-    return Speeds(_writing_speed(settings, target, rows), count * TYPICAL / reading, count * ANCHORS / _seconds(learn))
+    return count * TYPICAL / reading, count * ANCHORS / _seconds(learn, least)
 
 
 @torch.inference_mode()
@@ -261,7 +279,7 @@ def _writing_speed(settings: PairTraining, target: Target, rows: int) -> float:
         batch.advance(STRIDE if target.device.type == "cuda" else 1)
         _wait()
 
-    return rows * (STRIDE if target.device.type == "cuda" else 1) / _seconds(step)
+    return rows * (STRIDE if target.device.type == "cuda" else 1) / _seconds(step, LOOK * settings.minutes)
 
 
 def _wait() -> None:
@@ -269,7 +287,7 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
-def _seconds(work: Any, least: float = 0.5) -> float:
+def _seconds(work: Any, least: float) -> float:
     """Seconds of a piece of work, repeated for at least so long, after a first one that sets things up."""
     work()
     began, count = time.monotonic(), 0
@@ -309,25 +327,26 @@ def train_pair(settings: PairTraining) -> None:
     with state.stage("questions") as until:
         if plan.seconds["questions"] and "questions" not in state.done:
             _ask(settings, target, plan, until)
-    prompts, held_out = _prompts(settings, target, chat)
     with state.stage("writing") as until:
+        prompts, held_out = _prompts(settings, target, chat)
         config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
         if "writing" not in state.done:
-            regenerate(target, prompts, out / "responses.jsonl", config, until, plan.room)
+            in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, until)  # noqa: E731
+            regenerate(in_order, weights_digest(target.base), prompts, out / "responses.jsonl", config, plan.room)
     with state.stage("features"):
         longest = LONGEST + settings.max_new_tokens
         data = read_responses(out / "responses.jsonl", longest, target.tokenizer.eos_token_id)
         features = _features(settings, target, data)
-    first, second = new_pair(settings, target, data)
-    objective = PairObjective(first, second, target.model)
 
     def save() -> None:
         for name, drafter in (("dflash", first), ("vp", second)):
             save_drafter(copy.deepcopy(drafter).bfloat16(), out / name)
 
     with state.stage("held-out"):
+        first, second = new_pair(settings, target, data)
+        objective = PairObjective(first, second, target.model)
         measured = HeldOut(target, held_out, chat, WRITING_HELD_OUT * total)
-        one = _seconds(lambda: measured.measure("d2sd", first, second, 1), 0)
+        one = _seconds(lambda: measured.measure("d2sd", first, second, 1), 0.0)
         texts = max(1, min(len(measured), int(MEASURING * total / one)))
         save()
     if "held-out" not in state.done[:-1]:  # what is left, but for the last measurement and the end
@@ -400,7 +419,7 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
     random.Random(settings.seed).shuffle(mixed)
     count = 0 if settings.held_out else min(HELD_OUT, len(mixed) // 10)
     held_out, rest = [*settings.held_out, *mixed[:count]], mixed[count:]
-    found = [ids for text in rest if 0 < len(ids := prompt_ids(target, text, chat)) <= LONGEST]
+    found = [ids for text in rest if 0 < len(ids := prompt_ids(target.tokenizer, target.name, text, chat)) <= LONGEST]
     if not held_out or not found:
         raise InputError(f"there are {len(mixed)} different prompts of at most {LONGEST} tokens; give 10 or more with --prompts, or more --minutes")  # fmt: skip
     return found, held_out
@@ -408,7 +427,10 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
 
 def _features(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
     torch.cuda.empty_cache()  # what writing took is counted as free
-    return keep_features(target.base, taps_of(settings, target), data, room(target.device)[0])
+    found = read_features(target.base, taps_of(settings, target), data)
+    if found is None:
+        raise InputError("the target's features of the text do not fit into memory any more; give fewer --minutes")
+    return found
 
 
 # After training.
@@ -423,7 +445,8 @@ def temperature(objective: PairObjective, data: Responses, features: FeatureStor
             for name, t in objective.sample(data, features, part, generator).items()
         }
         batch["prefixes"] = torch.zeros_like(batch["prefixes"])
-        found.append(objective.first.outcomes(KNOWN, **batch))
+        with quick_autocast(batch["ids"].device):
+            found.append(objective.first.outcomes(KNOWN, **batch))
     if sum(len(right) for _, right in found) < 2 * MIN_FITTED_POSITIONS:
         return 1.0
     sure, right = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
@@ -457,7 +480,7 @@ def card(
         "machine": f"{device}; torch {torch.__version__}, transformers {transformers.__version__}, d2sd {__version__}",
         "date": datetime.now(UTC).date().isoformat(),
         "drafters": f"{len(drafter.layers)} layers, γ = {form.block_size}, target features of layers {', '.join(map(str, form.taps))}, "
-        f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {form.mask_token}; "
+        f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
         f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
         "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
         "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "

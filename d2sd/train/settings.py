@@ -149,7 +149,6 @@ class DrafterTraining:
     target_layer_ids: layers of the target that the drafter reads; None: those that its kind reads by default.
     draft_vocab_size: number of the responses' most frequent tokens that it drafts; None: the whole vocabulary.
     max_length: sequences are cut to so many tokens.
-    cache: a file that keeps the target's features between runs; None: the target runs in every step.
     held_out: JSON lines with ``prompt``, on which the drafter is measured at every save.
     chat: whether held-out prompts are put into the chat template.
     """
@@ -161,7 +160,6 @@ class DrafterTraining:
     target_layer_ids: list[int] | None = None
     draft_vocab_size: int | None = None
     max_length: int = 1024
-    cache: Path | None = None
     held_out: Path | None = None
     chat: bool = False
 
@@ -178,8 +176,6 @@ class BlockTraining(DrafterTraining):
 
     layers, block_size, mask_token: of a new drafter; None: LAYERS, BLOCK_SIZE and the tokenizer's mask token.
     start: a drafter folder to begin from, which determines these three and ``target_layer_ids``.
-    own_tokens: compute the loss over the tokens that occur in the responses alone. The last steps should be trained without
-        it, so that confidence keeps its meaning.
     markov_rank: rank of a Markov head that is added to the drafter; 0: none.
     """
 
@@ -189,7 +185,6 @@ class BlockTraining(DrafterTraining):
     block_size: int | None = None
     mask_token: str | None = None
     start: Path | None = None
-    own_tokens: bool = False
     markov_rank: int = 0
 
     def __post_init__(self) -> None:

@@ -7,28 +7,34 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoTokenizer
 
-from d2sd.errors import InputError
-from d2sd.folders.loading import DTYPES, load_target
+from d2sd.errors import InputError, first_line
+from d2sd.folders.loading import DTYPES, load_target, target_folder
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.dtypes import halve, mixes_by_default
-from d2sd.nets.target import Target
+from d2sd.nets.target import Target, chat_ids
+from d2sd.nets.types import text_config
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
+from d2sd.train.server import Server
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import Request, write
 
 MAX_LINE = 4_000_000
 MARK = "\u2063question\u2063"  # nothing that a template holds
 SHORTEST = 8  # characters
+
+Answer = Callable[[list[Request]], Iterator[tuple[Request, list[int]]]]
 
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
@@ -112,11 +118,11 @@ def written(
 
 
 def regenerate(
-    target: Target,
+    answer: Answer,
+    origin: str,
     prompts: Sequence[Sequence[int]],
     out: Path,
     config: RegenerateConfig,
-    until: float | None = None,
     most: int | None = None,
 ) -> None:
     """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out``, one for every prompt.
@@ -124,10 +130,11 @@ def regenerate(
     An interrupted run continues with the prompts that have no response in its file. Raises ``InputError`` if the file is of
     another run.
 
-    until, most: a time, see ``write``, and a number of tokens in the file at which it stops; prompts are then answered in their order.
+    answer: yields what the target writes after the prompts of requests, which come longest first.
+    origin: what tells this target from others.
+    most: tokens in the file at which it stops.
     """
-    identity = {**asdict(config), "target": weights_digest(target.base)}
-    rows = resumed_rows(out, identity)
+    rows = resumed_rows(out, {**asdict(config), "target": origin})
     left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
     requests = []
     for request in requests_of(prompts, config):
@@ -137,14 +144,9 @@ def regenerate(
             requests.append(request)
     if left.total():
         raise InputError(f"{out} holds responses to other prompts; choose another file")
-    if until is None:
-        answers = written(target, requests, config)
-    else:
-        answers = write(target, sorted(requests, key=lambda r: r.number), config, until)
+    bar = progress(answer(requests), initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1)
     with out.open("ab") as f:
-        for request, response in progress(
-            answers, initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1
-        ):
+        for request, response in bar:
             row = {"prompt_ids": request.prompt, "response_ids": response}
             f.write(json.dumps(row).encode() + b"\n")
             f.flush()
@@ -213,46 +215,62 @@ def regenerate_responses(
     config: RegenerateConfig,
     dtype: str | None = None,
     chat: bool = False,
+    server: str | None = None,
 ) -> tuple[int, int]:
     """Writes the target's answers to these conversations (``regenerate``). Returns how many answers are empty, and how many there are.
 
     conversations: the user's turns of each. After the first turn, the target's answers to the ones before are part of the prompt.
     chat: put each prompt into the target's chat template; needed where there are several turns.
+    server: address of a server that runs the target, of which only the tokenizer is then needed here.
     Raises ``InputError``, also if the target has no positions left for a prompt.
     """
-    writer = load_writer(target, dtype)
     if not chat and any(len(turns) > 1 for turns in conversations):
         raise InputError("conversations of several turns need the target's chat template; add --chat")
-    room = writer.max_positions - config.max_new_tokens
+    answer: Answer
+    if server is None:
+        writer = load_writer(target, dtype)
+        tokenizer, ends, positions = writer.tokenizer, writer.end_ids, writer.max_positions
+        answer, origin = partial(written, writer, config=config), weights_digest(writer.base)
+    else:
+        remote, (tokenizer, positions) = Server(server), load_tokenizer(target)
+        ends = frozenset([tokenizer.eos_token_id])
+        answer, origin = partial(remote.write, config=config, tokenizer=tokenizer), remote.model
+    room = positions - config.max_new_tokens
     if room < 1:
         raise InputError(
-            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {writer.max_positions} "
+            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {positions} "
             "positions; ask for fewer"
         )
     answered: dict[tuple[int, ...], list[int]] = {}
     while True:
-        prompts = [ids[-room:] for turns in conversations for ids in _prompts_of(writer, turns, chat, answered, room)]
+        prompts = [
+            p for turns in conversations for p in _prompts_of(tokenizer, str(target), turns, chat, answered, room)
+        ]
         if answered and all(tuple(ids) in answered for ids in prompts):
             break
-        regenerate(writer, prompts, out, config)
+        regenerate(answer, origin, prompts, out, config)
         answered = {
             tuple(row["prompt_ids"]): row["response_ids"] for row in read_jsonl(out, "prompt_ids", "response_ids")
         }
-    return sum(answered[tuple(ids)][0] in writer.end_ids for ids in prompts), len(prompts)
+    return sum(answered[tuple(ids)][0] in ends for ids in prompts), len(prompts)
 
 
 def _prompts_of(
-    writer: Target, turns: Sequence[str], chat: bool, answered: Mapping[tuple[int, ...], list[int]], room: int
+    tokenizer: Any,
+    name: str,
+    turns: Sequence[str],
+    chat: bool,
+    answered: Mapping[tuple[int, ...], list[int]],
+    room: int,
 ) -> Iterator[list[int]]:
-    """The prompts of a conversation's turns up to the first that has no answer."""
+    """The prompts of a conversation's turns, at most ``room`` tokens of each, up to the first that has no answer."""
     history: list[dict[str, str]] = []
     for turn in turns:
-        ids = prompt_ids(writer, turn, chat, history)
+        ids = prompt_ids(tokenizer, name, turn, chat, history)[-room:]
         yield ids
-        answer = answered.get(tuple(ids[-room:]))
-        if answer is None:
+        if (answer := answered.get(tuple(ids))) is None:
             return
-        text = str(writer.tokenizer.decode(answer, skip_special_tokens=True))
+        text = str(tokenizer.decode(answer, skip_special_tokens=True))
         history += [{"role": "user", "content": turn}, {"role": "assistant", "content": text}]
 
 
@@ -273,15 +291,28 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
     return writer
 
 
-def prompt_ids(target: Target, prompt: str, chat: bool, history: Sequence[Mapping[str, str]] = ()) -> list[int]:
+def load_tokenizer(target: str | Path) -> tuple[Any, int]:
+    """Returns the tokenizer of a target and the number of its positions. Raises ``InputError``."""
+    source = target_folder(str(target))
+    try:
+        config = text_config(AutoConfig.from_pretrained(source))
+        return AutoTokenizer.from_pretrained(source), int(config.max_position_embeddings)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot load the tokenizer of {target}: {first_line(error)}") from error
+
+
+def prompt_ids(
+    tokenizer: Any, name: str, prompt: str, chat: bool, history: Sequence[Mapping[str, str]] = ()
+) -> list[int]:
     """Returns the token ids of a prompt; special tokens are added once, whether or not its text already begins with one.
 
-    history: earlier messages of a chat.
+    name: of the target, for error messages.
+    chat: put it into the chat template, behind the messages ``history``.
     """
     if chat:
-        return target.chat_ids(prompt, thinking=False, history=history)
-    begun = prompt.startswith(tuple(target.tokenizer.all_special_tokens))
-    return list(target.tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
+        return chat_ids(tokenizer, name, [*history, {"role": "user", "content": prompt}], thinking=False)
+    begun = prompt.startswith(tuple(tokenizer.all_special_tokens))
+    return list(tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
 
 
 # A chat model writes questions, which its drafters learn from: after the header of a user message in its chat template, it
