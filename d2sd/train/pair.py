@@ -332,7 +332,8 @@ def train_pair(settings: PairTraining) -> None:
         config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
         if "writing" not in state.done:
             in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, until)  # noqa: E731
-            regenerate(in_order, weights_digest(target.base), prompts, out / "responses.jsonl", config, plan.room)
+            identity = {**asdict(config), "target": weights_digest(target.base)}
+            regenerate(in_order, prompts, out / "responses.jsonl", config, identity, plan.room)
     with state.stage("features"):
         longest = LONGEST + settings.max_new_tokens
         data = read_responses(out / "responses.jsonl", longest, target.tokenizer.eos_token_id)

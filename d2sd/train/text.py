@@ -119,10 +119,10 @@ def written(
 
 def regenerate(
     answer: Answer,
-    origin: str,
     prompts: Sequence[Sequence[int]],
     out: Path,
     config: RegenerateConfig,
+    identity: dict[str, Any],
     most: int | None = None,
 ) -> None:
     """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out``, one for every prompt.
@@ -131,10 +131,10 @@ def regenerate(
     another run.
 
     answer: yields what the target writes after the prompts of requests, which come longest first.
-    origin: what tells this target from others.
+    identity: what must be the same to continue.
     most: tokens in the file at which it stops.
     """
-    rows = resumed_rows(out, {**asdict(config), "target": origin})
+    rows = resumed_rows(out, identity)
     left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
     requests = []
     for request in requests_of(prompts, config):
@@ -241,17 +241,15 @@ def regenerate_responses(
             f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {positions} "
             "positions; ask for fewer"
         )
-    answered: dict[tuple[int, ...], list[int]] = {}
+    identity = {**asdict(config), "target": origin}
     while True:
+        answered = {tuple(row["prompt_ids"]): row["response_ids"] for row in resumed_rows(out, identity)}
         prompts = [
             p for turns in conversations for p in _prompts_of(tokenizer, str(target), turns, chat, answered, room)
         ]
-        if answered and all(tuple(ids) in answered for ids in prompts):
+        if all(tuple(ids) in answered for ids in prompts):
             break
-        regenerate(answer, origin, prompts, out, config)
-        answered = {
-            tuple(row["prompt_ids"]): row["response_ids"] for row in read_jsonl(out, "prompt_ids", "response_ids")
-        }
+        regenerate(answer, prompts, out, config, identity)
     return sum(answered[tuple(ids)][0] in ends for ids in prompts), len(prompts)
 
 

@@ -6,6 +6,7 @@ that are written. So a step always has the same shapes, and on a GPU it is repla
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
@@ -149,7 +150,7 @@ def write(
             if count == 1:
                 raise
             count = count // 2
-            print(f"Not enough memory: {count} texts are written at once from here on.", flush=True)
+            print(f"Not enough memory: {count} texts are written at once from here on.", file=sys.stderr)
 
 
 def _written(

@@ -21,6 +21,7 @@ from d2sd.train.block_drafters import (
     block_mask,
     draw_anchors,
     draw_prefixes,
+    mask_id,
     position_weights,
     train_drafter,
 )
@@ -234,6 +235,15 @@ def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they
         # after so few steps two tokens may be equally likely to a drafter: one step may begin with either
         right, near_tie = sum(n > 1 for n in inner) / len(inner), 1 / len(inner)
         assert measured["held_out_first_right"] == pytest.approx(right, abs=near_tie + 1e-5)
+
+
+def test_a_mask_token_is_chosen_and_said_where_the_tokenizer_has_none(folder, capsys):
+    model, tokenizer = load_frozen(folder / "target")
+    special = tokenizer.mask_token
+    tokenizer.mask_token = None
+    assert mask_id(tokenizer, model, set(), None) == tokenizer.convert_tokens_to_ids(special)
+    assert f"The mask token is {special!r}" in capsys.readouterr().err
+    assert mask_id(tokenizer, model, set(range(500)), None) == 511
 
 
 REFUSED = {
