@@ -23,29 +23,33 @@ from typing import Any
 import msgspec
 import torch
 import transformers
-from torch import Tensor, nn
 
 from d2sd.__about__ import __version__
-from d2sd.calibration.alternatives import KNOWN, MIN_FITTED_POSITIONS, fit_temperature
 from d2sd.errors import InputError
 from d2sd.folders.weights import weights_digest
-from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
-from d2sd.nets.dtypes import quick_autocast
+from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 from d2sd.trace.files import write_whole
 from d2sd.train.acceptance import HeldOut
-from d2sd.train.block_drafters import (
-    DrafterObjective,
-    draw_blocks,
-    extended,
-    make_second,
-    mask_id,
-    new_drafter,
-    save_drafter,
+from d2sd.train.block_drafters import mask_id, save_drafter
+from d2sd.train.features import room
+from d2sd.train.joint import ANCHORS, BETA, PairObjective, cool, features_of, new_pair, taps_of, temperature
+from d2sd.train.loop import digest, digest_of, train
+from d2sd.train.plan import (
+    ENDING,
+    LONGEST,
+    MEASURING,
+    POINTS,
+    TYPICAL,
+    WRITING_HELD_OUT,
+    Plan,
+    clock,
+    describe,
+    divide,
+    measure,
+    seconds_of,
 )
-from d2sd.train.features import FeatureStore, read_features, room
-from d2sd.train.loop import digest, digest_of, make_optimizers, train
-from d2sd.train.settings import QUESTIONS, BlockObjective, LoopConfig, PairTraining, RegenerateConfig
+from d2sd.train.settings import QUESTIONS, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import (
     Responses,
     letters,
@@ -57,89 +61,10 @@ from d2sd.train.text import (
     resumed_rows,
     write_questions,
 )
-from d2sd.train.writer import STRIDE, Request, Rows, most_rows, write
+from d2sd.train.writer import most_rows, write
 
-TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
-ANCHORS_PER_TOKEN = 0.32  # about two readings of every text: docs/train-your-own.md
-QUESTION_SHARE = 0.15  # tokens of questions, as a share of those of the texts
-LONGEST, TYPICAL = 256, 160  # tokens of a prompt at most, and of a text roughly
 HELD_OUT, VALIDATION = 32, 128  # prompts and responses that are not trained on
-WRITING_HELD_OUT, MEASURING, ENDING = (
-    0.03,
-    0.015,
-    0.02,
-)  # shares of the time: held-out texts, each measurement of five, the end
-POINTS = 5
 SCHEDULE = 1000  # parts into which the time of training is divided
-FEWEST_STEPS = 300  # that a batch should leave time for
-SMALLEST, LARGEST = 4, 128  # rows of a batch
-LOOK = 0.15  # seconds for each minute given in which a speed is measured
-
-
-# The plan.
-
-
-class Speeds(msgspec.Struct, frozen=True):
-    """Measured speeds: tokens a second that are written, and whose features are read; anchors a second on which both drafters train.
-
-    batch: rows of the training batch that they were measured with, the largest that is used.
-    """
-
-    writing: float
-    features: float
-    training: float
-    batch: int
-
-
-class Plan(msgspec.Struct, frozen=True):
-    """How the time is divided: seconds of each stage, tokens of text, the most that memory allows, and rows of the batches."""
-
-    seconds: dict[str, float]
-    tokens: int
-    room: int
-    rows: int
-    batch: int
-    speeds: Speeds
-
-
-def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> Plan:
-    """Returns the plan for so many seconds.
-
-    room: tokens whose features fit into memory.
-    questions: whether the target writes questions first.
-    most: tokens of text that the prompts give at most; None if it writes as many questions as are needed.
-    """
-    time_left = seconds * (1 - WRITING_HELD_OUT - POINTS * MEASURING - ENDING)
-    asking = QUESTION_SHARE / speeds.writing if questions else 0.0
-    token = asking + 1 / speeds.writing + 1 / speeds.features + ANCHORS_PER_TOKEN / speeds.training
-    tokens = int(min(time_left / token, room, room if most is None else most))
-    parts = {"questions": tokens * asking, "writing": tokens / speeds.writing, "features": tokens / speeds.features}
-    training = time_left - sum(parts.values())
-    batch = max(1, int(training * speeds.training / (FEWEST_STEPS * ANCHORS)))
-    batch = min(speeds.batch, max(SMALLEST, 1 << batch.bit_length() - 1))
-    return Plan({**parts, "training": training}, tokens, room, rows, batch, speeds)
-
-
-def describe(plan: Plan, device: str) -> str:
-    """Returns the plan in words."""
-    s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
-    parts = ", ".join(f"{name} {_clock(seconds)}" for name, seconds in plan.seconds.items() if seconds)
-    text = (
-        f"Measured here: {s.writing:,.0f} tokens/s written, features of {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
-        f"in training both drafters.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
-        f"{plan.batch} texts."
-    )
-    if device == "cpu":
-        text += (
-            "\nThis is a CPU. The SmolLM2 drafters had α 1.59 on unseen prompts after 0.7 million anchors and 1.76 after 3.0 million "
-            f"(docs/train-your-own.md); with {anchors / 1e6:.2f} million expect {'less' if anchors < 7e5 else 'that'}, unless the "
-            "target's texts are easy to foresee."
-        )
-    return text
-
-
-def _clock(seconds: float) -> str:
-    return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 
 class State:
@@ -173,128 +98,6 @@ class State:
     def spent(self) -> float:
         """Seconds of all stages."""
         return sum(self.used.values())
-
-
-# Training.
-
-
-class PairObjective(nn.Module):
-    """The sum of both drafters' losses on the same batch; each has its own weights, so neither changes the other's."""
-
-    def __init__(self, first: DFlashDraftModel, second: DFlashDraftModel, model: Any):
-        """model: the frozen target."""
-        super().__init__()
-        config = BlockObjective(anchors=ANCHORS, beta=BETA, objective="survival")
-        self.first = DrafterObjective(first, model, config)
-        self.second = DrafterObjective(second, model, replace(config, variable_prefix=True))
-
-    def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
-        """prefixes: visible tokens of the second drafter's blocks; batch: what else ``DrafterObjective`` takes."""
-        loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
-        other, more = self.second(**batch, prefixes=prefixes)
-        return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
-
-    def sample(
-        self, data: Responses, features: FeatureStore, index: Tensor, generator: torch.Generator
-    ) -> dict[str, Tensor]:
-        """Returns the batch of these responses."""
-        lengths = data.lengths[index]
-        ids = data.ids[index, : int(lengths.max())].long()
-        blocks = draw_blocks(
-            self.second.config, data.prompt_lengths[index], lengths, self.second.drafter.block_size, generator
-        )
-        return {"ids": ids, "lengths": lengths, **blocks, **features.rows(index, ids.shape[1], ("features",))}
-
-
-def new_pair(settings: PairTraining, target: Target, data: Responses) -> tuple[DFlashDraftModel, DFlashDraftModel]:
-    """Returns an untrained first drafter and an untrained VP-Drafter."""
-    torch.manual_seed(settings.seed)
-    size = target.config.vocab_size
-    vocabulary = settings.draft_vocab_size or (VOCABULARY if size > VOCABULARY else None)
-    mask = mask_id(target.tokenizer, target.model, set(data.ids.unique().tolist()), settings.mask_token)
-    made = []
-    for _ in range(2):
-        plain = new_drafter(target.model, settings.layers, settings.block_size, mask, taps_of(settings, target))
-        made.append(extended(plain, target.model, data, vocabulary, settings.markov_rank).train().requires_grad_(True))
-    make_second(made[1])
-    return made[0], made[1]
-
-
-def taps_of(settings: PairTraining, target: Target) -> list[int]:
-    """Returns the target's layers that the drafters read."""
-    return settings.target_layer_ids or default_target_layers(target.config.num_hidden_layers, TAPS)
-
-
-def measure(settings: PairTraining, target: Target, rows: int) -> Speeds:
-    """Returns the speeds of this machine, measured for seconds on random tokens."""
-    writing, batch = _writing_speed(settings, target, rows), LARGEST
-    while True:
-        try:
-            return Speeds(writing, *_training_speeds(settings, target, batch), batch)
-        except torch.OutOfMemoryError:
-            if batch == 1:
-                raise
-            batch //= 2
-            print(f"Not enough memory for larger batches than {batch} texts.", file=sys.stderr)
-
-
-def _training_speeds(settings: PairTraining, target: Target, batch: int) -> tuple[float, float]:
-    """Tokens a second whose features are read, and anchors a second in training; a CPU is as quick with a small batch."""
-    count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
-    lengths = torch.full((count,), TYPICAL)
-    ids = torch.randint(vocabulary, (count, TYPICAL), dtype=torch.int32, generator=torch.Generator().manual_seed(0))
-    data = Responses(ids, torch.full((count,), TYPICAL // 4), lengths)
-    kept = [_features(settings, target, data)]
-
-    def read() -> None:
-        kept[:] = [_features(settings, target, data)]
-        _wait()
-
-    least = LOOK * settings.minutes
-    reading = _seconds(read, least)
-    objective = PairObjective(*new_pair(settings, target, data), target.model)
-    optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
-
-    def learn() -> None:
-        given = objective.sample(data, kept[0], torch.arange(count), torch.Generator().manual_seed(0))
-        with quick_autocast(target.device):
-            loss, _ = objective(**{name: value.to(target.device) for name, value in given.items()})
-        loss.backward()
-        for optimizer in optimizers:
-            optimizer.step()
-            optimizer.zero_grad()
-        _wait()
-
-    return count * TYPICAL / reading, count * ANCHORS / _seconds(learn, least)
-
-
-@torch.inference_mode()
-def _writing_speed(settings: PairTraining, target: Target, rows: int) -> float:
-    """Tokens a second of so many rows."""
-    config = RegenerateConfig(rows, settings.max_new_tokens, greedy_share=1.0)
-    batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config, False)
-    batch.put(range(rows), [Request(n, [n % target.config.vocab_size] * LONGEST, True) for n in range(rows)])
-
-    def step() -> None:
-        batch.advance(STRIDE if target.device.type == "cuda" else 1)
-        _wait()
-
-    return rows * (STRIDE if target.device.type == "cuda" else 1) / _seconds(step, LOOK * settings.minutes)
-
-
-def _wait() -> None:
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-
-
-def _seconds(work: Any, least: float) -> float:
-    """Seconds of a piece of work, repeated for at least so long, after a first one that sets things up."""
-    work()
-    began, count = time.monotonic(), 0
-    while not count or time.monotonic() - began < least:
-        work()
-        count += 1
-    return (time.monotonic() - began) / count
 
 
 # The run.
@@ -337,7 +140,7 @@ def train_pair(settings: PairTraining) -> None:
     with state.stage("features"):
         longest = LONGEST + settings.max_new_tokens
         data = read_responses(out / "responses.jsonl", longest, target.tokenizer.eos_token_id)
-        features = _features(settings, target, data)
+        features = features_of(settings, target, data)
 
     def save() -> None:
         for name, drafter in (("dflash", first), ("vp", second)):
@@ -347,9 +150,10 @@ def train_pair(settings: PairTraining) -> None:
         first, second = new_pair(settings, target, data)
         objective = PairObjective(first, second, target.model)
         measured = HeldOut(target, held_out, chat, WRITING_HELD_OUT * total)
-        one = _seconds(lambda: measured.measure("d2sd", first, second, 1), 0.0)
+        one = seconds_of(lambda: measured.measure("d2sd", first, second, 1), 0.0)
         texts = max(1, min(len(measured), int(MEASURING * total / one)))
-        save()
+        if not (out / "dflash" / "config.json").exists():
+            save()  # so that there is something to load from now on
     if "held-out" not in state.done[:-1]:  # what is left, but for the last measurement and the end
         plan.seconds["training"] = max(1.0, total - state.spent - texts * one - ENDING * total)
     validation = min(VALIDATION, len(data.ids) // 20)
@@ -369,8 +173,9 @@ def train_pair(settings: PairTraining) -> None:
         identity = {"data": digest(data.ids)}
         try:
             train(objective, len(data.ids) - validation, sample, out / "training", loop, evaluate, "pair", identity)
-        finally:
+        except KeyboardInterrupt:
             save()
+            raise
     with state.stage("ending"):
         held = torch.arange(len(data.ids) - validation, len(data.ids))
         warmth = temperature(objective, data, features, held)
@@ -381,7 +186,7 @@ def train_pair(settings: PairTraining) -> None:
     done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
     write_whole(out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"]), texts))
     print(f"{out}: α {curve[-1]['held_out_acceptance_length']:.2f} of dflash and {curve[-1]['d2sd_acceptance_length']:.2f} of d2sd "
-          f"on {texts} held-out prompts, in {_clock(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
+          f"on {texts} held-out prompts, in {clock(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
 
 
 def _plan(settings: PairTraining, target: Target, chat: bool, total: float, began: float) -> Plan:
@@ -426,42 +231,6 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
     return found, held_out
 
 
-def _features(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
-    torch.cuda.empty_cache()  # what writing took is counted as free
-    found = read_features(target.base, taps_of(settings, target), data)
-    if found is None:
-        raise InputError("the target's features of the text do not fit into memory any more; give fewer --minutes")
-    return found
-
-
-# After training.
-
-
-def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> float:
-    """Returns what the first drafter's logits should be divided by, from responses that were not trained on; 1 if there are too few."""
-    generator, found = torch.Generator().manual_seed(0), list[tuple[Tensor, Tensor]]()
-    for part in index.split(SMALLEST):
-        batch = {
-            name: t.to(objective.first.drafter.device)
-            for name, t in objective.sample(data, features, part, generator).items()
-        }
-        batch["prefixes"] = torch.zeros_like(batch["prefixes"])
-        with quick_autocast(batch["ids"].device):
-            found.append(objective.first.outcomes(KNOWN, **batch))
-    if sum(len(right) for _, right in found) < 2 * MIN_FITTED_POSITIONS:
-        return 1.0
-    sure, right = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
-    return fit_temperature(sure, right)
-
-
-@torch.no_grad()
-def cool(drafter: DFlashDraftModel, divisor: float) -> None:
-    """Divide a drafter's logits: the final norm, which the LM head's rows follow, and the Markov head."""
-    drafter.norm.weight.div_(divisor)
-    if drafter.markov_head is not None:
-        drafter.markov_head.markov_w2.weight.div_(divisor)
-
-
 def card(
     settings: PairTraining, target: Target, state: State, drafter: DFlashDraftModel, data: Responses,
     curve: Sequence[dict[str, float]], divisor: float, rows: int, texts: int,
@@ -474,8 +243,7 @@ def card(
         if target.device.type == "cuda"
         else f"CPU, {torch.get_num_threads()} threads"
     )
-    tokens, anchors = int(data.lengths.sum()), rows * ANCHORS
-    training = state.used["training"]
+    tokens, anchors, used = int(data.lengths.sum()), rows * ANCHORS, state.used
     facts = {
         "target": f"{settings.target}, {target.numbers}, fingerprint {weights_digest(target.base)}",
         "machine": f"{device}; torch {torch.__version__}, transformers {transformers.__version__}, d2sd {__version__}",
@@ -486,9 +254,9 @@ def card(
         "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
         "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "
         f"{plan.batch}, Muon and AdamW, survival objective, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
-        "time": ", ".join(f"{name} {_clock(seconds)}" for name, seconds in state.used.items()) + f"; {settings.minutes:g} minutes were given",
-        "speeds": f"measured before: {plan.speeds.writing:,.0f} tokens/s written, features of {plan.speeds.features:,.0f} tokens/s; "
-        f"in training {anchors / max(training, 1e-9):,.0f} anchors/s, measurements included",
+        "time": ", ".join(f"{name} {clock(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
+        "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features of {tokens / used['features']:,.0f} tokens/s, "
+        f"{anchors / used['training']:,.0f} anchors/s in training both, measurements included",
         "temperature": f"the logits of `dflash` were divided by {divisor:.2f}, fitted on responses that were not trained on",
     }  # fmt: skip
     table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())

@@ -9,8 +9,10 @@ import pytest
 
 from d2sd import DecodeConfig, load
 from d2sd.errors import InputError
-from d2sd.train import pair
-from d2sd.train.pair import PairObjective, Speeds, divide, train_pair
+from d2sd.train import pair, plan
+from d2sd.train.joint import PairObjective
+from d2sd.train.pair import train_pair
+from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining
 from tests.train.texts import prompt_of, save_target, sums
 
@@ -28,7 +30,7 @@ def target(tmp_path_factory):
 def small(monkeypatch):
     """Short texts and few steps, for speed."""
     monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 24)
-    monkeypatch.setattr(pair, "FEWEST_STEPS", 60)
+    monkeypatch.setattr(plan, "FEWEST_STEPS", 60)
 
 
 def settings(target, out, **more):
@@ -101,11 +103,11 @@ SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)
 
 @pytest.mark.parametrize("questions", [True, False])
 def test_the_plan_fills_the_time(questions):
-    plan = divide(SPEEDS, 600, 10**9, 64, questions, None)
-    assert sum(plan.seconds.values()) == pytest.approx(600 * (1 - 0.03 - 5 * 0.015 - 0.02))
-    assert plan.tokens == pytest.approx(1000 * plan.seconds["writing"], abs=1000)
-    assert plan.seconds["training"] * 100 == pytest.approx(pair.ANCHORS_PER_TOKEN * plan.tokens, rel=0.01)
-    assert (plan.seconds["questions"] > 0) == questions
+    divided = divide(SPEEDS, 600, 10**9, 64, questions, None)
+    assert sum(divided.seconds.values()) == pytest.approx(600 * (1 - 0.03 - 5 * 0.015 - 0.02))
+    assert divided.tokens == pytest.approx(1000 * divided.seconds["writing"], abs=1000)
+    assert divided.seconds["training"] * 100 == pytest.approx(plan.ANCHORS_PER_TOKEN * divided.tokens, rel=0.01)
+    assert (divided.seconds["questions"] > 0) == questions
 
 
 def test_more_minutes_give_more_text_then_more_training():
