@@ -19,7 +19,7 @@ from d2sd.nets.target import LayerTaps
 from d2sd.trace.text import progress
 from d2sd.train.text import Responses
 
-FEATURE_BATCH = 32  # sequences of a pass that computes features
+FEATURE_BATCH = {"cpu": 32, "cuda": 256}  # sequences of a pass that computes features
 KEPT = 0.4  # share of free memory that features may take
 
 
@@ -81,7 +81,7 @@ def read_features(
             )
     starts = ends - data.lengths
     with LayerTaps(base.layers).only(taps) as layers, quick_autocast(weight.device):  # what is kept is no finer
-        for batch in progress(data.lengths.argsort().split(FEATURE_BATCH), desc="features", mininterval=1):
+        for batch in progress(data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1):
             ids = data.ids[batch, : int(data.lengths[batch].max())].long().to(weight.device)
             last = base(input_ids=ids, use_cache=False).last_hidden_state
             found = {"features": layers.features(taps, last.device), "hidden": last}
