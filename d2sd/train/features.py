@@ -81,7 +81,9 @@ def read_features(
             )
     starts = ends - data.lengths
     with LayerTaps(base.layers).only(taps) as layers, quick_autocast(weight.device):  # what is kept is no finer
-        for batch in progress(data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1):
+        for batch in progress(
+            data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1
+        ):
             ids = data.ids[batch, : int(data.lengths[batch].max())].long().to(weight.device)
             last = base(input_ids=ids, use_cache=False).last_hidden_state
             found = {"features": layers.features(taps, last.device), "hidden": last}

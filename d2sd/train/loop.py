@@ -177,7 +177,8 @@ class Interruptions:
     """
 
     def __init__(self, catches: bool):
-        self._catches = catches and threading.current_thread() is threading.main_thread()
+        ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as by nohup
+        self._catches = catches and not ignored and threading.current_thread() is threading.main_thread()
         self._asked = False
 
     def __enter__(self) -> Callable[[], bool]:

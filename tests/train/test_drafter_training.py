@@ -317,9 +317,9 @@ def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used
     for name, variable in (("dflash", False), ("vp", True)):
         objective = BlockObjective(variable, anchors=4, objective="survival")
         added = {"markov_rank": 8, "draft_vocab_size": 40}
-        block(folder, tmp_path / name, 3, objective, start=tmp_path / "start", **added)
+        block(folder, tmp_path / name, 9, objective, start=tmp_path / "start", **added)
         losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]
-        assert losses[-1] < losses[0]
+        assert sum(losses[-3:]) < sum(losses[:3])
         assert not any("lm_head" in key for key in tensor_shapes(weight_files(str(tmp_path / name))))
     found = load(
         "tiny", target=str(folder / "target"), drafter=str(tmp_path / "dflash"), second_drafter=str(tmp_path / "vp")

@@ -90,7 +90,7 @@ def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
     target.model.save_pretrained(tmp_path / "target")
     tokenizer.save_pretrained(tmp_path / "target")
     text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, warmup=1, save_every=1000, log_every=1)
-    regenerate_responses(tmp_path / "target", PROMPTS, text, RegenerateConfig(2, 16, 1.0))
+    regenerate_responses(tmp_path / "target", [[p] for p in PROMPTS], text, RegenerateConfig(2, 16, 1.0))
     folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
 
     def settings(name, objective, **more):

@@ -36,7 +36,15 @@ def run(out, net, sample=lambda index, _: {"x": ROWS[index]}, **more):
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_ctrl_c_ends_the_step_and_saves_it(tmp_path):
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as on a terminal, also where tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_the_step_and_saves_it(tmp_path, ctrl_c):
     whole, stopped = Fit(), Fit()
     run(tmp_path / "whole", whole)
 

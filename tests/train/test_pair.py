@@ -71,9 +71,11 @@ def test_ctrl_c_leaves_drafters_and_the_same_command_goes_on(target, tmp_path, m
         return sample(self, data, features, index, generator)
 
     monkeypatch.setattr(PairObjective, "sample", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
     given = settings(target, tmp_path, minutes=0.06)
     with pytest.raises(KeyboardInterrupt):
         train_pair(given)
+    signal.signal(signal.SIGINT, before)
     state = json.loads((tmp_path / "training" / "checkpoint" / "state.json").read_text())
     assert 0 < state["step"] <= 25
     load(str(tmp_path))
