@@ -14,7 +14,7 @@ export function gist({ method, step, tokens, steps, cycle, live, full = false })
   const b = (text) => ({ text, kind: "b" });
   const t = (text) => ({ text });
   if (method === "autoregressive") return [b("1 token"), t(" a step: this is plain decoding, one pass of the target for each token.")];
-  const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding would have needed ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
+  const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding needs ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
   const run = [t(`The run: ${count(tokens, "token")} in ${count(steps, "step")}${live ? " so far" : ""}`)];
   if (!cycle) return [...here, ...run, t(".")];
   const why = full ? `, since checking a full tree takes as long as ${fixed(cycle.cost, 1)} passes of plain decoding here.` : ".";

@@ -30,9 +30,10 @@ export function liftFlags(flags) {
   return lifts;
 }
 
-const MEANINGS = { "confidence c": GLOSSARY.c, "boundary r": GLOSSARY["r(i)"], "ends after": GLOSSARY.boundary };
+const MEANINGS = { c: GLOSSARY.c, r: GLOSSARY["r(i)"] };
 
-const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y, class: MEANINGS[words] ? "term" : null, "data-meaning": MEANINGS[words] }, words)));
+/** Titles, whose letters say what they mean. */
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, ...words.split(/\b(c|r)$/).map((part) => (MEANINGS[part] ? s("tspan", { class: "term", "data-meaning": MEANINGS[part] }, part) : part)))));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
