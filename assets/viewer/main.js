@@ -194,7 +194,7 @@ class Explorer {
   drawWidth() {
     const { tree } = this;
     this.page.showWidth(tree);
-    this.path.show(this.secret ? null : tree.step, this.strip.narrow && tree.step !== null && tree.cut);
+    this.path.show(this.secret ? null : tree.step, this.strip.narrow && tree.cut);
   }
 
   /** Details of the step and what came of a re-draft: in the panel, or under the strip where that is far away. */

@@ -156,6 +156,7 @@ export class Motion {
       for (const node of own.filter((n) => draftOf(n) !== c)) {
         const copy = tree.nodeGroup({ ...node, kind: drafter, proposer: drafter, state: "unreached", draft: c });
         copies.append(copy);
+        copy.classList.add("yet");
         const label = copy.querySelector(".label");
         acts.push((now) => {
           const { opacity, word, apart } = now.copy(c, node.depth);

@@ -94,11 +94,12 @@ export class Page {
   }
 
   /** On a narrow screen: what the slim columns of the tree are, and how to see them. */
-  showWidth({ columns, widened, wordless }) {
-    this.widen.hidden = this.swipe.hidden = !columns.slim && !widened;
+  showWidth({ columns, widened, wordless, cut }) {
+    this.widen.hidden = !columns.slim && !widened;
+    this.swipe.hidden = !widened && !(columns.slim && (wordless || cut));
     this.widen.textContent = widened ? "Narrow" : "Widen";
     this.widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
-    const read = wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    const read = wordless ? "A dot is a token: tap it to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
     this.swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 

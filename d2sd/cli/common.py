@@ -98,6 +98,14 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
+def add_map_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that puts the break-even map of another machine into a report."""
+    parser.add_argument(
+        "--map", action="store_true", help="in the report, also show where drafting would pay with an 8B model on an H200, by "
+        "published times"
+    )  # fmt: skip
+
+
 def prepare(
     arguments: argparse.Namespace, config: DecodeConfig, device: str | None = None
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:

@@ -6,6 +6,7 @@ Prints Markdown, for a bug report. docs/acceptance.md explains it.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -84,7 +85,10 @@ def run(arguments: argparse.Namespace) -> int:
     if not whole:
         return 130
     if a.mend:
-        print(_write_repaired(found[0], a.mend))
+        try:
+            print(_write_repaired(found[0], a.mend))
+        except (InputError, OSError) as error:  # the exit code goes on saying whether a fault is named
+            print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
     return int(any(e.diagnosis is not None and e.diagnosis.names_fault for e in found))
 
 

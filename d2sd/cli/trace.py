@@ -111,14 +111,15 @@ def _show(arguments: argparse.Namespace) -> None:
     if arguments.step is None:
         lines = describe_run(trace)
     else:
-        lines = describe_step(trace.steps[_number(trace, arguments.step)], len(trace.steps))
+        lines = describe_step(trace.steps[_number(trace, arguments.step, from_end=True)], len(trace.steps))
     for line in lines:
         print(line)
 
 
-def _number(trace: Trace, step: int) -> int:
+def _number(trace: Trace, step: int, from_end: bool = False) -> int:
+    """The number from 0 of a step counted from 1; ``from_end``: or from the end, as a negative number."""
     steps = len(trace.steps)
-    if not step or not -steps <= step <= steps:
+    if not step or not (-steps if from_end else 1) <= step <= steps:
         raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "none"))
     return step - 1 if step > 0 else step + steps
 

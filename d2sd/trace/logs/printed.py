@@ -94,6 +94,12 @@ FORMS = (
     }),
 )  # fmt: skip
 BEGINS = re.compile("|".join(f"({form.begins})" for form in FORMS))
+SIGNS = ("metrics:", "ccept", "draft", "Finish:", "#questions:", "statistics", "[DAR]", "generation complete")
+
+
+def begins(line: str) -> re.Match[str] | None:
+    """Returns the match of a line that begins a row; the number of its group is that of its form, from 1."""
+    return BEGINS.search(line) if any(sign in line for sign in SIGNS) else None  # many times as fast on other lines
 
 
 def _any_of(fields: Mapping[str, str]) -> re.Pattern[str]:
@@ -135,25 +141,25 @@ def _rows(lines: Iterable[str]) -> Iterator[tuple[Form, str, str, Names]]:
     """Yields each row's form, the lines before it and its own, and the names of target and drafter that were printed last."""
     form: Form | None = None
     names: Names = (None, None)
-    own, before = list[str](), ""
+    own, before, its_names = list[str](), "", names
     recent: deque[str] = deque(maxlen=BEFORE)
     for long in lines:
         line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
-        found = BEGINS.search(line)
+        found = begins(line)
         if form is not None and (found is not None or len(own) == AFTER):
-            yield form, before, "\n".join(own), names
+            yield form, before, "\n".join(own), its_names
             form = None
         if found is not None:
-            form, own, before = FORMS[(found.lastindex or 1) - 1], [line], "\n".join(recent)
+            form, own, before, its_names = FORMS[(found.lastindex or 1) - 1], [line], "\n".join(recent), names
             recent.clear()
             continue
         if form is not None:
             own.append(line)
         recent.append(line)
-        if STARTED.search(line):
+        if "model" in line and STARTED.search(line):
             names = _names(line, names)
     if form is not None:
-        yield form, before, "\n".join(own), names
+        yield form, before, "\n".join(own), its_names
 
 
 def _names(line: str, known: Names) -> Names:

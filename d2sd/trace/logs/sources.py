@@ -12,7 +12,7 @@ from typing import Any
 from d2sd.errors import InputError
 from d2sd.trace.logs.benchmarks import BENCHMARKS
 from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
-from d2sd.trace.logs.printed import BEGINS, MAX_LINE, read_metrics, read_text
+from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_text
 from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream, unwrapped
 from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
@@ -99,7 +99,7 @@ def _is_printed(head: list[tuple[int, bytes]]) -> bool:
         record = parsed(line)
         if isinstance(record, list | dict) and (not number or _is_known(record)):
             return False
-        if record is None and (line.startswith(METRICS) or BEGINS.search(line[:MAX_LINE].decode("utf-8", "replace"))):
+        if record is None and (line.startswith(METRICS) or begins(line[:MAX_LINE].decode("utf-8", "replace"))):
             return True
     return DOCUMENT.match(first) is None
 
