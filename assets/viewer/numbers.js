@@ -166,6 +166,7 @@ export class NumbersView {
 
   /** Another run is shown: what was opened about the last one is closed. */
   reset() {
+    this.shown = null;
     this.opened?.click();
   }
 
