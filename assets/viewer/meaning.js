@@ -13,7 +13,7 @@ function meaningAt(target, focused) {
   if (word) return [word, word.dataset.meaning];
   const field = target.closest(".small-numbers .block");
   const label = focused ? field?.querySelector(LABEL) : field && target.closest(LABEL);
-  return [label, CONTROLS.get(label?.textContent.trim())];
+  return [label, label && CONTROLS.get(capital(label.textContent.trim()))];
 }
 
 /** Says what words mean, wherever in the document: under the pointer, in focus, or tapped. */
