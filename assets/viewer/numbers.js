@@ -19,7 +19,7 @@ export function gist({ method, step, tokens, steps, cycle, machine, there, missi
   const elsewhere = there === null ? [] : [t(cycle ? ", at " : "; it breaks even at "), b(fixed(there, 2)), t(` on ${machine.name}`)];
   if (!cycle) return [...begin, ...run, t(` tokens a step${missing}`), ...elsewhere, t(".")];
   const gain = { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" };
-  return [...begin, ...run, t(" for the price of "), b(fixed(cycle.cost, 1)), t(" plain steps: "), gain, t(" as fast. It breaks even at "), b(fixed(cycle.cost, 1)), t(" here"), ...elsewhere, t(".")];
+  return [...begin, ...run, t(" for the price of "), b(fixed(cycle.cost, 1)), t(" plain steps: "), gain, t(` as fast${cycle.disturbed ? ` (${DISTURBED}; run it again)` : ""}. It breaks even at `), b(fixed(cycle.cost, 1)), t(" here"), ...elsewhere, t(".")];
 }
 
 /** What a step of a run costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens, and the `gain` over plain decoding;
@@ -32,13 +32,15 @@ export function cycleOf(store) {
   const cost = (brought * store.baseline) / timed;
   const all = sum(Object.values(seconds));
   const parts = STAGES.map(([stage, name]) => ({ stage, name, cost: all ? (cost * seconds[stage]) / all : 0 }));
-  return { cost, brought, parts, gain };
+  return { cost, brought, parts, gain, disturbed: store.disturbed };
 }
 
+export const DISTURBED = "disturbed by other work on this machine";
+
 /** The same in a sentence. */
-export function cycleWords({ cost, brought, gain }) {
-  const end = `so it is ${fixed(gain, 2)}× as fast as plain decoding`;
-  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
+export function cycleWords({ cost, brought, gain, disturbed = false }) {
+  const end = disturbed ? `; the times were ${DISTURBED}: run it again` : `, so it is ${fixed(gain, 2)}× as fast as plain decoding`;
+  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
 }
 
 /** Recommends cost-aware steps for a run that was slower without them; else "". `aware`: the run's setting, undefined if imported. */
@@ -100,7 +102,7 @@ export function figuresOf(store, here = null) {
   const pace = !last ? "no times in this run" : unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
   const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
   const measured = () => (unwatched ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}` : `${perSecond(timed)} vs ${perSecond(baseline)} plain`);
-  const slow = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
+  const slow = store.disturbed ? "disturbed: run again" : gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
   const verdict = here && OUTCOMES[here.verdict];
   const predicted = cases ? `${outcomes.repaired} of ${cases}` : !steps || store.seen.selected ? "no prediction yet" : "none predicted";
   return {
