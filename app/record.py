@@ -96,7 +96,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
         _write_run(opening, as_raced(RecordedRun.read(gzip.decompress(opening.read_bytes())), done))
     lane = next(lane for lane in done.lanes if trace_lane(lane.trace) == REPLAYED)
     answers = None
-    source = f"Race: {REPLAYED}"
+    source = whatif.run_name(REPLAYED)
     lanes = [m for m in DEFAULT_LANES[1:] if m in METHODS]
     for answered in whatif.run(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
         answers = answered.value or answers
