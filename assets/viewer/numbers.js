@@ -35,7 +35,7 @@ export function cycleOf(store) {
   return { cost, brought, parts, gain, disturbed: store.disturbed };
 }
 
-export const DISTURBED = "disturbed by other work on this machine";
+const DISTURBED = "disturbed by other work on this machine";
 
 /** The same in a sentence. */
 export function cycleWords({ cost, brought, gain, disturbed = false }) {
