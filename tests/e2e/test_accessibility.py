@@ -16,7 +16,10 @@ def severe(page: Page) -> list[str]:
     """The violations that keep somebody from using what is in view, with the elements that have them."""
     found = Axe().run(page).response["violations"]
     return [
-        f"{v['id']} ({v['impact']}): {node['html'][:160]}" for v in found if v["impact"] in SEVERE for node in v["nodes"]
+        f"{v['id']} ({v['impact']}): {node['html'][:160]}"
+        for v in found
+        if v["impact"] in SEVERE
+        for node in v["nodes"]
     ]
 
 
