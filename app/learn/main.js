@@ -2,6 +2,7 @@
 
 import { readAddress } from "../../assets/viewer/address.js";
 import { button, h, markCurrent, oneWait, text } from "../../assets/viewer/dom.js";
+import { withTerms } from "../../assets/viewer/glossary.js";
 import { Store, inflate } from "../../assets/viewer/store.js";
 import { DrawsView, Stage, TURN, WalkView } from "./stage.js";
 import { LiveView, PassView } from "./live.js";
@@ -77,7 +78,8 @@ class CardView {
 
   stop(stop, at) {
     const rows = stop.numbers.map(([name, value]) => h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))));
-    const said = stop.say.map((sentence) => h("p", {}, h("bdi", {}, sentence)));
+    const known = new Set(); // the words that this card has explained
+    const said = stop.say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known))));
     return [
       ...said.slice(0, 1),
       stop.verified ? this.pass.box : "",
@@ -110,7 +112,7 @@ class Tour {
     this.live = new LiveView((k) => this.stage.branches(k, this.tokensWith(k)));
     this.card = new CardView({ go: (at) => this.go(at), all: () => this.toggleAll(), open: () => this.open(), walk: this.walk, draws: new DrawsView(), pass: new PassView(), live: this.live });
     this.stage = new Stage(options.styles, (step) => this.follow(step));
-    this.story = new StoryView(this.store, () => this.go(0));
+    this.story = new StoryView(this.store, () => this.go(0), () => this.go(TURN));
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.layout = h("div", { class: "layout", hidden: true }, this.card.box, h("div", { class: "beside" }, this.live.cut, this.stage.box));
     element.replaceChildren(h("section", { class: "panels tour", "aria-label": "Learn how a step works" }, this.notice, this.story.box, this.layout));
@@ -141,6 +143,7 @@ class Tour {
     stage.load(lines);
     store.feed(lines);
     live.load(tour.live, tour.here, tour.opening);
+    this.story.turn.hidden = !live.live;
     await until(() => store.complete);
     this.step = stop === null || step === null ? tour.start : Math.min(step, store.length) - 1;
     await until(() => stage.steps > this.step);

@@ -212,8 +212,8 @@ class Sketch {
 
 /** Paragraphs that are scrolled past a drawing, which shows what the paragraph in view says. */
 export class StoryView {
-  /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail. */
-  constructor(store, leave) {
+  /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail; `turn()`: to where K and γ can be changed. */
+  constructor(store, leave, turn) {
     Object.assign(this, { store, at: 0, index: null, frames: [], seen: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.sketch = new Sketch();
@@ -222,11 +222,12 @@ export class StoryView {
     this.elsewhere = h("p", {});
     this.where = h("label", { class: "elsewhere" }, "Elsewhere, an 8B model on ", this.choice.select);
     const on = (words) => button(words, { class: "on" }, leave);
+    this.turn = button("Now change K and γ →", { class: "main", hidden: true }, turn);
     this.dots = h("ol", { class: "frames", "aria-label": "The story" });
     this.dots.addEventListener("click", ({ target }) => target.dataset.frame && this.go(Number(target.dataset.frame)));
     this.text = h("div", { class: "paragraphs" });
     this.picture = h("figure", { class: "picture" }, h("div", { class: "head" }, this.dots, on("All stops →")), this.sketch.svg, this.costs);
-    this.end = h("p", { class: "end" }, "Each part of it in detail: ", on("The stops of this step →"));
+    this.end = h("p", { class: "end" }, this.turn, on("The stops of this step →"));
     this.box = h("div", { class: "story", hidden: true }, this.text, this.picture);
     new ResizeObserver(() => this.draw()).observe(this.picture);
   }

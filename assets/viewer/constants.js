@@ -27,3 +27,20 @@ export const SETTINGS = [
   ["top-p", "top_p"],
   ["seed", "seed"],
 ];
+
+// What the controls of settings mean, by their labels.
+export const MEANINGS = [
+  ["Max tokens", "maximum number of generated tokens"],
+  ["Block γ", "tokens in a drafted block, including the anchor; auto: as the drafter was trained, which is also the maximum"],
+  ["Block γ₂", "the same for the second drafter; auto: as γ"],
+  ["Branches K", "number of likely boundaries to re-draft from"],
+  ["Nodes B", "maximum number of drafted nodes verified (node counts are one higher, with the anchor); auto: all, or 64 for methods that grow trees"],
+  ["Depth", "eagle3: passes after the first one, each of which adds a level to its tree"],
+  ["Top k", "eagle3: nodes kept per level, and children of each"],
+  ["Quickest here", "cost-aware: draft and verify only what is expected to save time here; γ, K and B become upper limits. Full tree: all that these settings draft"],
+  ["Temperature", "0: the target’s likeliest token; above 0: sampled from its probabilities"],
+  ["Top-p", "sample only from the likeliest tokens with this total probability"],
+  ["Seed", "of all sampling: the same seed gives the same text"],
+  ["Chat template", "put the prompt into the target’s chat template"],
+  ["Confidence", "what predicts the rejection of the first draft. Softmax: its tokens’ probabilities. Head: a trained confidence head, for drafters that have one"],
+];

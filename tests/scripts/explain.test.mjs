@@ -61,12 +61,12 @@ test("a node behind the end of the text was not rejected", () => {
 });
 
 test("a caption names method and model, and a drafter that is not the model's own", () => {
-  const of = (header, draft = true) => runWords({ header, recorded: true, seen: { draft }, length: 1 });
+  const of = (header, draft = true) => runWords({ header, seen: { draft }, length: 1 });
   const models = { preset: "tiny", first_drafter: "tiny/dflash" };
-  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "recorded: D²SD on tiny · K 4");
-  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "recorded: DFlash on tiny · drafter run/step-200");
-  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "recorded: Plain decoding on tiny");
-  assert.equal(of({ models: [1] }), "recorded: run");
+  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "D²SD on tiny · K 4");
+  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "DFlash on tiny · drafter run/step-200");
+  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "Plain decoding on tiny");
+  assert.equal(of({ models: [1] }), "run");
 });
 
 const token = (own, wanted) => ({ own, wanted });

@@ -110,8 +110,8 @@ test("an edge is straight within a lane and turns at the border between two", ()
 /** The labels of all lanes, that of the anchor first. */
 function labels(step, slim = false) {
   const tree = { step, columns: { slim, x: (depth) => 60 * depth }, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
-  const { chains } = layoutTree(step, null, null);
-  return chains.sort((a, b) => Math.abs(a.lane) - Math.abs(b.lane)).map((chain) => chainLabel(tree, chain));
+  const { chains, lanes } = layoutTree(step, null, null);
+  return chains.sort((a, b) => Math.abs(a.lane) - Math.abs(b.lane)).map((chain) => chainLabel(tree, chain, lanes));
 }
 
 const mainLabel = (step, slim = false) => labels(step, slim)[0];
@@ -149,12 +149,20 @@ test("no flag hides the number of a likelier one", () => {
 
 test("a name does not lie across the line of the boundary", () => {
   const room = [0, 300];
-  assert.equal(clearOf(100, 120, 50, room), 120); // clear of it
-  assert.equal(clearOf(100, 80, 50, room), 105);
-  assert.equal(clearOf(100, 80, 50, room, true), 45);
-  assert.equal(clearOf(310, 280, 50, room), 255); // no room behind it
-  assert.equal(clearOf(30, 10, 50, room, true), 35);
-  assert.equal(clearOf(30, 10, 50, [0, 20]), 10); // no room at all
+  assert.equal(clearOf([100], 120, 50, room), 120); // clear of it
+  assert.equal(clearOf([100], 80, 50, room), 105);
+  assert.equal(clearOf([100], 80, 50, room, true), 45);
+  assert.equal(clearOf([310], 280, 50, room), 255); // no room behind it
+  assert.equal(clearOf([30], 10, 50, room, true), 35);
+  assert.equal(clearOf([30], 10, 50, [0, 20]), 10); // no room at all
+  assert.equal(clearOf([30, 60, 200], 20, 50, room), 65); // nor across a stem
+});
+
+test("the path leaves the first draft upwards, however much is folded away", () => {
+  for (let most = 5; most <= STEP.nodes.size + 1; most += 1) {
+    const { lanes } = layoutTree(STEP, null, (layout) => layout.lanes.size <= most);
+    assert.ok(lanes.get(5) < 0);
+  }
 });
 
 test("columns that matter are as wide as their words, as far as there is room", () => {
