@@ -35,6 +35,7 @@ def test_no_tab_has_a_serious_violation(themed: Page):
     for tab in ("Explore", "Race", "Compare", "Calibrate", "Learn"):
         themed.get_by_role("tab", name=tab, exact=True).click()
         if tab == "Calibrate":
+            themed.locator("#source").get_by_label("The run in Explore").check()
             drawn_figure(themed, "uniform")
         if tab == "Learn":
             expect(themed.locator("#learn [data-ready=yes]")).to_be_attached(timeout=PATIENCE)
