@@ -18,7 +18,7 @@ export function gist({ method, step, tokens, steps, cycle, live, full = false })
   const run = [t(`The run: ${count(tokens, "token")} in ${count(steps, "step")}${live ? " so far" : ""}`)];
   if (!cycle) return [...here, ...run, t(".")];
   const why = full ? `, since checking a full tree takes as long as ${fixed(cycle.cost, 1)} passes of plain decoding here.` : ".";
-  return [...here, ...run, t(", "), { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" }, t(` as fast as plain decoding${why}`)];
+  return [...here, ...run, t(", "), { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" }, t(` as fast as plain decoding${cycle.disturbed ? ` (${DISTURBED}; run it again)` : ""}${why}`)];
 }
 
 /** What a step of a run costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens, and the `gain` over plain decoding;
@@ -31,13 +31,15 @@ export function cycleOf(store) {
   const cost = (brought * store.baseline) / timed;
   const all = sum(Object.values(seconds));
   const parts = STAGES.map(([stage, name]) => ({ stage, name, cost: all ? (cost * seconds[stage]) / all : 0 }));
-  return { cost, brought, parts, gain };
+  return { cost, brought, parts, gain, disturbed: store.disturbed };
 }
 
+const DISTURBED = "disturbed by other work on this machine";
+
 /** The same in a sentence. */
-export function cycleWords({ cost, brought, gain }) {
-  const end = `so it is ${fixed(gain, 2)}× as fast as plain decoding`;
-  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
+export function cycleWords({ cost, brought, gain, disturbed = false }) {
+  const end = disturbed ? `; the times were ${DISTURBED}: run it again` : `, so it is ${fixed(gain, 2)}× as fast as plain decoding`;
+  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
 }
 
 /** Whether a run would have been quicker with less to verify: it was slower than plain decoding, and `aware`, its setting, undefined
@@ -100,7 +102,7 @@ export function figuresOf(store, here = null) {
   const pace = !last ? "no times in this run" : unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
   const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
   const measured = () => (unwatched ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}` : `${perSecond(timed)} vs ${perSecond(baseline)} plain`);
-  const slow = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
+  const slow = store.disturbed ? "disturbed: run again" : gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
   const verdict = here && OUTCOMES[here.verdict];
   const predicted = cases ? `${outcomes.repaired} of ${cases}` : !steps || store.seen.selected ? "no prediction yet" : "none predicted";
   return {

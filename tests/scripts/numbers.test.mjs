@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
-import { meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { freeBox, meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
 import { readSeconds } from "../../assets/viewer/step.js";
 
@@ -52,6 +52,13 @@ test("a price says whether it was published or calculated, and from what", () =>
   for (const [method, cost] of [["d2sd", 1.41], ["d2sd_tree", 7.05 / 4.98], ["dflash", 1.2]]) assert.equal(originWords(PAPER, method, cost), calculated);
   assert.deepEqual([originWords(measured), originWords(laptop)], ["calculated from passes measured there", "calculated from its data sheet"]);
   assert.match(elsewhereWords(PAPER, "d2sd", 1.4, 7), /costs 1\.40 plain steps \(calculated from the paper’s DFlash/);
+});
+
+test("a name on the map stands where it covers neither points nor other names", () => {
+  const box = (left, top, width = 10) => ({ left, top, width, height: 10 });
+  const frame = { left: 0, top: 0, width: 100, height: 100 };
+  assert.equal(freeBox([box(0, 0), box(95, 0), box(50, 50)], [box(5, 5)], frame), 2); // on a point, out of the frame, free
+  assert.equal(freeBox([box(0, 0), box(20, 20)], [box(0, 0), box(28, 20)], frame), 1); // none is free: the one that covers least
 });
 
 test("names beside a chart keep their distance and their order", () => {
