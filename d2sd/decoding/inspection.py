@@ -77,7 +77,11 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     at = parents * scores.shape[-1] + tokens
     own = scores.flatten().index_select(0, at)
     everything = scores.log_softmax(-1, dtype=torch.float32)
-    logs = everything.gather(1, chosen[:, None]), everything.flatten().index_select(0, at)[:, None], everything.gather(1, best)
+    logs = (
+        everything.gather(1, chosen[:, None]),
+        everything.flatten().index_select(0, at)[:, None],
+        everything.gather(1, best),
+    )
     choice, ours, likeliest = (x.clamp_max(0.0).double().exp().round(decimals=DIGITS).T for x in logs)
     rank = (scores.index_select(0, parents) > own[:, None]).view(torch.int8).sum(-1, dtype=torch.int32)
     return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.T.double()])

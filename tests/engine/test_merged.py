@@ -67,7 +67,7 @@ def random_tree(rng, size):
 
 def verified(target, backend, merged, trees, start=13):
     """Logits, tapped outputs and caches after each of these trees behind a text, with paths committed."""
-    passes = Passes("padded", backend, 256, CPU, merged)
+    passes = Passes("padded", backend, 256, target.device, merged)
     verifier = Verifier(target, passes)
     assert (verifier.merged is not None) == merged
     verifier.read([(7 * n + 3) % 300 for n in range(start)])
@@ -275,7 +275,7 @@ def test_contexts_of_all_layers_take_one_product_and_one_write(tokenizer):
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
 def test_runs_give_the_texts_of_plain_decoding(engine, backend, method, monkeypatch):
     monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
-    plain = engine.generate("the cat", DecodeConfig("autoregressive", 16)).token_ids
+    plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
     found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend=backend))
     assert found.token_ids == plain
 
