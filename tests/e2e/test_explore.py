@@ -10,6 +10,7 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from app import machine, models, presets, settings
+from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.generation import Generation
 from tests.e2e.driving import (
     FREE_MEMORY,
@@ -67,6 +68,28 @@ def test_a_run_streams_and_shows_what_the_engine_generates(used: Page):
         "() => { const e = document.querySelector('#text'); const most = e.scrollHeight - e.clientHeight;"
         " return most > 0 && e.scrollTop > most - 8; }"
     )
+
+
+def test_a_full_tree_that_was_slower_is_run_as_quickest_here_with_one_click(used: Page, monkeypatch):
+    """Drafts take 50 ms longer. A reload keeps the choice."""
+    draft = BlockDrafter.draft
+    monkeypatch.setattr(BlockDrafter, "draft", lambda *a: time.sleep(0.05) or draft(*a))
+    choice = used.locator("#cost-aware input")
+    expect(choice.nth(0)).to_be_checked()
+    slow = start(used, "One day, a bird sang.", 16)
+    finished(used)
+    text = output_text(used)
+    expect(used.locator("#numbers .gist")).to_contain_text("The full tree costs")
+    used.get_by_role("button", name="Run quickest here").click()
+    expect(view(used)).not_to_have_attribute("data-run", slow, timeout=PATIENCE)
+    finished(used)
+    expect(choice.nth(1)).to_be_checked()
+    expect(used.locator("#run-label")).to_contain_text("quickest here")
+    expect(used.get_by_role("button", name="Run quickest here")).to_be_hidden()
+    assert output_text(used) == text
+    used.reload()
+    expect(choice.nth(1)).to_be_checked(timeout=PATIENCE)
+    choice.nth(0).check(force=True)
 
 
 def test_who_has_to_wait_is_told_and_sees_no_run_but_its_own(used: Page, other: Page, monkeypatch):
