@@ -28,8 +28,8 @@ from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
 SOURCES = {
-    "The run in Explore": "shown",
     "A prompt set": "prompts",
+    "The run in Explore": "shown",
     "Prompts of my own": "own",
     "Trace files and logs": "files",
 }
@@ -55,11 +55,11 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
-            source = gr.Radio(list(SOURCES.items()), value="shown", label="Measure", elem_id="source")
+            source = gr.Radio(list(SOURCES.items()), value="prompts", label="Measure", elem_id="source")
             with gr.Row(elem_classes="buttons"):
                 go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
                 stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
-            why = gr.Button("Why is it rejected?", elem_id="doctor", visible=False)
+            why = gr.Button("Why is it rejected?", elem_id="doctor")
             notice = notice_box("calibrate-notice")
             inputs, group, bundled, mine = _prompt_set()
             uploads = gr.File(
@@ -106,10 +106,9 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.File(visible=kind == "files"),
             gr.Textbox(visible=kind == "files"),
             gr.Button(visible=run),
-            gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
         ]
 
-    source.change(choose, source, [group, bundled, mine, uploads, log, why, stop], **AT_ONCE)
+    source.change(choose, source, [group, bundled, mine, uploads, log, why], **AT_ONCE)
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """Returns the current runs and sets to choose from."""
@@ -141,7 +140,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     )
     offered(measured)
     go.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
-    wire(why.click, _examine, ticket, [source, *inputs], [report], notice)
+    wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
     opened = answer(
         figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
     )
@@ -250,7 +249,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
     """The controls of prompts, in the order of ``_prompt_request``'s arguments; their column, and in it those of a bundled set and
     those of prompts of one's own."""
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
-    with gr.Column(visible=False, elem_id="prompt-set") as group:
+    with gr.Column(elem_id="prompt-set") as group:
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",

@@ -37,7 +37,7 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
         chosen = list(build_models("replay-").values())
         with gr.Row(elem_classes="buttons"):
             go = gr.Button("Replay", elem_id="replay-go", size="sm", min_width=80)
-            stop = gr.Button("Stop", elem_id="replay-stop", size="sm", min_width=60)
+            stop = gr.Button("Stop", elem_id="replay-stop", size="sm", min_width=60, visible=False)
         notice = notice_box("replay-notice")
         found = gr.Textbox(
             visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"

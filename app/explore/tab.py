@@ -34,8 +34,8 @@ def run_button_text(update: Update[str], session: Session) -> str:
     if update.news:
         return "Waiting …" if session.waiting else "Loading …"
     if session.shown.ended:
-        return "Timing plain decoding …"
-    return "Reading the prompt …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
+        return "Timing …"
+    return "Reading …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
 def build_explore(session: gr.State) -> Shown:
@@ -72,8 +72,10 @@ def _wire_runs(shown: Shown) -> None:
     session, controls = shown.session, shown.controls
 
     def run(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
-        before = current.shown
-        updates: Iterator[Update[Any]] = explore.run(current, job, controls.request(*values))
+        before, request = current.shown, controls.request(*values)
+        if job.data.get("quickest") is True:
+            request = replace(request, settings={**request.settings, "cost_aware": True})
+        updates: Iterator[Update[Any]] = explore.run(current, job, request)
         for update in updates:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
@@ -87,16 +89,19 @@ def _wire_runs(shown: Shown) -> None:
         runs = current.job is not None and current.job.work is run and current.job.active
         return gr.skip() if runs else gr.Button(RUN)
 
-    worked = wire(
-        partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit]),
-        run,
-        session,
-        [session, *controls.values],
-        [shown.view, shown.back, shown.runs, controls.run],
-        controls.notice,
-        stop=controls.stop,
-    )
-    worked.then(rest, session, controls.run, **AT_ONCE)
+    pressed = partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit])
+    for event, stop in ((pressed, controls.stop), (shown.view.quickest, None)):
+        worked = wire(
+            event,
+            run,
+            session,
+            [session, *controls.values],
+            [shown.view, shown.back, shown.runs, controls.run],
+            controls.notice,
+            stop=stop,
+        )
+        worked.then(rest, session, controls.run, **AT_ONCE)
+    shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
 
 
 def _wire_question(shown: Shown, name: str, event: Any) -> None:

@@ -51,7 +51,7 @@ from d2sd.figures.style import (
 from d2sd.methods import unused
 from d2sd.trace.metrics import what_differs
 
-SIDES = (("A", "first", "dash", "circle"), ("B", "second", "solid", "square"))
+SIDES = (("A", "muted", "dash", "circle"), ("B", "ink", "solid", "square"))
 DEEPEST = 12
 
 
