@@ -60,10 +60,9 @@ def import_log(
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log and no trace: its first line is no event. Raises ``InputError`` if it cannot be read."""
-    first = next(numbered(path), None)
-    record = None if first is None else parsed(first[1])
-    return first is not None and not (isinstance(record, dict) and "event" in record)
+    """Returns whether a file is a log and no trace: its first line names no event. Raises ``InputError`` if it cannot be read."""
+    first = next(numbered(path), (0, b""))[1].lstrip()
+    return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 
 
 def read_runs(path: str | Path) -> Iterator[Trace]:
