@@ -210,7 +210,7 @@ def _ask(settings: PairTraining, target: Target, plan: Plan, until: float) -> No
     before = len(resumed_rows(path, {}))
     config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed + before)
     with path.open("ab") as file:
-        for text in write_questions(target, settings.first_words, max(plan.rows, plan.tokens // 60), config, until):
+        for text in write_questions(target, settings.first_words, max(plan.rows, plan.tokens // 30), config, until):
             file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
