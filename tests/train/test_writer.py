@@ -172,7 +172,12 @@ def test_a_column_of_a_hub_data_set_is_answered(tmp_path, monkeypatch):
 
 
 def test_help_shows_defaults(capsys):
-    for stage, shown in (("dflash", "(default: 0.002)"), ("pair", "(default: 10.0)"), ("regenerate", "(default: 64)")):
+    for stage, shown in (
+        ("dflash", "(default: 0.002)"),
+        ("pair", "(default: 10.0)"),
+        ("regenerate", "(default: 64)"),
+        ("eagle3", "--seed SEED (default: 0)"),
+    ):
         with pytest.raises(SystemExit):
             main(["train", stage, "--help"])
         assert shown in " ".join(capsys.readouterr().out.split())
