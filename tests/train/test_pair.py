@@ -102,13 +102,14 @@ def test_text_stops_where_its_features_would_not_fit(target, tmp_path, monkeypat
     assert 1500 <= sum(lengths) < 1500 + max(lengths)
 
 
-def test_a_chat_model_writes_its_own_questions(target, tmp_path):
+def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
+    monkeypatch.setattr(pair, "FIRST_WORDS", ("Question: Tom", "Question: Mia"))
     chat = shutil.copytree(target, tmp_path / "chat")
     tokenizer = AutoTokenizer.from_pretrained(chat)
     tokenizer.chat_template = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
     tokenizer.save_pretrained(chat)
     out = tmp_path / "out"
-    train_pair(settings(chat, out, prompts=(), first_words=("Question: Tom", "Question: Mia")))
+    train_pair(settings(chat, out, prompts=()))
     questions = [json.loads(line)["prompt"] for line in (out / "questions.jsonl").read_text().splitlines()]
     assert len(questions) == len(set(questions)) > 10
     assert all(q.startswith(("Question: Tom", "Question: Mia")) for q in questions)
