@@ -56,10 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _show_defaults(parser: argparse.ArgumentParser) -> None:
     """Add the default of every option to its help, if that does not say it."""
     for action in parser._actions:
-        named = (
-            "default" in (action.help or "") or action.default in (None, False, [""], []) or not action.option_strings
-        )
-        if not named and action.default != argparse.SUPPRESS:
+        valued = action.nargs != 0 and isinstance(action.default, int | float | str)  # flags take no value
+        if valued and "default" not in (action.help or ""):
             action.help = f"{action.help or ''} (default: %(default)s)".strip()
 
 

@@ -12,7 +12,7 @@ import re
 import sys
 import time
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -90,7 +90,10 @@ class HeldOut:
         ]
         roles = {"eagle3": saved[0]} if method == "eagle3" else {"first": saved[0], "second": saved[1]}
         engine = Engine(Models(self._target, **roles), passes="eager")
-        config = engine.resolve(DecodeConfig(method, HELD_OUT_TOKENS, inspect=False))
+        config = DecodeConfig(method, HELD_OUT_TOKENS, inspect=False)
+        if method == "d2sd":  # a short block has fewer prefixes
+            config = replace(config, num_branches=min(config.num_branches, first.block_size - 1))
+        config = engine.resolve(config)
         steps = [next(Replay(engine, text).run([config])).committed for text in self._texts[:most]]
         accepted = [count - 1 for text in steps for count in text[:-1]]
         return {

@@ -173,8 +173,6 @@ class DrafterObjective(nn.Module):
         weight = target.lm_head.weight.detach()
         self._head = (weight if tokens is None else weight[tokens], tokens)
         self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
-        self._taps = LayerTaps(target.model.layers)
-        self._taps.add(drafter.target_layer_ids)
 
     def forward(
         self,
@@ -222,9 +220,9 @@ class DrafterObjective(nn.Module):
         """Logits (N, D) and labels (N,) of all drafted positions, whether the label can be drafted, and their places, (B, A, γ) bool."""
         (target,), gamma = self._target, self.drafter.block_size
         if features is None:
-            with torch.no_grad():
+            with torch.no_grad(), LayerTaps(target.model.layers).only(self.drafter.target_layer_ids) as taps:
                 target.model(input_ids=ids, use_cache=False)
-                features = self._taps.features(self.drafter.target_layer_ids, ids.device)
+                features = taps.features(self.drafter.target_layer_ids, ids.device)
         offsets = torch.arange(gamma, device=ids.device)
         places = anchors[..., None] + offsets
         tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from d2sd.nets.dtypes import quick_autocast
+from d2sd.nets.dtypes import halved, quick_autocast
 from d2sd.nets.target import LayerTaps
 from d2sd.trace.text import progress
 from d2sd.train.text import Responses
@@ -80,7 +81,8 @@ def read_features(
                 (begin, {n: torch.empty(tokens, sizes[n], dtype=torch.bfloat16, device=device) for n in names})
             )
     starts = ends - data.lengths
-    with LayerTaps(base.layers).only(taps) as layers, quick_autocast(weight.device):  # what is kept is no finer
+    numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)  # what is kept is no finer
+    with LayerTaps(base.layers).only(taps) as layers, numbers:
         for batch in progress(
             data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1
         ):

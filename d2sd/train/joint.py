@@ -81,7 +81,7 @@ def features_of(settings: PairTraining, target: Target, data: Responses) -> Feat
 def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> float:
     """Returns what the first drafter's logits should be divided by, from responses that were not trained on; 1 if there are too few."""
     generator, found = torch.Generator().manual_seed(0), list[tuple[Tensor, Tensor]]()
-    for part in index.split(CALIBRATED):
+    for part in index.split(CALIBRATED) if len(index) else ():
         batch = {
             name: t.to(objective.first.drafter.device)
             for name, t in objective.sample(data, features, part, generator).items()

@@ -63,6 +63,11 @@ from d2sd.train.text import (
 )
 from d2sd.train.writer import most_rows, write
 
+# What a question begins with, taken in turn; the empty ones leave all to the model.
+FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short story about ", "Explain ", "I need advice on ",
+               "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
+               "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
+               "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
 HELD_OUT, VALIDATION = 32, 128  # prompts and responses that are not trained on
 SCHEDULE = 1000  # parts into which the time of training is divided
 
@@ -210,7 +215,7 @@ def _ask(settings: PairTraining, target: Target, plan: Plan, until: float) -> No
     before = len(resumed_rows(path, {}))
     config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed + before)
     with path.open("ab") as file:
-        for text in write_questions(target, settings.first_words, max(plan.rows, plan.tokens // 60), config, until):
+        for text in write_questions(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), config, until):
             file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 

@@ -65,6 +65,7 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     training = time_left - sum(parts.values())
     batch = max(1, int(training * speeds.training / (FEWEST_STEPS * ANCHORS)))
     batch = min(speeds.batch, max(SMALLEST, 1 << batch.bit_length() - 1))
+    rows = max(1, min(rows, tokens // (3 * TYPICAL)))  # few enough for texts to end in time
     return Plan({**parts, "training": training}, tokens, room, rows, batch, speeds)
 
 

@@ -12,11 +12,6 @@ TRACKERS = ("none", "tensorboard", "trackio")
 PRECISIONS = ("auto", "float32", "bfloat16")
 OBJECTIVES = ("cross_entropy", "survival")
 LAYERS, BLOCK_SIZE = 2, 16  # of a new block drafter
-# What a question begins with, taken in turn; the empty ones leave all to the model.
-FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short story about ", "Explain ", "I need advice on ",
-               "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
-               "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
-               "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +213,6 @@ class PairTraining:
     out: folder of both drafters, of what they are made from, and of the model card.
     prompts: texts that the target answers; a chat model writes more by itself if there are too few.
     held_out: prompts on whose answers the drafters are measured; empty: some of the others, which are then left out of training.
-    first_words: beginnings of the questions that a chat model writes.
     layers, block_size, target_layer_ids, mask_token, markov_rank: of both drafters; None: as for ``BlockTraining``, five target
         layers.
     draft_vocab_size: as for ``DrafterTraining``; None: 16,384, or the whole vocabulary if it is smaller.
@@ -231,7 +225,6 @@ class PairTraining:
     minutes: float = 10.0
     prompts: tuple[str, ...] = ()
     held_out: tuple[str, ...] = ()
-    first_words: tuple[str, ...] = FIRST_WORDS
     layers: int = LAYERS
     block_size: int = 8
     target_layer_ids: list[int] | None = None

@@ -108,10 +108,10 @@ def requests_of(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> l
 def written(
     target: Target, requests: Sequence[Request], config: RegenerateConfig
 ) -> Iterator[tuple[Request, list[int]]]:
-    """Yields what ``write`` does, texts of about the same length together: all rows of a batch have room for its longest one."""
+    """Yields what ``write`` does, texts of like lengths together, since all rows of a batch have room for its longest one."""
 
     def room(request: Request) -> int:
-        return (len(request.prompt) + config.max_new_tokens - 1).bit_length()
+        return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # up to 512 tokens are alike
 
     for _, alike in groupby(requests, room):
         yield from write(target, alike, config)

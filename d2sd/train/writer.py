@@ -130,7 +130,7 @@ def write(
 
     If memory does not suffice for ``config.batch_size`` rows, it goes on with half of them.
 
-    until: time (``time.monotonic``) at which it stops and drops the texts that have not ended; None: when all have.
+    until: time (``time.monotonic``) at which it stops; the texts that have not ended are cut there. None: when all have.
     """
     queue = deque(requests)
     if not queue:
@@ -185,6 +185,9 @@ def _written(
         if busy and len(busy) <= SHRINK.get(kind, 0.5) * len(taken):
             rows.keep(busy)
             taken[:] = [taken[n] for n in busy]
+    for request, text, place in zip(list(taken), rows.text.tolist(), rows.place.tolist(), strict=True):
+        if request is not None and place >= len(request.prompt):
+            yield request, text[len(request.prompt) : place + 1]
 
 
 def most_rows(target: Target, width: int) -> int:

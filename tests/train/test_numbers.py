@@ -102,6 +102,9 @@ def test_a_writer_in_mixed_numbers_multiplies_with_rounded_weights(capsys):
     x = torch.randn(5, tiny.config.hidden_size)
     expected = x @ tiny.base.layers[0].mlp.gate_proj.weight.half().float().T
     torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
+    assert writer.numbers == "mixed"
+    data = Responses(torch.arange(2, 12)[None], torch.tensor([3]), torch.tensor([10]))
+    assert read_features(writer.base, [2], data).rows(torch.arange(1), 10, ["features"])["features"].isfinite().all()
     (written,) = respond_to(writer, [[0, 5, 6]], RegenerateConfig(max_new_tokens=4, greedy_share=1.0))
     assert len(written) == 4 or written[-1] in writer.end_ids
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import shutil
 import signal
 
 import pytest
+from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, load
 from d2sd.errors import InputError
@@ -98,6 +100,22 @@ def test_text_stops_where_its_features_would_not_fit(target, tmp_path, monkeypat
         len(r["prompt_ids"]) + len(r["response_ids"]) for r in map(json.loads, (tmp_path / "responses.jsonl").open())
     ]
     assert 1500 <= sum(lengths) < 1500 + max(lengths)
+
+
+def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
+    monkeypatch.setattr(pair, "FIRST_WORDS", ("Question: Tom", "Question: Mia"))
+    chat = shutil.copytree(target, tmp_path / "chat")
+    tokenizer = AutoTokenizer.from_pretrained(chat)
+    tokenizer.chat_template = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
+    tokenizer.save_pretrained(chat)
+    out = tmp_path / "out"
+    train_pair(settings(chat, out, prompts=()))
+    questions = [json.loads(line)["prompt"] for line in (out / "questions.jsonl").read_text().splitlines()]
+    assert len(questions) == len(set(questions)) > 10
+    assert all(q.startswith(("Question: Tom", "Question: Mia")) for q in questions)
+    answered = [json.loads(line)["prompt_ids"] for line in (out / "responses.jsonl").read_text().splitlines()]
+    texts = {tokenizer.decode(ids, skip_special_tokens=True) for ids in answered}
+    assert texts < set(questions)  # some are held out
 
 
 SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)

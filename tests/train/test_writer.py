@@ -15,7 +15,7 @@ from d2sd.folders.loading import load_target
 from d2sd.train.server import Server
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import prompt_ids, regenerate_responses, respond_to
-from d2sd.train.writer import Request, Rows
+from d2sd.train.writer import Request, Rows, write
 from tests.train.test_questions import TEMPLATE
 
 TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6, greedy_share=1.0)
@@ -47,6 +47,18 @@ def test_too_little_memory_halves_the_rows_and_loses_no_text(tiny, monkeypatch, 
     assert "2 texts are written at once" in capsys.readouterr().err
     assert calls[0] == 4
     assert calls[-1] <= 2
+
+
+def test_texts_are_cut_where_the_time_ends(tiny, monkeypatch):
+    prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS[:2]]
+    whole = respond_to(tiny, prompts, RegenerateConfig(2, 40, greedy_share=1.0))
+    requests = [Request(n, prompt, True) for n, prompt in enumerate(prompts)]
+    monkeypatch.setattr("d2sd.train.writer.time.monotonic", iter(range(100)).__next__)  # a second a step
+    found = {r.number: text for r, text in write(tiny, requests, RegenerateConfig(2, 40, greedy_share=1.0), until=12)}
+    for number, text in found.items():
+        assert 0 < len(text) <= 12 < len(whole[number])
+        assert text == whole[number][: len(text)]
+    assert len(found) == 2
 
 
 def test_every_turn_of_a_conversation_is_answered_after_the_answers_before(tmp_path, monkeypatch):
@@ -160,7 +172,12 @@ def test_a_column_of_a_hub_data_set_is_answered(tmp_path, monkeypatch):
 
 
 def test_help_shows_defaults(capsys):
-    for stage, shown in (("dflash", "(default: 0.002)"), ("pair", "(default: 10.0)"), ("regenerate", "(default: 64)")):
+    for stage, shown in (
+        ("dflash", "(default: 0.002)"),
+        ("pair", "(default: 10.0)"),
+        ("regenerate", "(default: 64)"),
+        ("eagle3", "--seed SEED (default: 0)"),
+    ):
         with pytest.raises(SystemExit):
             main(["train", stage, "--help"])
         assert shown in " ".join(capsys.readouterr().out.split())
