@@ -12,7 +12,7 @@ from pathlib import Path
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import add_text_arguments, tell_of_template
 from d2sd.config import DecodeConfig
-from d2sd.doctor.changes import write_changed
+from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import Examination, folder_fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, examine
@@ -67,12 +67,19 @@ def run(arguments: argparse.Namespace) -> int:
     roles = [(a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])]
     found = [Examination(source, models.target.name, [], visible) for source, visible in roles]
     whole = all(_examine(models, a.dtype, prompts, config, e) for e in found)
+    faults = [e.diagnosis for e in found if e.diagnosis is not None and e.diagnosis.names_fault]
+    written = write_mended(found[0], a.mend) if whole and a.mend else ""
+    if (
+        found[0].diagnosis is not None
+        and any(isinstance(c, FolderEdit) for c in found[0].diagnosis.changes)
+        and written
+    ):
+        found.append(Examination(str(a.mend), models.target.name, []))
+        whole = _examine(models, a.dtype, prompts, config, found[-1])
     _write(markdown(found), a.out)
-    if not whole:
-        return 130
-    if a.mend:
-        print(_write_repaired(found[0], a.mend))
-    return int(any(e.diagnosis is not None and e.diagnosis.names_fault for e in found))
+    if written:
+        print(written)
+    return int(bool(faults)) if whole else 130
 
 
 def _write(report: str, out: Path | None) -> None:
@@ -81,13 +88,15 @@ def _write(report: str, out: Path | None) -> None:
         write_whole(out, report)
 
 
-def _write_repaired(examination: Examination, out: Path) -> str:
-    """Write the drafter with the changes that repair it, and return what they are and bring; or why there is nothing to write."""
-    repair, diagnosis = examination.confirmed_repair, examination.diagnosis
-    if repair is None or diagnosis is None or not diagnosis.names_fault:
-        return f"{out} was not written: no change was proved to be the cause."
-    write_changed(examination.drafter, [step.variant for step in repair.steps], out)
-    changes = printable(", then ".join(step.variant.description for step in repair.steps))
+def write_mended(examination: Examination, out: Path) -> str:
+    """Write the drafter with the changes that undo what was diagnosed, and return a sentence about them, or that there are none."""
+    diagnosis = examination.diagnosis
+    if diagnosis is None or not diagnosis.changes:
+        return f"{out} was not written: what was found is not undone by a change of the folder."
+    write_changed(examination.drafter, diagnosis.changes, out)
+    changes = printable(", then ".join(change.description for change in diagnosis.changes))
+    if (repair := examination.repair) is None or diagnosis.changes != tuple(t.variant for t in repair.steps):
+        return f"{out}: {changes}"
     return f"{out}: {changes}; α {alpha(repair.before):.2f} → {alpha(repair.after):.2f}"
 
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from d2sd.doctor.changes import Kind
+from torch import Tensor
+
+from d2sd.doctor.changes import FolderEdit, Kind, Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import INVERTED, UNRELATED, VP_RATIO, TextFindings, WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
@@ -93,11 +96,13 @@ class Diagnosis:
         only that remains to be ruled out; "little" if a change helps but does not explain it; "unknown"; "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
+    changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
     """
 
     cause: str
     sentence: str
     fix: str | None = None
+    changes: tuple[Variant | FolderEdit, ...] = ()
 
     @property
     def names_fault(self) -> bool:
@@ -170,7 +175,10 @@ class Examination:
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     """Returns the fault found in the folder alone."""
     wrong = next((c for c in checks if c.state == "fault"), None)
-    return None if wrong is None else Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix)
+    if wrong is None:
+        return None
+    changes = () if wrong.mend is None else (wrong.mend,)
+    return Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 
 def diagnose(e: Examination) -> Diagnosis:
@@ -225,6 +233,7 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "Most likely its Markov tables stand in each other's place: they make the pairs of tokens of these texts likelier "
             "when exchanged.",
             "exchange markov_w1 and markov_w2",
+            (FolderEdit("markov_w1 and markov_w2 exchanged", _exchanged_markov),),
         )
     if t.shown_ratio is not None and t.shown_ratio >= VP_RATIO:
         yield Diagnosis(
@@ -239,7 +248,17 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "Its confidence head is inverted: of an accepted and a rejected token, it gives the accepted one the higher confidence only "
             f"{t.confidence_auroc:.0%} of the time. Drafts are unchanged, but everything that cuts them by confidence cuts the wrong ones.",
             "the sign of confidence_head.proj",
+            (FolderEdit("the sign of confidence_head.proj", _inverted_confidence),),
         )
+
+
+def _exchanged_markov(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    other = {"markov_w1": "markov_w2", "markov_w2": "markov_w1"}
+    return {re.sub("markov_w[12]", lambda m: other[m[0]], name): w for name, w in tensors.items()}
+
+
+def _inverted_confidence(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: -w if "confidence_head.proj." in name else w for name, w in tensors.items()}
 
 
 def _repaired(repair: Repair) -> Diagnosis:
@@ -254,9 +273,8 @@ def _repaired(repair: Repair) -> Diagnosis:
     changes = ", then ".join(v.description for v in variants)
     rise = f"α rises from {alpha(repair.before):.2f} to {alpha(repair.after):.2f}"
     fixes = dict.fromkeys(v.fix or FETCH for v in variants)
-    return Diagnosis(
-        CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {rise}.", "; ".join(fixes)
-    )
+    cause, sentence = CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {rise}."
+    return Diagnosis(cause, sentence, "; ".join(fixes), tuple(variants) if all(v.writable for v in variants) else ())
 
 
 def _damage(w: WeightFindings, works: bool) -> Iterator[str]:

@@ -14,7 +14,7 @@ from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import load_checked
+from d2sd.cli.doctor import load_checked, write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check, check_folder
@@ -37,6 +37,7 @@ from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_drafter
+from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 from tools.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, speculators_form, window
@@ -323,7 +324,7 @@ def test_only_the_files_that_an_index_names_are_read(bundled, tmp_path):
 UNLOADABLE = {
     "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "fault: its weight norm.weight holds NaN", "dflash"),
     "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
-    "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "lack fc.weight", "eagle3"),
+    "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "fc.weight is missing", "eagle3"),
 }  # fmt: skip
 
 
@@ -334,6 +335,56 @@ def test_what_keeps_a_drafter_from_being_loaded_is_a_fault(bundled, tmp_path, na
     assert load_checked(Models(bundled.models.target), None, found) is None
     assert found.diagnosis.names_fault
     assert sentence in found.diagnosis.sentence
+
+
+MENDED = ["a prefix", "a longer prefix", "misnamed tensor", "eagle3 d2t absolute", "eagle3 d2t against t2d"]
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_a_fault_of_the_folder_is_mended_to_the_weights_as_they_were(bundled, tmp_path, name):
+    folder = WAYS[name].drafter(tmp_path / "d")
+    found = Examination(str(folder), "t", [])
+    assert load_checked(Models(bundled.models.target), None, found) is None
+    assert found.diagnosis.cause in WAYS[name].causes.split()
+    write_mended(found, tmp_path / "m")
+    again = Examination(str(tmp_path / "m"), "t", [])
+    mended = load_checked(Models(bundled.models.target), None, again).models
+    if mended.first is not None:
+        assert weights_digest(mended.first) == weights_digest(bundled.models.first)
+    elif "d2t" in name:
+        assert mended.eagle3.token_ids.tolist() == list(range(0, 4096, 2))
+    else:
+        assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
+
+
+def test_a_pointer_of_git_lfs_is_called_what_it_is(bundled, tmp_path):
+    checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
+    assert [c.finding for c in checks if c.state == "fault"] == [
+        "model.safetensors is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
+    ]
+
+
+def test_nothing_is_written_but_what_undoes_the_named_cause(bundled, tmp_path):
+    """A change may help a drafter whose texts mean nothing to the target, and is not its fault."""
+    found = Examination(
+        str(TINY / "dflash"), "t", [], texts=TextFindings(surprise=1.1), repair=repair(bundled, "taps", 3)
+    )
+    found.diagnosis = diagnose(found)
+    assert found.diagnosis.cause == "tokenizer"
+    assert "was not written" in write_mended(found, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+INVERSE = {"dspark Markov exchanged": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5)), "dspark confidence": TextFindings(confidence_auroc=0.2)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_a_fault_that_the_texts_prove_is_undone_in_the_folder(bundled, tmp_path, name):
+    found = Examination(str(WAYS[name].drafter(tmp_path / "d")), "t", [], walks=walks_of(0.9, 0.9), texts=INVERSE[name])
+    found.diagnosis = diagnose(found)
+    write_mended(found, tmp_path / "m")
+    sound = load_file(TINY / "dspark" / "model.safetensors")
+    assert all(torch.equal(w, sound[key]) for key, w in load_file(tmp_path / "m" / "model.safetensors").items())
 
 
 def test_after_a_fault_of_one_drafter_the_next_one_is_examined(bundled, tmp_path, capsys, monkeypatch):
