@@ -37,6 +37,8 @@ SENTENCES: dict[Kind, str] = {
     "swapped": "two of its weights are swapped",
     "transposed": "some of its weights are transposed",
     "norms": "the weights of its norms are off",
+    "split": "stacked matrices were split in another order than they were stacked in",
+    "scale": "some of its weights are out of scale",
     "order": "its layers are not in the order of training",
     "tables": "one of its tables is not the one that it was trained with",
     "map": "its draft vocabulary (d2t) maps to other tokens than in training",

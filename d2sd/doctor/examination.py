@@ -110,12 +110,9 @@ def _search_repair(
         found = variants(model, target, into.longest, WHOLE_IN * whole >= len(accepted))
         left = [v for v in found if taps.issuperset(v.taps)]
         masks = 0
-        if steps and into.confirmed_repair is not None:  # more of the same, such as a second tap
-            left = [v for v in left if v.kind == steps[0].variant.kind]
-        else:
-            for progress in _compare_masks(engine, model, texts, into.visible, left):
-                masks = progress.total
-                yield progress
+        for progress in _compare_masks(engine, model, texts, into.visible, left):
+            masks = progress.total
+            yield progress
         into.masks = into.masks or masks
         latest: dict[str, Trial] = {}
         trials = probe(target, model, into.visible, texts, base, left, len(left) + masks)

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations
+from math import log2
+from statistics import median
 from typing import Any
 
 import torch
@@ -266,6 +268,9 @@ PAIRS = (
     ("input_layernorm", "post_attention_layernorm"), ("self_attn.q_norm", "self_attn.k_norm"), ("input_layernorm", "hidden_norm"),
     ("hidden_norm", "post_attention_layernorm"),
 )  # fmt: skip
+MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
+LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
+MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
 OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
@@ -306,7 +311,7 @@ def weight_variants(model: Drafter, target: Target) -> list[Variant]:
     net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
     edits = chain(
         _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _exchanged_layers(net),
-        _tables(net, target), _shifted_map(net),
+        _tables(net, target), _shifted_map(net), _split(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
     )  # fmt: skip
     found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
     for part, names in _removable(net):
@@ -344,12 +349,93 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
 
 
 def _transposed(net: _Network) -> Iterator[Edit]:
-    for part in ("self_attn.q_proj", "self_attn.o_proj", "self_attn.k_proj", "self_attn.v_proj"):
-        for where, layers in net.scopes():
-            names = net.names(part, layers)
-            if names and all(net.weights[n].shape[0] == net.weights[n].shape[1] for n in names):
-                description = f"{part.rpartition('.')[2]} transposed{where}"
-                yield "transposed", description, f"transpose {part}{where}", _each(names, lambda w: w.T.contiguous())
+    """Matrices read by columns: square ones transposed, of others the entries in the other order."""
+    scopes = [(part.rpartition(".")[2], where, net.names(part, layers)) for part in MATRICES for where, layers in net.scopes()]  # fmt: skip
+    every = [n for n, w in net.weights.items() if w.dim() == 2 and n.startswith(net.layers)]
+    for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices", " of the layers", every)):
+        if names:
+            fix = f"transpose {part}{where}, or write it row by row"
+            yield "transposed", f"{part} transposed{where}", fix, _each(names, _from_columns)
+
+
+def _from_columns(weight: Tensor) -> Tensor:
+    return weight.reshape(weight.shape[::-1]).T.contiguous()
+
+
+def _split(net: _Network) -> Iterator[Edit]:
+    """Matrices that were stacked in another order of rows than they were split by."""
+    for where, layers in net.scopes():
+        for description, parts, order in _splits(net):
+            stacks = list(zip(*(net.names(part, layers) for part in parts), strict=False))
+            if len(stacks) == len(layers):
+                yield "split", description + where, f"split the stacked matrices anew: {description}{where}", _resplit(stacks, order)  # fmt: skip
+
+
+def _splits(net: _Network) -> Iterator[tuple[str, tuple[str, ...], Callable[[Tensor], Tensor]]]:
+    """How the rows of stacked parts may have been read: a description, the parts, and what puts the rows in their order."""
+    mlp, attention = ("mlp.gate_proj", "mlp.up_proj"), tuple(f"self_attn.{p}_proj" for p in "qkv")
+    yield "gate and up row by row", mlp, lambda w: w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)
+    yield "gate and up one after the other", mlp, lambda w: w.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)
+    queries, keys = net.query_heads, net.key_heads
+    sizes = {"q": queries, "k": keys, "v": keys}
+    for order in ("kqv", "kvq", "vqk", "vkq"):
+
+        def sort(w: Tensor, order: str = order) -> Tensor:
+            heads = w.unflatten(0, (queries + 2 * keys, -1)).split([sizes[p] for p in order])
+            return torch.cat([dict(zip(order, heads, strict=True))[p] for p in "qkv"]).flatten(0, 1)
+
+        yield f"q, k and v in the order {order}", attention, sort
+    if keys > 1:
+        per = queries // keys
+
+        def group(w: Tensor) -> Tensor:
+            groups = w.unflatten(0, (keys, per + 2, -1)).split([per, 1, 1], 1)
+            return torch.cat([part.flatten(0, 1) for part in groups]).flatten(0, 1)
+
+        yield "q, k and v group by group", attention, group
+
+
+def _resplit(stacks: Sequence[Sequence[str]], order: Callable[[Tensor], Tensor]) -> WeightEdit:
+    def edit(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        changed = {}
+        for names in stacks:
+            rows = order(torch.cat([weights[n] for n in names]))
+            changed |= zip(names, rows.split([len(weights[n]) for n in names]), strict=True)
+        return changed
+
+    return edit
+
+
+def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
+    fc = net.weights.get("fc.weight")
+    if fc is not None and taps > 1 and not fc.shape[1] % taps:
+        description = "columns of fc from feature by feature to tap by tap"
+        edit = _each(["fc.weight"], lambda w: w.unflatten(1, (-1, taps)).transpose(1, 2).flatten(1))
+        yield "taps", description, f"order the {description}", edit
+
+
+def _scaled(net: _Network) -> Iterator[Edit]:
+    """Weights that are much larger or smaller than the same ones of other layers, or than all others of the layers."""
+    sizes = {n: float(w.float().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
+    for part in (*MATRICES, *LAYER_NORMS):
+        names = net.names(part, net.layers)
+        if not names or min(sizes[n] for n in names) == 0:
+            continue
+        for name in names if len(names) > 1 else ():
+            times = sizes[name] / median([sizes[n] for n in names if n != name])
+            if abs(log2(times)) > MAX_TIMES:
+                for by in dict.fromkeys((2.0 ** -round(log2(times)), 1 / times)):
+                    yield _scale([name], by, name.removesuffix(".weight"))
+        matrices = [sizes[n] for n in sizes if net.weights[n].dim() == 2 and n not in names]
+        times = median([sizes[n] for n in names]) / median(matrices)
+        if part in MATRICES and abs(log2(times)) > MAX_TIMES:
+            for by in (2.0 ** (n - round(log2(times))) for n in (0, -1, 1)):
+                yield _scale(names, by, f"every {part.rpartition('.')[2]}")
+
+
+def _scale(names: Sequence[str], by: float, words: str) -> Edit:
+    description = f"{words} times {by:.3g}"
+    return "scale", description, description, _each(names, lambda w: w * by)
 
 
 def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
