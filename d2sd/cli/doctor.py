@@ -16,7 +16,7 @@ from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import Examination, folder_fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, examine
-from d2sd.doctor.redraft import alpha
+from d2sd.doctor.redraft import Drafter, alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -41,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
     add_text_arguments(parser, LIMIT)
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
+    parser.add_argument("--expect", type=float, metavar="ALPHA", help="α that it is known to have: anything significantly below is named")  # fmt: skip
+    parser.add_argument("--reference", metavar="DRAFTER", help="a drafter that is known to be good: report what differs from it")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
     parser.add_argument(
         "--mend", type=Path, metavar="FOLDER", help="write DRAFTER to this new folder with the change that repairs it"
@@ -56,7 +58,10 @@ def run(arguments: argparse.Namespace) -> int:
         return int(pair.refused is not None)
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} is there already; name a folder that is not")
-    prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
+    if a.expect is not None and not a.expect >= 1:
+        raise InputError(f"--expect is {a.expect:g}; α counts the bonus token, so it is at least 1")
+    chosen = read_prompts(a.prompts, a.limit)
+    prompts, domains = [p.text for p in chosen], [p.domain for p in chosen]
     config = DecodeConfig("autoregressive", TOKENS, chat=a.chat, thinking=a.thinking)
     bundled = a.target in presets()
     models = load_models(
@@ -65,8 +70,10 @@ def run(arguments: argparse.Namespace) -> int:
     models = Models(models.target, name=models.name)
     tell_of_template(Engine(models), config)
     roles = [(a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])]
-    found = [Examination(source, models.target.name, [], visible) for source, visible in roles]
-    whole = all(_examine(models, a.dtype, prompts, config, e) for e in found)
+    found = [Examination(source, models.target.name, [], visible, domains=domains) for source, visible in roles]
+    found[0].expected = a.expect
+    reference = (a.reference, drafter_of(with_drafter(models, a.reference, a.dtype))) if a.reference else None
+    whole = all(_examine(models, a.dtype, prompts, config, e, None if e.visible else reference) for e in found)
     faults = [e.diagnosis for e in found if e.diagnosis is not None and e.diagnosis.names_fault]
     written = write_mended(found[0], a.mend) if whole and a.mend else ""
     if (
@@ -113,14 +120,23 @@ def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine
     return None
 
 
+def drafter_of(models: Models) -> Drafter:
+    """Returns the first drafter, or the EAGLE-3 drafter."""
+    model = models.first or models.eagle3
+    if model is None:
+        raise InputError("these models have no drafter to examine")
+    return model
+
+
 def _examine(
-    models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination
-) -> bool:
+    models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination,
+    reference: tuple[str, Drafter] | None = None,
+) -> bool:  # fmt: skip
     """Check the drafter, then examine it with a progress bar; False if Ctrl-C ended it."""
     bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", leave=False)
     try:
         engine = load_checked(models, dtype, into)
-        for step in () if engine is None else examine(engine, prompts, config, into):
+        for step in () if engine is None else examine(engine, prompts, config, into, (), reference):
             bar.set_description(step.stage, refresh=False)
             bar.total = step.total
             bar.update(step.done - bar.n)

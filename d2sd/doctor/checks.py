@@ -88,14 +88,15 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     if is_eagle3(raw):
         level = read_config(raw, target.config, source)
         yield Check("layout", "good", "EAGLE-3: one layer that drafts level by level")
-        make = partial(Eagle3DraftModel, level)
-        yield from _check_weights(source, make, eagle3_name, level.draft_vocab_size, target, None)
+        yield from _check_weights(
+            source, partial(Eagle3DraftModel, level), eagle3_name, level.draft_vocab_size, target, None
+        )
         yield from _check_ends(raw, target)
         return
     form = read_form(raw)
     yield Check("layout", "good", f"{form.layout}: a block drafter of kind {form.kind}")
-    make = partial(DFlashDraftModel, drafter_config_of(form), form)
-    yield from _check_weights(source, make, own_name, form.draft_vocabulary, target, form)
+    made = partial(DFlashDraftModel, drafter_config_of(form), form)
+    yield from _check_weights(source, made, own_name, form.draft_vocabulary, target, form)
     yield from _check_form(form, raw, target)
     if form.second_role:
         finding = "its config says that it is a VP-Drafter, for the second role"

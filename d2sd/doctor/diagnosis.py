@@ -12,8 +12,11 @@ from d2sd.doctor.changes import FolderEdit, Kind, Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import INVERTED, UNRELATED, VP_RATIO, TextFindings, WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
-from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, by_position, shape
+from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, alpha_estimate, by_position, shape
+from d2sd.doctor.reference import Reference, TensorDifference
 
+MOST_NAMED = 4  # differences from a reference in a sentence
+MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
 TIMES = 2.0  # accepted tokens of such a one, over those before the repair
 MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
@@ -94,8 +97,9 @@ class Repair:
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "rounding" if
-        only that remains to be ruled out; "little" if a change helps but does not explain it; "unknown"; "none".
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "below" if it is
+        worse than it is known to be, and nothing else is known; "rounding" if only that remains to be ruled out; "little" if a
+        change helps but does not explain it; "unknown"; "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
     changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
@@ -120,7 +124,11 @@ class Examination:
     checks: of the folder; empty if it was not checked.
     visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
     chat: whether prompts use the chat template.
+    expected: the α that somebody knows it to have; None if nobody does.
+    domains: group of each prompt, and from the walks on of each text; empty if they have none.
+    unusable: prompts whose text is empty or mostly repeats itself, and their number.
     walks: of each text, with the unchanged drafter.
+    reference: the comparison with another drafter; None without one.
     block: γ.
     longest: number of tokens of the longest text.
     masks: number of mask tokens that were compared.
@@ -139,7 +147,11 @@ class Examination:
     checks: list[Check]
     visible: int = 0
     chat: bool = False
+    expected: float | None = None
+    domains: Sequence[str] = ()
+    unusable: tuple[int, int] = (0, 0)
     walks: list[Walk] = field(default_factory=list)
+    reference: Reference | None = None
     block: int = 0
     longest: int = 0
     masks: int = 0
@@ -164,9 +176,27 @@ class Examination:
 
     @property
     def works(self) -> bool:
-        """Whether it is accepted as a trained drafter is, without any change."""
+        """Whether it is accepted as a trained drafter is, without any change, and as it is known to be."""
+        return self.shape[0] == "smooth" and self.first >= LOW and self.below is None
+
+    @property
+    def first(self) -> float:
+        """Acceptance at position 1; 0 if nothing was drafted."""
         positions = self.positions
-        return self.shape[0] == "smooth" and bool(positions) and positions[0].share >= LOW
+        return positions[0].share if positions else 0.0
+
+    @property
+    def below(self) -> str | None:
+        """What α is significantly below, in words; None if it is not."""
+        if not self.walks:
+            return None
+        estimate = alpha_estimate(self.walks)
+        high = estimate.high if estimate.high is not None else alpha(self.walks)
+        if self.expected is not None and high < self.expected:
+            return f"the expected {self.expected:.2f}"
+        if self.reference is not None and self.reference.change.low is not None and self.reference.change.low > 0:
+            return f"the {alpha(self.reference.walks):.2f} of the reference on the same texts"
+        return None
 
     @property
     def confirmed_repair(self) -> Repair | None:
@@ -188,6 +218,8 @@ def diagnose(e: Examination) -> Diagnosis:
     named = folder_fault(e.checks) or next(_faults(e), None)
     if named is not None:
         return named
+    if e.below is not None:
+        return Diagnosis("below", f"α is {alpha(e.walks):.2f}, significantly below {e.below}, and nothing that was tried explains it.{_differences(e.reference)}")  # fmt: skip
     found = _without_fault(e)
     if e.weights.constant_norms:
         also = f"{e.weights.constant_norms[0]} holds one number alone: it was lost, or training never moved it."
@@ -199,13 +231,7 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     """The faults that the findings point to, the strongest evidence first."""
     w, t = e.weights, e.texts
     repair = e.confirmed_repair
-    if t.surprise is not None and t.surprise >= UNRELATED:
-        yield Diagnosis(
-            "tokenizer",
-            f"Most likely the tokenizer is not the target's: the surprise of the prompts is {t.surprise:.0%} of that of tokens "
-            "drawn at random.",
-            "the tokenizer files that came with the target",
-        )
+    yield from proved_by_texts(e)
     if repair is not None and not repair.steps[0].variant.unspecific:
         yield _repaired(repair)
     if w.untrained_taps:
@@ -263,6 +289,28 @@ def _inverted_confidence(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: -w if "confidence_head.proj." in name else w for name, w in tensors.items()}
 
 
+def proved_by_texts(e: Examination) -> Iterator[Diagnosis]:
+    """Yields causes that the target's texts prove, whatever the drafter does with them."""
+    surprise = e.texts.surprise
+    if surprise is not None and surprise >= UNRELATED:
+        yield Diagnosis(
+            "tokenizer",
+            f"Most likely the tokenizer, or the table of tokens, is not the target's: the surprise of the prompts is {surprise:.0%} of "
+            "that of tokens drawn at random.",
+            "the tokenizer files and the weights that came with the target",
+        )
+    bad, count = e.unusable
+    trials = [trial for trial in e.template_trials if 2 * trial.unusable <= bad]
+    if bad >= MANY_UNUSABLE * count and trials and not e.chat:
+        best = min(trials, key=lambda trial: trial.unusable)
+        yield Diagnosis(
+            "template",
+            f"Most likely the prompts lack the template: without it, the texts of {bad} of {count} prompts are empty or repeat themselves, "
+            f"and with {best.template.description} those of {best.unusable}; α is then {best.alpha:.2f}.",
+            best.template.fix,
+        )
+
+
 def _repaired(repair: Repair) -> Diagnosis:
     variants = [step.variant for step in repair.steps]
     first = variants[0]
@@ -295,6 +343,25 @@ def _damage(w: WeightFindings, works: bool) -> Iterator[str]:
         yield f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
     for name in () if works else w.random_matrices:
         yield f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
+
+
+def _differences(reference: Reference | None) -> str:
+    """What differs from a reference, in sentences; empty without one."""
+    if reference is None:
+        return " Give --reference a drafter that is known to be good, to see what differs."
+    keys = ", ".join(f"{key} ({own}, there {theirs})" for key, own, theirs in reference.keys[:MOST_NAMED])
+    count = len(reference.tensors)
+    if not count:
+        tensors = f" All {reference.equal} tensors are the same."
+    else:
+        most = ", ".join(difference(t) for t in reference.tensors[:MOST_NAMED])
+        tensors = f" {count} of {count + reference.equal} tensors differ from the reference's, most of all {most}."
+    return (f" Its config differs in {keys}." if keys else "") + tensors
+
+
+def difference(tensor: TensorDifference) -> str:
+    """Returns a tensor's name and by how much it differs."""
+    return f"{tensor.name} ({'in one of the two only' if tensor.share is None else f'by {tensor.share:.0%}'})"
 
 
 def _without_fault(e: Examination) -> Diagnosis:

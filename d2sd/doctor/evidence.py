@@ -348,6 +348,11 @@ def surprise(target: Target, texts: Sequence[Text]) -> float | None:
     return total / count / log(target.config.vocab_size) if count else None
 
 
+def is_unusable(text: Text) -> bool:
+    """Returns whether a text is empty or mostly repeats itself."""
+    return not text.anchors or (repeated_share([text]) or 0.0) > MANY_REPEATED
+
+
 def repeated_share(texts: Sequence[Text]) -> float | None:
     """Returns the share of generated 4-token sequences that occur earlier in the same text; None if there are none."""
     count = distinct = 0

@@ -7,15 +7,18 @@ from dataclasses import dataclass, replace
 from time import perf_counter
 from typing import Any, TypeVar
 
+from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.diagnosis import Examination, Repair, diagnose, folder_fault
-from d2sd.doctor.evidence import examine_texts, examine_weights, quantised_bits
+from d2sd.doctor.diagnosis import MANY_UNUSABLE, Examination, Repair, diagnose, folder_fault, proved_by_texts
+from d2sd.doctor.evidence import examine_texts, examine_weights, is_unusable, quantised_bits
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
 from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
+from d2sd.doctor.reference import compared
 from d2sd.doctor.variants import mask_tokens, variants, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.folders.drafters import published_config
 from d2sd.nets.drafter import DFlashDraftModel
 
 TOKENS = 80  # of every text
@@ -39,8 +42,9 @@ class StageProgress:
 
 
 def examine(
-    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: Sequence[Text] = ()
-) -> Iterator[StageProgress]:
+    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: Sequence[Text] = (),
+    reference: tuple[str, Drafter] | None = None,
+) -> Iterator[StageProgress]:  # fmt: skip
     """Examine the engine's first drafter (its EAGLE-3 drafter if it has no other).
 
     If a check finds a fault, it is the cause, and nothing is run. Closing the iterator stops the examination.
@@ -49,20 +53,22 @@ def examine(
     config: only ``chat`` and ``thinking`` are used.
     into: holds the checks, and receives the findings.
     texts: the target's texts for the prompts, if they are known.
+    reference: folder or hub id, and network, of a drafter to compare it with.
     """
     if folder_fault(into.checks) is None:
         began = perf_counter()
         into.chat = config.chat
         try:
-            yield from _run(engine, prompts, config, into, list(texts))
+            yield from _run(engine, prompts, config, into, list(texts), reference)
         finally:
             into.seconds = perf_counter() - began
     into.diagnosis = diagnose(into)
 
 
 def _run(
-    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text]
-) -> Iterator[StageProgress]:
+    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text],
+    reference: tuple[str, Drafter] | None,
+) -> Iterator[StageProgress]:  # fmt: skip
     config = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
     target, model = engine.models.target, engine.models.first or engine.models.eagle3
     if model is None:
@@ -75,23 +81,39 @@ def _run(
             with engine.lock:
                 texts += generate_texts(target, ids[begin : begin + BATCH], TOKENS)
             yield StageProgress("write the texts", len(texts), len(ids))
+    into.unusable = sum(map(is_unusable, texts)), len(texts)
     numbers = [number for number, text in enumerate(texts) if text.anchors]
     texts = [texts[number] for number in numbers]
-    if not texts:
+    into.domains = [into.domains[number] for number in numbers] if into.domains else ()
+    others = templates(engine, prompts, config)
+    forgotten = bool(others) and not config.chat and into.unusable[0] >= MANY_UNUSABLE * len(ids)
+    if not texts and not forgotten:
         raise InputError("the target ended every text at once; a chat model needs --chat")
-    into.longest = max(len(t.ids) for t in texts)
+    into.longest = max((len(t.ids) for t in texts), default=0)
     taps = {*model.target_layer_ids, *(n for v in variants(model, target, into.longest, True) for n in v.taps)}
     drafter = redrafter(target, model, into.visible)
+    known_drafter = None if reference is None else redrafter(target, reference[1], into.visible)
+    taps |= set(() if reference is None else reference[1].target_layer_ids)
+    theirs: list[Walk] = []
     for done, text in enumerate(texts):
         yield StageProgress("read and draft them", done, len(texts))
         with engine.lock:
             texts[done] = with_features(target, text, taps)
             into.walks.append(walk(drafter, texts[done]))
+            if known_drafter is not None:
+                theirs.append(walk(known_drafter, texts[done]))
+    if reference is not None:
+        configs = published_config(into.drafter), published_config(reference[0])
+        into.reference = compared(reference[0], model, reference[1], into.walks, theirs, configs)
     with engine.lock:
         into.texts = examine_texts(target, model, texts, into.walks, into.visible)
-    yield from _search_repair(engine, model, texts, taps, into)
     known = dict(zip(numbers, into.walks, strict=True))
-    yield from _try_templates(engine, model, templates(engine, prompts, config), known, into)
+    if forgotten:
+        yield from _try_templates(engine, model, others, known, into)
+    if next(proved_by_texts(into), None) is None:  # otherwise no change of the drafter is the cause
+        yield from _search_repair(engine, model, texts, taps, into)
+        if not forgotten:
+            yield from _try_templates(engine, model, others, known, into)
 
 
 def _search_repair(
@@ -171,17 +193,18 @@ def _try_templates(
     drafter = redrafter(target, model, into.visible)
     for number, template in enumerate(found, 1):
         pairs: list[tuple[Walk, Walk]] = []
+        unusable = 0
         for begin in range(0, len(template.ids), BATCH):
             yield StageProgress(f"templates, {number} of {len(found)}", begin, len(template.ids))
             with engine.lock:
                 for prompt, text in enumerate(
                     generate_texts(target, template.ids[begin : begin + BATCH], TOKENS), begin
                 ):
+                    unusable += is_unusable(text)
                     if text.anchors and prompt in known:
                         text = with_features(target, text, model.target_layer_ids)
                         pairs.append((walk(drafter, text), known[prompt]))
-        if pairs:
-            walks, before = zip(*pairs, strict=True)
-            change = change_of_alpha(walks, before, len(found))
-            helps = is_clear(change, alpha(before) * template.min_rise)
-            into.template_trials.append(TemplateTrial(template, alpha(walks), change, len(pairs), helps))
+        walks, before = zip(*pairs, strict=True) if pairs else ((), ())
+        change = change_of_alpha(walks, before, len(found)) if pairs else Estimate(None)
+        helps = is_clear(change, alpha(before) * template.min_rise)
+        into.template_trials.append(TemplateTrial(template, alpha(walks), change, len(pairs), helps, unusable))
