@@ -12,7 +12,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import load_checked, write_mended
+from d2sd.cli.doctor import drafter_of, load_checked, write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import Diagnosis, Examination
 from d2sd.doctor.examination import TOKENS, examine
@@ -56,11 +56,10 @@ class Examiner:
         model = load_checked(models, None, Examination(str(mended), "", [], way.visible))
         if model is None:
             return found, 0.0
-        drafter_of = model.models.first or model.models.eagle3
-        assert drafter_of is not None
+        mended_drafter = drafter_of(model.models)
         texts = texts or generate_texts(models.target, [model.encode(p, config) for p in self.prompts], TOKENS)
-        known = [with_features(models.target, t, drafter_of.target_layer_ids) for t in texts if t.anchors]
-        return found, alpha([walk(redrafter(models.target, drafter_of, way.visible), t) for t in known])
+        known = [with_features(models.target, t, mended_drafter.target_layer_ids) for t in texts if t.anchors]
+        return found, alpha([walk(redrafter(models.target, mended_drafter, way.visible), t) for t in known])
 
 
 def judged(diagnosis: Diagnosis, way: Broken) -> str:

@@ -133,11 +133,12 @@ def _examine(
     reference: tuple[str, Drafter] | None = None,
 ) -> bool:  # fmt: skip
     """Check the drafter, then examine it with a progress bar; False if Ctrl-C ended it."""
-    bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", leave=False)
+    bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}{postfix}", leave=False)
     try:
         engine = load_checked(models, dtype, into)
         for step in () if engine is None else examine(engine, prompts, config, into, (), reference):
             bar.set_description(step.stage, refresh=False)
+            bar.set_postfix_str(printable(step.tried), refresh=False)
             bar.total = step.total
             bar.update(step.done - bar.n)
     except KeyboardInterrupt:

@@ -49,6 +49,7 @@ class Variant:
     left_out: the layer, or the part of one, that has no effect in this variant.
     in_float32: whether the weights are read in float32.
     min_gain: relative gain from which on it is reported.
+    as_target: whether it makes equal what differs between drafter and target.
     """
 
     kind: Kind
@@ -60,6 +61,7 @@ class Variant:
     left_out: str | None = None
     in_float32: bool = False
     min_gain: float = MIN_GAIN
+    as_target: bool = False
 
     @property
     def key(self) -> object:
@@ -71,7 +73,7 @@ class Variant:
     @property
     def unspecific(self) -> bool:
         """Whether it may help although another fault is the cause."""
-        return self.kind in UNSPECIFIC
+        return self.kind in UNSPECIFIC and not self.as_target
 
     @property
     def writable(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
 from torch import Tensor
 
@@ -17,6 +18,13 @@ from d2sd.doctor.reference import Reference, TensorDifference
 
 MOST_NAMED = 4  # differences from a reference in a sentence
 MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
+DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
+LITTLE_MOVED = (1.3, 0.05)  # of ``WeightFindings.moved``, below which a drafter was hardly trained
+COSTLESS = 0.05  # of the tokens that a draft adds: less is lost without a layer that does nothing
+FEW_BITS = 3  # of a drafter's weights: too few for one that was not trained so
+VP_LEVEL = (
+    0.8  # share of correct next tokens of a trained VP-Drafter that is shown two: damaged drafters gain by them too
+)
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
 TIMES = 2.0  # accepted tokens of such a one, over those before the repair
 MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
@@ -24,6 +32,10 @@ MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
     "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
+)
+LONG_TRAINED = (
+    "Its hidden_norm has moved far from where training begins, so too little training is not likely: damaged weights, another target or "
+    "text unlike that of its training would explain it, and an earlier checkpoint as --reference would show which"
 )
 SENTENCES: dict[Kind, str] = {
     "taps": "it reads other target layers than in training, or the columns of fc are in another order",
@@ -180,6 +192,12 @@ class Examination:
         return self.shape[0] == "smooth" and self.first >= LOW and self.below is None
 
     @property
+    def little_trained(self) -> bool:
+        """Whether what begins the same in every drafter has hardly been moved by training."""
+        spread, norm = self.weights.moved or (inf, inf)
+        return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
+
+    @property
     def first(self) -> float:
         """Acceptance at position 1; 0 if nothing was drafted."""
         positions = self.positions
@@ -232,6 +250,7 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     w, t = e.weights, e.texts
     repair = e.confirmed_repair
     yield from proved_by_texts(e)
+    yield from proved_by_weights(e)
     if repair is not None and not repair.steps[0].variant.unspecific:
         yield _repaired(repair)
     if w.untrained_taps:
@@ -239,10 +258,10 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
         yield Diagnosis("training", sentence)
     if (damage := next(_damage(w, e.works), None)) is not None:
         yield Diagnosis("weights", damage, FETCH)
-    if w.constant_norms and not e.works:
-        others = len(w.constant_norms) - 1
+    if w.odd_norms and not e.works:
+        others = len(w.odd_norms) - 1
         also = f", and so do {others} others" if others else ""
-        sentence = f"Most likely the weights of its norms were lost, or training never moved them: {w.constant_norms[0]} holds one number alone{also}. Training in bfloat16 alone rounds small updates of a 1 away."
+        sentence = f"Most likely the weights of its norms were lost: {w.odd_norms[0]} holds one number alone{also}, while others were trained."
         yield Diagnosis("norms", sentence, FETCH)
     if repair is not None:
         yield _repaired(repair)
@@ -263,13 +282,16 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "exchange markov_w1 and markov_w2",
             (FolderEdit("markov_w1 and markov_w2 exchanged", _exchanged_markov),),
         )
-    if t.shown_ratio is not None and t.shown_ratio >= VP_RATIO:
-        yield Diagnosis(
-            "role",
-            "Most likely it is a VP-Drafter, for the second role: given two tokens that it drafted correctly, it gets "
-            f"{t.shown_ratio:.2f} times as many further tokens accepted. A drafter trained on masks alone gains nothing by that.",
-            "give it as --second-drafter, and a first drafter beside it",
-        )
+    if t.shown_ratio is not None and t.shown_first is not None:
+        own, shown = t.shown_first
+        if t.shown_ratio >= VP_RATIO and shown >= max(VP_LEVEL, own):
+            yield Diagnosis(
+                "role",
+                "Most likely it is a VP-Drafter, for the second role: with two tokens shown, it drafts the next one correctly at "
+                f"{shown:.0%} of the positions instead of {own:.0%}, and given two that it drafted correctly itself, it gets "
+                f"{t.shown_ratio:.2f} times as many further ones accepted.",
+                "give it as --second-drafter, and a first drafter beside it",
+            )
     if t.confidence_auroc is not None and t.confidence_auroc < INVERTED:
         yield Diagnosis(
             "confidence",
@@ -278,6 +300,59 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "the sign of confidence_head.proj",
             (FolderEdit("the sign of confidence_head.proj", _inverted_confidence),),
         )
+    if e.shape[0] != "unclear" and not e.works:
+        yield from _broad(e)
+
+
+def _broad(e: Examination) -> Iterator[Diagnosis]:
+    """What remains where nothing helps, by the level: a drafter after little training is better than one with damaged weights."""
+    first = f"position {e.positions[0].number} is accepted {e.first:.0%} of the time"
+    if e.little_trained and e.first < LOW:
+        spread, _ = e.weights.moved or (1.0, 0.0)
+        sentence = f"It was trained too little: {first}, and the spread of most parts of fc is {spread:.2f} times that at the start. {TRAINING}."
+        yield Diagnosis("training", sentence)
+    elif e.first < DAMAGED:
+        sentence = (
+            f"Most likely its weights are damaged, or were trained for another target: {first}, which is less than after a few minutes of "
+            f"training, and no change that was tried brings it back. {_where(e)}"
+        )
+        yield Diagnosis("weights", sentence, FETCH)
+
+
+def _where(e: Examination) -> str:
+    """What leaving out each layer changes, as a hint where the damage is."""
+    gains = {t.variant.left_out: t.gain.value or 0.0 for t in e.trials if t.variant.left_out is not None}
+    layers = {part: gain for part, gain in gains.items() if part.startswith("layer")} or gains
+    if not layers:
+        return ""
+    each = ", ".join(f"{part} {gain:+.0%}" for part, gain in sorted(layers.items()))
+    costless = [part for part, gain in layers.items() if gain > -COSTLESS]
+    if len(costless) == len(layers):
+        verdict = "none of them adds anything, so all are affected, or what they read: fc, hidden_norm, norm"
+    elif costless:
+        verdict = f"{', '.join(costless)} adds nothing, so look there first"
+    else:
+        verdict = "all add something, so it is not in one of them alone"
+    return f"Left out, they change the tokens that a draft adds by: {each}; {verdict}."
+
+
+def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
+    """Yields damage that the weights prove, whatever the drafter does with them."""
+    w = e.weights
+    for name in w.zero_matrices:
+        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} holds only zeros.", FETCH)
+    for one, other in w.copied_layers:
+        sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
+        yield Diagnosis("weights", sentence, FETCH)
+    for name in w.lost_norms:
+        sentence = f"Most likely the weights of {name} were lost: they are one number alone, and those of its counterparts were trained."
+        yield Diagnosis("norms", sentence, FETCH)
+    if w.bits is not None and w.bits <= FEW_BITS:
+        sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers lie on a grid of {w.bits} bits."
+        yield Diagnosis("weights", sentence, "the weights before they were rounded")
+    for name in w.clipped_matrices:
+        sentence = f"Most likely its weights were damaged: {name} was clipped: many of its entries are as large as the largest one."
+        yield Diagnosis("weights", sentence, FETCH)
 
 
 def _exchanged_markov(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -301,7 +376,7 @@ def proved_by_texts(e: Examination) -> Iterator[Diagnosis]:
         )
     bad, count = e.unusable
     trials = [trial for trial in e.template_trials if 2 * trial.unusable <= bad]
-    if bad >= MANY_UNUSABLE * count and trials and not e.chat:
+    if bad and bad >= MANY_UNUSABLE * count and trials and not e.chat:
         best = min(trials, key=lambda trial: trial.unusable)
         yield Diagnosis(
             "template",
@@ -335,12 +410,6 @@ def _damage(w: WeightFindings, works: bool) -> Iterator[str]:
     if w.random_layers:
         names, plural = ", ".join(map(str, w.random_layers)), "s" if len(w.random_layers) > 1 else ""
         yield f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size."
-    for name in w.zero_matrices:
-        yield f"Most likely its weights were damaged: {name} holds only zeros."
-    for name in w.clipped_matrices:
-        yield f"Most likely its weights were damaged: {name} was clipped: many of its entries are as large as the largest one."
-    for one, other in w.copied_layers:
-        yield f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
     for name in () if works else w.random_matrices:
         yield f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
 
@@ -371,18 +440,21 @@ def _without_fault(e: Examination) -> Diagnosis:
         else "too little was accepted"
     )
     training = "" if e.works else f" {TRAINING}."
+    if not e.works and e.weights.moved is not None and e.weights.moved[1] > 2 * LITTLE_MOVED[1]:
+        training = f" {LONG_TRAINED}."
+    grids = [f"{whose} to {bits} bits" for whose, bits in (("the target's weights were rounded", e.bits), ("its own weights", e.weights.bits)) if bits]  # fmt: skip
     if e.repair is not None:
         step = e.repair.steps[0]
         helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
         return Diagnosis("little", f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}.{training}")
     if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
-    if e.bits is not None:
+    if grids:
         sentence = (
-            f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {e.bits} bits, which "
-            f"is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance.{training}"
+            f"No fault of the drafter was found; {first}. {' and '.join(grids)[:1].upper()}{' and '.join(grids)[1:]}, which is harmless if it was "
+            f"trained with these weights, and otherwise costs some acceptance.{training}"
         )
-        return Diagnosis("rounding", sentence, "run it with the target that it was trained with")
+        return Diagnosis("rounding", sentence)
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
     return Diagnosis(

@@ -37,7 +37,8 @@ class WeightFindings:
     random_layers: layers whose matrices all look random.
     untrained_taps: taps whose part of ``fc`` still looks like its random initialization.
     constant_norms: norms whose weights are all the same number.
-    lost_norms: of these, those of which their counterpart shows that training, or what it began from, had given them others.
+    lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer.
+    odd_norms: of these, those that did not begin as the number 1, while another norm surely was trained.
     zero_matrices: matrices of zeros.
     clipped_matrices: matrices with many entries as large as the largest.
     copied_layers: pairs of layers with the same matrices.
@@ -52,6 +53,7 @@ class WeightFindings:
     untrained_taps: tuple[int, ...] = ()
     constant_norms: tuple[str, ...] = ()
     lost_norms: tuple[str, ...] = ()
+    odd_norms: tuple[str, ...] = ()
     zero_matrices: tuple[str, ...] = ()
     clipped_matrices: tuple[str, ...] = ()
     copied_layers: tuple[tuple[int, int], ...] = ()
@@ -60,7 +62,7 @@ class WeightFindings:
     moved: tuple[float, float] | None = None
 
 
-def examine_weights(model: Drafter) -> WeightFindings:
+def examine_weights(model: Drafter, target: Target) -> WeightFindings:
     """Returns all findings for a drafter of either kind."""
     weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
@@ -68,12 +70,15 @@ def examine_weights(model: Drafter) -> WeightFindings:
     block = model if isinstance(model, DFlashDraftModel) else None
     layers = layer_prominences(block) if block else []
     constant = tuple(n for n, w in norms.items() if bool((w == w[0]).all()))
+    varies = any(float(w.float().std()) > VARIES for w in norms.values())
+    known = {n.split(".")[-2] for n, w in target.base.named_parameters() if n.endswith("norm.weight")}
     layers_of: Any = block.layers if block else [model.layer]
     return WeightFindings(
         random_layers=tuple(random_layers(layers)),
         untrained_taps=tuple(untrained_taps(block)) if block else (),
         constant_norms=constant,
         lost_norms=tuple(n for n in constant if _counterpart_varies(n, norms)),
+        odd_norms=tuple(n for n in constant if n.split(".")[-2] in known) if varies else (),
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
         clipped_matrices=tuple(
             n
@@ -222,6 +227,7 @@ def _whole(steps: Tensor) -> bool:
 
 
 SHOWN = 2  # tokens after the anchor that a drafter is shown, to see whether it gains by them
+SHOWN_EVERY = 4  # of the positions of a text, where only the next token counts
 FEWEST = 60  # positions that a comparison needs
 VP_RATIO = 1.15  # from which on a drafter gains by tokens that it is shown, as a VP-Drafter does
 INVERTED = 0.4  # AUROC of the confidence below which it is inverted; 0.5 is chance
@@ -235,7 +241,7 @@ class TextFindings:
     """Findings from the texts; each is None if it was not examined or is inconclusive.
 
     shown_ratio: accepted tokens from position 3 on, with two tokens shown, over those where it drafted the same two itself.
-    shown_first: share of all positions at which it drafts the next token correctly, once two are shown.
+    shown_first: share of positions at which it drafts the next token correctly, without tokens that it is shown and with two.
     confidence_auroc: AUROC of the confidence head at position 1: 1 is perfect, 0.5 chance, 0 inverted.
     surprise: of the prompts' tokens to the target, over that of random tokens.
     repeated: share of 4-token sequences that occur earlier in their text.
@@ -244,7 +250,7 @@ class TextFindings:
     """
 
     shown_ratio: float | None = None
-    shown_first: float | None = None
+    shown_first: tuple[float, float] | None = None
     confidence_auroc: float | None = None
     surprise: float | None = None
     repeated: float | None = None
@@ -264,7 +270,7 @@ def examine_texts(
     return replace(
         found,
         shown_ratio=None if visible else shown_ratio(target, model, texts, walks),
-        shown_first=None if visible else shown_first(target, model, texts),
+        shown_first=None if visible else shown_first(target, model, texts, walks),
         confidence_auroc=None if model.confidence_head is None else confidence_auroc(target, model, texts, walks),
         markov_gain=markov_gain(model, texts),
     )
@@ -286,12 +292,20 @@ def shown_ratio(target: Target, model: DFlashDraftModel, texts: Sequence[Text], 
     return with_shown / max(own, 1) if positions >= FEWEST else None
 
 
-def shown_first(target: Target, model: DFlashDraftModel, texts: Sequence[Text]) -> float:
-    """Returns at how many of some positions it drafts the third token correctly once two are shown."""
+def shown_first(
+    target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks: Sequence[Walk]
+) -> tuple[float, float] | None:
+    """Returns at which share of some positions it drafts the next token correctly, without and with two tokens shown before it."""
     drafter = BlockRedrafter(target, model, SHOWN)
-    some = [(text, text.anchors[: -1 - SHOWN : 4]) for text in texts]
-    counts = [count for text, anchors in some if anchors for count in drafter.accepted(text, anchors)]
-    return sum(count > 0 for count in counts) / max(1, len(counts))
+    own: list[int] = []
+    shown: list[int] = []
+    for text, walked in zip(texts, walks, strict=True):
+        if some := range(0, len(text.anchors) - SHOWN, SHOWN_EVERY):
+            own += [walked.by_anchor[n] for n in some]
+            shown += drafter.accepted(text, [text.anchors[n] for n in some])
+    if len(own) < FEWEST:
+        return None
+    return sum(n > 0 for n in own) / len(own), sum(n > 0 for n in shown) / len(shown)
 
 
 @torch.inference_mode()

@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log1p
 from time import perf_counter
 from typing import Any, TypeVar
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.diagnosis import MANY_UNUSABLE, Examination, Repair, diagnose, folder_fault, proved_by_texts
+from d2sd.doctor.diagnosis import (
+    MANY_UNUSABLE,
+    Examination,
+    Repair,
+    diagnose,
+    folder_fault,
+    proved_by_texts,
+    proved_by_weights,
+)
 from d2sd.doctor.evidence import examine_texts, examine_weights, is_unusable, quantised_bits
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
 from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
@@ -25,6 +34,7 @@ TOKENS = 80  # of every text
 BATCH = 10  # prompts that are best answered together
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 MOST_CHANGES = 2  # that are made one after the other
+MIN_ADVANTAGE = 1.5  # by how many times a change's gain must exceed that of leaving something out, as logarithms
 MASKS = 2  # mask tokens that are tried as variants, of all that are compared
 WHOLE_IN = 20  # longer blocks are tried where one in so many drafts is accepted completely
 
@@ -34,11 +44,12 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """The current stage, in a few words, and how much of it is done."""
+    """The current stage, in a few words, how much of it is done, and what was tried last."""
 
     stage: str
     done: int
     total: int
+    tried: str = ""
 
 
 def examine(
@@ -74,7 +85,9 @@ def _run(
     if model is None:
         raise InputError("these models have no drafter to examine")
     ids = [engine.encode(p, config) for p in prompts]
-    into.bits, into.weights, into.block = quantised_bits(target), examine_weights(model), block_size(model)
+    into.bits, into.weights, into.block = quantised_bits(target), examine_weights(model, target), block_size(model)
+    if next(proved_by_weights(into), None) is not None:
+        return
     if not texts:
         yield StageProgress("write the texts", 0, len(ids))
         for begin in range(0, len(ids), BATCH):
@@ -142,8 +155,9 @@ def _search_repair(
             latest[trial.variant.description] = trial
             if not steps:
                 into.trials = list(latest.values())
-            yield StageProgress("probes of what is left" if steps else "probes", min(done, len(left)), len(left))
-        best = max((t for t in latest.values() if t.helps), key=lambda t: t.gain.value or 0.0, default=None)
+            stage = f"after {steps[-1].variant.description}" if steps else "probes"
+            yield StageProgress(stage, min(done, len(left)), len(left), trial.variant.description)
+        best = best_of([t for t in latest.values() if t.helps])
         if into.repair is not None:
             into.repair = replace(into.repair, complete=best is None)
         if best is None or len(steps) == MOST_CHANGES:
@@ -151,6 +165,19 @@ def _search_repair(
         steps.append(best)
         model, base = best.variant.apply(model), list(best.walks)
         into.repair = Repair(tuple(steps), tuple(into.walks), False, block_size(model), into.visible)
+
+
+def best_of(helping: Sequence[Trial]) -> Trial | None:
+    """Returns the change that helps most, or the part that is best left out if that explains about as much: then it is damaged."""
+    best = max(helping, key=_log_gain, default=None)
+    removal = max((t for t in helping if t.variant.left_out is not None), key=_log_gain, default=None)
+    if best is None or removal is None:
+        return best
+    return removal if _log_gain(best) < MIN_ADVANTAGE * _log_gain(removal) else best
+
+
+def _log_gain(trial: Trial) -> float:
+    return log1p(trial.gain.value or 0.0)
 
 
 def _compare_masks(
@@ -165,7 +192,7 @@ def _compare_masks(
     results = _locked(engine, score_masks(target, model, visible, texts, tokens))
     for token, score in zip(tokens, results, strict=True):
         scores[token] = score
-        yield StageProgress("mask tokens", len(scores), len(tokens))
+        yield StageProgress("mask tokens", len(scores), len(tokens), str(token))
     for token in sorted(tokens, key=lambda token: -scores[token])[:MASKS]:
         text = repr(target.tokenizer.convert_ids_to_tokens(token))
         found.append(with_mask(model.form, token, text[:24]))
@@ -195,7 +222,8 @@ def _try_templates(
         pairs: list[tuple[Walk, Walk]] = []
         unusable = 0
         for begin in range(0, len(template.ids), BATCH):
-            yield StageProgress(f"templates, {number} of {len(found)}", begin, len(template.ids))
+            stage = f"templates, {number} of {len(found)}"
+            yield StageProgress(stage, begin, len(template.ids), template.description)
             with engine.lock:
                 for prompt, text in enumerate(
                     generate_texts(target, template.ids[begin : begin + BATCH], TOKENS), begin

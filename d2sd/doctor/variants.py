@@ -79,9 +79,13 @@ def taps_line(form: DrafterForm, taps: Sequence[int]) -> str:
 
 
 def _reading(
-    kind: Kind, description: str, values: dict[str, Any], form: DrafterForm | Eagle3Config, min_gain: float = MIN_GAIN
-) -> Variant:
-    return Variant(kind, description, config_line(values), form, edit_config=set_keys(values), min_gain=min_gain)
+    kind: Kind, description: str, values: dict[str, Any], form: DrafterForm | Eagle3Config, min_gain: float = MIN_GAIN,
+    as_target: bool = False,
+) -> Variant:  # fmt: skip
+    edit = set_keys(values)
+    return Variant(
+        kind, description, config_line(values), form, edit_config=edit, min_gain=min_gain, as_target=as_target
+    )
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int]]]:
@@ -120,7 +124,8 @@ def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool
     at = _layer_prefix(form)
     for description, rope in _other_ropes(form.shape["rope_parameters"], target):
         values = {f"{at}rope_parameters": rope, f"{at}rope_theta": None, f"{at}rope_scaling": None}
-        yield _reading("rope", description, values, replace(form, shape={**form.shape, "rope_parameters": rope}))
+        other, theirs = replace(form, shape={**form.shape, "rope_parameters": rope}), rope == plain_rope(target.config)
+        yield _reading("rope", description, values, other, as_target=theirs)
     yield from _windows(form, longest)
     for causal in (False, True):
         description = "rows see no later row of their block" if causal else "rows see the whole block"
@@ -212,7 +217,7 @@ def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
         yield Variant("taps", description, fix, other, edit_config=partial(_set_eagle3_taps, taps))
     for description, rope in _other_ropes(form.layer.rope_parameters, target):
         values = {"rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
-        yield _eagle3_layer("rope", description, values, form)
+        yield _eagle3_layer("rope", description, values, form, rope == plain_rope(target.config))
     before, output = not form.norm_before_residual, not form.norm_output
     description = "the residual is the normed feature" if before else "the residual is the feature as it is"
     yield _reading(
@@ -230,7 +235,9 @@ def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
     return set_keys({LAYERS: [n + 1 for n in taps]})(config)
 
 
-def _eagle3_layer(kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config) -> Variant:
+def _eagle3_layer(
+    kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config, as_target: bool = False
+) -> Variant:
     """With other keys of the layer's config, which speculators keep in an object of their own."""
     layer = copy.deepcopy(form.layer)
     for name, value in values.items():
@@ -241,7 +248,8 @@ def _eagle3_layer(kind: Kind, description: str, values: dict[str, Any], form: Ea
         at = "transformer_layer_config." if "transformer_layer_config" in config else ""
         return set_keys({f"{at}{name}": value for name, value in values.items()})(config)
 
-    return Variant(kind, description, config_line(values), replace(form, layer=layer), edit_config=edit)
+    other = replace(form, layer=layer)
+    return Variant(kind, description, config_line(values), other, edit_config=edit, as_target=as_target)
 
 
 def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
@@ -297,6 +305,14 @@ class _Network:
         if 1 < len(self.layers) <= MOST_LAYERS:
             yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
 
+    def stranger(self, one: str, other: str) -> bool:
+        """Returns whether two norms of a layer are less like the same ones of the other layers than they are exchanged."""
+        at = next(at for at in self.layers if one.startswith(at))
+        places = (one.removeprefix(at), other.removeprefix(at))
+        usual = [median(float(self.weights[to + n].float().median()) for to in self.layers if to != at) for n in places]
+        here = [float(self.weights[n].float().median()) for n in (one, other)]
+        return sum(abs(a - b) for a, b in zip(here, usual, strict=True)) > sum(abs(a - b) for a, b in zip(here[::-1], usual, strict=True))  # fmt: skip
+
     def same_shape(self, one: str, other: str) -> bool:
         return self.weights[one].shape == self.weights[other].shape
 
@@ -310,7 +326,7 @@ def weight_variants(model: Drafter, target: Target) -> list[Variant]:
         layers, config, form = ("layer.",), model.config.layer, model.config
     net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
     edits = chain(
-        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _exchanged_layers(net),
+        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net, target), _exchanged_layers(net),
         _tables(net, target), _shifted_map(net), _split(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
     )  # fmt: skip
     found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
@@ -333,6 +349,8 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
     for one, other in PAIRS:
         for where, layers in net.scopes():
             pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
+            if len(layers) == 1 < len(net.layers) and pairs and "norm" in one and not net.stranger(*pairs[0]):
+                continue  # in a damaged drafter it helps too
             if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
                 names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
                 yield "swapped", f"{names} exchanged{where}", f"exchange {names}{where}", _exchange(pairs)
@@ -397,7 +415,7 @@ def _splits(net: _Network) -> Iterator[tuple[str, tuple[str, ...], Callable[[Ten
 
 def _resplit(stacks: Sequence[Sequence[str]], order: Callable[[Tensor], Tensor]) -> WeightEdit:
     def edit(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        changed = {}
+        changed: dict[str, Tensor] = {}
         for names in stacks:
             rows = order(torch.cat([weights[n] for n in names]))
             changed |= zip(names, rows.split([len(weights[n]) for n in names]), strict=True)
@@ -463,7 +481,12 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
     return lambda w: {name: change(w[name], count) for name, count in heads.items()}
 
 
-def _shifted_norms(net: _Network) -> Iterator[Edit]:
+def _shifted_norms(net: _Network, target: Target) -> Iterator[Edit]:
+    """Only shifts after which the weights are nearer to 1 or to those of the target's norms: in a damaged drafter others help too."""
+    usual: dict[str, list[float]] = {}
+    for name, w in target.base.named_parameters():
+        if w.dim() == 1 and name.endswith("norm.weight") and not w.is_meta:
+            usual.setdefault(name.split(".")[-2], []).append(float(w.float().median()))
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     heads = [n for n in every if n.endswith(("q_norm.weight", "k_norm.weight"))]
     rest = [n for n in every if n not in heads]
@@ -479,9 +502,23 @@ def _shifted_norms(net: _Network) -> Iterator[Edit]:
             continue
         seen.append(names)
         for by in (1.0, -1.0):
+            if (
+                sum(_strangeness(net.weights[n] + by, n, usual) - _strangeness(net.weights[n], n, usual) for n in names)
+                >= 0
+            ):
+                continue
             change = "add 1 to" if by > 0 else "take 1 off"
             fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
             yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+
+
+def _strangeness(weight: Tensor, name: str, usual: Mapping[str, Sequence[float]]) -> float:
+    """Returns by how many powers of two the median of a norm's weights differs from 1, or from that of the target's if it is nearer.
+
+    usual: medians of the target's norms, by part.
+    """
+    own = max(float(weight.float().median()), 1e-3)
+    return min(abs(log2(own / max(other, 1e-3))) for other in (1.0, median(usual.get(name.split(".")[-2], [1.0]))))
 
 
 def _exchanged_layers(net: _Network) -> Iterator[Edit]:

@@ -119,7 +119,9 @@ def test_three_shapes_of_acceptance_by_position():
 
 def test_shuffled_layers_look_like_random_numbers_and_trained_ones_do_not(bundled):
     model = copy.deepcopy(bundled.models.first)
-    assert examine_weights(model) == WeightFindings()
+    found = examine_weights(model, bundled.models.target)
+    assert replace(found, moved=None) == WeightFindings()
+    assert found.moved == pytest.approx((4.6, 0.25), abs=0.1)
     for w in model.layers[1].parameters():
         w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
     assert random_layers(layer_prominences(model)) == [1]
@@ -142,9 +144,12 @@ def test_damaged_weights_are_found(bundled):
     model.layers[2].mlp.down_proj.weight.data.zero_()
     limit = 0.6 * model.fc.weight.std()
     model.fc.weight.data.clamp_(-limit, limit)
-    found = examine_weights(model)
+    model.layers[2].self_attn.k_norm.weight.data.fill_(1)
+    found = examine_weights(model, bundled.models.target)
     assert found.copied_layers == ((0, 1),)
-    assert found.constant_norms == ("norm.weight",)
+    assert set(found.constant_norms) == {"norm.weight", "layers.2.self_attn.k_norm.weight"}
+    assert found.lost_norms == ("layers.2.self_attn.k_norm.weight",)
+    assert set(found.odd_norms) == set(found.constant_norms)
     assert found.zero_matrices == ("layers.2.mlp.down_proj.weight",)
     assert found.clipped_matrices == ("fc.weight",)
 
@@ -186,22 +191,40 @@ def repair(bundled, kind, accepted, before=0, complete=True):
     return Repair((trial,), random_walks(before), complete, 16)
 
 
-LOW = {"walks": walks_of(0.3, 0.3)}  # findings of a drafter that does not work
-NORMS, MATRIX = WeightFindings(constant_norms=("norm.weight",)), WeightFindings(random_matrices=("a.weight",))
+LOW, POOR = {"walks": walks_of(0.3, 0.3)}, {"walks": walks_of(0.05, 0.3)}  # findings of drafters that do not work
+NORMS, MATRIX = (
+    WeightFindings(constant_norms=("norm.weight",), odd_norms=("norm.weight",)),
+    WeightFindings(random_matrices=("a.weight",)),
+)
+SHOWN = TextFindings(shown_ratio=1.3, shown_first=(0.8, 0.85))
+TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, False, unusable=2)
 FINDINGS = {
     "an untrained fc": ({"weights": WeightFindings(untrained_taps=(1,))}, "training", "hardly trained"),
     "constant norms of a drafter that does not work": ({"weights": NORMS, **LOW}, "norms", "norms were lost"),
     "both": ({"weights": replace(NORMS, untrained_taps=(1,)), **LOW}, "training", "hardly trained"),
+    "constant norms that began so": ({"weights": replace(NORMS, odd_norms=()), **LOW}, "unknown", "holds one number alone"),
+    "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
+    "weights of 3 bits": ({"weights": WeightFindings(bits=3)}, "weights", "grid of 3 bits"),
+    "weights of 8 bits": ({"weights": WeightFindings(bits=8)}, "rounding", "Its own weights"),
+    "next to nothing accepted": (POOR, "weights", "damaged, or were trained for another target"),
+    "next to nothing accepted, hardly trained": ({"weights": WeightFindings(moved=(1.1, 0.02)), **POOR}, "training", "trained too little"),
+    "low acceptance after long training": ({"weights": WeightFindings(moved=(4.0, 0.3)), **LOW}, "unknown", "too little training is not likely"),
+    "less than is known": ({"expected": 9.0}, "below", "significantly below the expected 9.00"),
+    "as much as is known": ({"expected": 5.0, "walks": random_walks(4), "block": 16}, "none", "No fault found"),
+    "most texts empty, and not in the template": ({"unusable": (20, 30), "template_trials": [TRIAL], **POOR}, "template", "20 of 30 prompts are empty"),
+    "most texts empty in any template": ({"unusable": (20, 30), "template_trials": [replace(TRIAL, unusable=19)]}, "none", "No fault found"),
     "a copied layer": ({"weights": WeightFindings(copied_layers=((0, 1),))}, "weights", "layer 1 is a copy of layer 0"),
     "an empty matrix": ({"weights": WeightFindings(zero_matrices=("fc.weight",))}, "weights", "fc.weight holds only zeros"),
     "a random matrix of a drafter that does not work": ({"weights": MATRIX, **LOW}, "weights", "a.weight does not differ"),
-    "gains by tokens that it is shown": ({"texts": TextFindings(shown_ratio=1.3)}, "role", "it is a VP-Drafter"),
+    "gains by tokens that it is shown": ({"texts": SHOWN}, "role", "it is a VP-Drafter"),
+    "gains a little, as damaged ones do": ({"texts": replace(SHOWN, shown_first=(0.7, 0.73))}, "none", "No fault found"),
+    "gains, and is still poor": ({"texts": replace(SHOWN, shown_first=(0.3, 0.5)), **LOW}, "unknown", "Unknown"),
     "inverted confidence": ({"texts": TextFindings(confidence_auroc=0.2)}, "confidence", "only 20% of the time"),
     "exchanged Markov tables": ({"texts": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5))}, "swapped", "Markov tables"),
     "nothing": ({}, "none", "No fault found"),
     "constant norms, as after training in bfloat16": ({"weights": NORMS}, "none", "norm.weight holds one number alone"),
     "a random matrix": ({"weights": MATRIX}, "none", "No fault found"),
-    "a quantised target": ({"bits": 8}, "rounding", "rounded to 8 bits"),
+    "a quantised target": ({"bits": 8}, "rounding", "The target's weights were rounded to 8 bits, which is harmless"),
     "few steps": ({"walks": walks_of(0.9, steps=10)}, "unknown", "about 30 prompts"),
     "low acceptance": (LOW, "unknown", "Unknown"),
 }  # fmt: skip
@@ -213,6 +236,7 @@ def test_a_finding_names_a_fault_only_if_it_proves_it(name):
     diagnosis = concluded(**found)
     assert (diagnosis.cause, sentence in diagnosis.sentence) == (cause, True), diagnosis.sentence
     assert diagnosis.names_fault == (cause not in ("none", "rounding", "unknown"))
+    assert diagnosis.fix is None or cause != "rounding"  # a sound pair is not told to take another target
 
 
 def test_one_cause_is_named_the_strongest_evidence_first(bundled):
@@ -241,7 +265,6 @@ def test_a_change_is_the_cause_only_if_it_makes_the_drafter_work(bundled):
     assert not unfinished.confirmed
     assert replace(unfinished, complete=True).confirmed
     assert not replace(repair(bundled, "rope", 3), before=random_walks(3)).confirmed  # no gain at all
-    assert not repair(bundled, "norms", 3, before=2, complete=False).confirmed
     little = concluded(repair=unfinished)
     assert (little.cause, little.names_fault) == ("little", False)
     assert "helps a little (α 3.00 → 4.00) and does not explain it" in little.sentence
@@ -249,6 +272,7 @@ def test_a_change_is_the_cause_only_if_it_makes_the_drafter_work(bundled):
 
 def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 12)
+    monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # of a random target every text is a surprise
     target = make_target(tokenizer)
     engine = Engine(Models(target, make_drafter(target)))
     config = DecodeConfig("autoregressive")
