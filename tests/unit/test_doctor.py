@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -299,6 +300,62 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
         pass
     run.close()
     assert "Stopped before the end" in markdown([stopped])
+
+
+def test_a_template_that_was_forgotten_is_tried_before_the_drafter_is_changed(bundled, monkeypatch):
+    """The bundled target ends a text after “The end.”; the template makes it begin another one."""
+    monkeypatch.setattr(examination, "TOKENS", 16)
+    tokenizer = bundled.models.target.tokenizer
+    story = "Once upon a time there was a little dog. The dog"
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
+    prompts = ["They were happy. The end.", "Tom went home with his mom. The end.", "It was a good day. The end."]
+    found, stages = Examination("d", "t", []), []
+    try:
+        for step in examine(bundled, prompts, DecodeConfig("autoregressive"), found):
+            stages.append(step.stage)
+    finally:
+        tokenizer.chat_template = None
+    assert found.unusable == (3, 3)
+    assert (found.diagnosis.cause, found.diagnosis.fix) == ("template", "--chat")
+    assert "3 of 3 prompts are empty" in found.diagnosis.sentence
+    assert "probes" not in stages
+
+
+def test_a_reference_shows_what_differs_and_by_how_much(bundled, tmp_path, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 40)
+    name = "layers.1.mlp.down_proj.weight"
+    folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
+    engine = Engine(
+        Models(bundled.models.target, load_drafter(str(folder), torch.float32, "cpu", bundled.models.target))
+    )
+    found = Examination(str(folder), "t", [Check("layout", "good", "nested")], domains=["a", "b", "a"])
+    run = examine(
+        engine, PROMPTS, DecodeConfig("autoregressive"), found, (), (str(TINY / "dflash"), bundled.models.first)
+    )
+    while found.reference is None:
+        next(run)
+    run.close()
+    assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
+    assert found.reference.keys == (("dflash_config.mask_token_id", "2", "1"),)
+    assert found.reference.change.low > 0
+    found.diagnosis = diagnose(found)
+    assert found.diagnosis.names_fault
+    report = markdown([found])
+    assert "| of the reference | " in report
+    assert re.search(r"\| b \| 1\.\d\d \| \d\.\d\d \|", report)
+    assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
+    poor = replace(found.reference, change=Estimate(1.0, 0.5, 1.5))
+    below = concluded(reference=poor, walks=random_walks(3), block=16)
+    assert below.cause == "below"
+    assert f"1 of {1 + poor.equal} tensors differ from the reference's, most of all {name} (by 200%)" in below.sentence
+
+
+def test_progress_says_what_is_tried(bundled, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 12)
+    run = examine(bundled, PROMPTS[:1], DecodeConfig("autoregressive"), Examination("d", "t", []))
+    first = next(step for step in run if step.stage == "probes")
+    assert first.tried.startswith("every tap -1")
+    run.close()
 
 
 def test_names_and_tokens_of_others_are_never_markup():
