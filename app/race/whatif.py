@@ -16,7 +16,7 @@ import d2sd
 from app import models
 from app.jobs import Job, Ticket, Update, notice_box, sentence, wire
 from app.machine import on_gpu
-from app.methods import COST_AWARE, DEFAULT_LANES, grouped, lane_of, method_of, trace_lane
+from app.methods import AWARE, DEFAULT_LANES, grouped, lane_of, method_of, trace_lane
 from app.models import Chosen
 from app.race.run import Race, recorded_race, stored
 from app.session import Session
@@ -51,8 +51,7 @@ SWEEPS = {
         Varied("node_budget", "B", "node budget B", (8, 16, 32, 64, 128)),
     )
 }
-AWARE = ("dflash", "ddtree", "d2sd", "d2sd_tree")
-LANES = (*(m.id for m in METHODS.values() if m.settings), *(f"{method}{COST_AWARE}" for method in AWARE))
+LANES = (*(m.id for m in METHODS.values() if m.settings), *AWARE)
 EXPLORE = "The run in Explore"
 FAVOURITE = "d2sd"
 NOT_GREEDY = (
@@ -319,7 +318,7 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
         )
         with gr.Column(scale=0, min_width=110):
             go = gr.Button("Ask", variant="primary", elem_id="ask", size="sm")
-            stop = gr.Button("Stop", elem_id="stop-asking", size="sm")
+            stop = gr.Button("Stop", elem_id="stop-asking", size="sm", visible=False)
     notice = notice_box("whatif-notice")
     charts = WhatIfView(recorded_answers())
 

@@ -3,7 +3,7 @@
 
 import { h, list, number, s, sum, whole } from "./dom.js";
 import { MACHINES } from "./constants.js";
-import { fixed } from "./words.js";
+import { fixed, joined, methodName } from "./words.js";
 
 /** The value at so many rows of a curve through points: lines between and after them. */
 function along(points, rows) {
@@ -27,6 +27,15 @@ export function meanCost(machine, method, works) {
   if (!works.length || works.includes(null)) return null;
   const costs = works.map((work) => stepCost(machine, method, work));
   return costs.includes(null) ? null : sum(costs) / costs.length;
+}
+
+/** Where what a step of `method` costs on a machine comes from; without a cost, where its costs come from as a rule. */
+export function originWords({ kind, published }, method = "", cost = null) {
+  if (kind === "measured") return "calculated from passes measured there";
+  if (kind === "calculated") return "calculated from its data sheet";
+  if (cost !== null && Object.hasOwn(published, method) && fixed(published[method], 2) === fixed(cost, 2)) return `as published for ${methodName(method)}`;
+  const known = Object.entries(published).map(([name, value]) => `${methodName(name)} ${fixed(value, 2)}`);
+  return `calculated from the paper’s ${joined(known)}`;
 }
 
 /** The work of a step as it travels, [first, [again, …], nodes]; null where there is none. */
@@ -102,7 +111,7 @@ export class BreakEvenMap {
   }
 
   /** `points`: name, alpha, and what a step costs `here` and `there` in plain steps, null where that is not known; `machine`:
-   *  what “there” is called. */
+   *  that of “there”. */
   show(points, machine) {
     this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
     const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);
@@ -111,7 +120,7 @@ export class BreakEvenMap {
     this.most = { x: 1.15 * room(costs), y: 1.2 * room(this.points.map(({ alpha }) => alpha)) };
     this.probe = first ? { alpha: first.alpha, cost: first.here || first.there } : null; // the point that can be moved
     this.draw();
-    this.said.textContent = first ? `${this.points.some(({ here }) => here) ? "● here, " : ""}○ ${machine}. Drag the ring, or use the arrow keys, to try other points.` : "";
+    this.said.textContent = first ? `${this.points.some(({ here }) => here) ? "● measured here, " : ""}○ an 8B model on ${machine.name}, ${originWords(machine)}. Drag the ring, or use the arrow keys, to try other points.` : "";
   }
 
   x = (cost) => EDGE.left + (Math.min(cost, this.most.x) / this.most.x) * (WIDE - EDGE.left - EDGE.right);

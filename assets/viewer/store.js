@@ -232,7 +232,7 @@ export class Store {
   /** What every step needs to know of its run. */
   get manner() {
     const config = this.header.config && typeof this.header.config === "object" ? this.header.config : {};
-    return { names: this.names, lacks: lacking(list(this.header.missing)), sampled: number(config.temperature, 0, 1e9, 0) > 0, random: this.header.method === "random_prefix" };
+    return { names: this.names, lacks: lacking(list(this.header.missing)), sampled: number(config.temperature, 0, 1e9, 0) > 0, random: this.header.method === "random_prefix", weighted: this.header.method === "d2sd_tree" };
   }
 
   /** Step `index`, read in full; the latest ones stay read. All others are kept as text: a long run fits into memory. */

@@ -64,7 +64,9 @@ function arrange(main, order, most) {
   const chains = [];
   const folded = new Map();
   place(main, shown);
-  settle(main, 0, shown, lanes, chains);
+  // the path leaves upwards, in a narrow frame, where more is folded away, as in a wide one
+  const path = main.subs.find(({ first }) => first.id === BONUS || first.state === "accepted");
+  settle(main, 0, shown, lanes, chains, path && path.offset > 0 ? -1 : 1);
   let hidden = 0;
   for (const chain of chains) {
     for (const sub of chain.subs) {
@@ -230,12 +232,18 @@ export class Columns {
     if (this.slim) {
       const wide = new Map();
       let room = across - count * FITTED.slim;
-      for (const at of [...matters.filter((depth) => depth >= 0 && depth < count), ...this.widths.keys()]) {
+      const order = new Set([...matters.filter((depth) => depth >= 0 && depth < count), ...this.widths.keys()]);
+      for (const at of order) {
         const width = Math.min(FITTED.wide, Math.max(WORDLESS, need(at)));
         // a comma may still find room where a word does not
-        if (wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) continue;
+        if (wide.size >= 2 && width - FITTED.slim > room) continue;
         wide.set(at, width);
         room -= width - FITTED.slim;
+      }
+      for (const [at, width] of wide) {
+        const more = Math.max(0, Math.min(room, need(at) - width)); // for words that are cut
+        wide.set(at, width + more);
+        room -= more;
       }
       const slim = Math.min(WORDLESS - 1, FITTED.slim + Math.max(0, room) / Math.max(1, count - wide.size));
       const rest = wide.size === count ? Math.max(0, room) / count : 0;

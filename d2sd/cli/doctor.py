@@ -6,16 +6,19 @@ Prints Markdown, for a bug report. docs/acceptance.md explains it.
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import add_text_arguments, tell_of_template
 from d2sd.config import DecodeConfig
+from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import Examination, folder_fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, examine
+from d2sd.doctor.log_reading import read_log, report_lines
 from d2sd.doctor.redraft import Drafter, alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
@@ -25,6 +28,7 @@ from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.plan import markdown as markdown_of_plan
 from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
+from d2sd.trace.logs import import_log
 from d2sd.trace.text import printable, progress
 
 LIMIT = 30
@@ -33,9 +37,11 @@ LIMIT = 30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``doctor``."""
     parser.add_argument(
-        "target", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
+        "target", nargs="?", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
     )
-    parser.add_argument("drafter", metavar="DRAFTER", help="folder or hub id of its drafter")
+    parser.add_argument("drafter", nargs="?", metavar="DRAFTER", help="folder or hub id of its drafter")
+    parser.add_argument("--log", metavar="FILE", help="instead of models: what the log of a server says of its drafter")
+    parser.add_argument("--costs", default=DEFAULT, metavar="MACHINE", help=f"with --log: for which the quickest γ is calculated, one of: {', '.join(MACHINES)} (default: {DEFAULT})")  # fmt: skip
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
@@ -52,6 +58,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named."""
     a = arguments
+    if a.log:
+        if a.target:
+            raise InputError("--log reads a log alone: leave out the target and the drafter")
+        readings = read_log(import_log(a.log), a.costs)
+        _write("\n".join(report_lines(readings)), a.out)
+        return int(any(reading.named for reading in readings))
+    if not a.drafter:
+        raise InputError("name a target and its drafter, or a server's log with --log")
     if a.config_only:
         pair = plan(a.target, a.drafter, a.dtype if a.dtype in SIZES else "bfloat16")
         _write(markdown_of_plan(pair), a.out)
@@ -75,17 +89,19 @@ def run(arguments: argparse.Namespace) -> int:
     reference = (a.reference, drafter_of(with_drafter(models, a.reference, a.dtype))) if a.reference else None
     whole = all(_examine(models, a.dtype, prompts, config, e, None if e.visible else reference) for e in found)
     faults = [e.diagnosis for e in found if e.diagnosis is not None and e.diagnosis.names_fault]
-    written = write_mended(found[0], a.mend) if whole and a.mend else ""
-    if (
-        found[0].diagnosis is not None
-        and any(isinstance(c, FolderEdit) for c in found[0].diagnosis.changes)
-        and written
-    ):
-        found.append(Examination(str(a.mend), models.target.name, []))
-        whole = _examine(models, a.dtype, prompts, config, found[-1])
+    said = ""
+    if whole and a.mend:
+        try:
+            said = write_mended(found[0], a.mend)
+        except (InputError, OSError) as error:  # the exit code goes on saying whether a fault is named
+            print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
+        changes = found[0].diagnosis.changes if found[0].diagnosis else ()
+        if a.mend.exists() and any(isinstance(c, FolderEdit) for c in changes):
+            found.append(Examination(str(a.mend), models.target.name, []))
+            whole = _examine(models, a.dtype, prompts, config, found[-1])
     _write(markdown(found), a.out)
-    if written:
-        print(written)
+    if said:
+        print(said)
     return int(bool(faults)) if whole else 130
 
 

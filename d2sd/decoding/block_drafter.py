@@ -40,6 +40,7 @@ class BlockDrafter:
         shape = (config.num_hidden_layers, config.num_key_value_heads, config.head_dim)
         make = partial(KeyValueCache.uniform, *shape, dtype=model.dtype, device=self.device)
         self.cache = passes.cache(name, make)
+        self.merged = model.merged(passes.kernels) if passes.merged else None
         self.scale = config.head_dim**-0.5
         self._unread: list[Tensor] = []
         self.drafted = False  # since it read anything
@@ -52,12 +53,11 @@ class BlockDrafter:
             rows = row_shape(count)
             _, slots = self.passes.window(self.cache, rows)  # a token's slot is its position
             padded = F.pad(features, (0, 0, 0, rows - count))
-            self.passes.run(("extend", self.name, rows), self.project, padded, slots)
+            self.passes.run(("extend", self.name, self.merged, rows), self.project, padded, slots)
         else:
-            lean = None if self.passes.fixed else self.model.lean()
+            lean = self.merged if self.passes.fixed else self.model.lean()
             if lean is not None:
-                context = self.model.hidden_norm(self.model.fc(features))
-                self.cache.write(*lean.contexts(context, *lean.rotation(positions)))
+                self.cache.write(*self._contexts(lean, features, positions))
             else:
                 for layer, pair in enumerate(self.model.project_context(features, positions[None])):
                     self.cache.update(*pair, layer)
@@ -78,10 +78,18 @@ class BlockDrafter:
 
     def project(self, features: Tensor, slots: Tensor) -> tuple[Tensor, ...]:
         """Project (1, T, taps·hidden) features and write the result into the context's slots (T,), their positions."""
+        if self.merged is not None:
+            self.cache.scatter(slots, self._contexts(self.merged, features, slots))
+            return ()
         for layer, pair in enumerate(self.model.project_context(features, slots[None])):
             for buffer, new in zip(self.cache.buffers(layer), pair, strict=True):
                 buffer.index_copy_(2, slots, new)
         return ()
+
+    def _contexts(self, lean: LeanLayers, features: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """Keys and values of all layers, (layers, 1, KV heads, T, head_dim), of (1, T, taps·hidden) features."""
+        context = self.model.hidden_norm(self.model.fc(features))
+        return lean.contexts(context, positions, self.cache.capacity)
 
     def draft(self, anchor: int, prefixes: Sequence[Sequence[int]], block_size: int, top: int) -> list[Block]:
         """Draft one block per prefix in a batched pass, and returns the blocks with greedy tokens at the mask positions.
@@ -138,7 +146,7 @@ class BlockDrafter:
             return work(ids, torch.arange(start, start + size, device=self.device), *inputs, read=None, top=top)
         read, slots = passes.window(self.cache, size)
         self.plan(len(prefixes), size)
-        key = (*name, self.name, ids.shape, read, top)
+        key = (*name, self.name, self.merged, ids.shape, read, top)
         return passes.run(key, partial(work, read=read, top=top), ids, slots, *inputs)
 
     def plan(self, branches: int, rows: int) -> None:
@@ -208,24 +216,28 @@ class BlockDrafter:
         if self.form.masked:
             shape = (positions[0], context[0][0].shape[2], len(positions), self.device)
             ways = [partial(attend_masked, self.scale, attention_mask(self.form, layer, *shape)) for layer in layers]
+        if read is not None and self.merged is not None:
+            by_layer = ways if isinstance(ways, list) else [ways] * len(layers)
+            return self.merged.run(
+                block,
+                positions,
+                self.cache.capacity,
+                lambda layer, query, *own: by_layer[layer](query, *context[layer], *own),
+            )
         hidden: Tensor = self.model(block, positions[None], context, ways)
         return hidden
 
     def _run_lean(self, lean: LeanLayers, x: Tensor, positions: Tensor) -> Tensor:
         batch = len(x)
-        cos, sin = lean.rotation(positions)
-        for index in range(len(lean.layers)):
 
-            def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
-                if batch == 1:  # right after the context, where the next draft or what is committed goes over it
-                    return lean.attention(query, *self.cache.update(key, value, index), None)
-                context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(index))
-                keys, values = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
-                return lean.attention(query, keys, values, None)
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            if batch == 1:  # right after the context, where the next draft or what is committed goes over it
+                return lean.attention(query, *self.cache.update(key, value, layer), None)
+            context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(layer))
+            keys, values = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
+            return lean.attention(query, keys, values, None)
 
-            x = lean.run(index, x, cos, sin, attend)
-        hidden: Tensor = self.model.norm(x)
-        return hidden
+        return lean.run(x, positions, self.cache.capacity, attend)
 
     def sample(self, count: int, seed: int) -> list[Block]:
         """Returns ``count`` blocks sampled independently at temperature 1 from the last draft with an empty prefix."""

@@ -133,7 +133,8 @@ class DeviceCycle:
         self._packings: dict[CycleShape, Packing] = {}
         self._ahead: tuple[CycleShape, Tensor] | None = None
         # besides its shape, what the passes of a cycle depend on; and what the one depends on that chooses tokens
-        self.kind = (proposer.method.id, config.inspect)
+        drafters = proposer.block_drafters
+        self.kind = (proposer.method.id, config.inspect, verifier.merged, *(d.merged for d in drafters))
         self.choice = (config.temperature, config.top_k, config.top_p)
 
     def _shape(self) -> CycleShape:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.nets.caches import CacheWindow
+from d2sd.nets.lean import TORCH
 from d2sd.nets.passes import Passes, padded_tree, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TokenTree
@@ -30,6 +31,7 @@ class Verifier:
     def __init__(self, target: Target, passes: Passes):
         self.target, self.passes = target, passes
         self.cache = passes.cache("target", target.new_cache)
+        self.merged = target.merged(passes.kernels) if passes.merged else None
 
     def read(self, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
         """Read the prompt into the empty cache. Returns its positions, (T,), and the logits after it, (1, V) float32."""
@@ -53,21 +55,24 @@ class Verifier:
         read, slots = passes.window(self.cache, rows)
         self.plan(rows)
         run = partial(self.forward, read)
-        logits, *taps = passes.run(("verify", rows, read), run, tokens, depths + start, slots, mask)
+        logits, *taps = passes.run(("verify", self.merged, rows, read), run, tokens, depths + start, slots, mask)
         self.target.taps.restore(taps)
         return logits[: len(tree)]
 
     def plan(self, rows: int) -> None:
         """Plan a fixed-shape pass over this many rows."""
         heads, kv_heads, size = self.target.head_shape
-        shape = (1, heads, rows, size)
-        self.passes.plan(shape, self.target.dtype, kv_heads, self.cache.length, True, self.target.scale)
+        shape, context, masked = (1, heads, rows, size), self.cache.length, True if rows > 1 else None
+        # a single row is written before it attends, so that it is part of the prefix
+        self.passes.plan(shape, self.target.dtype, kv_heads, context + (rows == 1), masked, self.target.scale)
 
     def forward(self, read: int, tokens: Tensor, positions: Tensor, slots: Tensor, mask: Tensor) -> tuple[Tensor, ...]:
         """Run a fixed-shape pass. Returns the logits of all rows and the outputs of the tapped layers."""
-        self.passes.show(mask)
-        window = CacheWindow(self.cache, read, slots)
-        hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend)
+        if len(mask) > 1:
+            self.passes.show(mask)
+        kernels = TORCH if self.merged is None else self.merged.kernels
+        window = CacheWindow(self.cache, read, slots, kernels.writer(slots, self.cache.capacity))
+        hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend, self.merged)
         return self.target.logits(hidden), *self.target.taps.outputs()
 
 

@@ -350,7 +350,7 @@ def _column_figure(
 
     def gap(name: str, colour: str, shape: str, shown: list[Column]) -> Trace:
         ends = [(c.predicted or 0.0, c.observed.value or 0.0) for c in shown]
-        dark, light = COLOURS[colour], COLOURS[f"{colour}-tint"]
+        dark, light = COLOURS[colour], COLOURS["sunken"]
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
         marker = {"color": dark, "opacity": 0.85, "pattern": pattern, "line": {"color": dark, "width": 1}}
         sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
@@ -363,7 +363,7 @@ def _column_figure(
         *([happened(came, many, faint=False)] if many else []),
         *([happened(f"n < {FEW}", few, faint=True)] if few else []),
         gap(f"over-{sure}", "reject", "/", over),
-        gap(f"under-{sure}", "target", ".", under),
+        gap(f"under-{sure}", "muted", ".", under),
         scatter(
             "lines+markers",
             at,

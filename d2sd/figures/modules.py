@@ -10,12 +10,16 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from d2sd.__about__ import HOME
+
+FONTS = HOME / "assets" / "fonts"
+FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # for words and for tokens
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
@@ -108,6 +112,20 @@ def _name(path: Path) -> str:
     return f"${path.parent.name}_{path.stem}"
 
 
+def font_faces(address: Callable[[str], str]) -> str:
+    """Returns the style rules of the fonts. ``address``: of a file of ``FONTS`` by its name."""
+    return "".join(
+        f'@font-face {{ font-family: "{family}"; src: url("{address(name)}") format("woff2"); font-weight: 400 600; }}\n'
+        for family, name in FAMILIES.items()
+    )
+
+
+@cache
+def inlined_fonts() -> str:
+    """Returns the style rules of the fonts with the fonts in them."""
+    return font_faces(lambda name: f"data:font/woff2;base64,{base64.b64encode((FONTS / name).read_bytes()).decode()}")
+
+
 def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images: str = "blob:") -> str:
     """Returns an HTML file that needs no network: its policy allows these scripts and no connection at all.
 
@@ -119,7 +137,7 @@ def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images
     """
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src {images}; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src {images}; font-src data:; base-uri 'none'; form-action 'none'"
     run = "".join(f"<script>{script}</script>\n" for script in scripts)
     return f"""<!doctype html>
 <html lang="en">
@@ -130,7 +148,7 @@ def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images
 <meta name="referrer" content="no-referrer">
 <title>{html.escape(title)}</title>
 <style>
-{styles}</style>
+{inlined_fonts()}{styles}</style>
 </head>
 <body>
 {body}{run}</body>

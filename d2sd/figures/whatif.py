@@ -115,7 +115,7 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
             sweep_reading(sweep, recorded),
             what_if(sweep, recorded, look),
             Table(
-                ("Setting", "Method", "α", "Nodes per step", *(f"× on {m.name}" for m in MACHINES.values())),
+                ("Setting", "Method", "α", "Nodes per step", *(f"calculated × on {m.name}" for m in MACHINES.values())),
                 tuple(rows),
             ),
         )
@@ -170,7 +170,9 @@ def _setting(sweep: Sweep, line: Line, point: Point) -> str:
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     """Returns an answer as a sentence."""
     value = _setting(sweep, line, point)
-    there = "".join(f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×" for m in NAMED if m in point.speedups)
+    there = "".join(
+        f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×, calculated" for m in NAMED if m in point.speedups
+    )
     return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from d2sd.nets.lean import Write
 from d2sd.nets.transformers_calls import refuse_unknown
 
 
@@ -122,13 +123,18 @@ class KeyValueCache:
 class CacheWindow:
     """Stands in for a cache during a fixed-shape pass: rows are written to slots given on the device.
 
-    ``update`` returns the whole prefix window, whose valid slots ``seen`` marks, and leaves the rows' own keys and
-    values in ``fresh``. Needed where passes are captured as CUDA graphs (``d2sd.nets.passes``).
+    ``update`` returns the whole prefix window, whose committed slots ``seen`` marks, and leaves the rows' own keys and
+    values in ``fresh``. ``filled`` also marks the slot of a single row, if the window reaches as far, and is None for several
+    rows. Needed where passes are captured as CUDA graphs (``d2sd.nets.passes``).
+
+    write: how a layer's rows are written (``d2sd.nets.lean.Kernels.writer``).
     """
 
-    def __init__(self, cache: KeyValueCache, read: int, slots: Tensor):
-        self._cache, self._read, self._slots = cache, read, slots
-        self.seen = torch.arange(read, device=slots.device) < slots[0]
+    def __init__(self, cache: KeyValueCache, read: int, slots: Tensor, write: Write):
+        self._cache, self._read, self._write, self.capacity = cache, read, write, cache.capacity
+        numbers = torch.arange(read, device=slots.device)
+        self.seen = numbers < slots[0]
+        self.filled = numbers <= slots[0] if len(slots) == 1 else None
         self.fresh: tuple[Tensor, Tensor]
 
     def update(
@@ -138,8 +144,7 @@ class CacheWindow:
         refuse_unknown("caches", others)
         self.fresh = key, value
         keys, values = self._cache.buffers(layer)
-        keys.index_copy_(2, self._slots, key)
-        values.index_copy_(2, self._slots, value)
+        self._write(keys, values, key, value)
         return keys[:, :, : self._read], values[:, :, : self._read]
 
     def get_seq_length(self, _: int = 0) -> int:

@@ -21,7 +21,7 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedd
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, read_form
-from d2sd.nets.lean import LeanLayers, Product, product
+from d2sd.nets.lean import Kernels, LeanLayers, Product, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
 Attend = Callable[
@@ -237,6 +237,7 @@ class DFlashDraftModel(PreTrainedModel):
         self.token_ids: Tensor | None  # the target's ids of the tokens that it can draft, where they are not all
         self.register_buffer("token_ids", None, persistent=False)
         self._lean: LeanLayers | None = None
+        self._merged: dict[Kernels, LeanLayers] = {}
         self._rows: tuple[Tensor, Tensor, Product] | None = None
         self.mixed = False  # whether lean layers keep their weights in float16
         self.post_init()
@@ -260,7 +261,7 @@ class DFlashDraftModel(PreTrainedModel):
         """Returns a model that shares these weights under another form: other taps, rows, windows, mask token or RoPE."""
         other = copy.copy(self)
         other.__dict__["_modules"] = dict(self._modules)
-        other.form, other._lean, other._rows = form, None, None
+        other.form, other._lean, other._merged, other._rows = form, None, {}, None
         if form.shape["rope_parameters"] != self.form.shape["rope_parameters"]:
             config = copy.deepcopy(self.config)
             config.rope_parameters = dict(form.shape["rope_parameters"])
@@ -272,8 +273,19 @@ class DFlashDraftModel(PreTrainedModel):
         if self._lean is not None and not self._lean.frozen:
             self._lean = None  # they may change
         elif self._lean is None and self._plain and LeanLayers.possible(self.layers, self.config):
-            self._lean = LeanLayers(self.layers, self.rotary_emb, self.config, self.mixed)
+            self._lean = LeanLayers.packed(self.layers, self.rotary_emb, self.config, self.norm, self.mixed)
         return self._lean
+
+    def merged(self, kernels: Kernels) -> LeanLayers | None:
+        """Returns its layers with merged weights, for fixed-shape passes, if possible; else None."""
+        held = self._merged.get(kernels)
+        if held is None or not held.current:
+            self._merged.pop(kernels, None)
+            if self.form.selector is not None or not LeanLayers.mergeable(self.layers, self.config):
+                return None
+            stack = self.layers, self.rotary_emb, self.config, self.norm
+            held = self._merged[kernels] = LeanLayers.merged(*stack, kernels, contexts=True)
+        return held
 
     def rows_of_head(self, weight: Tensor) -> Product:
         """Returns the LM head of a drafter with a draft vocabulary and no head of its own: the target's rows of these tokens.

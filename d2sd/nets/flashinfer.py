@@ -1,10 +1,10 @@
-"""Two-level attention by flashinfer's kernels (FA2), which are compiled at first use on a machine.
+"""Attention in two levels and what layers compute between products, by flashinfer's kernels, compiled at first use on a machine.
 
-Level 1: all rows over the shared prefix without a mask, straight from the cache (its strides are passed on, nothing
-is copied). Level 2: the rows' own block under the tree mask. Both return their log-sum-exp, to base 2, which
-``merge_state`` weighs them by. A level is planned on the host when its lengths change: once per pass of a model, not
-once per layer. The mask stays on the device. flashinfer is imported when it is first needed; this module can be read
-anywhere.
+Level 1: all rows over the shared prefix without a mask, straight from the cache (strides are passed on, nothing is copied).
+Level 2: the rows' own block under the tree mask. Both return their log-sum-exp, to base 2, which ``merge_state`` weighs them by.
+A row that is written behind the prefix before it attends needs level 1 alone. A level is planned on the host when its lengths
+change: once per pass of a model, not once per layer. The mask stays on the device. flashinfer is imported when it is first
+needed; this module can be read anywhere.
 """
 
 from __future__ import annotations
@@ -23,13 +23,14 @@ import torch
 from torch import Tensor
 
 from d2sd.__about__ import on_zero_gpu
+from d2sd.nets.lean import Kernels, Write
 
 WORKSPACE = 128 << 20  # bytes, as flashinfer recommends
 HALF_DTYPES = (torch.float16, torch.bfloat16)
 HEAD_DIMS = (64, 128, 256)
 MIN_CAPABILITY = (7, 5)
 SCRIPTS = os.path.dirname(sys.executable)
-FIRST_USE = "flashinfer compiles its attention kernels: this takes minutes on a few cores, once on this machine."
+FIRST_USE = "flashinfer compiles its kernels: this takes minutes on a few cores, once on this machine."
 
 
 def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | None:
@@ -105,12 +106,76 @@ def pack_mask(mask: Tensor, batch: int = 1) -> Tensor:
     return (bits << shifts).sum(-1, dtype=torch.uint8)
 
 
+# What layers compute between products.
+
+
+class FlashInferKernels(Kernels):
+    """flashinfer's kernels, which read and write rows of all branches as one list, (B·R, …)."""
+
+    in_place = True
+
+    def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        if weight is None:
+            return super().norm(x, weight, eps)
+        out: Tensor = _library().rmsnorm(x.view(-1, x.shape[-1]), weight, eps)
+        return out.view(x.shape)
+
+    def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+        size = x.shape[-1]
+        _library().fused_add_rmsnorm(x.view(-1, size), residual.view(-1, size), weight, eps)
+        return residual, x
+
+    def gated(self, gate_up: Tensor) -> Tensor:
+        out: Tensor = _library().silu_and_mul(gate_up)
+        return out
+
+    def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        half = cos.shape[1] // 2
+        return (torch.cat([cos[:, :half], sin[:, :half]], 1),)
+
+    def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
+        return positions if branches == 1 else positions.repeat(branches), *table
+
+    def heads(
+        self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
+        eps: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        batch, size = projected.shape[0], projected.shape[-1]
+        query, key, value = projected.flatten(0, 1).split([heads, kv_heads, kv_heads], 1)
+        if norms is not None:  # queries share one row of them, keys another
+            query, key = _library().rmsnorm(query, norms[0], eps), _library().rmsnorm(key, norms[-1], eps)
+        if rotation is not None:
+            positions, table = rotation
+            flat = (part.view(len(part), -1) for part in (query, key))
+            _library().apply_rope_with_cos_sin_cache_inplace(positions, *flat, size, table)
+        query, key, value = (part.unflatten(0, (batch, -1)) for part in (query, key, value))
+        return query, key, value
+
+    def writer(self, slots: Tensor, capacity: int) -> Write:
+        """The buffers of a layer are one page of ``capacity`` slots. Indices of other types than int32 would be converted for
+        every layer."""
+        places, ends = slots.int(), torch.arange(2, dtype=torch.int32, device=slots.device)
+        zeros = torch.zeros_like(places)
+        filled = torch.full((1,), capacity, dtype=torch.int32, device=slots.device)
+
+        def write(keys: Tensor, values: Tensor, key: Tensor, value: Tensor) -> None:
+            rows = key[0].transpose(0, 1), value[0].transpose(0, 1)
+            _library().append_paged_kv_cache(
+                *rows, zeros, places, (keys, values), zeros[:1], ends, filled, kv_layout="HND"
+            )
+
+        return write
+
+
+KERNELS = FlashInferKernels()
+
+
 # The backend.
 
 
 @dataclass(slots=True)
 class _Stage:
-    """The two levels of one kind of pass, their current plan, and fixed buffers for the packed mask."""
+    """The levels of one kind of pass, their current plan, and fixed buffers for the packed mask. ``block``: None for one level."""
 
     prefix: Any
     block: Any
@@ -127,6 +192,8 @@ class FlashInfer:
     mask first of all.
     """
 
+    kernels: Kernels = KERNELS
+
     def __init__(self, fixed: bool = False):
         self.fixed = fixed
         self._stages: dict[Hashable, _Stage] = {}
@@ -136,42 +203,50 @@ class FlashInfer:
         self,
         query: Tensor,
         prefix: tuple[Tensor, Tensor],
-        block: tuple[Tensor, Tensor],
+        block: tuple[Tensor, Tensor] | None,
         block_mask: Tensor | None,
         scale: float,
         joined: tuple[Tensor, Tensor] | None = None,
         seen: Tensor | None = None,
         sinks: Tensor | None = None,
     ) -> Tensor:
-        """See ``d2sd.nets.attention`` for shapes, and ``choose`` for what it is not used for; the context of a fixed-shape pass is what was planned."""
+        """See ``d2sd.nets.attention`` for shapes, and ``choose`` for what it is not used for; the context of a fixed-shape pass is what was planned.
+
+        block: None where the rows' own keys and values are the last ones of the prefix.
+        """
         batch, heads, rows, dim = query.shape
-        kv_heads = block[0].shape[1]
-        context = prefix[0].shape[2]
+        kv_heads, context = prefix[0].shape[1:3]
+        masked = None if block is None else block_mask is not None
         if seen is None:
-            self.plan(query, kv_heads, context, block_mask is not None, scale, block_mask)
-        stage = self._stages[self._key(query, kv_heads, block_mask is not None)]
-        flat = query.transpose(1, 2).reshape(batch * rows, heads, dim).contiguous()
-        own = [t.transpose(1, 2).reshape(batch * rows, kv_heads, dim).contiguous() for t in block]
-        out, lse = stage.block.run(flat, *own, return_lse=True)
-        if context:
-            above, above_lse = stage.prefix.run(flat, *(p[0].transpose(0, 1) for p in prefix), return_lse=True)
-            out, _ = _library().merge_state(above, above_lse, out, lse)
+            self.plan(query, kv_heads, context, masked, scale, block_mask)
+        stage = self._stages[self._key(query, kv_heads, masked)]
+        flat = query.transpose(1, 2).reshape(batch * rows, heads, dim)
+        above = [part[0].transpose(0, 1) for part in prefix]
+        if block is None:
+            out = stage.prefix.run(flat, *above)
+        else:
+            own = [part.transpose(1, 2).reshape(batch * rows, kv_heads, dim) for part in block]
+            out, lse = stage.block.run(flat, *own, return_lse=True)
+            if context:
+                out, _ = _library().merge_state(*stage.prefix.run(flat, *above, return_lse=True), out, lse)
         shaped: Tensor = out.view(batch, rows, heads, dim).transpose(1, 2)
         return shaped
 
     def plan(
-        self, query: Tensor, kv_heads: int, context: int, masked: bool, scale: float, mask: Tensor | None = None
+        self, query: Tensor, kv_heads: int, context: int, masked: bool | None, scale: float, mask: Tensor | None = None
     ) -> None:
-        """Plan both levels for queries of this shape, type and device, unless that is the current plan.
+        """Plan the levels for queries of this shape, type and device, unless that is the current plan.
 
-        query: (B, H, R, D), only looked at; context: committed slots; mask: (R, R) bool, not to be changed later, where
-        it is known and ``show`` will not be called.
+        query: (B, H, R, D), only looked at.
+        context: slots of the prefix.
+        masked: whether the block has a mask; None without a block.
+        mask: (R, R) bool, not to be changed later, where it is known and ``show`` will not be called.
         """
         batch, heads, rows, dim = query.shape
         stage = self._stage(query, kv_heads, masked)
         shape = (heads, kv_heads, dim)
         options = {"causal": False, "sm_scale": scale, "q_data_type": query.dtype}
-        if stage.block_planned != (batch, rows, scale) or stage.mask is not mask:
+        if masked is not None and (stage.block_planned != (batch, rows, scale) or stage.mask is not mask):
             packed = stage.bits if mask is None else pack_mask(mask, batch)
             _plan(stage.block, block_level(batch, rows, masked), shape, packed_custom_mask=packed, **options)
             stage.block_planned, stage.mask = (batch, rows, scale), mask
@@ -186,13 +261,13 @@ class FlashInfer:
             if stage.bits is not None and stage.block_planned and stage.block_planned[:2] == (1, len(mask)):
                 stage.bits.copy_(packed)
 
-    def _key(self, query: Tensor, kv_heads: int, masked: bool) -> Hashable:
+    def _key(self, query: Tensor, kv_heads: int, masked: bool | None) -> Hashable:
         batch, heads, rows, dim = query.shape
         # masked or not is always part of the key: a wrapper that once had a mask goes on using it
         shape = (batch, rows, masked) if self.fixed else (masked,)
         return (query.device, query.dtype, heads, kv_heads, dim, shape)
 
-    def _stage(self, query: Tensor, kv_heads: int, masked: bool) -> _Stage:
+    def _stage(self, query: Tensor, kv_heads: int, masked: bool | None) -> _Stage:
         key, device = self._key(query, kv_heads, masked), query.device
         if key not in self._stages:
             if device not in self._workspaces:
@@ -202,7 +277,7 @@ class FlashInfer:
             bits = None
             if masked and self.fixed:
                 bits = torch.zeros(-(-((batch * rows) ** 2) // 8), dtype=torch.uint8, device=device)
-            block = self._wrapper(device, 1 if masked else batch, bits)
+            block = None if masked is None else self._wrapper(device, 1 if masked else batch, bits)
             self._stages[key] = _Stage(self._wrapper(device, 1, None), block, bits)
         return self._stages[key]
 

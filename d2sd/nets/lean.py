@@ -1,15 +1,22 @@
-"""Decoder layers run with few calls: on a CPU and with a small model, calling takes longer than computing.
+"""Decoder layers run with few calls, by two sets of kernels: one for small models on a CPU, one for passes of fixed shape.
 
-The results equal those of the layers' own forward passes up to rounding. One product gives query, key and value, another gate
-and up. Their weights include those of the norms and are laid out once for the CPU's kernels. Rotary tables are looked up, keys
-and values are written directly into the cache, and no module is called. For Qwen3- and Llama-type layers without biases.
+On a CPU calling takes longer than computing a small model; on a GPU kernels that are not products take as long as half of
+the products. One product gives query, key and value, another gate and up. Rotary tables are looked up, and no module is called.
+The results equal those of the layers' own forward passes up to rounding.
+
+* ``LeanLayers.packed``: copies of the weights, laid out for a CPU's kernels, with the weights of the norms in them.
+* ``LeanLayers.merged``: the layers' own weights, which become slices of merged ones: memory does not grow, and passes that
+  call the modules go on as before. ``Kernels`` are torch's own, or flashinfer's (``d2sd.nets.flashinfer``).
+
+For layers without biases whose norms come before the blocks (``TargetType.lean``).
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -19,10 +26,16 @@ from torch.nn import functional as F
 from d2sd.nets.types import layer_kinds, target_type
 
 FIXED_ROPE = ("default", "linear", "llama3")
-MAX_BYTES = 1 << 30  # of a model: its weights exist twice
+MAX_BYTES = 1 << 30  # of a model whose weights exist twice
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
-Attend = Callable[[Tensor, Tensor, Tensor], Tensor]
+# layer, query (B, heads, R, D), key and value (B, KV heads, R, D) → like query
+Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
+Write = Callable[[Tensor, Tensor, Tensor, Tensor], object]  # buffers of keys and values, new keys and values
+
+
+# Products.
 
 
 def product(weight: Tensor, half: bool = False) -> Product:
@@ -43,134 +56,308 @@ def product(weight: Tensor, half: bool = False) -> Product:
     return lambda x: run(x, packed, None, "none", [], "")
 
 
-class Norm:
-    """Division by the root mean square of the last ``size`` numbers, without the weight, times 1/√size."""
+@torch.inference_mode(False)
+@torch.no_grad()
+def merge(linears: Sequence[nn.Linear]) -> Tensor:
+    """Returns the weights of linear layers below each other, (sum of outputs, inputs), of which their own become slices.
 
-    def __init__(self, size: int, eps: float):
-        self._floor = torch.tensor((size * eps) ** 0.5, dtype=torch.float32)
+    Where they are that already, nothing is copied.
+    """
+    weights = [linear.weight for linear in linears]
+    rows = [len(weight) for weight in weights]
+    side_by_side = all(
+        a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr() and a.data_ptr() + a.nbytes == b.data_ptr()
+        for a, b in pairwise(weights)
+    )
+    if side_by_side and not weights[0].is_meta:
+        first = weights[0].detach()
+        return first.as_strided((sum(rows), first.shape[1]), first.stride(), first.storage_offset())
+    whole = torch.cat(weights)
+    for linear, part in zip(linears, whole.split(rows), strict=True):
+        linear.weight = nn.Parameter(part, requires_grad=False)
+    return whole
 
-    def __call__(self, x: Tensor) -> Tensor:
-        return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floor)
+
+# What layers compute between their products.
+
+
+class Kernels:
+    """torch's own operations. Nothing is written in place, but for keys and values."""
+
+    in_place = False  # whether ``add_norm`` writes its results over its inputs
+
+    def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        """RMSNorm of the last dimension; without a weight where it is None."""
+        return F.rms_norm(x, x.shape[-1:], weight, eps)
+
+    def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+        """Returns residual + x and its norm, (B, R, hidden) each."""
+        residual = residual + x
+        return residual, self.norm(residual, weight, eps)
+
+    def gated(self, gate_up: Tensor) -> Tensor:
+        """SiLU(gate) · up of (B, R, 2·intermediate)."""
+        gate, up = gate_up.chunk(2, -1)
+        return F.silu(gate).mul_(up)
+
+    def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        """What ``rotation`` reads, of cosines and sines (N, head_dim) float32 by position."""
+        half = cos.shape[1] // 2
+        signed = torch.cat([-sin[:, :half], sin[:, half:]], 1)
+        return cos[:, None].to(dtype), signed[:, None].to(dtype)
+
+    def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
+        """What ``heads`` reads for rows at these positions (R,), the same in every branch."""
+        return tuple(part[positions] for part in table)
+
+    def heads(
+        self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
+        eps: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        """Query, key and value from (B, R, heads + 2·KV heads, head_dim): normed by ``norms`` (heads + KV heads, head_dim) and
+        rotated, unless these are None."""
+        qk, value = projected.split([heads + kv_heads, kv_heads], 2)
+        if norms is not None:
+            qk = self.norm(qk, None, eps).mul_(norms)
+        if rotation is not None:
+            qk = rotated(qk, *rotation)
+        query, key = qk.split([heads, kv_heads], 2)
+        return query, key, value
+
+    def writer(self, slots: Tensor, capacity: int) -> Write:
+        """Returns how rows of a layer, (1, KV heads, R, head_dim), are written into the slots (R,) of its buffers."""
+
+        def write(keys: Tensor, values: Tensor, key: Tensor, value: Tensor) -> None:
+            keys.index_copy_(2, slots, key)
+            values.index_copy_(2, slots, value)
+
+        return write
+
+
+TORCH = Kernels()
+
+
+class PackedKernels(Kernels):
+    """For packed weights: norms without weights are a factor √size short, which is in the weights that follow."""
+
+    def __init__(self) -> None:
+        self._floors: dict[tuple[int, float], Tensor] = {}
+
+    def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
+        if weight is not None:
+            return super().norm(x, weight, eps)
+        key = x.shape[-1], eps
+        if key not in self._floors:
+            self._floors[key] = torch.tensor((key[0] * eps) ** 0.5, dtype=torch.float32)
+        return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floors[key])
+
+
+def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
+    """Rotary embedding of (…, R, heads, head_dim) by cosines and sines (R, 1, head_dim), these negative in the first half."""
+    return torch.addcmul(x * cos, x.roll(x.shape[-1] // 2, -1), signed)
+
+
+# Layers.
 
 
 @dataclass(frozen=True, slots=True)
 class LeanLayer:
-    """Products of one layer; head_norms: (heads + KV heads, head_dim) of queries and keys, None without QK-norm."""
+    """Products and norms of one layer.
 
+    norm, mlp_norm: weights of the norms before attention and MLP, (hidden,); None where the products include them.
+    head_norms: (heads + KV heads, head_dim) of queries and keys, None without QK-norm.
+    rotary: whether it has a rotary embedding.
+    """
+
+    norm: Tensor | None
     project: Product
     head_norms: Tensor | None
     out: Product
+    mlp_norm: Tensor | None
     gate_up: Product
     down: Product
-
-    @classmethod
-    def of(cls, layer: Any, heads: int, kv_heads: int, head_dim: int, half: bool) -> LeanLayer:
-        """Of a transformers layer, whose own weights stay as they are."""
-        attention, mlp = layer.self_attn, layer.mlp
-        norms = None
-        if hasattr(attention, "q_norm"):
-            q, k = attention.q_norm.weight, attention.k_norm.weight
-            norms = torch.cat([q.expand(heads, head_dim), k.expand(kv_heads, head_dim)]) * head_dim**0.5
-        qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
-        scale = len(layer.input_layernorm.weight) ** 0.5
-        return cls(
-            product(qkv * (layer.input_layernorm.weight * scale), half),
-            norms,
-            product(attention.o_proj.weight, half),
-            product(
-                torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]) * (layer.post_attention_layernorm.weight * scale),
-                half,
-            ),
-            product(mlp.down_proj.weight, half),
-        )
+    rotary: bool
 
 
 class LeanLayers:
-    """A stack of layers with its rotary tables. ``half``: its weights are kept in float16."""
+    """A stack of layers and the norm after them. Made by ``packed`` or ``merged``, where ``possible`` or ``mergeable``."""
 
-    def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, half: bool = False):
+    def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, kernels: Kernels):
         self.heads, self.kv_heads = config.num_attention_heads, config.num_key_value_heads
         self.head_dim = getattr(config, "head_dim", None) or config.hidden_size // self.heads
-        self.scale = self.head_dim**-0.5
+        self.scale = getattr(layers[0].self_attn, "scaling", self.head_dim**-0.5)
         self.group = self.heads // self.kv_heads
-        self.half = half
-        self.layers = [LeanLayer.of(layer, self.heads, self.kv_heads, self.head_dim, half) for layer in layers]
-        self._norm, self._head_norm = (Norm(n, config.rms_norm_eps) for n in (config.hidden_size, self.head_dim))
+        self.kernels, self.eps = kernels, config.rms_norm_eps
+        self.residual_scale = getattr(config, "residual_multiplier", 1.0)
+        self.layers: list[LeanLayer] = []
+        self.half = False
+        self._final: Any = norm
         self._own, self._rotary = layers, rotary
         self._weights = [p for layer in layers for p in layer.parameters()]
-        self._tables = torch.empty(0, dtype=torch.float32), torch.empty(0, dtype=torch.float32)
+        self._merged: list[Tensor] = []  # weights of query, key and value by layer
+        self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
+
+    @classmethod
+    def packed(cls, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False) -> LeanLayers:
+        """Returns layers with copies of the weights for a CPU. ``half``: the copies are kept in float16."""
+        lean = cls(layers, rotary, config, norm, PackedKernels())
+        lean.half, scale = half, config.hidden_size**0.5
+        for layer in layers:
+            attention, mlp = layer.self_attn, layer.mlp
+            qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
+            gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
+            lean.layers.append(
+                LeanLayer(
+                    None,
+                    product(qkv * (layer.input_layernorm.weight * scale), half),
+                    lean._head_norms(attention, lean.head_dim**0.5),
+                    product(attention.o_proj.weight, half),
+                    None,
+                    product(gate_up * (layer.post_attention_layernorm.weight * scale), half),
+                    product(mlp.down_proj.weight, half),
+                    bool(getattr(attention, "use_rope", True)),
+                )
+            )
+        return lean
+
+    @classmethod
+    def merged(
+        cls, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, kernels: Kernels, contexts: bool = False
+    ) -> LeanLayers:
+        """Returns layers with the layers' own weights, which become slices of merged ones.
+
+        contexts: whether ``contexts`` will be called, for which query, key and value of all layers lie side by side.
+        """
+        lean = cls(layers, rotary, config, norm, kernels)
+        attentions = [layer.self_attn for layer in layers]
+        for group in [attentions] if contexts else [[a] for a in attentions]:
+            whole = merge([part for a in group for part in (a.q_proj, a.k_proj, a.v_proj)])
+            lean._merged += whole.view(len(group), -1, whole.shape[1]).unbind()
+        for layer, qkv in zip(layers, lean._merged, strict=True):
+            attention, mlp = layer.self_attn, layer.mlp
+            lean.layers.append(
+                LeanLayer(
+                    layer.input_layernorm.weight.detach(),
+                    partial(F.linear, weight=qkv),
+                    lean._head_norms(attention, 1.0),
+                    partial(F.linear, weight=attention.o_proj.weight),
+                    layer.post_attention_layernorm.weight.detach(),
+                    partial(F.linear, weight=merge((mlp.gate_proj, mlp.up_proj))),
+                    partial(F.linear, weight=mlp.down_proj.weight),
+                    bool(getattr(attention, "use_rope", True)),
+                )
+            )
+        if lean._merged[0].is_cuda:
+            torch.cuda.empty_cache()  # the separate weights were as large as the merged ones
+        lean._weights = [p for layer in layers for p in layer.parameters()]
+        return lean
+
+    def _head_norms(self, attention: Any, scale: float) -> Tensor | None:
+        q, k = (getattr(getattr(attention, name, None), "weight", None) for name in ("q_norm", "k_norm"))
+        if q is None or k is None:
+            return None
+        return torch.cat([q.detach().expand(self.heads, -1), k.detach().expand(self.kv_heads, -1)]) * scale
 
     @property
     def frozen(self) -> bool:
         """Whether the layers' own weights are still frozen."""
         return not any(p.requires_grad for p in self._weights)
 
+    @property
+    def current(self) -> bool:
+        """Whether merged weights still are the layers' own, frozen ones."""
+        own = [layer.self_attn.q_proj.weight for layer in self._own]
+        same = all(
+            (a.device, a.dtype, a.data_ptr()) == (b.device, b.dtype, b.data_ptr())
+            for a, b in zip(self._merged, own, strict=True)
+        )
+        return same and self.frozen
+
     @cached_property
     def _contexts(self) -> tuple[Product, Tensor | None]:
-        """One product for the keys of all layers and then their values, and the weights of the keys' norms, (layers · KV heads,
-        head_dim). Created at the first use: only block drafters have rows that are keys and values but never queries."""
+        """One product for keys and values of all layers, (B, T, hidden) → (layers, B, T, 2·KV heads, head_dim), and the weights of
+        the keys' norms, (layers, 1, 1, 1, head_dim). Created at the first use: only block drafters have rows that are keys and
+        values but never queries."""
         own = [layer.self_attn for layer in self._own]
         norms = None
-        if hasattr(own[0], "k_norm"):
-            norms = torch.cat([a.k_norm.weight.expand(self.kv_heads, self.head_dim) for a in own]) * self.head_dim**0.5
-        weights = [a.k_proj.weight for a in own] + [a.v_proj.weight for a in own]
-        return product(torch.cat(weights), self.half), norms
+        if (weights := [a.k_norm.weight.detach() for a in own if hasattr(a, "k_norm")]) and len(weights) == len(own):
+            norms = torch.stack(weights)[:, None, None, None] * (1.0 if self._merged else self.head_dim**0.5)
+        shape = (len(own), 2 * self.kv_heads, self.head_dim)
+        if self._merged:
+            first = self._merged[0]  # those of the other layers follow it
+            strides = first.numel(), *first.stride()
+            whole = first.as_strided((len(own), *first.shape), strides, first.storage_offset())
+            weight = whole[:, self.heads * self.head_dim :].mT
+            return lambda x: torch.bmm(x.expand(len(own), -1, -1), weight).view(shape[0], 1, -1, *shape[1:]), norms
+        run = product(torch.cat([w for a in own for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
+        return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4), norms
+
+    @staticmethod
+    def _plain(model: nn.Module, config: Any) -> bool:
+        """Whether layers are frozen and of this form: no biases, SiLU, a rotary table that does not change with the length of
+        the text."""
+        rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
+        biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
+        hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
+        frozen = not any(p.requires_grad for p in model.parameters())
+        plain = target_type(config).lean and config.hidden_act == "silu" and rope in FIXED_ROPE
+        return bool(plain and frozen and not biased and not hooked)
 
     @staticmethod
     def possible(model: nn.Module, config: Any) -> bool:
-        """Whether a model's layers are of this form: few frozen float32 weights on a CPU, no biases, SiLU, and a rotary
-        table that does not change with the length of the text."""
-        plain = all(
-            p.device.type == "cpu" and p.dtype == torch.float32 and not p.requires_grad for p in model.parameters()
-        )
-        biased = any(name.endswith(".bias") for name, _ in model.named_parameters())
-        rope = dict(getattr(config, "rope_parameters", None) or {}).get("rope_type", "default")
-        hooked = any(hasattr(m, "_hf_hook") for m in model.modules())
-        plain = plain and target_type(config).lean and set(layer_kinds(config)) == {"full"}
+        """Whether a model's layers can be ``packed``: few float32 weights on a CPU, no windows."""
+        own = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
         small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
-        return small and plain and not biased and not hooked and config.hidden_act == "silu" and rope in FIXED_ROPE
+        return small and own and set(layer_kinds(config)) == {"full"} and LeanLayers._plain(model, config)
 
-    def rotation(self, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """Cosines and signed sines of (R,) positions, (R, 1, head_dim) each."""
-        last = int(positions.max())
-        tables = self._tables  # both from one look: another thread may put longer or shorter ones there
-        if last >= len(tables[0]):
-            self._tables = tables = self._tabulate(2 * last + 256)
-        cos, sin = tables
-        return cos[positions], sin[positions]
+    @staticmethod
+    def mergeable(model: nn.Module, config: Any) -> bool:
+        """Whether a model's layers can be ``merged``: weights of one type on one device, none of them quantised."""
+        kinds = {(p.device, p.dtype) for p in model.parameters()}
+        linear = all(type(m) is nn.Linear for m in model.modules() if hasattr(m, "in_features"))
+        one = len(kinds) == 1 and all(dtype.is_floating_point for _, dtype in kinds)
+        return one and linear and LeanLayers._plain(model, config)
 
-    def _tabulate(self, count: int) -> tuple[Tensor, Tensor]:
-        cos, sin = self._rotary(torch.empty(0, dtype=torch.float32), torch.arange(count)[None])
-        half = self.head_dim // 2
-        signed = torch.cat([-sin[0, :, :half], sin[0, :, half:]], -1)
-        return cos[0, :, None].contiguous(), signed[:, None].contiguous()
+    def _table(self, kernels: Kernels, count: int) -> tuple[Tensor, ...]:
+        """Rotary table of the first ``count`` positions or more, kept for good: captured passes read it where it lies."""
+        key = kernels, 1 << (count - 1).bit_length()
+        if key not in self._tables:
+            reference = torch.empty(0, dtype=torch.float32, device=self._weights[0].device)
+            cos, sin = self._rotary(reference, torch.arange(key[1], device=reference.device)[None])
+            self._tables[key] = kernels.table(cos[0], sin[0], self._weights[0].dtype)
+        return self._tables[key]
 
-    def rotate(self, x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
-        """Rotary embedding of (…, R, heads, head_dim)."""
-        return torch.addcmul(x * cos, x.roll(self.head_dim // 2, -1), sin)
+    def run(self, x: Tensor, positions: Tensor, room: int, attend: Attend, keep: Keep | None = None) -> Tensor:
+        """All layers and the final norm over rows (B, R, hidden), which may be overwritten, at positions (R,) below ``room``."""
+        kernels, eps, (batch, rows, _) = self.kernels, self.eps, x.shape
+        rotation = kernels.rotation(self._table(kernels, room), positions, batch)
+        norms = [*(w.norm for w in self.layers), self._final.weight]
+        residual, normed = x, kernels.norm(x, norms[0], eps)
+        for index, w in enumerate(self.layers):
+            projected = w.project(normed).view(batch, rows, -1, self.head_dim)
+            turn = rotation if w.rotary else None
+            heads = kernels.heads(projected, self.heads, self.kv_heads, w.head_norms, turn, eps)
+            out = attend(index, *(part.transpose(1, 2) for part in heads))
+            out = self._scaled(w.out(out.transpose(1, 2).reshape(batch, rows, -1)))
+            residual, normed = kernels.add_norm(out, residual, w.mlp_norm, eps)
+            out = self._scaled(w.down(kernels.gated(w.gate_up(normed))))
+            residual, normed = kernels.add_norm(out, residual, norms[index + 1], eps)
+            if keep is not None:
+                keep(index, residual)
+        return normed
 
-    def run(self, index: int, x: Tensor, cos: Tensor, sin: Tensor, attend: Attend) -> Tensor:
-        """One layer over (B, R, hidden). ``attend``: query (B, heads, R, D), key and value (B, KV heads, R, D) → like query."""
-        w, (batch, rows, _) = self.layers[index], x.shape
-        both = self.heads + self.kv_heads
-        projected = w.project(self._norm(x)).view(batch, rows, -1, self.head_dim)
-        qk = self.rotate(self._normed_heads(projected[:, :, :both], w.head_norms), cos, sin).transpose(1, 2)
-        out = attend(qk[:, : self.heads], qk[:, self.heads :], projected[:, :, both:].transpose(1, 2))
-        x = x + w.out(out.transpose(1, 2).reshape(batch, rows, -1))
-        gate, up = w.gate_up(self._norm(x)).chunk(2, -1)
-        return x + w.down(F.silu(gate).mul_(up))
+    def _scaled(self, x: Tensor) -> Tensor:
+        return x if self.residual_scale == 1 else x.mul_(self.residual_scale)
 
-    def contexts(self, x: Tensor, cos: Tensor, sin: Tensor) -> tuple[Tensor, Tensor]:
-        """All layers' keys and values of (B, T, hidden) rows that are not queries, (layers, B, KV heads, T, head_dim) each."""
+    def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
+        """All layers' keys and values of (B, T, hidden) rows that are not queries, at positions (T,) below ``room``: (layers, B, KV
+        heads, T, head_dim) each. B is 1 with merged weights."""
         run, norms = self._contexts
-        keys, values = run(x).view(*x.shape[:2], 2, -1, self.head_dim).unbind(2)
-        return self._by_layer(self.rotate(self._normed_heads(keys, norms), cos, sin)), self._by_layer(values)
-
-    def _by_layer(self, x: Tensor) -> Tensor:
-        return x.unflatten(2, (-1, self.kv_heads)).permute(2, 0, 3, 1, 4)
-
-    def _normed_heads(self, x: Tensor, norms: Tensor | None) -> Tensor:
-        return x if norms is None else self._head_norm(x).mul_(norms)
+        keys, values = run(x).split(self.kv_heads, 3)
+        if norms is not None:
+            keys = self.kernels.norm(keys, None, self.eps).mul_(norms)
+        keys = rotated(keys, *TORCH.rotation(self._table(TORCH, room), positions, 1))
+        return keys.transpose(2, 3), values.transpose(2, 3)
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Scaled dot-product attention, (B, heads, R, D); heads that share keys are rows of one product.

@@ -25,6 +25,7 @@ from d2sd.__about__ import on_zero_gpu
 from d2sd.errors import InputError
 from d2sd.nets.attention import Backend, make_backend
 from d2sd.nets.caches import KeyValueCache
+from d2sd.nets.lean import TORCH, Kernels
 
 if TYPE_CHECKING:
     from d2sd.tree.tree import TokenTree
@@ -152,12 +153,18 @@ def choose_mode(mode: str, device: torch.device, capturable: bool, fixable: bool
 
 
 class Passes:
-    """Buffers, backend and captured graphs of one generation at a time; kept by the engine for the next one."""
+    """Buffers, backend and captured graphs of one generation at a time; kept by the engine for the next one.
 
-    def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device):
+    merged: whether fixed-shape passes run layers with merged weights where they can (``d2sd.nets.lean``), and not the models'
+        modules.
+    """
+
+    def __init__(self, mode: Mode, backend: str, capacity: int, device: torch.device, merged: bool = True):
         self.mode, self.device = mode, device
         self.capacity = capacity if mode == "eager" else context_shape(capacity)
         self.backend: Backend = make_backend(backend, fixed=mode != "eager")
+        self.kernels: Kernels = getattr(self.backend, "kernels", TORCH)
+        self.merged = merged and mode != "eager"
         self._caches: dict[str, KeyValueCache] = {}
         self._captured: dict[Hashable, CapturedPass] = {}
         self._recorder = Recorder(device)
@@ -176,14 +183,15 @@ class Passes:
 
     def read(self, cache: KeyValueCache) -> int:
         """Returns how many prefix slots a fixed-shape pass reads."""
-        return self.capacity if hasattr(self.backend, "plan") else min(context_shape(cache.length), self.capacity)
+        most = context_shape(cache.length + 1)  # a single row attends to its own slot, too
+        return self.capacity if hasattr(self.backend, "plan") else min(most, self.capacity)
 
     def window(self, cache: KeyValueCache, rows: int) -> tuple[int, Tensor]:
         """Returns the number of prefix slots that a fixed-shape pass over this many rows reads, and the slots that it writes."""
         return self.read(cache), torch.arange(cache.length, cache.length + rows, device=self.device)
 
     def plan(self, query: tuple[int, int, int, int], dtype: torch.dtype, kv_heads: int, context: int,
-             masked: bool, scale: float) -> None:  # fmt: skip
+             masked: bool | None, scale: float) -> None:  # fmt: skip
         """Plan the next pass with a backend that plans on the host; query: its shape (B, H, R, D)."""
         if hasattr(self.backend, "plan"):
             self.backend.plan(torch.empty(query, dtype=dtype, device=self.device), kv_heads, context, masked, scale)

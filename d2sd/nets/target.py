@@ -6,7 +6,7 @@ which lets rows see the committed prefix plus their own ancestors, and the pass 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -20,10 +20,10 @@ from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend
 from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
-from d2sd.nets.lean import LeanLayers, product
+from d2sd.nets.lean import Attend, Kernels, LeanLayers, product
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.transformers_calls import cache_argument
-from d2sd.nets.tree_attention import ATTENTION, PassRows
+from d2sd.nets.tree_attention import ATTENTION, PassRows, tree_attention
 from d2sd.nets.types import (
     check_supported,
     eager_reason,
@@ -32,6 +32,7 @@ from d2sd.nets.types import (
     layer_kinds,
     target_type,
     text_config,
+    window,
 )
 
 # Target features: the outputs of chosen decoder layers, kept by forward hooks while the layers run.
@@ -56,10 +57,10 @@ class LayerTaps:
             self._hooks.append(self._layers[index].register_forward_hook(keep))
             self._hooked.add(index)
 
-    def keep(self, index: int, output: Tensor) -> None:
-        """Store the output of a tapped layer that ran without its hooks."""
+    def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
+        """Store the output of a tapped layer that ran without its hooks. ``copy``: since it will be overwritten."""
         if index in self._hooked:
-            self._outputs[index] = output
+            self._outputs[index] = output.clone() if copy else output
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
@@ -118,7 +119,8 @@ class Target:
             if kind == "linear":
                 follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
-        self._text = config
+        self._text, self._window = config, window(config)
+        self._merged: dict[Kernels, LeanLayers] = {}
         self.mixed = False  # whether lean layers keep their weights in float16
 
     @property
@@ -244,8 +246,20 @@ class Target:
     @cached_property
     def _lean(self) -> LeanLayers | None:
         """Its layers with few calls, where that can be; made when first needed, from the weights as they are then."""
-        possible = LeanLayers.possible(self.base, self.config)
-        return LeanLayers(self.base.layers, self.base.rotary_emb, self.config, self.mixed) if possible else None
+        if not LeanLayers.possible(self.base, self.config):
+            return None
+        return LeanLayers.packed(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
+
+    def merged(self, kernels: Kernels) -> LeanLayers | None:
+        """Returns its layers with merged weights, for fixed-shape passes, where that can be; else None."""
+        held = self._merged.get(kernels)
+        if held is None or not held.current:
+            self._merged.pop(kernels, None)
+            if not LeanLayers.mergeable(self.base, self.config):
+                return None
+            stack = self.base.layers, self.base.rotary_emb, self.config, self.base.norm
+            held = self._merged[kernels] = LeanLayers.merged(*stack, kernels)
+        return held
 
     @cached_property
     def rows_differ(self) -> bool:
@@ -271,24 +285,24 @@ class Target:
         cache: KeyValueCache | CacheWindow,
         tree_mask: Tensor | None,
         backend: Backend | None,
+        merged: LeanLayers | None = None,
     ) -> Tensor:
         """Returns the last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
 
         ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache; a window
-        needs both a mask and a backend.
+        needs both a mask and a backend; merged: layers for a window, of ``merged``.
         """
-        tree = backend is dense and tree_mask is not None
-        if self._lean is not None and isinstance(cache, KeyValueCache) and (tree or len(ids) == 1):
-            return self._run_lean(self._lean, ids, positions, cache, tree_mask)
-        return self.read(
-            ids[None],
-            cache,
-            positions[None],
-            backend=backend,
-            tree_mask=tree_mask,
-            window=cache if isinstance(cache, CacheWindow) else None,
-            rows=PassRows(positions, tree_mask) if self.rows_differ else None,
-        )[0]
+        shown = cache if isinstance(cache, CacheWindow) else None
+        if isinstance(cache, KeyValueCache) and self._lean is not None:
+            if len(ids) == 1 or (backend is dense and tree_mask is not None):
+                return self._run_lean(
+                    self._lean, ids, positions, cache.capacity, self._on_cpu(self._lean, cache, tree_mask)
+                )
+        rows = PassRows(positions, tree_mask) if self.rows_differ else None
+        others = {"backend": backend, "tree_mask": tree_mask, "window": shown, "rows": rows}
+        if merged is not None and shown is not None:
+            return self._run_lean(merged, ids, positions, shown.capacity, self._in_window(merged, shown, others))
+        return self.read(ids[None], cache, positions[None], **others)[0]
 
     def read(
         self, ids: Tensor, cache: KeyValueCache | CacheWindow, positions: Tensor | None = None, **others: Any
@@ -303,25 +317,34 @@ class Target:
         ).last_hidden_state
         return hidden
 
-    def _run_lean(
-        self, lean: LeanLayers, ids: Tensor, positions: Tensor, cache: KeyValueCache, tree_mask: Tensor | None
-    ) -> Tensor:
-        """``forward`` for rows after a prefix that all of them see."""
-        rows, mask = len(ids), None
-        if rows > 1 and tree_mask is not None:
+    def _run_lean(self, lean: LeanLayers, ids: Tensor, positions: Tensor, room: int, attend: Attend) -> Tensor:
+        def keep(index: int, output: Tensor) -> None:
+            self.taps.keep(index, output, copy=lean.kernels.in_place)
+
+        x = self.embedding.weight[ids][None]
+        if (factor := getattr(self._text, "embedding_multiplier", 1.0)) != 1:
+            x = x * factor
+        return lean.run(x, positions, room, attend, keep)[0]
+
+    def _on_cpu(self, lean: LeanLayers, cache: KeyValueCache, tree_mask: Tensor | None) -> Attend:
+        """Attention of rows after a prefix that all of them see."""
+        mask = None
+        if tree_mask is not None and (rows := len(tree_mask)) > 1:
             mask = torch.zeros(rows, cache.length + rows, dtype=torch.float32)
             mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
             mask = mask.repeat(lean.group, 1)
-        cos, sin = lean.rotation(positions)
-        x = self.embedding.weight[ids][None]
-        for index in range(len(lean.layers)):
+        return lambda layer, query, key, value: lean.attention(query, *cache.update(key, value, layer), mask)
 
-            def attend(query: Tensor, key: Tensor, value: Tensor, index: int = index) -> Tensor:
-                return lean.attention(query, *cache.update(key, value, index), mask)
+    def _in_window(self, lean: LeanLayers, window: CacheWindow, others: Mapping[str, Any]) -> Attend:
+        """Attention as the layers' modules have it."""
 
-            x = lean.run(index, x, cos, sin, attend)
-            self.taps.keep(index, x)
-        return self.base.norm(x)[0]
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            module, size = self._attentions[layer], self._window if self.kinds[layer] == "sliding" else None
+            key, value = window.update(key, value, layer)
+            out, _ = tree_attention(module, query, key, value, None, lean.scale, sliding_window=size, **others)
+            return out.transpose(1, 2)
+
+        return attend
 
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""

@@ -126,7 +126,7 @@ def attend_windowed(
 ATTENTION = "token_tree"
 
 
-def _tree_attention(
+def tree_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
@@ -151,10 +151,15 @@ def _tree_attention(
     count, scale = query.shape[2], query.shape[-1] ** -0.5 if scaling is None else scaling
     context = key.shape[2] - count if window is None else key.shape[2]
     limited = sliding_window is not None or s_aux is not None
-    if count == 1 and window is None and not limited:
+    filled = None if window is None else window.filled
+    if count == 1 and filled is not None and not limited and hasattr(backend, "plan"):
+        assert backend is not None
+        out = backend(query, (key, value), None, None, scale, None, filled)
+    elif count == 1 and not limited:
         # heads that share keys become rows of one product: keys and values are not repeated for each
         grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
-        out = F.scaled_dot_product_attention(grouped, key, value, scale=scale).reshape(query.shape)
+        mask = None if filled is None else filled[None]
+        out = F.scaled_dot_product_attention(grouped, key, value, mask, scale=scale).reshape(query.shape)
     elif limited and (backend is None or tree_mask is None or rows is None):
         out = attend_windowed(query, key, value, scale, sliding_window, s_aux)
     elif backend is None or tree_mask is None:  # a prompt read from an empty cache
@@ -175,4 +180,4 @@ def _tree_attention(
     return out.transpose(1, 2), None
 
 
-AttentionInterface.register(ATTENTION, _tree_attention)
+AttentionInterface.register(ATTENTION, tree_attention)

@@ -24,7 +24,7 @@ class TargetType:
     """Properties of a type that its config does not state.
 
     norm: the class of its RMSNorm, if it computes the same as torch's, which then replaces it.
-    lean: layers without windows can be run by ``d2sd.nets.lean``.
+    lean: layers can be run by ``d2sd.nets.lean``.
     gated: whether half of ``q_proj``'s output are output gates.
     centred: whether norm weights are stored minus one.
     """
@@ -40,11 +40,11 @@ TYPES: dict[str, TargetType] = {
     "qwen3": TargetType("Qwen3RMSNorm", lean=True),
     "llama": TargetType("LlamaRMSNorm", lean=True),
     "qwen3_moe": TargetType("Qwen3MoeRMSNorm"),
-    "mistral": TargetType("MistralRMSNorm"),
-    "ministral": TargetType("MinistralRMSNorm"),
+    "mistral": TargetType("MistralRMSNorm", lean=True),
+    "ministral": TargetType("MinistralRMSNorm", lean=True),
     "olmo3": TargetType(),
-    "smollm3": TargetType("SmolLM3RMSNorm"),
-    "granite": TargetType("GraniteRMSNorm"),
+    "smollm3": TargetType("SmolLM3RMSNorm", lean=True),
+    "granite": TargetType("GraniteRMSNorm", lean=True),
     "gpt_oss": TargetType(),
     "qwen3_next": TargetType(gated=True, centred=True),
     "qwen3_5_text": TargetType(gated=True, centred=True),

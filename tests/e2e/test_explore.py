@@ -213,7 +213,7 @@ def test_a_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
 
 
 def test_it_all_fits_a_laptop_and_on_a_small_one_the_drawing_takes_two_thirds(shown: Page):
-    expect(shown.locator("#run-label")).to_have_text(re.compile("^recorded: "))
+    expect(shown.locator("#run-label")).to_have_text(re.compile("^A recorded run: press Run"))
     assert fits(shown)
     large = shown.viewport_size
     shown.set_viewport_size({"width": 1280, "height": 720})

@@ -179,7 +179,7 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     unfold(page, "#fold-runs")
     expect(page.locator("#runs li").nth(0)).to_contain_text("mine.jsonl")
     expect(page.locator("#runs li").nth(0)).to_have_class("shown")
-    expect(page.locator("#run-label")).to_contain_text("recorded: D²SD on ")
+    expect(page.locator("#run-label")).to_contain_text("A recorded run: press Run to do it here.D²SD on ")
     pin(page, 1)
     expect(page.locator("#sentence")).to_contain_text("Step 2")
     assert share(page, "JSONL") == trace

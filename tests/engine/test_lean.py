@@ -85,23 +85,6 @@ def test_products_are_the_same_without_onednn(monkeypatch):
         torch.testing.assert_close(found, x @ weight.T)
 
 
-@pytest.mark.parametrize("turn", [0, 1])
-def test_rotary_tables_are_read_whole_while_longer_ones_are_made(tokenizer, monkeypatch, turn):
-    lean, cat, turns, met = make_drafter(make_target(tokenizer)).lean(), torch.cat, iter(range(99)), []
-    lean.rotation(torch.arange(8))
-    positions = torch.arange(1000, 1016)
-
-    def interrupted(*arguments, **named):
-        if next(turns) == turn:  # as if another thread came in between
-            met.append(lean.rotation(positions))
-        return cat(*arguments, **named)
-
-    monkeypatch.setattr(torch, "cat", interrupted)
-    found, (other,) = lean.rotation(positions), met
-    for ours, theirs in zip(found, other, strict=True):
-        assert torch.equal(ours, theirs)
-
-
 @torch.inference_mode()
 @pytest.mark.parametrize("rows", [1, 2, 5, 33])
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "mixed"])

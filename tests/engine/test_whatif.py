@@ -113,7 +113,7 @@ def test_every_pass_of_a_step_takes_its_time(engine):
 
 
 def test_drafters_compute_under_the_lock(engine, monkeypatch):
-    monkeypatch.setattr("d2sd.engine.measure_costs", lambda *_: CHEAP_DRAFTS)
+    monkeypatch.setattr("d2sd.engine.measure_costs", lambda *_: (CHEAP_DRAFTS, False))
     fresh = Engine(engine.models)
     recorded = fresh.generate("the cat sat", DecodeConfig("autoregressive", 12))
     held = []

@@ -1,6 +1,7 @@
-"""What flashinfer's documentation says of the calls that we make, in plain torch, to hold our side of them against.
+"""What flashinfer's documentation and sources say of the calls that we make, in plain torch, to hold our side of them against.
 
-Ragged keys and values by index ranges, a packed mask (lowest bit first), grouped heads, log-sum-exp to base 2.
+Ragged keys and values by index ranges, a packed mask (lowest bit first), grouped heads, log-sum-exp to base 2. Every function
+also has the rules that the real one does not check: it takes addresses, and would read something else.
 """
 
 from __future__ import annotations
@@ -36,12 +37,15 @@ class BatchPrefillWithRaggedKVCacheWrapper:
         self.scale, self.dtype = sm_scale, q_data_type
         self.plans += 1
 
-    def run(self, q, k, v, return_lse):
+    def run(self, q, k, v, return_lse=False):
         heads, kv_heads, dim = self.shape
         assert q.shape == (self.rows[-1], heads, dim)
-        assert q.is_contiguous()
-        assert q.dtype == self.dtype
-        assert return_lse
+        assert k.shape == v.shape
+        assert k.shape[1:] == (kv_heads, dim)
+        assert len(k) >= self.keys[-1]
+        assert q.dtype == k.dtype == v.dtype == self.dtype
+        for x in (q, k, v):
+            aligned(x)
         out = torch.zeros(q.shape)
         lse = torch.full(q.shape[:2], -math.inf)
         for i in range(len(self.rows) - 1):
@@ -56,10 +60,98 @@ class BatchPrefillWithRaggedKVCacheWrapper:
                 scores = scores.masked_fill(~seen, -math.inf)
             lse[r] = scores.logsumexp(-1) / math.log(2)
             out[r] = torch.einsum("rhc,chd->rhd", scores.softmax(-1), value)
-        return out.to(q.dtype), lse
+        return (out.to(q.dtype), lse) if return_lse else out.to(q.dtype)
 
 
-def merge_state(a, a_lse, b, b_lse):
+def merge_state(v_a, s_a, v_b, s_b):
+    a, a_lse, b, b_lse = v_a, s_a, v_b, s_b
+    assert a.is_contiguous()
+    assert b.is_contiguous()
     assert a_lse.dtype == b_lse.dtype == torch.float32
     weights = torch.stack([a_lse, b_lse]).mul(math.log(2)).softmax(0).unsqueeze(-1)
     return (weights[0] * a.float() + weights[1] * b.float()).to(a.dtype), torch.logaddexp2(a_lse, b_lse)
+
+
+def aligned(x):
+    """Rows are read in vectors of 16 bytes, from one address per row and head."""
+    assert x.stride(-1) == 1
+    assert all(step * x.element_size() % 16 == 0 for step in x.stride()[:-1])
+    assert x.storage_offset() * x.element_size() % 16 == 0
+
+
+def normed(x, weight, eps):
+    x = x.float()
+    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight.float()
+
+
+def rmsnorm(input, weight, eps=1e-6):
+    assert input.dim() in (2, 3)
+    assert weight.shape == input.shape[-1:]
+    assert input.dtype == weight.dtype
+    assert input.stride(-1) == weight.stride(-1) == 1
+    return torch.empty(input.shape, dtype=input.dtype).copy_(normed(input, weight, eps))  # contiguous
+
+
+def fused_add_rmsnorm(input, residual, weight, eps=1e-6):
+    assert input.dim() == residual.dim() == 2
+    assert input.shape == residual.shape
+    assert weight.shape == input.shape[-1:]
+    assert input.dtype == residual.dtype == weight.dtype
+    assert input.stride(-1) == residual.stride(-1) == weight.stride(-1) == 1
+    assert input.data_ptr() != residual.data_ptr()
+    whole = residual.float() + input.float()  # what is normed is not rounded
+    residual.copy_(whole)
+    input.copy_(normed(whole, weight, eps))
+
+
+def silu_and_mul(input):
+    assert input.is_contiguous()  # strides are not looked at
+    assert input.shape[-1] % 2 == 0
+    gate, up = input.float().chunk(2, -1)
+    return (torch.nn.functional.silu(gate) * up).to(input.dtype)
+
+
+def apply_rope_with_cos_sin_cache_inplace(positions, query, key, head_size, cos_sin_cache):
+    assert cos_sin_cache.dtype == torch.float32
+    assert cos_sin_cache.dim() == 2
+    assert cos_sin_cache.is_contiguous()
+    assert positions.dtype in (torch.int32, torch.int64)
+    assert positions.dim() == 1
+    assert positions.is_contiguous()
+    assert len(positions) == len(query) == len(key)
+    assert int(positions.max()) < len(cos_sin_cache)  # else it reads behind the table
+    assert query.dtype == key.dtype
+    half = cos_sin_cache.shape[1] // 2
+    cos, sin = (part[:, None] for part in cos_sin_cache[positions].split(half, 1))
+    for x in (query, key):
+        assert x.dim() == 2
+        aligned(x)
+        heads = x.view(len(x), -1, head_size)[..., : 2 * half]
+        a, b = heads.float().chunk(2, -1)
+        heads.copy_(torch.cat([a * cos - b * sin, b * cos + a * sin], -1))
+
+
+def append_paged_kv_cache(
+    append_key, append_value, batch_indices, positions, paged_kv_cache, kv_indices, kv_indptr, kv_last_page_len,
+    kv_layout="NHD",
+):  # fmt: skip
+    for indices in (batch_indices, positions, kv_indices, kv_indptr, kv_last_page_len):
+        assert indices.dtype == torch.int32, "it is converted, by a kernel of its own"
+        assert indices.dim() == 1
+        assert indices.is_contiguous()
+    assert kv_layout == "HND"
+    keys, values = paged_kv_cache
+    assert keys.dim() == values.dim() == 4
+    assert keys.stride() == values.stride()
+    assert len(kv_indptr) == 1 + len(kv_last_page_len)
+    size = keys.shape[2]
+    for new, buffer in ((append_key, keys), (append_value, values)):
+        aligned(new)
+        aligned(buffer)
+        assert new.dtype == buffer.dtype
+        assert new.shape == (len(positions), buffer.shape[1], buffer.shape[3])
+        for row, request, position in zip(new, batch_indices.tolist(), positions.tolist(), strict=True):
+            first, last = kv_indptr[request : request + 2].tolist()
+            assert position < (last - first - 1) * size + int(kv_last_page_len[request])
+            page = int(kv_indices[first + position // size])
+            buffer[page, :, position % size] = row

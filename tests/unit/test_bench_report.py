@@ -46,7 +46,8 @@ def shown(rows):
     """The HTML report of these rows."""
     origin = {"argv": ["bench"], "date": "today", "commit": None, "versions": {"torch": "2"}, "hardware": HARDWARE}
     done = {"prompts": "heldout", "prompts_done": 2, "prompts_counted": 2, "stopped": False, "left_out": {}}
-    return page({"model": "m", **done, "rows": rows, "by_domain": {}, "calculated": None, "provenance": origin})
+    found = {"model": "m", **done, "rows": rows, "by_domain": {}, "calculated": None, "provenance": origin}
+    return page(found, on_map=True)
 
 
 def data_of(written, name):
