@@ -439,7 +439,6 @@ WAYS = {
     "eagle3 noise": weights("weights", noisy(0.7), "eagle3"),
     "eagle3 fc by feature": weights("taps", each("fc.weight", by_feature(3)), "eagle3"),
     "dspark noise": weights("weights", noisy(0.7), "dspark"),
-    "dspark Markov of noise": weights("weights tables", random("markov_w2.weight"), "dspark"),
     "vp noise": Broken("weights", lambda out: copied(out, weights=noisy(0.6), part="vp"), visible=2),
 }  # fmt: skip
 # Nobody looked at what the doctor says of these before its thresholds stood.

@@ -14,7 +14,7 @@ from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import INVERTED, UNRELATED, VP_RATIO, TextFindings, WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, alpha_estimate, by_position, shape
-from d2sd.doctor.reference import Reference, TensorDifference
+from d2sd.doctor.reference import Reference
 
 MOST_NAMED = 4  # differences from a reference in a sentence
 MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
@@ -253,9 +253,10 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     yield from proved_by_weights(e)
     if repair is not None and not repair.steps[0].variant.unspecific:
         yield _repaired(repair)
-    if w.untrained_taps:
-        sentence = f"It was hardly trained: what it reads of layers {list(w.untrained_taps)} is still as random as at the start. {TRAINING}."
-        yield Diagnosis("training", sentence)
+    if e.little_trained and e.walks and not e.works:
+        spread, norm = w.moved or (1.0, 0.0)
+        moved = f"most parts of fc have {spread:.2f} times the spread that they begin with, and hidden_norm is {norm:.2f} from 1"
+        yield Diagnosis("training", f"It was hardly trained: {moved}. {TRAINING}.")
     if (damage := next(_damage(w, e.works), None)) is not None:
         yield Diagnosis("weights", damage, FETCH)
     if w.odd_norms and not e.works:
@@ -305,15 +306,10 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
 
 
 def _broad(e: Examination) -> Iterator[Diagnosis]:
-    """What remains where nothing helps, by the level: a drafter after little training is better than one with damaged weights."""
-    first = f"position {e.positions[0].number} is accepted {e.first:.0%} of the time"
-    if e.little_trained and e.first < LOW:
-        spread, _ = e.weights.moved or (1.0, 0.0)
-        sentence = f"It was trained too little: {first}, and the spread of most parts of fc is {spread:.2f} times that at the start. {TRAINING}."
-        yield Diagnosis("training", sentence)
-    elif e.first < DAMAGED:
+    """What remains where nothing helps, by the level: even little training leads further than damaged weights."""
+    if e.first < DAMAGED:
         sentence = (
-            f"Most likely its weights are damaged, or were trained for another target: {first}, which is less than after a few minutes of "
+            f"Most likely its weights are damaged, or were trained for another target: position {e.positions[0].number} is accepted {e.first:.0%} of the time, which is less than after a few minutes of "
             f"training, and no change that was tried brings it back. {_where(e)}"
         )
         yield Diagnosis("weights", sentence, FETCH)
@@ -419,18 +415,11 @@ def _differences(reference: Reference | None) -> str:
     if reference is None:
         return " Give --reference a drafter that is known to be good, to see what differs."
     keys = ", ".join(f"{key} ({own}, there {theirs})" for key, own, theirs in reference.keys[:MOST_NAMED])
-    count = len(reference.tensors)
-    if not count:
-        tensors = f" All {reference.equal} tensors are the same."
-    else:
-        most = ", ".join(difference(t) for t in reference.tensors[:MOST_NAMED])
-        tensors = f" {count} of {count + reference.equal} tensors differ from the reference's, most of all {most}."
-    return (f" Its config differs in {keys}." if keys else "") + tensors
-
-
-def difference(tensor: TensorDifference) -> str:
-    """Returns a tensor's name and by how much it differs."""
-    return f"{tensor.name} ({'in one of the two only' if tensor.share is None else f'by {tensor.share:.0%}'})"
+    tensors, count = reference.tensors, len(reference.tensors) + reference.equal
+    shares = [(t.name, "in one of the two only" if t.share is None else f"by {t.share:.0%}") for t in tensors]
+    most = ", ".join(f"{name} ({share})" for name, share in shares[:MOST_NAMED])
+    differ = f" {len(tensors)} of {count} tensors differ from the reference's{f', most of all {most}' if most else ''}."
+    return (f" Its config differs in {keys}." if keys else "") + differ
 
 
 def _without_fault(e: Examination) -> Diagnosis:
@@ -442,7 +431,8 @@ def _without_fault(e: Examination) -> Diagnosis:
     training = "" if e.works else f" {TRAINING}."
     if not e.works and e.weights.moved is not None and e.weights.moved[1] > 2 * LITTLE_MOVED[1]:
         training = f" {LONG_TRAINED}."
-    grids = [f"{whose} to {bits} bits" for whose, bits in (("the target's weights were rounded", e.bits), ("its own weights", e.weights.bits)) if bits]  # fmt: skip
+    both = (("The target's", e.bits), ("Its own", e.weights.bits))
+    grids = [f"{whose} weights lie on a grid of {bits} bits. " for whose, bits in both if bits]
     if e.repair is not None:
         step = e.repair.steps[0]
         helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
@@ -450,10 +440,10 @@ def _without_fault(e: Examination) -> Diagnosis:
     if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if grids:
-        sentence = (
-            f"No fault of the drafter was found; {first}. {' and '.join(grids)[:1].upper()}{' and '.join(grids)[1:]}, which is harmless if it was "
-            f"trained with these weights, and otherwise costs some acceptance.{training}"
+        harmless = (
+            "That is harmless if the drafter was trained with these weights, and otherwise costs some acceptance."
         )
+        sentence = f"No fault of the drafter was found; {first}. {''.join(grids)}{harmless}{training}"
         return Diagnosis("rounding", sentence)
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")

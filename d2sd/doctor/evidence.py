@@ -23,7 +23,7 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
 MOST_RANDOM = 1.15  # prominence: no matrix of a layer that looks random is above it
-UNTRAINED_SPREAD, UNTRAINED_PROMINENCE = 0.06, 1.03
+RANDOM = 1.03  # prominence up to which a single matrix looks random
 ITERATIONS = 40
 MIN_SIDE = 32  # of a matrix that is looked at
 VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
@@ -35,7 +35,6 @@ class WeightFindings:
     """Findings from a drafter's weights alone.
 
     random_layers: layers whose matrices all look random.
-    untrained_taps: taps whose part of ``fc`` still looks like its random initialization.
     constant_norms: norms whose weights are all the same number.
     lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer.
     odd_norms: of these, those that did not begin as the number 1, while another norm surely was trained.
@@ -50,7 +49,6 @@ class WeightFindings:
     """
 
     random_layers: tuple[int, ...] = ()
-    untrained_taps: tuple[int, ...] = ()
     constant_norms: tuple[str, ...] = ()
     lost_norms: tuple[str, ...] = ()
     odd_norms: tuple[str, ...] = ()
@@ -75,7 +73,6 @@ def examine_weights(model: Drafter, target: Target) -> WeightFindings:
     layers_of: Any = block.layers if block else [model.layer]
     return WeightFindings(
         random_layers=tuple(random_layers(layers)),
-        untrained_taps=tuple(untrained_taps(block)) if block else (),
         constant_norms=constant,
         lost_norms=tuple(n for n in constant if _counterpart_varies(n, norms)),
         odd_norms=tuple(n for n in constant if n.split(".")[-2] in known) if varies else (),
@@ -159,19 +156,8 @@ def random_matrices(layers: Sequence[Mapping[str, float]]) -> list[str]:
         f"layers.{at}.{name}"
         for name, values in named
         for at, value in enumerate(values)
-        if value < UNTRAINED_PROMINENCE and min(values[:at] + values[at + 1 :]) >= MOST_RANDOM
+        if value < RANDOM and min(values[:at] + values[at + 1 :]) >= MOST_RANDOM
     ]
-
-
-def untrained_taps(model: DFlashDraftModel) -> list[int]:
-    """Returns the taps whose part of ``fc`` still has the spread and spectrum of its random initialization, if they are at
-    least half of all taps."""
-    width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
-    found = []
-    for tap, part in zip(model.form.taps, model.fc.weight.float().split(width, 1), strict=True):
-        if abs(float(part.std()) / spread - 1) < UNTRAINED_SPREAD and prominence(part) < UNTRAINED_PROMINENCE:
-            found.append(tap)
-    return found if 2 * len(found) >= len(model.form.taps) else []
 
 
 # A quantised target: most matrices lie on a grid.

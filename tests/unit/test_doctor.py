@@ -29,7 +29,6 @@ from d2sd.doctor.evidence import (
     quantised_bits,
     random_layers,
     random_matrices,
-    untrained_taps,
 )
 from d2sd.doctor.examination import examine
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
@@ -155,9 +154,10 @@ def test_damaged_weights_are_found(bundled):
     assert found.clipped_matrices == ("fc.weight",)
 
 
-def test_a_drafter_that_was_hardly_trained_still_has_its_first_random_numbers(bundled, tokenizer):
-    assert untrained_taps(bundled.models.first) == []
-    assert len(untrained_taps(make_drafter(make_target(tokenizer, layers=8), layers=4))) >= 2
+def test_training_moves_what_begins_the_same_in_every_drafter(bundled, tokenizer):
+    target = make_target(tokenizer, layers=8)
+    spread, norm = examine_weights(make_drafter(target, layers=4), target).moved
+    assert (spread, norm) == (pytest.approx(1, abs=0.1), 0)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -197,18 +197,19 @@ NORMS, MATRIX = (
     WeightFindings(constant_norms=("norm.weight",), odd_norms=("norm.weight",)),
     WeightFindings(random_matrices=("a.weight",)),
 )
+YOUNG = WeightFindings(moved=(1.0, 0.0))
 SHOWN = TextFindings(shown_ratio=1.3, shown_first=(0.8, 0.85))
 TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, False, unusable=2)
 FINDINGS = {
-    "an untrained fc": ({"weights": WeightFindings(untrained_taps=(1,))}, "training", "hardly trained"),
+    "an untrained fc": ({"weights": YOUNG, **LOW}, "training", "hardly trained"),
+    "an untrained fc of a drafter that works": ({"weights": YOUNG}, "none", "No fault found"),
     "constant norms of a drafter that does not work": ({"weights": NORMS, **LOW}, "norms", "norms were lost"),
-    "both": ({"weights": replace(NORMS, untrained_taps=(1,)), **LOW}, "training", "hardly trained"),
+    "both": ({"weights": replace(NORMS, moved=(1.0, 0.0)), **LOW}, "training", "hardly trained"),
     "constant norms that began so": ({"weights": replace(NORMS, odd_norms=()), **LOW}, "unknown", "holds one number alone"),
     "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
     "weights of 3 bits": ({"weights": WeightFindings(bits=3)}, "weights", "grid of 3 bits"),
     "weights of 8 bits": ({"weights": WeightFindings(bits=8)}, "rounding", "Its own weights"),
     "next to nothing accepted": (POOR, "weights", "damaged, or were trained for another target"),
-    "next to nothing accepted, hardly trained": ({"weights": WeightFindings(moved=(1.1, 0.02)), **POOR}, "training", "trained too little"),
     "low acceptance after long training": ({"weights": WeightFindings(moved=(4.0, 0.3)), **LOW}, "unknown", "too little training is not likely"),
     "less than is known": ({"expected": 9.0}, "below", "significantly below the expected 9.00"),
     "as much as is known": ({"expected": 5.0, "walks": random_walks(4), "block": 16}, "none", "No fault found"),
@@ -225,7 +226,7 @@ FINDINGS = {
     "nothing": ({}, "none", "No fault found"),
     "constant norms, as after training in bfloat16": ({"weights": NORMS}, "none", "norm.weight holds one number alone"),
     "a random matrix": ({"weights": MATRIX}, "none", "No fault found"),
-    "a quantised target": ({"bits": 8}, "rounding", "The target's weights were rounded to 8 bits, which is harmless"),
+    "a quantised target": ({"bits": 8}, "rounding", "The target's weights lie on a grid of 8 bits. That is harmless"),
     "few steps": ({"walks": walks_of(0.9, steps=10)}, "unknown", "about 30 prompts"),
     "low acceptance": (LOW, "unknown", "Unknown"),
 }  # fmt: skip
