@@ -34,8 +34,9 @@ TRAINING = (
     "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
 )
 LONG_TRAINED = (
-    "Its hidden_norm has moved far from where training begins, so too little training is not likely: damaged weights, another target or "
-    "text unlike that of its training would explain it, and an earlier checkpoint as --reference would show which"
+    "Its hidden_norm has moved far from where training begins, so too little training is not likely. Weights that are damaged a little, a "
+    "shard of another checkpoint, another target, or text unlike that of its training would explain it; the folder alone cannot tell "
+    "which, but an earlier checkpoint as --reference can"
 )
 SENTENCES: dict[Kind, str] = {
     "taps": "it reads other target layers than in training, or the columns of fc are in another order",
@@ -301,18 +302,13 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "the sign of confidence_head.proj",
             (FolderEdit("the sign of confidence_head.proj", _inverted_confidence),),
         )
-    if e.shape[0] != "unclear" and not e.works:
-        yield from _broad(e)
-
-
-def _broad(e: Examination) -> Iterator[Diagnosis]:
-    """What remains where nothing helps, by the level: even little training leads further than damaged weights."""
-    if e.first < DAMAGED:
-        sentence = (
-            f"Most likely its weights are damaged, or were trained for another target: position {e.positions[0].number} is accepted {e.first:.0%} of the time, which is less than after a few minutes of "
-            f"training, and no change that was tried brings it back. {_where(e)}"
+    if e.shape[0] != "unclear" and e.first < DAMAGED:
+        yield Diagnosis(
+            "weights",
+            f"Most likely its weights are damaged, or were trained for another target: position {e.positions[0].number} is accepted "
+            f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps. {_where(e)}",
+            FETCH,
         )
-        yield Diagnosis("weights", sentence, FETCH)
 
 
 def _where(e: Examination) -> str:
