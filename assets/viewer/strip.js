@@ -31,12 +31,10 @@ export function liftFlags(flags) {
 }
 
 const MOST_DECADES = 5; // of the logarithmic scale of path probabilities
-const MEANINGS = { confidence: GLOSSARY.c, boundary: GLOSSARY["r(i)"], ends: GLOSSARY.boundary };
+const MEANINGS = { c: GLOSSARY.c, r: GLOSSARY["r(i)"] };
 
-const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => {
-  const meaning = MEANINGS[words.split(" ")[0]];
-  return s("text", { x: 4, y, class: meaning ? "term" : null, "data-meaning": meaning }, words);
-}));
+/** Titles, whose letters say what they mean. */
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, ...words.split(/\b(c|r)$/).map((part) => (MEANINGS[part] ? s("tspan", { class: "term", "data-meaning": MEANINGS[part] }, part) : part)))));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {

@@ -45,9 +45,11 @@ def read_module(path: Path) -> Module:
     """Parses the two forms that the sources use: ``import { a, b as c } from "./file.js";`` on one line, and ``export``
     before a function, class or constant at the start of a line.
 
-    Raises ``ValueError`` for any other form.
+    Raises ``ValueError`` for any other form, and for a template literal over several lines, whose indentation would be lost.
     """
     source = path.read_text(encoding="utf-8")
+    if any(line.count("`") % 2 for line in source.splitlines()):
+        raise ValueError(f"{path}: a template literal over several lines is not supported")
     imports: dict[Path, dict[str, str]] = {}
     for names, address in IMPORT.findall(source):
         taken = imports.setdefault((path.parent / address).resolve(), {})
