@@ -78,3 +78,13 @@ def test_names_in_comments_are_not_exports(tmp_path):
     (tmp_path / "a.js").write_text("// export const a = 1;\n * export class B\nexport const c = 1;\n", encoding="utf-8")
     assert read_module(tmp_path / "a.js").exports == ("c",)
     assert not re.search(r"^export", read_module(tmp_path / "a.js").body, re.MULTILINE)
+
+
+def test_comments_and_indentation_stay_out_of_the_page(tmp_path):
+    (tmp_path / "a.js").write_text(
+        "// of readers\n/** A number,\n *  of no use. */\nexport const c = () => {\n  return 1; // one\n};\n"
+    )
+    assert read_module(tmp_path / "a.js").body == "const c = () => {\nreturn 1; // one\n};"
+    (tmp_path / "a.js").write_text("const a = `\n  b`;\n")
+    with pytest.raises(ValueError, match="several lines"):
+        read_module(tmp_path / "a.js")
