@@ -14,7 +14,7 @@ export function gist({ method, step, tokens, steps, cycle, live, full = false })
   const b = (text) => ({ text, kind: "b" });
   const t = (text) => ({ text });
   if (method === "autoregressive") return [b("1 token"), t(" a step: this is plain decoding, one pass of the target for each token.")];
-  const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding would have needed ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
+  const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding needs ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
   const run = [t(`The run: ${count(tokens, "token")} in ${count(steps, "step")}${live ? " so far" : ""}`)];
   if (!cycle) return [...here, ...run, t(".")];
   const why = full ? `, since checking a full tree takes as long as ${fixed(cycle.cost, 1)} passes of plain decoding here.` : ".";
@@ -144,27 +144,32 @@ export class NumbersView {
     this.quick = button("Run quickest here", { class: "offer", id: "quickest", hidden: true, title: "The same text, with only what pays on this machine drafted and verified" }, ways?.quickest);
     host.append(h("div", { class: "line" }, this.gist, this.quick, this.why, this.more), this.cards, this.box);
     host.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || this.box.hidden) return;
+      const opened = this.opened;
+      if (event.key !== "Escape" || !opened) return;
       event.stopPropagation();
-      this.why.click();
-      this.why.focus();
+      opened.click();
+      opened.focus();
     });
   }
 
   opener(words, kind, part, title) {
     return button(words, { class: `quiet ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
-      const other = part === this.box ? this.more : this.why;
-      if (part.hidden && other.getAttribute("aria-expanded") === "true") other.click(); // they lie over the same place
+      if (part.hidden) this.opened?.click(); // they lie over the same place
       part.hidden = !part.hidden;
       currentTarget.setAttribute("aria-expanded", String(!part.hidden));
       this.show(this.shown);
     });
   }
 
+  /** The button of what is open; undefined: nothing is. */
+  get opened() {
+    return [this.why, this.more].find((button) => button.getAttribute("aria-expanded") === "true");
+  }
+
   /** Another run is shown: what was opened about the last one is closed. */
   reset() {
-    this.box.hidden = true;
-    this.why.setAttribute("aria-expanded", "false");
+    this.shown = null;
+    this.opened?.click();
   }
 
   showWhy(cycle, alpha, there) {

@@ -63,7 +63,7 @@ export class ShareView {
   constructor({ store, selection, pictures, names, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
     this.said = h("span", { class: "said", role: "status" });
-    this.button = button("Share ▾", { class: "share", "aria-haspopup": "menu", "aria-expanded": "false" }, () => this.toggle(this.menu.hidden));
+    this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () => this.toggle(this.menu.hidden));
     const item = (words, hint, act) => {
       const row = button(h("b", {}, words), { role: "menuitem" }, () => this.choose(act));
       row.append(h("span", {}, hint));

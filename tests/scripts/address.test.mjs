@@ -209,8 +209,8 @@ test("Back waits for its run, but not where another tab or run is opened meanwhi
 });
 
 test("an address is read as far as its fields make sense", () => {
-  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), { run: 2, step: 10, node: "bonus", stop: 0, game: "quiz", beat: 1.5, embed: true, theme: "dark", trace: "/a.jsonl" });
-  const nothing = { run: null, step: null, node: null, stop: null, game: "", beat: null, embed: false, theme: "", trace: "" };
+  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), { run: 2, step: 10, node: "bonus", stop: 0, game: "quiz", beat: 1.5, play: false, embed: true, theme: "dark", trace: "/a.jsonl" });
+  const nothing = { run: null, step: null, node: null, stop: null, game: "", beat: null, play: false, embed: false, theme: "", trace: "" };
   assert.deepEqual(readAddress(""), nothing);
   assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&stop=1e1&quiz=2&beat=x&embed=yes"), nothing);
 });

@@ -9,9 +9,9 @@ import { readSeconds } from "../../assets/viewer/step.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
 
-test("the sentence says what plain decoding would have needed; without times it does not guess how fast the run was", () => {
+test("the sentence says what plain decoding needs; without times it does not guess how fast the run was", () => {
   const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, live: false };
-  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step; plain decoding would have needed 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.");
+  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step; plain decoding needs 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.");
   assert.equal(words({ ...run, step: null, cycle: null, live: true }), "The run: 39 tokens in 10 steps so far.");
   assert.equal(words({ ...run, step: 1, cycle: null }), "1 token in this step, as plain decoding writes in a pass. The run: 39 tokens in 10 steps.");
   assert.equal(words({ ...run, step: null, full: true, cycle: { cost: 5.4, gain: 0.722 } }), "The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding, since checking a full tree takes as long as 5.4 passes of plain decoding here.");

@@ -100,9 +100,11 @@ def test_a_report_without_drafts_has_no_map_and_a_hostile_method_is_a_text(trace
 def test_commands_write_reports(tmp_path, capsys):
     one, two = tmp_path / "one.html", tmp_path / "two.html"
     header = load_trace(OPENING).header
-    assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}"]) == 0
-    assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}"]) == 0
-    assert "No clear difference" in capsys.readouterr().out
+    for asked in ([], ["--map"]):
+        assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}", *asked]) == 0
+        assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}", *asked]) == 0
+        assert "No clear difference" in capsys.readouterr().out
+        assert all(("Where drafting pays" in path.read_text(encoding="utf-8")) is bool(asked) for path in (one, two))
     for path, title, names in (
         (one, "Calibration: 1 recorded run with d2sd", ["D²SD"]),
         (two, "Comparison: 1 recorded run (A) with 1 (B)", ["A: D²SD", "B: D²SD"]),
