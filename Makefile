@@ -6,7 +6,7 @@ PORT ?= 7860
 # Compiled modules are kept, whatever the shell says: many processes import them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test narrow target check bench page-bench torture load e2e gpu record format browser pin oldest newest clean
+.PHONY: run test quick soak narrow target check bench page-bench torture load e2e gpu record format browser pin oldest newest clean
 
 run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
@@ -18,6 +18,14 @@ WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1))
 test: $(VENV)/.dev browser target
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
 	@$(MAKE) --no-print-directory narrow
+
+# Under a minute, for whoever changes a line: neither a browser nor a published model is needed.
+quick: $(VENV)/.dev
+	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) tests/unit tests/scripts
+
+# All tests ten times in a row, three times beside a busy processor and three times with four workers: what failed, and when.
+soak: $(VENV)/.dev browser target
+	$(PYTHON) -m tools.soak
 
 # The tests of numbers once more as on a processor with AVX2 alone. Where this is one, they have just run so.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2

@@ -60,17 +60,17 @@ def hidden_when(condition: str) -> str:
     return f"() => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
 
 
-class EarlyScript:
-    """ASGI middleware that inserts a script first into the head of every HTML page, in a scope of its own.
+class EarlyHead:
+    """ASGI middleware that inserts markup and a script, in a scope of its own, first into the head of every HTML page.
 
-    It runs before Gradio's own scripts; that of ``launch(head=…)`` runs only after the page has loaded.
+    They come before Gradio's own scripts; those of ``launch(head=…)`` only after the page has loaded.
     """
 
-    def __init__(self, app: Callable[..., Awaitable[None]], script: str):
-        self.app, self.tag = app, f"<script>{{{script}}}</script>".encode()
+    def __init__(self, app: Callable[..., Awaitable[None]], script: str, markup: str = ""):
+        self.app, self.tag = app, f"<script>{{{script}}}</script>{markup}".encode()
 
     async def __call__(self, scope: Message, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
-        """Answer as before, with the script inserted."""
+        """Answer as before, with both inserted."""
         held: Message | None = None  # its length is known with the first part of the page
 
         async def answer(message: Message) -> None:

@@ -223,6 +223,10 @@ def _flag(value: Any) -> bool:
     return value
 
 
+def _choice(value: Any) -> bool | str:
+    return value if isinstance(value, bool) else _text(value)
+
+
 def _choices(value: Any) -> list[str]:
     if not isinstance(value, list) or len(value) > MAX_CHOICES:
         raise InputError(f"it must be a list of at most {MAX_CHOICES} choices")
@@ -265,7 +269,7 @@ _READ: dict[Any, Callable[[Any], Any]] = {
     gr.Dataset: _number,
     gr.Checkbox: _flag,
     gr.CheckboxGroup: _choices,
-    gr.Radio: _text,
+    gr.Radio: _choice,
     gr.File: _files,
     gr.UploadButton: _files,
 }

@@ -233,9 +233,10 @@ def notice_box(elem_id: str) -> gr.Textbox:
 
 
 def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
-    """Returns the box with one of the three sentences; hidden if all are empty."""
+    """Returns the box with one of the three sentences; hidden if all are empty. A note may have several lines."""
     return gr.Textbox(
         without_paths(problem) or news or note,
+        max_lines=16 if "\n" in note else 6,
         label="Please check" if problem else "Please wait" if news else "Note",
         elem_classes=["notice", "problem" if problem else "news"],
         visible=bool(problem or news or note),
@@ -297,6 +298,7 @@ def wire(
     notice: gr.Textbox,
     *,
     stop: gr.Button | None = None,
+    stops: bool = True,
     wanted: tuple[Any, Callable[[Any], bool]] | None = None,
     in_turn: bool = True,
     in_view: bool = False,
@@ -306,7 +308,8 @@ def wire(
     event: a listener, such as ``button.click``.
     work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is what the
         output shows, or a list for several.
-    stop: the button that cancels the newest job of the ticket; None if it is wired already.
+    stop: the button that cancels the newest job of the ticket; it is there as long as work is, but for ``in_view``.
+    stops: whether to wire its click, which one event of a ticket does.
     wanted: a control and a function of its value that returns whether the event requests work at all.
     in_turn: whether the work runs the models, one request at a time.
     in_view: whether the view waits for an answer: the notice then only says that the job waits or loads models, and work is
@@ -315,6 +318,7 @@ def wire(
     Returns the event that does the work, for ``then``.
     """
     control, test = wanted or (None, None)
+    shown_stops = [] if stop is None or in_view else [stop]
 
     def request(request: gr.Request, event: gr.EventData, *values: Any) -> Any:
         *chosen, current, call = values
@@ -324,7 +328,8 @@ def wire(
         news = TURNS.news(current, place) if in_turn else ""
         current.replace(Job(work, event_fields(event), in_turn, place if news else None))
         # The timer always starts, since other requests may be queued before this one.
-        return gr.skip() if in_view and not news else sentence(news=news), gr.Timer(active=in_turn)
+        said = gr.skip() if in_view and not news else sentence(news=news)
+        return [said, gr.Timer(active=in_turn), *(gr.Button(visible=True) for _ in shown_stops)]
 
     def run(*values: Any) -> Iterator[list[Any]]:
         *arguments, current = values
@@ -343,11 +348,18 @@ def wire(
         waited = current.stop()
         return gr.skip() if reports or in_view else sentence(note=CANCELLED if waited else "")
 
-    if stop is not None:
+    def rest(current: Ticket) -> Any:
+        return gr.skip() if current.job is not None and current.job.active else gr.Button(visible=False)
+
+    if stop is not None and stops:
         stop.click(cancel, ticket, notice, **AT_ONCE)
     requested_with = [ticket] if control is None else [control, ticket]
-    requested = _counted(event, request, requested_with, [notice, _place_timer(notice, ticket)], **AT_ONCE)
-    return requested.then(run, [*inputs, ticket], [*outputs, notice], **(IN_TURN if in_turn else BESIDE))
+    told = [notice, _place_timer(notice, ticket), *shown_stops]
+    requested = _counted(event, request, requested_with, told, **AT_ONCE)
+    worked = requested.then(run, [*inputs, ticket], [*outputs, notice], **(IN_TURN if in_turn else BESIDE))
+    for button in shown_stops:
+        worked.then(rest, ticket, button, **AT_ONCE)
+    return worked
 
 
 def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:

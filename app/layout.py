@@ -12,23 +12,18 @@ from app.calibrate.tab import build_calibrate
 from app.compare.tab import build_compare
 from app.explore.controls import Shown
 from app.explore.tab import build_explore
-from app.gradio_internals import EarlyScript, look_less_often
+from app.gradio_internals import EarlyHead, look_less_often
 from app.guard import GuardedBlocks
 from app.learn.tab import build_learn
 from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
 from app.runs.tab import wire_runs
 from app.session import Session
-from app.view import ROUTE, STATIC
+from app.view import ROUTES, STATIC, DrawnView, fonts
 from d2sd.figures.modules import join_modules
 
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
-TITLE = (
-    "# D²SD Explorer\n"
-    "A drafter fills a block, a second one re-drafts from where it will likely be rejected, "
-    "and the target verifies both as one tree. New here?"
-)
 
 # early/theme.js finds the choice when the page is loaded again
 SWITCH_THEME = """() => {
@@ -40,18 +35,50 @@ SWITCH_THEME = """() => {
 
 
 def theme() -> gr.themes.Base:
-    """A calm neutral theme with system fonts (nothing is fetched). The drawing has colours of its own."""
+    """Gradio's own controls as the page draws its: space instead of borders, three sizes of type, and ink for the main action. Colours
+    are left to the drawing, where they say who wrote a token."""
+    ink, paper, sunken = ("#1b2430", "#e8ecf2"), ("#ffffff", "#12161d"), ("#f1f3f7", "#1d232d")
+
+    def both(name: str, colours: tuple[str, str]) -> dict[str, str]:
+        return {name: colours[0], f"{name}_dark": colours[1]}
+
     return gr.themes.Base(
-        primary_hue=gr.themes.colors.blue,
+        primary_hue=gr.themes.colors.slate,
         neutral_hue=gr.themes.colors.slate,
-        font=["system-ui", "sans-serif"],
-        font_mono=["ui-monospace", "SFMono-Regular", "Menlo", "monospace"],
+        text_size=gr.themes.sizes.Size("12px", "12px", "12px", "14px", "14px", "16px", "20px", name="text_three"),
+        font=["Inter", "system-ui", "sans-serif"],
+        font_mono=["JetBrains Mono", "Inter", "ui-monospace", "monospace"],
         radius_size=gr.themes.sizes.radius_md,
         spacing_size=gr.themes.sizes.spacing_sm,
-    ).set(  # a step darker than usual, so that words on them and in them stand out by 4.5 to 1
-        button_primary_background_fill="*primary_600",
-        button_primary_background_fill_hover="*primary_700",
-        color_accent="*primary_600",
+    ).set(
+        block_border_width="0px",
+        block_shadow="none",
+        block_label_text_size="12px",
+        block_title_text_size="12px",
+        input_border_width="0px",
+        **both("body_background_fill", paper),
+        **both("body_text_color", ink),
+        **both("background_fill_primary", paper),
+        **both("block_background_fill", paper),
+        **both("panel_background_fill", paper),
+        **both("input_background_fill", sunken),
+        **both("border_color_primary", ("#dfe4ec", "#2b333f")),
+        **both("block_title_text_color", ("#566274", "#9daabb")),
+        **both("block_label_text_color", ("#566274", "#9daabb")),
+        **both("block_info_text_color", ("#566274", "#9daabb")),
+        **both("body_text_color_subdued", ("#566274", "#9daabb")),
+        color_accent=ink[0],  # for the dark page in page.css
+        **both("color_accent_soft", sunken),
+        **both("checkbox_background_color_selected", ink),
+        **both("checkbox_border_color_selected", ink),
+        **both("checkbox_label_background_fill", paper),
+        **both("checkbox_label_background_fill_selected", paper),
+        **both("button_primary_background_fill", ink),
+        **both("button_primary_background_fill_hover", ("#37445a", "#c3cddb")),
+        **both("button_primary_text_color", paper),
+        **both("button_secondary_background_fill", sunken),
+        **both("button_secondary_background_fill_hover", ("#e4e8ef", "#2b333f")),
+        **both("button_secondary_text_color", ink),
     )
 
 
@@ -74,8 +101,8 @@ def launch_options() -> dict[str, Any]:
         "max_file_size": f"{MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
         "app_kwargs": {
-            "middleware": [Middleware(guard.Guard), Middleware(EarlyScript, _early())],
-            "routes": [ROUTE],
+            "middleware": [Middleware(guard.Guard), Middleware(EarlyHead, _early(), fonts())],
+            "routes": ROUTES,
         },
     }
 
@@ -96,8 +123,7 @@ def build() -> gr.Blocks:
     with GuardedBlocks(title="D²SD Explorer", **options) as page:
         session = gr.State(Session(shown=presets.opening()))
         with gr.Row(elem_id="top"):
-            gr.Markdown(TITLE, elem_id="title")
-            begin = gr.Button("Begin with Learn", elem_id="begin", size="sm", min_width=60)
+            gr.Markdown("# D²SD Explorer", elem_id="title")
             other = presets.second()
             example = gr.Button(
                 presets.second_label(other), elem_id="example", size="sm", min_width=60, visible=len(other) > 0
@@ -105,16 +131,17 @@ def build() -> gr.Blocks:
             theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
+                opening = DrawnView(None, "explore/opening.js", elem_id="opening")
                 shown = build_explore(session)
             with gr.Tab("Race", id="race") as tab:
                 race = build_race(tab, tabs, shown)
-            with gr.Tab("Compare", id="compare") as tab:
-                build_compare(tab, tabs, shown)
             with gr.Tab("Calibrate", id="calibrate") as tab:
                 build_calibrate(tab, tabs, shown)
+            with gr.Tab("Compare", id="compare") as tab:
+                build_compare(tab, tabs, shown)
             with gr.Tab("Learn", id="learn"):
                 build_learn(tabs, shown)
-        begin.click(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
+        opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
         _wire_example(example, tabs, shown)
         theme_switch.click(None, js=SWITCH_THEME, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)

@@ -14,12 +14,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from d2sd.figures.modules import view_script
+from d2sd.figures.modules import FAMILIES, FONTS, font_faces, view_script
 from d2sd.figures.style import COLOURS, VIEWER
 
 APP = Path(__file__).resolve().parent
 STATIC = APP / "static"
 PLOTLY_PATH = "/gradio_api/plotly.js"  # where Gradio's own addresses are: a server in front of it passes those on
+FONT_PATH = "/gradio_api/fonts/"
 FIGURES = {"colours": COLOURS, "plotly": f"{PLOTLY_PATH}?v={version('plotly')}"}  # what figures.js needs to know
 
 
@@ -71,7 +72,26 @@ def _plotly(_: Request) -> Response:
     return Response(get_plotlyjs(), media_type="text/javascript", headers=cached)
 
 
-ROUTE = Route(PLOTLY_PATH, _plotly)
+def _font(request: Request) -> Response:
+    """Serves a font of the page."""
+    name = request.path_params["name"]
+    if name not in FAMILIES.values():
+        return Response(status_code=404)
+    return Response(
+        (FONTS / name).read_bytes(), media_type="font/woff2", headers={"cache-control": "public, max-age=86400"}
+    )
+
+
+def fonts() -> str:
+    """Returns the markup of the fonts, which a browser begins to load ahead of the page's scripts."""
+    at = FONT_PATH.removeprefix("/")  # relative, since the page may be served below another address
+    early = "".join(
+        f'<link rel="preload" as="font" type="font/woff2" href="{at}{n}" crossorigin>' for n in FAMILIES.values()
+    )
+    return f"{early}<style>{font_faces(lambda name: at + name)}</style>"
+
+
+ROUTES = [Route(PLOTLY_PATH, _plotly), Route(f"{FONT_PATH}{{name}}", _font)]
 
 
 class DrawnView(View):

@@ -141,8 +141,8 @@ class DecodeConfig:
     cost_aware: bool = setting(
         False, "flag",
         help="draft and verify only what is expected to save time here; γ, K and B become upper limits",
-        label="cost-aware",
-        meaning="draft and verify only what is expected to save time here; γ, K and B become upper limits. For speed on text that is hard to draft",
+        label="quickest here",
+        meaning="cost-aware: draft and verify only what is expected to save time here; γ, K and B become upper limits. Full tree: all that these settings draft",
     )  # fmt: skip
     temperature: float = setting(
         0.0, "real", least=0, most=5, bounds="between 0 (greedy) and 5", help="0 = greedy (default)", metavar="T",

@@ -9,7 +9,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 
+import torch
+
 from d2sd.config import MAX_NODES, DecodeConfig
+from d2sd.costs import kept
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.generation import Generation, make_header
@@ -18,6 +21,7 @@ from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_models
+from d2sd.folders.store import home
 from d2sd.folders.weights import parts
 from d2sd.methods import METHODS
 from d2sd.nets import flashinfer
@@ -141,7 +145,8 @@ class Engine:
     def costs(self, config: DecodeConfig) -> Machine:
         """Returns the stage costs of a step on this machine with these resolved settings.
 
-        They are measured at first use, under the lock, in one or two seconds for a small model.
+        They are those that were kept on this machine (``d2sd.costs.kept``), or measured at first use, under the lock, in one or
+        two seconds for a small model.
         """
         method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1
         if method.eagle3:
@@ -151,9 +156,22 @@ class Engine:
             if key not in self._costs:
                 room = slots(config, MEASURED_TOKENS)
                 passes = Passes(self.mode, config.backend, room, self.models.target.device)
-                proposer = Proposer(self.models, config, passes)
-                self._costs[key] = measure_costs(proposer, Verifier(self.models.target, passes))
+                file, known = home().parent / "costs.json", [*self._hardware(), *key]
+                costs = kept.find(file, known)
+                if costs is None:
+                    proposer = Proposer(self.models, config, passes)
+                    costs, steady = measure_costs(proposer, Verifier(self.models.target, passes))
+                    if steady:
+                        kept.keep(file, known, costs)
+                self._costs[key] = costs
             return self._costs[key]
+
+    def _hardware(self) -> list[object]:
+        """Returns what the time of a pass depends on besides the settings: processor, threads, versions, models, kind of passes."""
+        device = self.models.target.device
+        name = torch.cuda.get_device_name(device) if device.type == "cuda" else kept.processor()
+        weights = [part[what] for part in self.parts.values() for what in ("weights", "dtype")]
+        return [name, torch.get_num_threads(), torch.__version__, self.mode, *weights]
 
     def first_use(self, backend: str) -> str | None:
         """Returns a message for the user if a run with this (resolved) backend first compiles kernels."""

@@ -37,6 +37,9 @@ def source() -> str:
             "// Settings that are numbers: how a text calls them, and their names in a recorded run.",
             _array("SETTINGS", [[symbol, name] for name, symbol in numbers.items()]),
             "",
+            "// What the controls of settings mean, by their labels.",
+            _array("MEANINGS", [[_capital(s.label), s.meaning] for s in SETTINGS.values() if s.label]),
+            "",
         ]
     )
 
@@ -44,6 +47,10 @@ def source() -> str:
 def _array(name: str, rows: list[Any]) -> str:
     lines = "".join(f"  {_json(row)},\n" for row in rows)
     return f"export const {name} = [\n{lines}];"
+
+
+def _capital(words: str) -> str:
+    return words[:1].upper() + words[1:]
 
 
 def _json(value: Any) -> str:

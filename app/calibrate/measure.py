@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import orjson
@@ -18,7 +19,7 @@ from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.models import Chosen
-from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads, short
+from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads, short, what_it_says
 from app.streaming import Recorder, ahead, announce_loading, paced, prepare
 from app.visitors import without_paths
 from d2sd import DecodeConfig, InputError
@@ -29,6 +30,7 @@ from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.examination import TOKENS, examine
 from d2sd.doctor.report import markdown
 from d2sd.figures.calibration import calibration_results
+from d2sd.trace.logs import is_log
 from d2sd.trace.run import RecordedRun
 
 MAX_FILES = 200
@@ -91,6 +93,23 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
     value = drawing(Measured(t for _, t in good), runs, recordings.title, against=against)
     return value, left_out(bad, len(paths))
+
+
+def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
+    """Returns what the logs among uploaded files and a pasted one say, as plain text; empty if there is none.
+
+    Raises ``InputError`` for a pasted text that says nothing; ``files`` names files that cannot be read.
+    """
+    said: list[str] = []
+    for path in (paths or ())[:MAX_FILES]:
+        with suppress(InputError):
+            said += [what_it_says(path)] if is_log(path) else []
+    if pasted and pasted.strip():
+        with TemporaryDirectory() as folder:
+            file = Path(folder) / "pasted.log"
+            file.write_bytes(pasted.encode("utf-8", "replace"))
+            said.append(what_it_says(file))
+    return "\n".join(said)
 
 
 def again(recordings: Recordings, against: RunSet | None) -> str:
@@ -235,5 +254,6 @@ def report(
         for step in steps:
             if job.cancelled():
                 break
-            yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total} …")
+            tried = f" ({step.tried})" if step.tried else ""
+            yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
     yield Update(markdown([found]))

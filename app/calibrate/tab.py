@@ -19,7 +19,7 @@ from app.machine import give_back
 from app.methods import grouped
 from app.model_choice import PickerView, build_models, follow_model
 from app.models import Chosen
-from app.runs.recordings import Recording, Recordings, RunSet
+from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
 from app.session import Session
 from app.settings import remember, setting_rows
 from app.view import FIGURES, DrawnView
@@ -28,10 +28,10 @@ from d2sd.bench import prompts
 
 NAMES = ("block_size", "num_branches", "temperature", "max_new_tokens", "chat")
 SOURCES = {
-    "The run in Explore": "shown",
     "A prompt set": "prompts",
+    "The run in Explore": "shown",
     "Prompts of my own": "own",
-    "Trace files": "files",
+    "Trace files and logs": "files",
 }
 RUN = ("prompts", "own")  # the sources that are run step by step
 NOTHING = "nothing"
@@ -55,20 +55,28 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings"):
-            source = gr.Radio(list(SOURCES.items()), value="shown", label="Measure", elem_id="source")
+            source = gr.Radio(list(SOURCES.items()), value="prompts", label="Measure", elem_id="source")
             with gr.Row(elem_classes="buttons"):
                 go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
                 stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
-            why = gr.Button("Why is it rejected?", elem_id="doctor", visible=False)
+            why = gr.Button("Why is it rejected?", elem_id="doctor")
             notice = notice_box("calibrate-notice")
             inputs, group, bundled, mine = _prompt_set()
             uploads = gr.File(
-                label="Traces (.jsonl, .jsonl.gz)",
+                label="Traces, or logs of servers",
                 file_count="multiple",
-                file_types=[".jsonl", ".json", ".gz"],
+                file_types=FILE_TYPES,
                 visible=False,
                 elem_id="traces",
                 height=150,
+            )
+            log = gr.Textbox(
+                label="or paste a log",
+                info="What vLLM, SGLang or llama.cpp print of their drafts.",
+                lines=3,
+                max_lines=8,
+                visible=False,
+                elem_id="pasted-log",
             )
             against = gr.Dropdown(
                 [("nothing", NOTHING)],
@@ -96,11 +104,11 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.Dropdown(visible=kind == "prompts"),
             gr.Column(visible=kind == "own"),
             gr.File(visible=kind == "files"),
+            gr.Textbox(visible=kind == "files"),
             gr.Button(visible=run),
-            gr.Button(visible=True) if run else gr.skip(),  # what was started with another choice may go on
         ]
 
-    source.change(choose, source, [group, bundled, mine, uploads, why, stop], **AT_ONCE)
+    source.change(choose, source, [group, bundled, mine, uploads, log, why], **AT_ONCE)
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """Returns the current runs and sets to choose from."""
@@ -113,7 +121,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     def quick(event: Any, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
         return answer(event, function, ticket, inputs, [figures], notice, show_progress="hidden", concurrency_limit=4)
 
-    measured_with = [source, recordings, explore, uploads, against]
+    measured_with = [source, recordings, explore, uploads, log, against]
     quick(go.click, _measure, measured_with)
     # What costs nothing is shown at once.
     offered(quick(uploads.upload, _measure, measured_with))
@@ -132,7 +140,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     )
     offered(measured)
     go.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
-    wire(why.click, _examine, ticket, [source, *inputs], [report], notice)
+    wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
     opened = answer(
         figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
     )
@@ -145,13 +153,19 @@ def _against(explore: Session, name: str | None) -> RunSet | None:
 
 
 def _measure(
-    call: Call, kind: str, recordings: Recordings, explore: Session, paths: list[str] | None, against: str | None
+    call: Call,
+    kind: str,
+    recordings: Recordings,
+    explore: Session,
+    paths: list[str] | None,
+    log: str | None,
+    against: str | None,
 ) -> tuple[Any, Any]:
-    """Returns figures of the run in Explore or of trace files, and cancels a running measurement of prompts.
+    """Returns figures of the run in Explore or of trace files, and cancels a running measurement of prompts; of logs also what they say.
 
     Returns no change for prompts, which ``_measure_prompts`` runs.
     """
-    found, bad = Recordings(), ""
+    found, bad, said = Recordings(), "", ""
     if kind in RUN:
         return gr.skip(), gr.skip()
     call.check()
@@ -160,12 +174,19 @@ def _measure(
     if kind == "shown":
         value = calibrate.shown(found, explore.shown, other)
     else:
-        value, bad = calibrate.files(found, paths, other)
+        said = calibrate.logs(paths, log)
+        try:
+            value, bad = calibrate.files(found, paths, other)
+        except InputError:
+            if not said:
+                raise
+            call.check()
+            return gr.skip(), sentence(note=said)
         explore.history.keep_set(found.title, found.runs)
         give_back()
     call.check()
     recordings.runs, recordings.title = found.runs, found.title
-    return value, sentence(problem=bad)
+    return value, sentence(problem=bad, note=said)
 
 
 def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any]:
@@ -228,7 +249,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
     """The controls of prompts, in the order of ``_prompt_request``'s arguments; their column, and in it those of a bundled set and
     those of prompts of one's own."""
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
-    with gr.Column(visible=False, elem_id="prompt-set") as group:
+    with gr.Column(elem_id="prompt-set") as group:
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",

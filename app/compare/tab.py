@@ -15,7 +15,7 @@ from app.explore.controls import Shown
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.model_choice import build_models
 from app.models import Chosen
-from app.runs.recordings import Recording, RunSet, read_uploads
+from app.runs.recordings import FILE_TYPES, Recording, RunSet, read_uploads
 from app.session import Session
 from app.view import FIGURES, DrawnView
 from d2sd import InputError
@@ -37,7 +37,7 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
         chosen = list(build_models("replay-").values())
         with gr.Row(elem_classes="buttons"):
             go = gr.Button("Replay", elem_id="replay-go", size="sm", min_width=80)
-            stop = gr.Button("Stop", elem_id="replay-stop", size="sm", min_width=60)
+            stop = gr.Button("Stop", elem_id="replay-stop", size="sm", min_width=60, visible=False)
         notice = notice_box("replay-notice")
         found = gr.Textbox(
             visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
@@ -79,7 +79,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 swap = gr.Button("Swap", elem_id="compare-swap", min_width=60)
             add = gr.UploadButton(
                 "Add trace files as a set",
-                file_types=[".jsonl", ".json", ".gz"],
+                file_types=FILE_TYPES,
                 file_count="multiple",
                 size="sm",
                 elem_id="compare-add",

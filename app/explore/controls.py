@@ -16,10 +16,12 @@ from app.machine import threads_here
 from app.methods import grouped
 from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
 from app.models import Chosen
+from app.runs.recordings import FILE_TYPES
 from app.runs.view import RunsView, drawing
 from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
 from app.view import FoldView, View
+from d2sd.config import SETTINGS as ALL
 from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
 
@@ -89,12 +91,20 @@ def build_controls() -> Controls:
     with gr.Column(elem_id="choices", min_width=200):
         picker = model_picker()
         method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
-    with gr.Row(elem_id="buttons"):
-        run = gr.Button("Run", variant="primary", elem_id="run", min_width=80)
-        stop = gr.Button("Stop", elem_id="stop", min_width=80)
+    inputs["cost_aware"] = gr.Radio(
+        [("Full tree", False), ("Quickest here", True)],
+        value=False,
+        show_label=False,
+        label=ALL["cost_aware"].label,
+        elem_id="cost-aware",
+        min_width=60,
+    )
     with gr.Row(elem_id="folds"):
         FoldView("Settings", "more", elem_id="fold")
         FoldView("Runs", "runs", elem_id="fold-runs")
+    with gr.Row(elem_id="buttons"):
+        run = gr.Button("Run", variant="primary", elem_id="run", min_width=60)
+        stop = gr.Button("Stop", elem_id="stop", min_width=60, visible=False)
     wanted = models.to_get()
     get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
@@ -115,7 +125,7 @@ def build_controls() -> Controls:
         with gr.Row(elem_id="last"):
             inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
-                "Open a trace", file_types=[".jsonl", ".json", ".gz"], size="sm", elem_id="open-trace", min_width=100
+                "Open a trace", file_types=FILE_TYPES, size="sm", elem_id="open-trace", min_width=100
             )
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])
@@ -138,11 +148,10 @@ def _method_settings(inputs: dict[str, Any], method: PickerView) -> None:
                 for setting in numbers[at : at + 3]:
                     inputs[setting.name] = setting_box(setting, interactive=setting.name in used_by(METHOD))
         with gr.Row():
-            for flag in (s for s in SETTINGS if s.kind == "flag"):
+            for flag in (s for s in SETTINGS if s.kind == "flag" and s.name not in inputs):
                 inputs[flag.name] = setting_box(flag)
 
-    with gr.Accordion("What the settings mean", open=False, elem_id="meanings"):
-        gr.Markdown("\n\n".join(f"**{s.label[:1].upper() + s.label[1:]}**: {s.meaning}" for s in SETTINGS))
+    with gr.Accordion("Numbers and threads of this machine", open=False, elem_id="meanings"):
         gr.Markdown(f"**Numbers**: {taken_here()} {NEAR_TIES}", elem_id="near-ties")
         gr.Markdown(f"**Threads**: {threads_here()}", elem_id="threads-here")
 
@@ -176,6 +185,7 @@ class ExplorerView(View):
     * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
       segment's note of this name, see ``app.explore.run.answer``.
     * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
+    * ``quickest``: what is in the form is to be run as *quickest here* (``quickest``: true).
 
     linked: names of the settings in links; without them the view offers nothing that needs a server.
     """

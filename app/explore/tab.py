@@ -34,8 +34,8 @@ def run_button_text(update: Update[str], session: Session) -> str:
     if update.news:
         return "Waiting …" if session.waiting else "Loading …"
     if session.shown.ended:
-        return "Timing plain decoding …"
-    return "Reading the prompt …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
+        return "Timing …"
+    return "Reading …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
 def build_explore(session: gr.State) -> Shown:
@@ -72,8 +72,10 @@ def _wire_runs(shown: Shown) -> None:
     session, controls = shown.session, shown.controls
 
     def run(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
-        before = current.shown
-        updates: Iterator[Update[Any]] = explore.run(current, job, controls.request(*values))
+        before, request = current.shown, controls.request(*values)
+        if job.data.get("quickest") is True:
+            request = replace(request, settings={**request.settings, "cost_aware": True})
+        updates: Iterator[Update[Any]] = explore.run(current, job, request)
         for update in updates:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
@@ -87,16 +89,19 @@ def _wire_runs(shown: Shown) -> None:
         runs = current.job is not None and current.job.work is run and current.job.active
         return gr.skip() if runs else gr.Button(RUN)
 
-    worked = wire(
-        partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit]),
-        run,
-        session,
-        [session, *controls.values],
-        [shown.view, shown.back, shown.runs, controls.run],
-        controls.notice,
-        stop=controls.stop,
-    )
-    worked.then(rest, session, controls.run, **AT_ONCE)
+    pressed = partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit])
+    for event, stop in ((pressed, controls.stop), (shown.view.quickest, None)):
+        worked = wire(
+            event,
+            run,
+            session,
+            [session, *controls.values],
+            [shown.view, shown.back, shown.runs, controls.run],
+            controls.notice,
+            stop=stop,
+        )
+        worked.then(rest, session, controls.run, **AT_ONCE)
+    shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
 
 
 def _wire_question(shown: Shown, name: str, event: Any) -> None:
@@ -144,7 +149,7 @@ def _wire_download(shown: Shown) -> None:
 
 
 def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any]:
-    """Show a trace file instead of the run; if it cannot be read, say why and keep the run.
+    """Show a trace file instead of the run, and say what a log says; if there is no run to show, say why and keep the one that is.
 
     If another run was requested while the file was read, the trace is only added to the list.
     """
@@ -155,6 +160,8 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
         runs, note = read_all(path)
     except InputError as error:
         raise InputError(f"This trace was not opened: {error}.") from None
+    if not runs:
+        return gr.skip(), sentence(note=note)
     give_back()
     name = Path(path).name
     for number, run in reversed(list(enumerate(runs[1:], 2))):

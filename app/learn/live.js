@@ -1,7 +1,7 @@
 // What can be tried in Learn: K and γ on the recorded text, and how much a pass over more tokens costs on a machine.
 
 import { h, list, number, s, sum, text, whole } from "../../assets/viewer/dom.js";
-import { MachineChoice, meanCost, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { MachineChoice, meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
 
@@ -9,6 +9,16 @@ import { MACHINES } from "../../assets/viewer/constants.js";
 export function costOf({ k, works }, machine, method) {
   const mean = meanCost(machine, k ? method : "dflash", works);
   return mean === null ? null : mean * works.length;
+}
+
+const LINE = 13; // pixels from one line of words to the next
+
+/** Heights moved so that no two are closer than `least`, in the same order, as little as may be upwards from the lowest. */
+export function apart(heights, least) {
+  const out = [...heights];
+  const order = out.map((_, at) => at).sort((a, b) => out[b] - out[a]);
+  order.slice(1).forEach((at, below) => (out[at] = Math.min(out[at], out[order[below]] - least)));
+  return out;
 }
 
 /** K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when the run was
@@ -28,10 +38,11 @@ export class LiveView {
     this.choice = new MachineChoice(() => this.show());
     this.task = h("p", { class: "task" }, "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?");
     this.time = h("p", { class: "figures", role: "status" });
+    this.there = h("p", { class: "figures", role: "status" });
     this.figures = h("p", { class: "figures", role: "status" });
     this.reading = h("p", { class: "reading" });
-    this.chart = s("svg", { class: "alphas", viewBox: "0 0 320 120", role: "img" });
-    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading);
+    this.chart = s("svg", { class: "alphas", viewBox: "0 0 340 120", role: "img" });
+    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading, h("label", { class: "elsewhere" }, "8B model on ", this.choice.select), this.there);
     this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", {}));
   }
 
@@ -71,7 +82,7 @@ export class LiveView {
       input.setAttribute("aria-valuetext", said[id]);
     }
     this.figures.replaceChildren(h("b", {}, count(point.committed.length, "step")), ` for ${count(live.tokens.length, "token")}: `, h("b", {}, `${point.alpha.toFixed(2)} tokens per step`), `, ${point.nodes.toFixed(0)} nodes verified per step`);
-    this.time.replaceChildren(...this.times(point));
+    this.showTimes(point);
     const most = point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
     this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
@@ -79,22 +90,16 @@ export class LiveView {
     this.chosen(point.gamma === live.own[1] ? point.k : null);
   }
 
-  /** What the text costs here and on the machine that is compared with. */
-  times(point) {
+  /** What the text costs here and on the machine that is compared with: calculated from what every pass costs. */
+  showTimes(point) {
     const { live, here } = this;
     const { machine } = this.choice;
     const plain = live.tokens.length;
-    const there = costOf(point, machine, live.method);
     const gain = (cost) => `${fixed(plain / cost, 2)}× as fast as without drafting`;
-    const own = here && costOf(point, here, live.method);
-    return [
-      ...(own ? [h("b", {}, milliseconds((own * here.milliseconds) / 1000)), ` here, ${gain(own)}; `] : []),
-      "with an 8B model on ",
-      this.choice.select,
-      " ",
-      ...(there === null ? ["that is not known"] : [h("b", {}, `${there.toFixed(0)} plain steps`), ` for ${count(plain, "token")}, ${gain(there)}`]),
-      ". Calculated from what every pass costs.",
-    ];
+    const [own, there] = [here && costOf(point, here, live.method), costOf(point, machine, live.method)];
+    this.time.hidden = !own;
+    if (own) this.time.replaceChildren(h("b", {}, milliseconds((own * here.milliseconds) / 1000)), ` here, ${gain(own)}, by what every pass cost here.`);
+    this.there.replaceChildren(...(there === null ? ["not known"] : [h("b", {}, `${there.toFixed(0)} plain steps`), ` for ${count(plain, "token")}, ${gain(there)}, ${originWords(machine)}.`]));
   }
 
   compared(point) {
@@ -113,9 +118,11 @@ export class LiveView {
     const most = Math.max(...points.map((p) => p.alpha));
     const x = (value) => 36 + (k.indexOf(value) * 250) / Math.max(1, k.length - 1);
     const y = (alpha) => 92 - ((alpha - 1) / Math.max(0.25, most - 1)) * 78;
-    const lines = gamma.map((g) => {
-      const own = points.filter((p) => p.gamma === g).sort((a, b) => a.k - b.k);
-      return s("g", { class: g === point.gamma ? "set" : "other" }, s("polyline", { points: own.map((p) => `${x(p.k)},${y(p.alpha).toFixed(1)}`).join(" ") }), s("text", { x: x(own[own.length - 1].k) + 7, y: y(own[own.length - 1].alpha) + 3.5 }, g === point.gamma ? `γ ${g}` : g));
+    const own = gamma.map((g) => points.filter((p) => p.gamma === g).sort((a, b) => a.k - b.k));
+    const names = apart(own.map((line) => y(line.at(-1).alpha) + 3.5), LINE);
+    const lines = own.map((line, at) => {
+      const set = gamma[at] === point.gamma;
+      return s("g", { class: set ? "set" : "other" }, s("polyline", { points: line.map((p) => `${x(p.k)},${y(p.alpha).toFixed(1)}`).join(" ") }), s("text", { x: x(line.at(-1).k) + 8, y: names[at].toFixed(1) }, `γ ${gamma[at]}`));
     });
     const ticks = k.map((value) => s("text", { class: "tick", x: x(value), y: 108 }, value ? `K ${value}` : "no K"));
     this.chart.replaceChildren(s("line", { x1: 30, x2: 292, y1: y(1), y2: y(1) }), s("text", { class: "side", x: 28, y: y(most) + 3 }, most.toFixed(1)), s("text", { class: "side", x: 28, y: y(1) + 3 }, "1"), s("text", { class: "name", x: 36, y: 9 }, "tokens per step"), ...lines.filter((g) => !g.classList.contains("set")), ...lines.filter((g) => g.classList.contains("set")), s("circle", { cx: x(point.k), cy: y(point.alpha), r: 5 }), ...ticks);
@@ -136,7 +143,7 @@ export class LiveView {
   }
 }
 
-const [WIDE, HIGH] = [340, 190];
+const [WIDE, HIGH] = [340, 160];
 const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
 // the roofline is known of these, the largest card first
 const CALCULATED = ["h100", "h200", "space", "rtx-4090", "laptop-gpu", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
@@ -160,7 +167,7 @@ export class PassView {
     this.chart = s("svg", { class: "pass", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
     this.said = h("p", { class: "said", role: "status" });
     this.slider.addEventListener("input", () => this.show());
-    this.box = h("div", { class: "passes" }, h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value), h("label", {}, "8B model on ", this.choice.select), this.chart, this.said);
+    this.box = h("div", { class: "passes" }, h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value), h("label", {}, "8B model on ", this.choice.select), this.said, this.chart);
   }
 
   /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */

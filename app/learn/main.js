@@ -2,6 +2,7 @@
 
 import { readAddress } from "../../assets/viewer/address.js";
 import { button, h, markCurrent, oneWait, text } from "../../assets/viewer/dom.js";
+import { withTerms } from "../../assets/viewer/glossary.js";
 import { Store, inflate } from "../../assets/viewer/store.js";
 import { DrawsView, Stage, TURN, WalkView } from "./stage.js";
 import { LiveView, PassView } from "./live.js";
@@ -20,7 +21,7 @@ class CardView {
     Object.assign(this, { go, walk, draws, pass, live, at: 0, first: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
     this.where = h("p", { class: "where" });
-    this.body = h("div", { class: "body", "aria-live": "polite", "aria-atomic": "true" });
+    this.body = h("div", { class: "body", tabindex: 0, role: "region", "aria-label": "What this stop says", "aria-live": "polite", "aria-atomic": "true" });
     this.dots = h("ol", { class: "dots", "aria-label": "Stops" });
     this.back = button("← Back", { class: "move", id: "learn-back" }, () => this.go(this.at - 1));
     this.next = button("Next →", { class: "move next", id: "learn-next" }, () => this.go(this.at + 1));
@@ -77,13 +78,16 @@ class CardView {
 
   stop(stop, at) {
     const rows = stop.numbers.map(([name, value]) => h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))));
+    const known = new Set(); // the words that this card has explained
+    const said = stop.say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known))));
     return [
-      ...stop.say.map((sentence) => h("p", {}, h("bdi", {}, sentence))),
+      ...said.slice(0, 1),
+      stop.verified ? this.pass.box : "",
+      ...said.slice(1),
+      stop.odds.length ? this.draws.box : "",
       stop.equation.length ? h("p", { class: "equation", role: "math", "aria-label": stop.equation.map(spokenPiece).join("") }, ...stop.equation.map(drawnPiece)) : "",
       stop.walk.length ? this.walk.box : "",
       rows.length && !stop.odds.length ? h("dl", { class: "values" }, ...rows) : "",
-      stop.odds.length ? this.draws.box : "",
-      stop.verified ? this.pass.box : "",
       ...stop.questions.map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, question), h("p", {}, answer))),
       at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
     ];
@@ -108,7 +112,7 @@ class Tour {
     this.live = new LiveView((k) => this.stage.branches(k, this.tokensWith(k)));
     this.card = new CardView({ go: (at) => this.go(at), all: () => this.toggleAll(), open: () => this.open(), walk: this.walk, draws: new DrawsView(), pass: new PassView(), live: this.live });
     this.stage = new Stage(options.styles, (step) => this.follow(step));
-    this.story = new StoryView(this.store, () => this.go(0));
+    this.story = new StoryView(this.store, () => this.go(0), () => this.go(TURN));
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.layout = h("div", { class: "layout", hidden: true }, this.card.box, h("div", { class: "beside" }, this.live.cut, this.stage.box));
     element.replaceChildren(h("section", { class: "panels tour", "aria-label": "Learn how a step works" }, this.notice, this.story.box, this.layout));
@@ -139,6 +143,7 @@ class Tour {
     stage.load(lines);
     store.feed(lines);
     live.load(tour.live, tour.here, tour.opening);
+    this.story.turn.hidden = !live.live;
     await until(() => store.complete);
     this.step = stop === null || step === null ? tour.start : Math.min(step, store.length) - 1;
     await until(() => stage.steps > this.step);

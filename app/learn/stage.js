@@ -4,6 +4,7 @@ import { button, h, sum } from "../../assets/viewer/dom.js";
 import { start as startLiveView } from "../../assets/viewer/main.js";
 import { count, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
 
+const BELOW = 14; // pixels under the last token that is certain
 const STOPS = ["anchor", "draft", "confidence", "boundary", "branches", "verify", "commit", "cost", "temperature"];
 export const TURN = STOPS.length;
 
@@ -29,7 +30,6 @@ export class Stage {
     const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));
     new MutationObserver(() => this.hideLater()).observe(written, { childList: true, subtree: true });
     new MutationObserver(() => {
-      this.hideOutcome();
       this.showWalk();
       this.showBranches();
     }).observe(tree, { childList: true, subtree: true });
@@ -53,9 +53,8 @@ export class Stage {
     STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
     const before = shown < STOPS.indexOf("commit");
     const certain = this.hideLater();
-    this.hideOutcome();
     this.host.dispatchEvent(new CustomEvent("explorer:look", { detail: { start: shown < STOPS.indexOf("branches") } }));
-    const written = this.frame.querySelector(`#text .tok[data-step="${step}"]`);
+    const written = [...this.frame.querySelectorAll(`#text .tok[data-step="${step}"]`)].pop();
     requestAnimationFrame(() => this.reveal(before ? certain : written));
   }
 
@@ -73,7 +72,9 @@ export class Stage {
 
   reveal(token) {
     const box = this.frame.querySelector("#text");
-    if (token && box) box.scrollTop += token.getBoundingClientRect().top - box.getBoundingClientRect().top - box.clientHeight * 0.55;
+    if (!token || !box) return;
+    box.scrollTop = 0; // no further down than it takes
+    box.scrollTop = token.getBoundingClientRect().bottom - box.getBoundingClientRect().bottom + BELOW;
   }
 
   /** How far the target has walked: `at` nodes of the path; null: no walk is on, everything that is known is shown. */
@@ -104,15 +105,6 @@ export class Stage {
     this.said.hidden = !otherwise || !this.brought;
     if (!this.said.hidden) this.said.textContent = `With K = ${most} this step would have brought ${count(this.brought, "token")}.`;
   }
-
-  /** The names of the lanes tell what was accepted; before the check that is not known. */
-  hideOutcome() {
-    for (const lane of this.frame.querySelectorAll("#tree .lane")) {
-      if (lane.dataset.whole === undefined) lane.dataset.whole = lane.textContent;
-      const words = this.shown >= STOPS.indexOf("verify") ? lane.dataset.whole : lane.dataset.whole.split(" · ")[0];
-      if (lane.textContent !== words) lane.textContent = words;
-    }
-  }
 }
 
 const WALK_MS = { least: 320, usual: 900, all: 9000 };
@@ -142,7 +134,7 @@ export class WalkView {
   leave() {
     this.pause();
     this.visits = [];
-    if (this.box.parentElement) this.box.parentElement.classList.remove("walking");
+    this.box.classList.remove("walking");
     this.moved(null);
   }
 
@@ -177,7 +169,7 @@ export class WalkView {
   show() {
     const { visits, at } = this;
     // what came of it is not told before the walk has got there
-    if (this.box.parentElement) this.box.parentElement.classList.toggle("walking", at < visits.length);
+    this.box.classList.toggle("walking", at < visits.length);
     const visit = visits[at - 1];
     const chance = visit && visit.probability !== null ? ` (p = ${probability(visit.probability)})` : "";
     this.said.textContent = !visit ? "At the anchor: which token does the target want next?" : `Node ${at} of ${visits.length}: the target wants ${quoted(visit.text)}${chance}. ${visit.child === null ? "No node carries it: the walk ends, and this token is the bonus." : at === visits.length ? "A node carries it: accepted; the text ends here." : "A node carries it: accepted, on to that one."}`;

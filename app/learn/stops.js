@@ -241,9 +241,8 @@ function costStop({ nodes, seconds }, { plain, roofline }) {
     id: "cost",
     title: nodes.size > 1 ? `Why a pass over ${nodes.size} tokens may cost as much as one` : "What a pass costs",
     say: [
-      `To compute one token, a model with 8 billion weights reads all of them from memory: ${fixed(gigabytes, 0)} GB. It reads them once for a whole pass, however many tokens are in it.`,
-      `An ${card} reads them in ${duration(reading)} and needs ${fixed(1000 * arithmetic, 3)} ms of arithmetic for each token. While it waits for the weights it can compute ${fixed(ridge, 0)} tokens: up to there they cost nothing more.`,
-      `A laptop’s processor reads slowly too, but computes so much slower that its limit is ${fixed(laptop, 0)} tokens. Beyond it every token costs, and that is why drafting may lose there what it wins on a large card.`,
+      `A pass reads all weights from memory once, however many tokens are in it: ${fixed(gigabytes, 0)} GB with 8 billion weights. An ${card} reads them in ${duration(reading)} and needs ${fixed(1000 * arithmetic, 3)} ms of arithmetic for each token: up to ${fixed(ridge, 0)} tokens cost no more than one.`,
+      `A laptop’s processor computes so much slower that its limit is ${fixed(laptop, 0)} tokens. Beyond it every token costs: there drafting may lose what it wins on a large card.`,
     ],
     equation: [v("t"), "(", v("n"), ") = max( bytes of weights ÷ bandwidth,  ", v("n"), " · 2 · weights ÷ peak )"],
     numbers: [[`this pass over ${passed}, where it was recorded`, duration(seconds.verify) + (plain ? `, a plain step ${duration(1 / plain)}` : "")]],
@@ -259,8 +258,7 @@ function temperatureStop(step) {
     title: "Draw instead of taking the favourite",
     say: [
       `${step.sampled ? "At temperature 0 the target takes" : "This run took"} the target’s favourite token at every node: temperature 0. At a higher temperature it draws one, so another run writes another text.`,
-      "The draw comes first, as if nothing had been drafted; only then we look whether a node carries the token that came up. So the chance of a drafted token to be accepted is the target’s own probability of it, and the draft has no say in what is written: the text is drawn exactly as the target alone would draw it.",
-      "A rejected token was therefore not wrong: it only did not come up.",
+      "The draw comes first, as if nothing had been drafted; only then we look whether a node carries the token that came up. So the chance of a drafted token to be accepted is the target’s own probability of it, and the text is drawn exactly as the target alone would draw it. A rejected token was not wrong: it only did not come up.",
     ],
     equation: [v("x"), " ~ ", v("p"), "( · | text, path )    accepted ⇔ ", v("x"), " was drafted"],
     numbers: [...odds.map(({ text, probability, drafted }) => [`p of ${token(text)}, ${drafted ? "drafted" : "not drafted"}`, chance(probability)]), ...(odds.length ? [["one of the drafted tokens comes up", chance(Math.min(1, hit))]] : [])],

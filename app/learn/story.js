@@ -160,7 +160,7 @@ class Sketch {
 
   cell({ cell, height, size }, { x, y }, kind, words) {
     const most = Math.max(2, Math.floor((cell - 6) / ((CHARACTER * size) / 12)));
-    return s("g", { class: `cell ${kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, s("title", {}, visible(words, 60)), s("rect", { width: cell.toFixed(1), height, rx: 6 }), s("text", { x: (cell / 2).toFixed(1), y: height / 2 + 4.5, "font-size": size }, visible(words, most)));
+    return s("g", { class: `cell ${kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, s("title", {}, visible(words, 60)), s("rect", { width: cell.toFixed(1), height, rx: 6 }), s("text", { class: "word", x: (cell / 2).toFixed(1), y: height / 2 + 4.5, "font-size": size }, visible(words, most)));
   }
 
   anchor(step, layout) {
@@ -212,20 +212,22 @@ class Sketch {
 
 /** Paragraphs that are scrolled past a drawing, which shows what the paragraph in view says. */
 export class StoryView {
-  /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail. */
-  constructor(store, leave) {
+  /** `store`: of the run; `leave()`: on to the stops, which tell the same step in detail; `turn()`: to where K and γ can be changed. */
+  constructor(store, leave, turn) {
     Object.assign(this, { store, at: 0, index: null, frames: [], seen: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.sketch = new Sketch();
     this.choice = new MachineChoice(() => this.showCosts());
     this.costs = h("div", { class: "costs" });
-    this.elsewhere = h("p", { class: "elsewhere" });
+    this.elsewhere = h("p", {});
+    this.where = h("label", { class: "elsewhere" }, "Elsewhere, an 8B model on ", this.choice.select);
     const on = (words) => button(words, { class: "on" }, leave);
+    this.turn = button("Now change K and γ →", { class: "main", hidden: true }, turn);
     this.dots = h("ol", { class: "frames", "aria-label": "The story" });
     this.dots.addEventListener("click", ({ target }) => target.dataset.frame && this.go(Number(target.dataset.frame)));
     this.text = h("div", { class: "paragraphs" });
     this.picture = h("figure", { class: "picture" }, h("div", { class: "head" }, this.dots, on("All stops →")), this.sketch.svg, this.costs);
-    this.end = h("p", { class: "end" }, "Each part of it in detail: ", on("The stops of this step →"));
+    this.end = h("p", { class: "end" }, this.turn, on("The stops of this step →"));
     this.box = h("div", { class: "story", hidden: true }, this.text, this.picture);
     new ResizeObserver(() => this.draw()).observe(this.picture);
   }
@@ -249,7 +251,7 @@ export class StoryView {
       this.step = this.store.step(index);
       this.frames = framesOf(this.step, this.run);
       this.sections = this.frames.map(({ title, say }, at) => h("section", { "data-frame": at, tabindex: -1 }, h("p", { class: "which" }, `${at + 1} of ${this.frames.length}`), h("h3", {}, title), ...say.filter(Boolean).map((words) => h("p", {}, h("bdi", {}, words)))));
-      this.sections[this.sections.length - 1].append(this.elsewhere, this.end);
+      this.sections[this.sections.length - 1].append(this.where, this.elsewhere, this.end);
       this.text.replaceChildren(...this.sections);
       this.dots.replaceChildren(...this.frames.map(({ title }, at) => h("li", {}, h("button", { type: "button", "data-frame": at, "aria-label": `${at + 1}: ${title}`, title }, at + 1))));
       this.showCosts();
@@ -310,6 +312,6 @@ export class StoryView {
     const there = meanCost(machine, this.method, this.works);
     const bars = this.run.cycle || (there && { cost: there, brought: this.run.alpha, parts: [{ stage: "verify", name: "Step", cost: there }] });
     this.costs.replaceChildren(...(bars ? [h("h4", {}, this.run.cycle ? "A step of this run, where it was recorded" : `A step of this run, with an 8B model on ${machine.name}`), cycleBars(bars)] : []));
-    this.elsewhere.replaceChildren("Elsewhere: ", this.choice.select, " ", elsewhereWords(machine, there, this.run.alpha));
+    this.elsewhere.textContent = elsewhereWords(machine, this.method, there, this.run.alpha);
   }
 }

@@ -4,7 +4,7 @@ import { button, h, list, number, sum, text, whole } from "../../assets/viewer/d
 import { readWork } from "../../assets/viewer/machine.js";
 import { readToken } from "../../assets/viewer/step.js";
 import { tokenSpan } from "../../assets/viewer/text.js";
-import { count, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
+import { count, fixed, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
 
 const ORDINALS = ["", "1st", "2nd", "3rd"];
 export const ordinal = (place) => ORDINALS[place] || `${place}th`;
@@ -20,6 +20,9 @@ export function readLane(raw) {
   return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.at(-1)?.elapsed ?? 0 };
 }
 
+/** A time of a race in words: in milliseconds, or in plain steps. */
+export const spanWords = (span, unit) => (unit === "s" ? milliseconds(span) : `${fixed(span, 1)} ${unit}`);
+
 export class LaneView {
   /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
    *  the lane's run in Explore. */
@@ -30,7 +33,7 @@ export class LaneView {
     this.track = h("li", { class: "track", "data-method": lane.method }, h("span", { class: "name", title: lane.name }, lane.name), this.rail, this.result);
     this.note = h("span", { class: "note" });
     this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.name}` });
-    const opener = decided && lane.total ? button("Explore →", { class: "explore", "aria-label": `Open the run of ${lane.name} in Explore` }, open) : null;
+    const opener = decided && lane.total ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open) : null;
     this.panel = h(
       "article",
       { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
@@ -43,15 +46,15 @@ export class LaneView {
     this.time(lane.steps.map((step) => step.elapsed), longest);
   }
 
-  /** When every step ended, and the length of the axis: as measured, or as calculated. */
-  time(ends, longest) {
-    Object.assign(this, { ends, longest: Math.max(1e-9, longest), painted: false });
+  /** When every step ended, and the length of the axis: as measured, or as calculated; `unit`: what both count. */
+  time(ends, longest, unit = "s") {
+    Object.assign(this, { ends, unit, longest: Math.max(1e-9, longest), painted: false });
     const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
     // a step is as wide as the time that it took, in it its tokens by proposer
     const blocks = this.lane.steps.map((step, at) => {
       const from = at ? ends[at - 1] : 0;
       const counts = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(([, n]) => n);
-      const title = `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}`;
+      const title = `${count(step.tokens.length, "token")} in ${spanWords(ends[at] - from, unit)}`;
       return h("span", { class: "block", title, style: `left:${share(from)};width:${share(ends[at] - from)}` }, ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })));
     });
     this.rail.replaceChildren(...blocks);
@@ -87,10 +90,10 @@ export class LaneView {
   verdict() {
     const { row, state } = this.lane;
     const { end } = this;
-    const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
+    const time = this.unit === "s" ? (end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`) : spanWords(end, this.unit);
     const place = row && this.decided && whole(row.place, 1, 99, null);
     if (this.calculated === "unknown") return "not known";
-    if (this.calculated) return this.calculated === "time" ? `≈ ${time}` : `≈ ${end.toFixed(0)} steps`;
+    if (this.calculated) return `≈ ${time}`;
     return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
   }
 

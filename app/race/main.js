@@ -84,13 +84,13 @@ export function start(element, trigger, props, watch) {
     const ends = lanes.map((view) => (machine ? retimed(view.lane, machine) : view.lane.steps.map((step) => step.elapsed)));
     const longest = Math.max(0, ...ends.map((of) => (of && of[of.length - 1]) || 0));
     lanes.forEach((view, at) => {
-      view.calculated = machine && (ends[at] ? (machine.milliseconds === null ? "plain steps" : "time") : "unknown");
-      view.time(ends[at] || view.lane.steps.map(() => longest), longest);
+      view.calculated = machine && (ends[at] ? "calculated" : "unknown");
+      view.time(ends[at] || view.lane.steps.map(() => longest), longest, costs.unit);
     });
     element.dataset.calculated = Boolean(machine);
     costs.say();
     costs.scale(longest);
-    player.load(longest);
+    player.load(longest, costs.unit);
     player.seek(longest);
   }
 

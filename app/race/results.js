@@ -1,6 +1,7 @@
 // What the race came to: a row of figures per method, and the same steps on other machines with the break-even map.
 
 import { h, number, sum, whole } from "../../assets/viewer/dom.js";
+import { term } from "../../assets/viewer/glossary.js";
 import { BreakEvenMap, chosenMachine, meanCost, stepCost } from "../../assets/viewer/machine.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
 import { cycleWords } from "../../assets/viewer/numbers.js";
@@ -25,7 +26,7 @@ export function raceTable(lanes, { plain, reference }) {
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],
   ];
-  const head = h("tr", {}, ...heads.map(([name, title]) => h("th", { scope: "col", title: title || null }, name)));
+  const head = h("tr", {}, ...heads.map(([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name)));
   return h("table", {}, h("caption", { class: "spoken" }, "Figures of the race"), h("thead", {}, head), h("tbody", {}, ...done.map((lane) => tableRow(lane, longest, reference))));
 }
 
@@ -63,7 +64,7 @@ function tableRow(lane, longest, reference) {
 
 function costWords(row) {
   const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), number(row.speedup, 1e-9, 1e6, null)];
-  return alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain`;
+  return alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain${row.disturbed === true ? ", disturbed" : ""}`;
 }
 
 /** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another. */
@@ -72,7 +73,7 @@ export function whyWords(lanes) {
   if (!done.length) return "";
   const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));
   const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
-  const said = [...new Set([fast, long])].map(({ name, row }) => `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`);
+  const said = [...new Set([fast, long])].map(({ name, row }) => `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup, disturbed: row.disturbed === true })}`);
   return said.join(" ");
 }
 
@@ -131,6 +132,11 @@ export class CostsView {
     return MACHINES.find(({ id }) => id === this.select.value) || null;
   }
 
+  /** What the times on this machine count. */
+  get unit() {
+    return this.machine && this.machine.milliseconds === null ? "plain steps" : "s";
+  }
+
   load(lanes) {
     this.lanes = lanes;
     this.box.hidden = !lanes.length;
@@ -143,15 +149,15 @@ export class CostsView {
     const there = machine || chosenMachine();
     const points = mapPoints(lanes, there);
     this.mapBox.hidden = !points.some(({ here }) => here) && !points.some(({ there: cost }) => cost);
-    this.map.show(points, `an 8B model on ${there.name}`);
-    const aware = lanes.some((lane) => lane.method.endsWith(COST_AWARE)) ? " Cost-aware lanes decided by the times of this machine, not of that one." : "";
+    this.map.show(points, there);
+    const aware = lanes.some((lane) => lane.method.endsWith(COST_AWARE)) ? " Lanes “quickest here” decided by the times of this machine, not of that one." : "";
     this.said.textContent = machine ? `The same steps with the times of that machine. ${machine.source}${aware} The figures below stay as measured.` : "";
   }
 
   /** The ticks under the lanes; `unit`: what the axis counts. */
   scale(longest) {
-    const relative = this.machine && this.machine.milliseconds === null;
-    const unit = relative ? [1, " plain steps"] : longest < 1 ? [1000, " ms"] : [1, " s"];
+    const relative = this.unit !== "s";
+    const unit = relative ? [1, ` ${this.unit}`] : longest < 1 ? [1000, " ms"] : [1, " s"];
     this.axis.children[1].replaceChildren(...timeTicks(longest).map((t) => h("i", { style: `left:${((100 * t) / Math.max(1e-9, longest)).toFixed(2)}%` }, `${Number((t * unit[0]).toPrecision(6))}${t && (!relative || t === timeTicks(longest).at(-1)) ? unit[1] : ""}`)));
   }
 }

@@ -28,7 +28,6 @@ from app.settings import remember, setting_rows
 from app.view import DrawnView
 from d2sd import METHODS, InputError
 from d2sd.trace.metrics import Work
-from d2sd.trace.run import RecordedRun
 
 CHOSEN = ("model", "folder", "vp")
 # Prompt and models come along from Explore, except those that were changed here since they last did.
@@ -218,18 +217,19 @@ def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bo
 def keep(history: History, raced: Race) -> None:
     """Store a race and add its lanes to the list of runs."""
     history.race = raced
-    for lane in reversed(raced.lanes):
-        if lane.trace.steps:
-            history.keep(RecordedRun.of(lane.trace.records()), "Race")
+    for at in reversed(range(len(raced.lanes))):
+        if raced.lanes[at].trace.steps:
+            history.keep(race.recorded(raced, at), "Race")
 
 
 def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     """Show a lane of the race in Explore, unless another run was requested in the meantime."""
-    lanes = (session.history.race or recorded_race()).lanes
+    raced = session.history.race or recorded_race()
+    lanes = raced.lanes
     at = call.data.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
         raise InputError("This lane no longer exists; race again.")
-    run = RecordedRun.of(lanes[at].trace.records())
+    run = race.recorded(raced, at)
     call.check()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
 
@@ -255,20 +255,31 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
     remember(inputs["prompt"], links.MAX_PROMPT)
     with gr.Row(elem_classes="buttons"):
         start = gr.Button("Race", variant="primary", elem_id="start-race", min_width=80)
-        stop = gr.Button("Stop", elem_id="stop-race", min_width=80)
+        stop = gr.Button("Stop", elem_id="stop-race", min_width=80, visible=False)
     notice = notice_box("race-notice")
     inputs |= build_models("race-")
-    with gr.Column(elem_id="race-methods"):
-        gr.Markdown("Methods, run one after the other", elem_id="race-methods-title")
-        for title, group in GROUPS.items():
-            inputs[title] = gr.CheckboxGroup(
-                [(f"{name}: {lane_sentence(lane)}", lane) for lane, name in group.items()],
-                value=[lane for lane in group if lane in DEFAULT_LANES],
-                label=title,
-                elem_id=f"race-{title.lower().replace('²', '2')}",
-                elem_classes="race-methods",
+    (first, _), (more, _) = GROUPS.items()
+    inputs[first] = _ticks(first)
+    with gr.Accordion("More methods, and what each does", open=False, elem_id="race-more"):
+        inputs[more] = _ticks(more)
+        gr.Markdown(
+            "\n\n".join(
+                f"**{name}**: {lane_sentence(lane)}" for group in GROUPS.values() for lane, name in group.items()
             )
+        )
     with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
         inputs |= setting_rows(NAMES, 3, "race-")
     follow_model(inputs["model"], inputs["chat"], inputs["block_size"])
     return inputs, start, stop, notice
+
+
+def _ticks(title: str) -> gr.CheckboxGroup:
+    """The boxes of a group of methods."""
+    group = GROUPS[title]
+    return gr.CheckboxGroup(
+        [(name, lane) for lane, name in group.items()],
+        value=[lane for lane in group if lane in DEFAULT_LANES],
+        label=title,
+        elem_id=f"race-{title.lower().replace(' ', '-')}",
+        elem_classes="race-methods",
+    )

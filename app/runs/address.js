@@ -28,11 +28,15 @@ export class Address {
     this.observer = new MutationObserver(() => this.soon());
   }
 
-  /** Looks once what goes on has settled: moving through steps leaves one address, not a hundred. `hidden`: the change is in a
-   *  view that is not shown, where a run may play on for long, so it does not postpone a look that is due. */
+  /** Writes a change of the same view at once if none was written just before, so that a reload or Back right after a click keeps it.
+   *  What follows within `SETTLE_MS` is written together: moving through steps leaves one address, not a hundred. `hidden`: the change
+   *  is in a view that is not shown, where a run may play on for long, so it does not postpone a look that is due. */
   soon(hidden = false) {
     const now = this.now();
-    if (same(now, this.before)) this.unwritten = now;
+    if (same(now, this.before)) {
+      this.unwritten = now;
+      if (!hidden && !this.timer && !this.going) this.settle();
+    }
     if (hidden && this.timer) return;
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.settle(), SETTLE_MS);

@@ -59,7 +59,7 @@ function nameField(row, label, done) {
  *  element ids by name. */
 function rememberForm(fields) {
   window.addEventListener("pagehide", () => {
-    const controls = Object.entries(fields).map(([name, id]) => [name, document.querySelector(`#${id} :is(textarea, select, input)`)]);
+    const controls = Object.entries(fields).map(([name, id]) => [name, document.querySelector(`#${id} :is(textarea, select, input:not([type="radio"]), input:checked)`)]);
     const entries = controls.filter(([, control]) => control).map(([name, control]) => [name, control.type === "checkbox" ? String(control.checked) : control.value]);
     try {
       sessionStorage.setItem("d2sd-form", JSON.stringify(Object.fromEntries(entries.filter(([, value]) => value !== ""))));

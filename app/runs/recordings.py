@@ -16,17 +16,21 @@ from typing import Any
 
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
+from d2sd.doctor.log_reading import read_log, report_lines
 from d2sd.trace.files import UNREADABLE, opened
-from d2sd.trace.logs import LogTotals, import_log
+from d2sd.trace.logs import LogTotals, import_log, is_log
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Reader, lines_of
 
+FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # of traces and logs
 MAX_MEGABYTES = 96  # unpacked: what a browser still draws comfortably
 MAX_MEGABYTES_TOGETHER = 256  # of all files that are measured at once, unpacked
 SECONDS_KEPT = 3600  # an uploaded file; after that the run that was read from it is still there
 SECOND = re.compile(rb'\n\{"event":"Header"')
-MAX_HEAD = 65536
 MAX_OPENED = 24  # runs of one file in the list
+
+
+LABEL = 200  # characters of a prompt that stands for its run; the page cuts it where there is no room
 
 
 def short(text: str, most: int = 60) -> str:
@@ -64,7 +68,7 @@ class Recording:
 
 def prompt_label(header: dict[str, Any]) -> str:
     """Returns a run's prompt as a label."""
-    return short(" ".join(str(header.get("prompt") or "no prompt").split()))
+    return short(" ".join(str(header.get("prompt") or "no prompt").split()), LABEL)
 
 
 class Traces(Sequence[Trace]):
@@ -123,15 +127,15 @@ class Recordings:
 
 
 def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
-    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note if there are more.
+    """Returns at most ``MAX_OPENED`` runs of a trace file or log, plain or gzip, and a note: whether there are more, and what a log says.
 
-    Only checked fields reach the page. Raises ``InputError``.
+    A log with totals alone has no runs. Only checked fields reach the page. Raises ``InputError``.
     """
     raw = _unpacked(path)
-    if is_log(raw):
+    if is_log(path):
         runs, more = _imported(path, MAX_OPENED)
         note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
-        return [RecordedRun.of(run.records()) for run in runs], note
+        return [RecordedRun.of(run.records()) for run in runs], "\n".join(filter(None, (note, what_it_says(path))))
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
@@ -149,33 +153,30 @@ def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]
         raise InputError(
             f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
         )
-    if is_log(raw):
-        return [(RecordedRun.of(run.records()), run) for run in _imported(path, None)[0]], len(raw)
+    if is_log(path):
+        runs = [(RecordedRun.of(run.records()), run) for run in _imported(path, None)[0]]
+        if not runs:
+            raise InputError(
+                "it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean"
+            )
+        return runs, len(raw)
     return [_read(part) for part in _parts(raw)], len(raw)
 
 
-def is_log(raw: bytes) -> bool:
-    """Returns whether a file is the log of an engine: JSON whose first record is not a line of a trace."""
-    head = raw.lstrip()[:MAX_HEAD]
-    return head[:1] in (b"{", b"[") and b'"event"' not in head.partition(b"\n")[0]
+def what_it_says(path: str | Path) -> str:
+    """Returns what the log of a server says of its drafter, as lines of plain text. Raises ``InputError``."""
+    return "\n".join(report_lines(read_log(import_log(path, most=MAX_MEGABYTES * 10**6))))
 
 
 def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
-    """Returns the requests of a log that have steps, at most ``most``, and whether there are more.
-
-    Raises ``InputError`` if none has steps; its totals are then in the message.
-    """
+    """Returns the requests of a log that have steps, at most ``most``, and whether there are more."""
     runs: list[Trace] = []
-    rows: list[LogTotals] = []
     for found in import_log(path, most=MAX_MEGABYTES * 10**6):
         if isinstance(found, LogTotals):
-            rows.append(found)
-        elif most is not None and len(runs) == most:
+            continue
+        if most is not None and len(runs) == most:
             return runs, True
-        else:
-            runs.append(found)
-    if not runs:
-        raise InputError(f"it holds totals alone, no steps ({rows[0].row()}); {rows[0].unknown}")
+        runs.append(found)
     return runs, False
 
 

@@ -1,7 +1,7 @@
 // What is known of one node, or of the step as a whole when no node is selected: in the panel beside the tree and in the tooltip.
 
 import { button, h, sum } from "./dom.js";
-import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, nodeSentence, originWords, rankWords, targetTopOf } from "./explain.js";
+import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, nodeSentence, ofBoth, originWords, rankWords, targetTopOf } from "./explain.js";
 import { BONUS } from "./tree_layout.js";
 import { STAGES, capital, count, milliseconds, probability, visible } from "./words.js";
 
@@ -26,9 +26,10 @@ export function nodeCard(step, id) {
   const node = step.nodes.get(id);
   const card = h("div", { class: "card" }, nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`), h("p", { class: node.state }, nodeSentence(step, node)));
   if (node.depth === 0) return card;
-  card.append(meter(step.names[node.proposer], node.drafterP, node.proposer), meter("target", node.targetP, "target", rankWords(node.rank)));
+  const drafted = ofBoth(step, node) ? meter("both drafters", node.drafterP, node.proposer, "weighted") : meter(step.names[node.proposer], node.drafterP, node.proposer);
+  card.append(drafted, meter("target", node.targetP, "target", rankWords(node.rank)));
   const others = alternativesOf(step, node);
-  card.append(...topRows("Drafter’s top choices here", others, node.proposer, step.sampled), ...targetRows(step, targetTopOf(step, node), others));
+  card.append(...topRows(`Top choices of the ${step.names[node.proposer]}`, others, node.proposer, step.sampled), ...targetRows(step, targetTopOf(step, node), others));
   return card;
 }
 

@@ -5,42 +5,28 @@ import { capital, count, joined, OUTCOMES, plain, probability, quoted } from "./
 /**
  * Who brought the accepted tokens: `right` of the first draft, then the `parts` that others added, in order. A part has
  * the number of tokens, its proposer, and the drafts that it comes from, several where they are equal there (none: a
- * drafter's lower-ranked choices).
+ * drafter's lower-ranked choices). Parts end where the tree's lanes do: a lane follows one candidate as far as that goes.
  */
 export function contributions(step) {
   const path = step.accepted.map((id) => step.nodes.get(id));
   let right = 0;
   while (right < path.length && path[right].candidates.includes(0)) right += 1;
   const parts = [];
-  for (let at = right; at < path.length; ) {
-    const { candidate, end } = longestRun(step, path, at);
-    const begun = parts.length;
-    for (; at < end; at += 1) {
-      const node = path[at];
-      const draft = draftAt(step, candidate, node.depth);
-      const last = parts[parts.length - 1];
-      const goesOn = last && last.draft === draft && (draft ? parts.length > begun : last.proposer === node.proposer);
-      if (goesOn) last.nodes.push(node);
-      else parts.push({ draft, proposer: node.proposer, nodes: [node] });
+  for (const node of path.slice(right)) {
+    const last = parts[parts.length - 1];
+    const goesOn = last && (last.candidate === null ? !drafted(step, node) && last.proposer === node.proposer : node.candidates.includes(last.candidate) && draftAt(step, last.candidate, node.depth) === last.draft);
+    if (goesOn) last.nodes.push(node);
+    else {
+      const candidate = drafted(step, node);
+      parts.push({ candidate, draft: draftAt(step, candidate, node.depth), proposer: node.proposer, nodes: [node] });
     }
   }
   for (const part of parts) Object.assign(part, { added: part.nodes.length, drafts: part.draft ? draftsThrough(step, part.nodes) : [] });
   return { right, parts };
 }
 
-/** The candidate whose own tokens go on longest from this place of a path, of equals the one that was drafted from right
- *  there; 0 for a token that is none's. */
-function longestRun(step, path, start) {
-  let best = { candidate: 0, end: start + 1 };
-  const fromHere = (candidate) => candidate > 0 && Boolean(step.branches[candidate - 1]) && step.branches[candidate - 1].prefix === start;
-  for (const candidate of path[start].candidates) {
-    let end = start;
-    while (end < path.length && path[end].candidates.includes(candidate)) end += 1;
-    const better = end > best.end || !best.candidate || (end === best.end && fromHere(candidate) && !fromHere(best.candidate));
-    if (candidate > 0 && better) best = { candidate, end };
-  }
-  return best;
-}
+/** The first re-draft that has a node; null where none has. */
+const drafted = (step, node) => node.candidates.find((candidate) => candidate > 0 && step.branches[candidate - 1]) ?? null;
 
 /** The draft that candidate `candidate` has its token at this depth from; null where it is none's own. */
 const draftAt = (step, candidate, depth) => lineage(step, candidate).findLast((d) => d.prefix < depth) || null;
@@ -231,6 +217,15 @@ export function bonusSentence(step) {
   const own = `the target’s own ${step.sampled ? "draw" : "choice"}`;
   if (isPlain(step)) return `${capital(own)}${chance(step.bonus.p)}: nothing was drafted. It is the next anchor.`;
   return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
+}
+
+/** Whether the probability of a node is that of both drafters, weighted (`d2sd_tree`): a re-drafted prefix stands before it on its
+ *  path, and both drafted its place. */
+export function ofBoth(step, node) {
+  if (!step.weighted || node.depth < 1 || node.depth > step.drafted) return false;
+  let shared = 0; // tokens of the first draft with which the path begins
+  for (let above = step.nodes.get(node.parent); above && above.depth; above = step.nodes.get(above.parent)) shared = above.candidates.includes(0) ? shared + 1 : 0;
+  return step.branches.some(({ prefix }) => prefix <= shared);
 }
 
 /** The drafter's top list where this node was drafted, with the node's token and the target's choice marked. */

@@ -1,14 +1,18 @@
-// The keys of the view: what they do, and the list of them.
+// What the words mean, and the keys of the view: what they do, and the list of them.
 
 import { button, h } from "./dom.js";
+import { GLOSSARY } from "./glossary.js";
+import { opening } from "./opening.js";
 import { draftedNode } from "./quiz.js";
+import { STAGE_NAMES } from "./stages.js";
 
 const KEYS = [
   ["← →", "previous, next step"],
   ["↑ ↓", "node in the branch above, below"],
   ["Shift + ← →", "node before, after on the path"],
   ["Home End", "first, last step"],
-  ["Space", "play through the steps, pause"],
+  ["Space", "play: how the step comes about, then the next ones; of a pinned step, only that one; pause"],
+  ["Shift + 1 2 3 4 5", "stage of the step: draft, boundary, re-draft, verify, commit"],
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
   ["N P", "next, previous step of the chosen kind"],
@@ -23,33 +27,22 @@ const KEYS = [
   ["?", "this list"],
 ];
 
-const WORDS = [
-  ["anchor", "the last certain token; a step drafts what follows it"],
-  ["␣ ↵", "a space and a line break in a token"],
-  ["c", "confidence: the drafter’s own probability of its token"],
-  ["r(i)", "predicted chance that exactly i drafted tokens are accepted; “all”: every one"],
-  ["α", "tokens committed per step, mean over the run"],
-  ["γ", "block: the anchor and γ − 1 drafted tokens"],
-  ["K", "number of prefixes to re-draft from"],
-  ["T", "temperature: 0 takes the target’s favourite, above 0 it draws"],
-  ["plain", "plain decoding: one target pass per token, nothing drafted"],
-  ["●", "repaired: re-drafted from where the draft broke, and tokens were gained"],
-  ["○", "re-drafted from there, but nothing was gained"],
-  ["✕", "missed: no re-draft started there"],
-  ["▲", "the whole first draft was accepted"],
-];
-
 export class HelpView {
-  constructor(root) {
+  /** `ways`: what the opening sentence offers, see `opening`. */
+  constructor(root, ways) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
+    const leave = (way) => way && (() => [this.box.close(), way()]);
+    const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
+    const named = (keys) => keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)));
     this.box = h(
       "dialog",
-      { class: "help", "aria-label": "Keys and words" },
+      { class: "help", "aria-label": "Words and keys" },
       close,
+      opening({ story: leave(ways.story), begin: leave(ways.begin) }),
+      h("h3", {}, "Words"),
+      h("dl", { class: "words" }, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
       h("h3", {}, "Keys"),
-      h("dl", {}, ...KEYS.map(([keys, meaning]) => h("div", {}, h("dt", {}, ...keys.split(" ").map((k) => (k === "+" && keys !== "+ −" ? " + " : h("kbd", {}, k)))), h("dd", {}, meaning)))),
-      h("h3", {}, "Words and marks"),
-      h("dl", { class: "words" }, ...WORDS.map(([word, meaning]) => h("div", {}, h("dt", {}, word), h("dd", {}, meaning)))),
+      h("dl", {}, ...KEYS.map(([keys, meaning]) => row(named(keys), meaning))),
       h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
     );
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
@@ -73,6 +66,13 @@ export function ours(element, target) {
   return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
 }
 
+/** What a key is called in `keyActions`: Shift with a digit is a stage, on keyboards where the digit itself needs no Shift. */
+function keyName({ key, code, shiftKey }) {
+  const [, digit] = (shiftKey && !/^\d$/.test(key) && /^Digit(\d)$/.exec(code)) || [];
+  if (digit) return `Stage${digit}`;
+  return (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
+}
+
 /** `act` maps a key name to what it does; true from it means the key was used. */
 export function listenForKeys(element, act) {
   const onKey = (event) => {
@@ -83,24 +83,22 @@ export function listenForKeys(element, act) {
     const target = event.target instanceof Element ? event.target : document.body;
     if (!ours(element, target) || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
-    if ([" ", "Enter"].includes(event.key) && target.closest("button, a")) return;
-    const name = (event.shiftKey && event.key.startsWith("Arrow") ? "Shift" : "") + (event.key.length === 1 ? event.key.toLowerCase() : event.key);
+    // a button that is out of sight, as that of a dialog which was just closed, keeps the focus for a while
+    const button = target.closest("button, a");
+    if ([" ", "Enter"].includes(event.key) && button && button.getClientRects().length) return;
+    const name = keyName(event);
     if (act[name] && act[name]() !== false) event.preventDefault();
   };
   document.addEventListener("keydown", onKey);
 }
 
-export function keyActions({ store, selection, tree, viewport, help, finder, timeline, quiz, typed, presenter, redraft }) {
+export function keyActions({ store, selection, tree, viewport, help, finder, timeline, quiz, typed, presenter, redraft, player }) {
   const toNode = (direction) => {
     const step = selection.shown;
     const node = quiz.asking ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1) : tree.neighbour(selection.shownNode, direction);
     if (step === null || node === null) return;
     selection.pin(step, node);
     tree.reveal(node);
-  };
-  const jump = (step) => {
-    selection.pause();
-    selection.pin(step);
   };
   const zoom = (factor) => {
     const box = viewport.host.getBoundingClientRect();
@@ -113,9 +111,10 @@ export function keyActions({ store, selection, tree, viewport, help, finder, tim
     ArrowDown: () => toNode("down"),
     ShiftArrowLeft: () => toNode("left"),
     ShiftArrowRight: () => toNode("right"),
-    Home: () => jump(0),
-    End: () => jump(store.length - 1),
-    " ": () => selection.toggle(),
+    Home: () => selection.pin(0),
+    End: () => selection.pin(store.length - 1),
+    " ": () => player.toggle(),
+    ...Object.fromEntries(STAGE_NAMES.map((_, at) => [`Stage${at + 1}`, () => player.jump(at)])),
     f: () => viewport.fit(),
     "+": () => zoom(1.2),
     "=": () => zoom(1.2),
@@ -131,10 +130,10 @@ export function keyActions({ store, selection, tree, viewport, help, finder, tim
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(selection.shownNode)?.depth),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
-    s: () => selection.repace(),
+    s: () => player.repace(),
     // a clicker's keys; else they scroll the page
     PageDown: () => presenter.on && selection.move(1),
     PageUp: () => presenter.on && selection.move(-1),
-    Escape: () => redraft.release(store.step(selection.shown)) || selection.release(),
+    Escape: () => (player.on ? player.finish() : redraft.release(store.step(selection.shown)) || selection.release()),
   };
 }

@@ -7,7 +7,9 @@ import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
 import { NumbersView } from "./numbers.js";
 import { ChipView, Page, PathView, Presenter, RunView } from "./page.js";
+import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
+import { Player } from "./player.js";
 import { QuizView } from "./quiz.js";
 import { PlacesView, Redraft } from "./redraft.js";
 import { Selection } from "./selection.js";
@@ -21,17 +23,31 @@ import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
+const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
+
 /** A node, as addresses and other scripts name it, by the number that it has here. */
 function nodeId(value) {
   const node = readNode(value);
   return node === "bonus" ? BONUS : node;
 }
 
+const VISITED = "d2sd-explorer-visited";
+
+/** Whether nobody has seen a step come about in this browser, the address names nothing to look at, and motion is welcome. */
+function isFirstVisit({ embed, game, step }) {
+  if (embed || game || step !== null || matchMedia("(prefers-reduced-motion: reduce)").matches) return false;
+  try {
+    return !localStorage.getItem(VISITED);
+  } catch {
+    return false; // a frame without storage
+  }
+}
+
 class Explorer {
   /** `trigger(event, data)` reaches the server; `linkNames`: settings that links carry, null where no server answers; `address`: what
-   *  the address asks for, as `readAddress` returns it. */
-  constructor({ element, trigger, linkNames, address }) {
-    Object.assign(this, { element, trigger, linkNames, page: new Page() });
+   *  the address asks for, as `readAddress` returns it; `tours`: whether there is a story to lead to. */
+  constructor({ element, trigger, linkNames, tours, address }) {
+    Object.assign(this, { element, trigger, linkNames, tours, page: new Page() });
     const resend = new Resend((key, start) => trigger("missed", { key, start }));
     this.store = new Store(
       (change) => this.receive(change),
@@ -46,18 +62,23 @@ class Explorer {
     element.replaceChildren(this.page.root);
     this.createViews();
     this.createGames(address);
+    this.address = address;
+    this.toPlay = address.play || (Boolean(linkNames) && isFirstVisit(address));
     this.listen();
     this.observe();
   }
 
   createViews() {
-    const { page, store, selection, linkNames, trigger } = this;
+    const { element, page, store, selection, linkNames, tours, trigger } = this;
     this.tooltip = new Tooltip(page.root);
-    this.help = new HelpView(page.root);
+    const ask = (name, detail) => element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
+    const learn = (stop) => ask("learn", { stop });
+    this.help = new HelpView(page.root, { story: tours ? () => learn(STORY) : null, begin: linkNames ? () => ask("begin") : null });
     this.presenter = new Presenter(page.root, () => this.redraw());
     this.viewport = new Viewport(page.tree, () => {
       this.tree.place();
       this.strip.place();
+      this.player.show();
     });
     this.tree = new TreeView(page.tree, selection, this.tooltip, this.viewport, (hidden) => page.showFolding(hidden, this.tree.unfolded));
     this.tree.scaled = () => this.presenter.scale;
@@ -68,11 +89,13 @@ class Explorer {
     this.path = new PathView(page.path, selection);
     this.timeline = new TimelineView(page.timeline, store, selection);
     this.finder = new FinderView(this.timeline, store, selection);
-    page.steps.append(this.finder.box, page.timeline, this.finder.zooms, this.finder.totals);
-    this.totals = new NumbersView(page.numbers, store);
+    page.steps.append(this.finder.totals);
+    page.finder.append(this.finder.box, this.finder.zooms);
+    this.totals = new NumbersView(page.numbers, store, linkNames && { quickest: () => trigger("quickest", { quickest: true }), turn: () => learn(TURN) });
     this.details = new DetailsView(page.details, selection);
-    this.chip = new ChipView(page.follow, store, selection);
-    this.run = new RunView(page.root, page.runLabel);
+    this.createPlayer();
+    this.chip = new ChipView(page.follow, store, selection, this.player);
+    this.run = new RunView(page.root, page.runLabel, linkNames !== null);
     this.share = new ShareView({
       store,
       selection,
@@ -80,7 +103,25 @@ class Explorer {
       names: linkNames,
       ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
     });
-    page.textTools.append(this.share.box);
+    page.deeds.append(this.share.box);
+    page.numbers.firstChild.append(page.deeds);
+  }
+
+  createPlayer() {
+    const { page, store, selection, tree, strip } = this;
+    const motion = new Motion({ root: page.root, tree, strip, words: this.words });
+    this.player = new Player(store, selection, {
+      draw: (t) => motion.show(store.step(selection.shown), t),
+      said: (name) => {
+        const step = store.step(selection.shown);
+        page.root.dataset.stage = name;
+        page.showSentence(step, this.player.words);
+        page.spoken.textContent = name ? `${name}: ${this.player.words}` : this.nameTree(step);
+      },
+      allowed: () => !this.secret,
+      changed: () => this.draw(),
+    });
+    page.sentence.after(this.player.box);
   }
 
   createGames(address) {
@@ -117,8 +158,9 @@ class Explorer {
   }
 
   drawAll() {
-    const { page, store, selection, tree, words, latest } = this;
+    const { store, selection, tree, words, latest } = this;
     words.append();
+    this.player.check();
     const step = store.step(selection.shown);
     if (step !== latest.step) this.drawStep(step);
     else {
@@ -126,7 +168,9 @@ class Explorer {
       if (selection.shownNode !== latest.node) tree.mark();
     }
     words.show(selection.shown);
-    words.hide(this.nextGame ? 0 : (this.quiz.hidden ?? this.typed.hidden));
+    const hidden = this.nextGame ? 0 : (this.quiz.hidden ?? this.typed.hidden);
+    words.hide(hidden);
+    this.timeline.told = hidden ?? Infinity;
     for (const game of this.nextGame ? [] : this.games) game.show();
     this.latest = { step, node: selection.shownNode, length: store.length };
     this.drawDetails(step);
@@ -135,7 +179,8 @@ class Explorer {
     this.timeline.follow();
     this.finder.place();
     this.chip.show();
-    page.showPlaying(selection);
+    this.player.showBar();
+    this.player.show();
     this.publish();
   }
 
@@ -144,10 +189,10 @@ class Explorer {
     this.tree.show(step);
     this.strip.show(step);
     page.showLacks(step);
-    page.showSentence(step);
+    page.showSentence(step, this.player.words);
     const summary = this.nameTree(step);
     // Read out what was chosen, not every step of a running stream or of the pointer's way.
-    if (selection.previewed === null && !selection.following) page.spoken.textContent = this.secret ? "" : summary;
+    if (selection.previewed === null && !selection.following && !this.player.on) page.spoken.textContent = this.secret ? "" : summary;
     this.drawWidth();
   }
 
@@ -163,7 +208,7 @@ class Explorer {
   drawWidth() {
     const { tree } = this;
     this.page.showWidth(tree);
-    this.path.show(this.secret ? null : tree.step, this.strip.narrow && tree.step !== null && tree.cut);
+    this.path.show(this.secret ? null : tree.step, this.strip.narrow && tree.cut);
   }
 
   /** Details of the step and what came of a re-draft: in the panel, or under the strip where that is far away. */
@@ -207,6 +252,7 @@ class Explorer {
     this.selection.advance();
     this.selectWanted();
     this.showState();
+    this.beginPlaying();
     this.beginGame(); // with its field in sight, which gets the focus
     this.chip.received();
     this.draw();
@@ -215,7 +261,7 @@ class Explorer {
   reset() {
     this.wanted = null;
     this.timeline.first = 0;
-    for (const part of [this.totals, this.selection, ...this.games, this.redraft, this.words, this.finder]) part.reset();
+    for (const part of [this.totals, this.player, this.selection, ...this.games, this.redraft, this.words, this.finder]) part.reset();
   }
 
   selectWanted() {
@@ -230,6 +276,22 @@ class Explorer {
     if (!nextGame || !store.complete || !store.length || (this.wanted && store.live)) return;
     this.nextGame = null;
     nextGame.toggle(true);
+  }
+
+  /** Plays where the address asks for it, and on a first visit one step, which then rests. */
+  beginPlaying() {
+    const { store, selection, address, player } = this;
+    if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null)) return;
+    this.toPlay = false;
+    this.draw();
+    requestAnimationFrame(() => {
+      if (!this.element.offsetParent) return; // another tab is open
+      if (address.play) player.toggle();
+      else if (store.recorded && !player.on) {
+        player.playOnce();
+        localStorage.setItem(VISITED, "yes");
+      }
+    });
   }
 
   /** Whether there is anything to see, and what went wrong. */
@@ -253,11 +315,10 @@ class Explorer {
     const { element, page, tree } = this;
     const keys = keyActions(this);
     const acts = {
-      play: keys[" "],
-      pace: keys.s,
       fit: keys.f,
       full: keys["."],
       help: keys["?"],
+      quiz: keys.q,
       typed: keys.b,
       widen: () => {
         tree.widen(!tree.widened);
@@ -281,7 +342,6 @@ class Explorer {
     element.addEventListener("explorer:select", ({ detail }) => {
       const step = whole(detail && detail.step, 0, 1e9, null);
       if (step === null) return;
-      selection.pause();
       selection.pin(step, nodeId(detail.node));
     });
     element.addEventListener("explorer:look", ({ detail }) => this.viewport.look(detail.start === true));
@@ -296,6 +356,7 @@ class Explorer {
     });
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
+    document.fonts.ready.then(() => this.redraw()); // what was measured before is of another font
     // The canvas has no style rules of its own: draw it again when the page turns dark or light.
     new MutationObserver(() => timeline.draw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
   }
@@ -304,7 +365,7 @@ class Explorer {
 /** Draws `props.value` into an element, and again whenever it changes. */
 export function start(element, trigger, props, watch) {
   const address = readAddress(props.linked ? location.search : text(props.address));
-  const explorer = new Explorer({ element, trigger, linkNames: props.linked || null, address });
+  const explorer = new Explorer({ element, trigger, linkNames: props.linked || null, tours: Boolean(props.linked || props.tours), address });
   if (address.embed) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");

@@ -2,24 +2,23 @@
 
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
 import { button, h, sum, text } from "./dom.js";
-import { BreakEvenMap, MachineChoice, meanCost } from "./machine.js";
+import { term } from "./glossary.js";
+import { BreakEvenMap, MachineChoice, meanCost, originWords } from "./machine.js";
 import { judged } from "./store.js";
 
-/** The sentence as pieces; kind "b": a number that matters. `step`: tokens of the shown step, null where none is shown; `cycle`:
- *  what `cycleOf` returns; `machine` and `there`: the one to compare with, and what a step costs on it; `missing`: why there is no
- *  cycle. */
-export function gist({ method, step, tokens, steps, cycle, machine, there, missing }) {
+/** What the step and the run came to, in words that need nothing, as pieces; kind "b": a number that matters. `step`: tokens of the
+ *  shown step, null where none is shown; `cycle`: what `cycleOf` returns; `live`: whether there is more to come; `full`: whether the run
+ *  verified whole trees and was slower for it. */
+export function gist({ method, step, tokens, steps, cycle, live, full = false }) {
   if (!steps) return [];
   const b = (text) => ({ text, kind: "b" });
   const t = (text) => ({ text });
-  if (method === "autoregressive") return [b("1 token"), t(" a step: plain decoding, the baseline of all other methods.")];
-  const alpha = tokens / steps;
-  const begin = step === null ? [] : [b(count(step, "token")), t(" in this step. ")];
-  const run = [t("The run: "), b(`α = ${fixed(alpha, 2)}`)];
-  const elsewhere = there === null ? [] : [t(cycle ? ", at " : "; it breaks even at "), b(fixed(there, 2)), t(` on ${machine.name}`)];
-  if (!cycle) return [...begin, ...run, t(` tokens a step${missing}`), ...elsewhere, t(".")];
-  const gain = { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" };
-  return [...begin, ...run, t(" for the price of "), b(fixed(cycle.cost, 1)), t(" plain steps: "), gain, t(" as fast. It breaks even at "), b(fixed(cycle.cost, 1)), t(" here"), ...elsewhere, t(".")];
+  if (method === "autoregressive") return [b("1 token"), t(" a step: this is plain decoding, one pass of the target for each token.")];
+  const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding needs ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
+  const run = [t(`The run: ${count(tokens, "token")} in ${count(steps, "step")}${live ? " so far" : ""}`)];
+  if (!cycle) return [...here, ...run, t(".")];
+  const why = full ? `, since checking a full tree takes as long as ${fixed(cycle.cost, 1)} passes of plain decoding here.` : ".";
+  return [...here, ...run, t(", "), { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" }, t(` as fast as plain decoding${cycle.disturbed ? ` (${DISTURBED}; run it again)` : ""}${why}`)];
 }
 
 /** What a step of a run costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens, and the `gain` over plain decoding;
@@ -32,24 +31,25 @@ export function cycleOf(store) {
   const cost = (brought * store.baseline) / timed;
   const all = sum(Object.values(seconds));
   const parts = STAGES.map(([stage, name]) => ({ stage, name, cost: all ? (cost * seconds[stage]) / all : 0 }));
-  return { cost, brought, parts, gain };
+  return { cost, brought, parts, gain, disturbed: store.disturbed };
 }
+
+const DISTURBED = "disturbed by other work on this machine";
 
 /** The same in a sentence. */
-export function cycleWords({ cost, brought, gain }) {
-  const end = `so it is ${fixed(gain, 2)}× as fast as plain decoding`;
-  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
+export function cycleWords({ cost, brought, gain, disturbed = false }) {
+  const end = disturbed ? `; the times were ${DISTURBED}: run it again` : `, so it is ${fixed(gain, 2)}× as fast as plain decoding`;
+  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
 }
 
-/** Recommends cost-aware steps for a run that was slower without them; else "". `aware`: the run's setting, undefined if imported. */
-export function savingWords({ gain }, aware) {
-  return gain < 1 && aware === false ? "The setting “cost-aware” verifies only what pays." : "";
-}
+/** Whether a run would have been quicker with less to verify: it was slower than plain decoding, and `aware`, its setting, undefined
+ *  if imported, left it its full trees. */
+export const wasFull = (cycle, aware) => cycle !== null && cycle.gain < 1 && aware === false;
 
-/** How fast the same steps would be on another machine, where each costs `cost` plain steps; null: that is not known. */
-export function elsewhereWords({ name }, cost, brought) {
-  if (cost === null) return `The time of its draft with an 8B model on ${name} is not known.`;
-  return `With an 8B model on ${name} such a step costs ${fixed(cost, 2)} plain steps, so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
+/** How fast the same steps of `method` would be on another machine, where each costs `cost` plain steps; null: that is not known. */
+export function elsewhereWords(machine, method, cost, brought) {
+  if (cost === null) return `The time of its draft with an 8B model on ${machine.name} is not known.`;
+  return `With an 8B model on ${machine.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(machine, method, cost)}), so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
 }
 
 /** Two bars on one scale: what a step cost, by stage, and what it brought. */
@@ -67,13 +67,15 @@ export function cycleBars(cycle) {
   );
 }
 
+const QUICKEST = "“Quickest here” drafts and verifies only what pays.";
+
 const CARDS = [
-  ["alpha", "Tokens/step α", "Mean acceptance length over all steps: committed tokens per step, including the one that the target adds."],
-  ["speed", "Tokens per second", "Of the run shown here: committed tokens over the time since the prompt was read. Recording every step takes time; the speedup is timed without recording."],
-  ["speedup", "Speedup", "Tokens per second over plain decoding with the same target, both timed alternately right after the run and without drawing, which slows a small machine. Below 1×, a step takes longer than plain decoding of its tokens: cost-aware, or fewer nodes B, may help."],
-  ["nodes", "Mean nodes/step", "Tree nodes that the target checks in one pass, anchor included; mean over the steps."],
-  ["repaired", "Repaired drafts", "Of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens."],
-  ["gain", "Gained per re-draft", "Tokens that the drafts after the first added, divided by the number of those drafts."],
+  ["alpha", "Tokens/step α", "mean acceptance length over all steps: committed tokens per step, including the one that the target adds"],
+  ["speed", "Tokens per second", "of the run shown here: committed tokens over the time since the prompt was read. Recording every step takes time; the speedup is timed without recording"],
+  ["speedup", "Speedup", "tokens per second over plain decoding with the same target, both timed alternately right after the run and without drawing, which slows a small machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here”, or fewer nodes B, may help"],
+  ["nodes", "Mean nodes/step", "tree nodes that the target checks in one pass, anchor included; mean over the steps"],
+  ["repaired", "Repaired drafts", "of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens"],
+  ["gain", "Gained per re-draft", "tokens that the drafts after the first added, divided by the number of those drafts"],
 ];
 
 /** Tokens per second, as short as is of use. */
@@ -100,7 +102,7 @@ export function figuresOf(store, here = null) {
   const pace = !last ? "no times in this run" : unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
   const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
   const measured = () => (unwatched ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}` : `${perSecond(timed)} vs ${perSecond(baseline)} plain`);
-  const slow = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
+  const slow = store.disturbed ? "disturbed: run again" : gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
   const verdict = here && OUTCOMES[here.verdict];
   const predicted = cases ? `${outcomes.repaired} of ${cases}` : !steps || store.seen.selected ? "no prediction yet" : "none predicted";
   return {
@@ -115,14 +117,16 @@ export function figuresOf(store, here = null) {
 
 /** The run in a sentence; behind it all totals, each with the shown step's own value, and why it is as fast as it is. */
 export class NumbersView {
-  constructor(host, store) {
-    Object.assign(this, { host, store, cells: {}, shown: null });
-    this.gist = h("p", { class: "gist", title: "α: committed tokens per step, including the one that the target adds. Price and speed: relative to plain decoding with the same target. A method breaks even where α equals the price of a step in plain steps." });
+  /** `ways`: where a server answers, `quickest()` runs the form's prompt as *quickest here*, and `turn()` leads to where K and γ can be
+   *  changed; null elsewhere. */
+  constructor(host, store, ways) {
+    Object.assign(this, { host, store, ways, cells: {}, shown: null });
+    this.gist = h("p", { class: "gist" });
     this.cards = h("dl", { class: "cards", "aria-label": "Totals", hidden: true });
     for (const [id, name, title] of CARDS) {
       const cell = { value: h("dd", { class: "value" }), note: h("dd", { class: "note" }) };
       this.cells[id] = cell;
-      this.cards.append(h("div", { class: "stat", "data-stat": id, title }, h("dt", {}, name), cell.value, cell.note));
+      this.cards.append(h("div", { class: "stat", "data-stat": id }, h("dt", {}, term(name, name, title)), cell.value, cell.note));
     }
     this.segments = STAGES.map(([stage, name]) => [stage, name, h("span", { class: `segment ${stage}` })]);
     this.bar = h("dd", { class: "stack", role: "img" }, ...this.segments.map(([, , segment]) => segment));
@@ -133,46 +137,56 @@ export class NumbersView {
     this.words = h("div", {});
     this.there = h("p", { class: "there" });
     this.source = h("p", { class: "source" });
-    this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, h("label", { class: "machine-choice" }, "With an 8B model on ", this.choice.select), this.there, this.map.box, this.source);
+    const change = ways && button("Change K and γ →", { class: "offer" }, ways.turn);
+    this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, change, h("label", { class: "machine-choice" }, "With an 8B model on ", this.choice.select), this.there, this.map.box, this.source);
     this.why = this.opener("why?", "why-open", this.box, "What a step costs, and where it would pay");
     this.more = this.opener("all figures", "more-open", this.cards, "All totals of the run");
-    host.append(h("div", { class: "line" }, this.gist, h("div", { class: "tools" }, this.why, this.more)), this.cards, this.box);
+    this.quick = button("Run quickest here", { class: "offer", id: "quickest", hidden: true, title: "The same text, with only what pays on this machine drafted and verified" }, ways?.quickest);
+    host.append(h("div", { class: "line" }, this.gist, this.quick, this.why, this.more), this.cards, this.box);
     host.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || this.box.hidden) return;
+      const opened = this.opened;
+      if (event.key !== "Escape" || !opened) return;
       event.stopPropagation();
-      this.why.click();
-      this.why.focus();
+      opened.click();
+      opened.focus();
     });
   }
 
   opener(words, kind, part, title) {
-    return button(words, { class: `small ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
+    return button(words, { class: `quiet ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
+      if (part.hidden) this.opened?.click(); // they lie over the same place
       part.hidden = !part.hidden;
       currentTarget.setAttribute("aria-expanded", String(!part.hidden));
       this.show(this.shown);
     });
   }
 
+  /** The button of what is open; undefined: nothing is. */
+  get opened() {
+    return [this.why, this.more].find((button) => button.getAttribute("aria-expanded") === "true");
+  }
+
   /** Another run is shown: what was opened about the last one is closed. */
   reset() {
-    this.box.hidden = true;
-    this.why.setAttribute("aria-expanded", "false");
+    this.shown = null;
+    this.opened?.click();
   }
 
   showWhy(cycle, alpha, there) {
     const { method, config } = this.store.header;
     const { machine } = this.choice;
-    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${savingWords(cycle, config?.cost_aware)}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]));
-    this.there.textContent = elsewhereWords(machine, there, alpha);
+    const even = [cycle && `at ${fixed(cycle.cost, 1)} here`, there !== null && `at ${fixed(there, 2)} on ${machine.name}`].filter(Boolean).join(", ");
+    const price = h("p", {}, term("α"), ` = ${fixed(alpha, 2)} tokens a step`, ...(even ? ["; it would ", term("break even"), ` ${even}`] : []), ".");
+    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config?.cost_aware) ? QUICKEST : ""}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]), price);
+    this.there.textContent = elsewhereWords(machine, text(method), there, alpha);
     this.source.textContent = machine.source;
-    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine.name);
+    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine);
   }
 
   show(shown) {
     const { store, cells } = this;
     const { tokens } = store.sums;
-    const { method } = store.header;
-    const { machine } = this.choice;
+    const { method, config } = store.header;
     this.shown = shown;
     const here = shown === null ? null : store.summaries[shown];
     for (const [id, [value, note]] of Object.entries(figuresOf(store, here))) {
@@ -182,11 +196,12 @@ export class NumbersView {
     const steps = store.length;
     const cycle = cycleOf(store);
     cells.speedup.value.classList.toggle("slower", cycle !== null && cycle.gain < 1);
-    const there = this.thereCost(machine);
-    const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, machine, there, missing: store.live ? " so far" : "" });
+    const full = this.ways !== null && (!store.recorded || store.own) && wasFull(cycle, config?.cost_aware);
+    this.quick.hidden = !full;
+    const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, full, live: store.live });
     this.gist.replaceChildren(...pieces.map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));
     this.why.disabled = !steps || method === "autoregressive";
-    if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), there);
+    if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), this.thereCost(this.choice.machine));
     this.showStages();
   }
 

@@ -3,7 +3,7 @@
 import { SETTINGS } from "./constants.js";
 import { button, h, icon, list, s, text } from "./dom.js";
 import { stepSentence } from "./explain.js";
-import { PACES } from "./selection.js";
+import { withTerms } from "./glossary.js";
 import { BONUS } from "./tree_layout.js";
 import { count, methodName, visible } from "./words.js";
 
@@ -22,7 +22,7 @@ export class Page {
     this.empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
     this.numbers = h("div", { id: "numbers" });
-    this.runLabel = h("span", { id: "run-label", dir: "auto" });
+    this.runLabel = h("p", { id: "run-label", dir: "auto" });
     this.text = part("text", "Generated text", { role: "region", tabindex: 0 });
     this.details = part("details", "Details", { role: "region", "aria-live": "polite" });
     this.sentence = h("p", { id: "sentence", dir: "auto" });
@@ -40,33 +40,34 @@ export class Page {
 
   createButtons() {
     this.follow = button("", { id: "follow" });
-    this.typed = button("Be the drafter", { id: "be-the-drafter", class: "small", title: "Write the tokens that come next, and let the target verify them (B)" });
+    this.quiz = button("Quiz", { id: "begin-quiz", class: "quiet", title: "Guess where the first draft is rejected (Q)" });
+    this.typed = button("Be the drafter", { id: "be-the-drafter", class: "quiet", title: "Write the tokens that come next, and let the target verify them (B)" });
     this.unfold = button("", { id: "unfold", hidden: true });
     // opens and closes the details where a low window has no place for them
     this.openFacts = button("Details", { id: "open-facts", class: "small", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" });
-    this.play = button("", { class: "icon", title: "Play (space)" });
-    this.pace = button("", { class: "small", title: "Speed of playing (S)", "aria-label": "Speed of playing" });
     this.widen = button("", { id: "widen", class: "small", hidden: true });
     this.fit = button("Fit", { class: "small", title: "Fit the tree into view (F)" });
     this.full = button(icon(FULL_SCREEN), { class: "icon", title: "Full screen (.)", "aria-label": "Full screen", hidden: !document.fullscreenEnabled });
-    this.help = button("?", { class: "icon", title: "Keys and words (?)", "aria-label": "Show the keys and what the words mean" });
+    this.help = button("?", { class: "icon", title: "Words and keys (?)", "aria-label": "Show what the words mean, and the keys" });
   }
 
   arrange() {
     const head = (...parts) => h("div", { class: "head" }, ...parts);
     const tools = (...parts) => h("div", { class: "tools" }, ...parts);
-    this.textTools = tools(this.typed);
-    this.facts = h("div", { class: "panel facts" }, this.details);
-    this.steps = h("div", { class: "panel steps" });
-    const drawingTools = tools(this.unfold, this.follow, this.openFacts, this.play, this.pace, this.widen, this.fit, this.full, this.help);
+    this.deeds = tools(this.quiz, this.typed);
+    this.facts = h("div", { class: "facts" }, this.details);
+    this.steps = h("div", { class: "steps" }, this.timeline);
+    this.finder = h("div", { class: "finding" });
+    const drawingTools = tools(this.unfold, this.follow, this.openFacts, this.widen, this.fit, this.full, this.help);
     this.views = h(
       "div",
       { class: "views", hidden: true },
-      this.numbers,
-      h("div", { class: "panel reading" }, head(h("h3", {}, "Text"), this.runLabel, this.textTools), this.text),
+      h("div", { class: "reading" }, this.text, this.runLabel),
       this.facts,
-      h("div", { class: "panel drawing" }, head(this.sentence, drawingTools), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
+      h("div", { class: "drawing" }, (this.drawingHead = head(this.sentence, drawingTools)), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
       this.steps,
+      this.numbers,
+      this.finder,
       legend(),
     );
     this.root.append(this.notice, this.empty, this.views, this.spoken);
@@ -86,24 +87,20 @@ export class Page {
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }
 
-  showSentence(step) {
-    const pieces = step ? stepSentence(step) : [];
+  /** What came of the step, or while it comes about what happens at its `stage`. */
+  showSentence(step, stage = null) {
+    const pieces = stage ? [{ text: stage }] : step ? stepSentence(step) : [];
     this.sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
   }
 
   /** On a narrow screen: what the slim columns of the tree are, and how to see them. */
-  showWidth({ columns, widened, wordless }) {
-    this.widen.hidden = this.swipe.hidden = !columns.slim && !widened;
+  showWidth({ columns, widened, wordless, cut }) {
+    this.widen.hidden = !columns.slim && !widened;
+    this.swipe.hidden = !widened && !(columns.slim && (wordless || cut));
     this.widen.textContent = widened ? "Narrow" : "Widen";
     this.widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
-    const read = wordless ? "Tap a slim token to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    const read = wordless ? "A dot is a token: tap it to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
     this.swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
-  }
-
-  showPlaying({ pace, playing }) {
-    this.pace.textContent = PACES[pace][0];
-    this.play.textContent = playing ? "❚❚" : "▶";
-    this.play.setAttribute("aria-label", playing ? "Pause" : "Play through the steps");
   }
 
   /** `hidden`: how many nodes of the tree are folded away. */
@@ -117,8 +114,8 @@ export class Page {
 
 /** The chip over the tree: which step is shown and why; a click goes back to following the run. */
 export class ChipView {
-  constructor(chip, store, selection) {
-    Object.assign(this, { chip, store, selection, waiting: false, timer: 0 });
+  constructor(chip, store, selection, player) {
+    Object.assign(this, { chip, store, selection, player, waiting: false, timer: 0 });
     chip.addEventListener("click", () => selection.follow());
   }
 
@@ -134,10 +131,10 @@ export class ChipView {
 
   show() {
     const { chip, store, selection, waiting } = this;
-    const { pinned, playing } = selection;
-    const at = pinned === null ? "" : `step ${pinned + 1}`;
+    const { pinned, chosen } = selection;
+    const at = `step ${chosen + 1}`;
     const [state, , label] = [
-      ["playing", playing, `Playing: ${at} ✕`],
+      ["playing", this.player.playing, `Playing: ${at} ✕`],
       ["pinned", pinned !== null, `Pinned: ${at} ✕`],
       ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
       ["resting", store.failed, "Stopped"],
@@ -218,7 +215,7 @@ function legend() {
 }
 
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
-export function runWords({ header, recorded, own: ours, seen, length }) {
+export function runWords({ header, seen, length }) {
   const config = header.config && typeof header.config === "object" ? header.config : {};
   const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
   const shown = SETTINGS.filter(([, name]) => typeof config[name] === "number" && config[name] !== USUAL[name] && means[name] !== false);
@@ -227,18 +224,19 @@ export function runWords({ header, recorded, own: ours, seen, length }) {
   const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
   const who = [`${methodName(text(header.method) || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
-  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "cost-aware" : "", config.chat === true ? "chat" : ""];
-  return (recorded && !ours ? "recorded: " : "") + words.filter(Boolean).join(" · ");
+  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "quickest here" : "", config.chat === true ? "chat" : ""];
+  return words.filter(Boolean).join(" · ");
 }
 
 /** Says what was run, and takes away what this kind of run never fills: its marks would only be puzzling. */
 export class RunView {
-  constructor(root, label) {
-    Object.assign(this, { root, label });
+  /** `runs`: whether the page can run something. */
+  constructor(root, label, runs) {
+    Object.assign(this, { root, label, runs, said: null });
   }
 
   show(store) {
-    this.label.textContent = this.label.title = runWords(store);
+    this.say(runWords(store), store.recorded && !store.own);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
     Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), headed: store.seen.head ? "yes" : "no", levels: yes(store.seen.levels), unlogged: ["tokens", "target"].some((part) => list(store.header.missing).includes(part)) ? "yes" : "no" });
     const first = this.root.querySelector(".legend .first span");
@@ -246,5 +244,13 @@ export class RunView {
     const flag = this.root.querySelector(".legend .flagged span");
     const name = store.manner.random ? "re-draft, drawn at random" : PREDICTED;
     if (flag.textContent !== name) flag.textContent = name;
+  }
+
+  say(words, recorded) {
+    const said = `${recorded} ${words}`;
+    if (said === this.said) return;
+    this.said = said;
+    const how = recorded ? [h("b", {}, this.runs ? "A recorded run: press Run to do it here." : "A recorded run."), h("br")] : [];
+    this.label.replaceChildren(...how, ...withTerms(words));
   }
 }

@@ -55,7 +55,6 @@ export class Guessing {
     const { open } = this;
     const at = this.selection.shown ?? 0;
     const next = here && open.includes(at) ? at : (open.find((other) => other > at) ?? open[0]);
-    this.selection.pause();
     if (next !== undefined) this.selection.pin(next);
     this.changed();
     this.show();

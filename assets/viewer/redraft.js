@@ -59,7 +59,6 @@ export class Redraft {
     if (step === null) return;
     this.number += 1;
     this.now = { step, prefix, number: this.number, answer: this.ask ? null : readAnswer({ problem: NO_ENGINE }) };
-    this.selection.pause();
     this.selection.pin(step);
     if (this.ask) this.ask({ key: this.store.key, step, prefix, number: this.number });
     this.changed();

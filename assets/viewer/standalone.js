@@ -4,6 +4,7 @@
 import { NO_GAME, readAddress, withFields } from "./address.js";
 import { button, h } from "./dom.js";
 import { start as startViewer } from "./main.js";
+import { explainTerms } from "./meaning.js";
 
 const words = () => location.hash.slice(1);
 const address = () => readAddress(words());
@@ -35,7 +36,7 @@ class RunsPage {
     this.dark.addEventListener("change", () => this.showTheme());
     this.shown = this.addressed;
     this.game = address().game;
-    this.props = { value: this.valueOf(this.shown), address: words() };
+    this.props = { value: this.valueOf(this.shown), address: words(), tours: Boolean(startTour) };
     this.showTheme();
     this.showChoices();
     this.showTour();
@@ -106,6 +107,7 @@ class RunsPage {
 
   /** The address follows what is chosen, so that it can be passed on, and the page follows the address. */
   listen() {
+    this.element.addEventListener("explorer:learn", ({ detail: { stop } }) => (location.hash = addressWith({ ...PLAIN, stop })));
     this.element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
       if (!on && this.game !== name) return; // another one has begun
       this.game = on ? name : ""; // it also begins and ends in the viewer itself
@@ -137,5 +139,6 @@ class RunsPage {
 
 /** `startTour`: draws the tour of a run, with the other options; without it there is none. */
 export function start({ startTour = null, ...options }) {
+  explainTerms();
   return new RunsPage(JSON.parse(document.getElementById("trace").textContent), startTour, options);
 }

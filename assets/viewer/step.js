@@ -69,7 +69,7 @@ export function lacking(missing) {
 }
 
 /** `run`: names, what the proposers of this run are called; lacks, why there is no tree to draw, if so; sampled, whether the target drew its tokens; random, whether
- *  the re-drafted prefixes were drawn; then its outcome. */
+ *  the re-drafted prefixes were drawn; weighted, whether nodes after one have a probability of both drafters; then its outcome. */
 export function readStep(raw, index, run, { verdict, gained, closed } = readOutcome(null)) {
   const nodes = readNodes(raw.nodes);
   const choices = new Map(list(raw.choices).filter(Boolean).map((c) => [c.node, { token: c.token, text: text(c.text), p: number(c.probability, 0, 1, null) }]));

@@ -3,6 +3,7 @@
 
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
+import { GLOSSARY } from "./glossary.js";
 import { NARROW } from "./tree.js";
 import { count, joined, probability, quoted, visible } from "./words.js";
 
@@ -29,7 +30,11 @@ export function liftFlags(flags) {
   return lifts;
 }
 
-const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, words)));
+const MOST_DECADES = 5; // of the logarithmic scale of path probabilities
+const MEANINGS = { c: GLOSSARY.c, r: GLOSSARY["r(i)"] };
+
+/** Titles, whose letters say what they mean. */
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, ...words.split(/\b(c|r)$/).map((part) => (MEANINGS[part] ? s("tspan", { class: "term", "data-meaning": MEANINGS[part] }, part) : part)))));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
@@ -90,13 +95,19 @@ export class StripView {
     const { step } = this;
     const [top, bottom] = [this.band.bars[0], this.band.points[1] - 28];
     const group = s("g", { class: "levels" });
-    group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
+    const least = Math.min(...step.levels.flatMap(({ best }) => best.map(({ p }) => p)));
+    const decades = Math.min(MOST_DECADES, Math.max(1, Math.ceil(-Math.log10(least))));
+    const height = (p) => top + ((bottom - top) * Math.min(decades, -Math.log10(p))) / decades; // a path’s probability is a product
+    for (let n = 0; n <= decades; n += 1) {
+      const y = height(10 ** -n);
+      group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: y, y2: y }), n && n < decades ? s("text", { class: "tick", x: TITLED - 8, y: y + 4 }, probability(10 ** -n, n)) : "");
+    }
     step.levels.forEach((level, at) => {
       const x = this.x(at + 1);
       for (const { p, node } of level.best) {
-        group.append(s("circle", { class: `kept ${node ? node.state : "left-out"}`, cx: x, cy: bottom - p * (bottom - top), r: 3 }));
+        group.append(s("circle", { class: `kept ${node ? node.state : "left-out"}`, "data-depth": at + 1, cx: x, cy: height(p), r: 3 }));
       }
-      group.append(s("text", { x, y: bottom + 14 }, `${inTree(level)}/${level.best.length}`));
+      group.append(s("text", { "data-depth": at + 1, x, y: bottom + 14 }, `${inTree(level)}/${level.best.length}`));
     });
     return group;
   }
@@ -143,13 +154,15 @@ export class StripView {
       const height = Math.max(1, c * (bottom - top - 13));
       const x = this.x(k);
       const w = Math.max(3, Math.min(46, this.width(k) * 0.56));
-      bars.append(
+      const column = s("g", { class: "column", "data-depth": k });
+      bars.append(column);
+      column.append(
         s("rect", { class: `bar ${state}`, "data-depth": k, x: x - w / 2, y: bottom - height, width: w, height, rx: 2 }),
         // above the cross, where that is taller than the bar
         this.width(k) >= 28 && (this.narrow || x > TITLED + 12) ? s("text", { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 }, probability(c)) : "",
       );
-      if (j < step.trained.length) bars.append(s("path", { class: "trained", d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 13) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z` })); // of the confidence head, on the same scale
-      if (state === "wrong") bars.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
+      if (j < step.trained.length) column.append(s("path", { class: "trained", d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 13) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z` })); // of the confidence head, on the same scale
+      if (state === "wrong") column.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
     return bars;
   }
@@ -160,19 +173,19 @@ export class StripView {
     const all = [...step.posterior, step.full];
     const most = Math.max(...all, 1e-9);
     const likeliest = step.random ? null : step.selected[0];
-    const free = this.narrow ? 50 : TITLED; // the title stands to the left of this
+    const free = this.narrow ? 37 : TITLED; // the title stands to the left of this
     const end = this.x(step.posterior.length + 0.5) - 17; // “all” stands from here on
     const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
     const group = s("g", { class: "posterior" });
     group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
-    group.append(s("polyline", { class: "line", points: at.slice(0, -1).map((p) => p.join(",")).join(" ") }));
+    group.append(s("polyline", { class: "line", pathLength: 1, points: at.slice(0, -1).map((p) => p.join(",")).join(" ") }));
     all.forEach((r, i) => {
       const [x, y] = at[i];
       const last = i === step.posterior.length;
       group.append(
-        s("line", { class: "stick", x1: x, x2: x, y1: bottom, y2: y }),
-        last ? s("rect", { class: "dot", x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", cx: x, cy: y, r: 2.6 }),
-        (last || ((this.readable(i) || i === likeliest) && x < end)) && x > free ? s("text", { class: "end", x, y: this.band.ends }, last ? "all" : i) : "",
+        s("line", { class: "stick", "data-at": i, x1: x, x2: x, y1: bottom, y2: y }),
+        last ? s("rect", { class: "dot", "data-at": i, x: x - 3, y: y - 3, width: 6, height: 6 }) : s("circle", { class: "dot", "data-at": i, cx: x, cy: y, r: 2.6 }),
+        (last || ((this.readable(i) || i === likeliest) && x < end)) && x > free ? s("text", { class: "end", "data-at": i, x, y: this.band.ends }, last ? "all" : i) : "",
       );
     });
     if (step.closed !== null) group.prepend(this.drawClosed());
@@ -183,7 +196,7 @@ export class StripView {
       const [x, y] = at[i];
       // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
       const clear = !flags.some(([a, b], other) => a > x && a < x + VALUE && b - lifts[other] - FLAG < y - lifts[n] - 8);
-      return this.drawFlag(x, y, lifts[n], step.random ? "?" : n + 1, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 50));
+      return this.drawFlag(x, y, lifts[n], n,  i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 50));
     });
     group.append(...groups.reverse()); // likelier ones over others
     return group;
@@ -204,10 +217,11 @@ export class StripView {
   }
 
   /** A numbered flag: the rank of a predicted boundary, “?” where it was drawn at random. The one that came true is filled. */
-  drawFlag(x, y, lift, rank, hit, r, valued) {
+  drawFlag(x, y, lift, nth, hit, r, valued) {
+    const rank = this.step.random ? "?" : nth + 1;
     return s(
       "g",
-      { class: `flag${hit ? " hit" : ""}`, "data-draft": rank === "?" ? null : rank, transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})` },
+      { class: `flag${hit ? " hit" : ""}`, "data-draft": rank === "?" ? null : rank, "data-nth": nth, transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})` },
       s("path", { d: `M0 ${lift.toFixed(1)}V-${FLAG}H17L13.5-16L17-9H0` }),
       s("text", { x: 6.6, y: -11.5 }, rank),
       valued ? s("text", { class: "r", x: 19, y: -11.5 }, probability(r)) : "",
@@ -236,7 +250,15 @@ export class StripView {
       [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
       [this.narrow ? "after" : "ends after", this.band.titles[2]],
     ];
-    return titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
+    const group = titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
+    if (this.narrow) group.append(s("text", { class: "end", x: 80, y: this.band.titles[1] }, this.values())); // which have no room beside their flags
+    return group;
+  }
+
+  /** The probabilities of the flags, likeliest first. */
+  values() {
+    const { selected, posterior } = this.step;
+    return selected.filter((i) => i < posterior.length).map((i) => `${i}: ${probability(posterior[i])}`).join("  ");
   }
 
   depthAt(event) {
@@ -246,6 +268,7 @@ export class StripView {
   /** Exact values under the pointer: bars above, boundary points below. */
   point(event) {
     const { step } = this;
+    if (event.target.dataset.meaning) return this.tooltip.hide();
     if (!step || (!step.draft && !step.levels.length) || event.pointerType === "touch" || this.host.closest("[data-quiz='asking']")) return;
     const box = this.svg.getBoundingClientRect();
     const depth = this.depthAt(event);

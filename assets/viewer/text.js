@@ -125,7 +125,6 @@ export class TextView {
       // Selecting text to copy it must not pin anything.
       if (step === null || String(getSelection()).length) return;
       clearTimeout(this.resting);
-      selection.pause();
       const { node } = this.store.committed[step][Number(event.target.closest(".tok").dataset.index)];
       selection.pin(step, node === null ? BONUS : node);
     });

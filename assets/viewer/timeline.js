@@ -1,18 +1,19 @@
 // The steps of a run: a bar each, and finding them by what came of them, by length or by time.
 
 import { button, h, icon, oncePerFrame, sum } from "./dom.js";
-import { OUTCOMES, PROPOSERS, capital, count, milliseconds, percent, probability } from "./words.js";
+import { OUTCOMES, PROPOSERS, capital, count, milliseconds, percent, probability, spoken } from "./words.js";
 import { judged } from "./store.js";
 
-const BAR = { least: 4, most: 40, top: 6, glyphs: 14, track: 5 };
+const BAR = { least: 4, few: 8, most: 44, top: 6, glyphs: 16, track: 5, worded: 64 }; // few: steps that fill the width; worded: with the step's text below
 
-/** The mark under a bar by what came of its step: colour, width of its line (0: filled) and its shape, from -1 to 1. */
+/** The mark under a bar by what came of its step: colour, which is none of a proposer's, width of its line (0: filled) and its shape,
+ *  from -1 to 1. */
 const MARKS = {
   undrafted: ["muted", 1.4, "M-1 0H1"], // by a cost-aware step
   missed: ["reject", 1.4, "M-1-1L1 1M1-1L-1 1"],
-  found: ["second", 1.5, "M.8 0A.8 .8 0 1 1-.8 0A.8 .8 0 1 1 .8 0"],
-  repaired: ["target", 0, "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0"],
-  all: ["first", 0, "M0-1L1 1H-1Z"],
+  found: ["muted", 1.5, "M.8 0A.8 .8 0 1 1-.8 0A.8 .8 0 1 1 .8 0"],
+  repaired: ["ink", 0, "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0"],
+  all: ["ink", 0, "M0-1L1 1H-1Z"],
 };
 
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
@@ -20,6 +21,7 @@ export class TimelineView {
   constructor(host, store, selection) {
     Object.assign(this, { host, store, selection, first: 0, zoomed: 1, scrubbing: false, size: { width: 0, height: 0 } });
     this.matching = null; // the steps that a filter leaves, null: all
+    this.told = Infinity; // the step from which on nothing may be read
     this.range = null; // [first, last] step of a selected range
     this.ranging = false; // whether dragging selects one
     this.ranged = () => {};
@@ -40,7 +42,7 @@ export class TimelineView {
 
   /** Width of a bar, and how many fit. */
   get pitch() {
-    const even = Math.min(BAR.most, Math.max(BAR.least, this.room / Math.max(1, this.store.length)));
+    const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
     return Math.min(Math.max(BAR.most, even), even * this.zoomed);
   }
 
@@ -100,6 +102,7 @@ export class TimelineView {
 
   colours() {
     const style = getComputedStyle(this.host);
+    this.family = style.fontFamily;
     const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel", "first-tint"];
     return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
   }
@@ -173,15 +176,29 @@ export class TimelineView {
       if (!tall) continue;
       y -= tall;
       pen.fillStyle = fills[who];
-      pen.fillRect(x + gap / 2, y + (tall > 4 ? 0.75 : 0), pitch - gap, tall - (tall > 4 ? 0.75 : 0));
+      pen.fillRect(x + gap / 2, y + (tall > 4 ? 0.75 : 0), Math.min(BAR.most, pitch - gap), tall - (tall > 4 ? 0.75 : 0));
     }
     if (i === this.selection.pinned) {
       pen.strokeStyle = colours.ink;
       pen.lineWidth = 2;
       pen.strokeRect(x + gap / 2 - 1, 1, Math.max(2, pitch - gap + 2), base + BAR.glyphs - 2);
     }
-    this.paintMark(pen, colours, summary.undrafted ? "undrafted" : summary.verdict, x + pitch / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
+    const worded = pitch >= BAR.worded;
+    this.paintMark(pen, colours, summary.undrafted ? "undrafted" : summary.verdict, worded ? x + 7 : x + Math.min(BAR.most, pitch) / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
+    if (worded && i < this.told) this.paintWords(pen, colours, i, x + 15, base, pitch - 20);
     pen.globalAlpha = 1;
+  }
+
+  /** What a step wrote, as far as it fits. */
+  paintWords(pen, colours, i, x, base, room) {
+    pen.save();
+    pen.beginPath();
+    pen.rect(x, base, room, BAR.glyphs + 2);
+    pen.clip();
+    pen.font = `12px ${this.family}`;
+    pen.fillStyle = colours.muted;
+    pen.fillText(spoken(this.store.committed[i].map(({ text }) => text).join("").trimStart(), 40), x, base + 13);
+    pen.restore();
   }
 
   paintMark(pen, colours, kind, x, y, r) {
@@ -214,7 +231,6 @@ export class TimelineView {
     host.addEventListener("pointerdown", (event) => {
       const at = this.stepAt(event);
       if (event.button > 0 || at === null) return;
-      selection.pause();
       host.setPointerCapture(event.pointerId);
       if (event.shiftKey || this.ranging) {
         this.rangeFrom = at;
@@ -263,7 +279,7 @@ const MOST = 10;
 const FILTERS = {
   any: ["any step", null],
   ...Object.fromEntries(Object.entries(OUTCOMES).map(([id, { words }]) => [id, [words, (all) => where(all, (s) => s.verdict === id)]])),
-  undrafted: ["nothing drafted (cost-aware)", (all) => where(all, (s) => s.undrafted)],
+  undrafted: ["nothing drafted (quickest here)", (all) => where(all, (s) => s.undrafted)],
   sure: [`rejected though sure (c ≥ ${probability(SURE)})`, (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE)],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
   slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
@@ -346,7 +362,6 @@ export class FinderView {
     if (!found.length) return;
     const here = this.selection.shown ?? -1;
     const beyond = by > 0 ? found.find((at) => at > here) : found.findLast((at) => at < here);
-    this.selection.pause();
     this.selection.pin(beyond ?? (by > 0 ? found[0] : found[found.length - 1]));
   }
 

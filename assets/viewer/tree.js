@@ -5,11 +5,12 @@ import { BONUS, Columns, WORDLESS, columnsThatMatter, layoutTree, nextNode, shar
 import { draftsName, draftsThrough, isPlain } from "./explain.js";
 import { PADDING, PILL, columnNeeds, crossBadge, edgePath, fitLabel, foldBadge, measure, nodeFont, nodeShape } from "./tree_shapes.js";
 import { nodeCard } from "./details.js";
+import { draftOf } from "./stages.js";
 import { s } from "./dom.js";
 import { CAPTION, MARGIN } from "./viewport.js";
-import { visible } from "./words.js";
 
 const BOLD = 1.15; // how much wider bold words are
+const DOT = 8; // pixels: a token in a column without room for its word
 const AIR = 5; // pixels between a name and the line of the true boundary
 
 /** The word in every node of a step, and the width of its shape, by node: two maps. */
@@ -18,10 +19,10 @@ function nodeWords(step, columns, family) {
   const put = (id, depth, value, bold, least, padding) => {
     const column = columns.width(depth);
     const room = column - (columns.slim ? PADDING.slim : 5) - padding;
-    const fitted = fitLabel(value, room, nodeFont(bold, family));
+    const fitted = fitLabel(columns.slim ? value.replace(/^ (?=\S)/, "") : value, room, nodeFont(bold, family));
     const blank = columns.slim && (column < WORDLESS || fitted.width + padding > column - 1);
     words.set(id, blank ? "" : fitted.words);
-    widths.set(id, blank ? Math.max(5, Math.min(column - 3, WORDLESS)) : Math.max(least, fitted.width + padding));
+    widths.set(id, blank ? DOT : Math.max(least, fitted.width + padding));
   };
   for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", columns.slim ? 18 : 28, PADDING.node);
   if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, columns.slim ? 24 : 34, PADDING.target);
@@ -29,7 +30,7 @@ function nodeWords(step, columns, family) {
 }
 
 /** Names a lane where it begins: the first draft, or the prefix that a re-draft started from, and what it brought. */
-export function chainLabel({ step, columns, widths, small }, chain) {
+export function chainLabel({ step, columns, widths, small }, chain, lanes) {
   const trunk = chain.lane === 0 && chain.first.depth === 0;
   const main = trunk && Boolean(chain.nodes[1]) && chain.nodes[1].candidates.includes(0); // a node budget may have left the first draft out
   const at = trunk ? chain.nodes[1] : chain.first;
@@ -38,25 +39,35 @@ export function chainLabel({ step, columns, widths, small }, chain) {
   const drafts = main ? [] : draftsThrough(step, accepted.length ? accepted : [at]);
   if (!main && !drafts.length) return null;
   const slim = columns.slim; // a long name would lie across stems and the true boundary
-  let words = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
+  let name = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
   const [only] = drafts;
   const leaves = at.depth - 1;
-  if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) words += `, differs after ${leaves}`;
+  if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) name += `, differs after ${leaves}`;
   const won = accepted.length;
-  if (won) words += main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
-  const width = small(words) * (won ? BOLD : 1);
-  const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5) - width - 2]; // no further to the right than the block goes
-  const x = Math.max(start, Math.min(end, columns.x(at.depth) - widths.get(at.id) / 2));
-  return { words, won, kind: at.proposer, x: step.boundary === null ? x : clearOf(columns.x(step.boundary + 0.5), x, width, [start, end], main) };
+  const brought = !won ? "" : main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
+  // across neither the line of the boundary, nor the stems that go up from this lane, nor its badges
+  const stems = chain.subs.filter(({ first, lane }) => lanes.has(first.id) && lane < chain.lane).map(({ first }) => first.depth - 0.5);
+  const badges = chain.nodes.filter(({ state }) => state === "rejected").map(({ id, depth }) => columns.x(depth) + widths.get(id) / 2 + 1);
+  const lines = [...[...(step.boundary === null ? [] : [step.boundary + 0.5]), ...stems].map((depth) => columns.x(depth)), ...badges];
+  const placed = (words) => {
+    const width = small(words) * (won ? BOLD : 1);
+    const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5) - width - 2]; // no further to the right than the block goes
+    const from = Math.max(start, Math.min(end, columns.x(at.depth) - widths.get(at.id) / 2));
+    return { words, x: clearOf(lines, from, width, [start, end], main), from };
+  };
+  let label = placed(name + brought);
+  if (main && brought && label.x > columns.x(step.boundary ?? step.columns)) label = placed(name); // over tokens that were not right
+  return { ...label, name, brought: label.words === name ? "" : brought, won, kind: at.proposer };
 }
 
-/** Where words that begin at `x` begin so that they do not lie across a line: behind it, or before it if they are rather there
- *  (`ahead`) or there is no room behind; where they were if there is none at all between `start` and `end`. */
-export function clearOf(line, x, width, [start, end], ahead = false) {
-  if (x > line + AIR || x + width < line - AIR) return x;
-  const [before, behind] = [line - AIR - width, line + AIR];
-  const fit = [behind <= end ? behind : null, before >= start ? before : null].filter((at) => at !== null);
-  return (ahead ? fit.at(-1) : fit[0]) ?? x;
+/** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before it if they are
+ *  rather there (`ahead`) or there is no room behind; where they were if there is none at all between `start` and `end`. */
+export function clearOf(lines, x, width, [start, end], ahead = false) {
+  const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
+  if (clear(x)) return x;
+  const fit = lines.flatMap((line) => [line - AIR - width, line + AIR]).filter((at) => at >= start && at <= end && clear(at));
+  const far = (at) => Math.abs(at - x) + (at < x === ahead ? 0 : 1e6);
+  return fit.sort((a, b) => far(a) - far(b))[0] ?? x;
 }
 
 const GAP = 5; // between the pills of neighbouring lanes, at least
@@ -88,9 +99,6 @@ export function laneRows({ low, high }, items) {
 }
 
 export const NARROW = 640; // pixels: below, the tree opens fitted
-
-/** The first of the drafts that hold a node: 0 the first draft, then the re-drafts in their order; null where none does. */
-const draftOf = (node) => (node.candidates.length ? Math.min(...node.candidates) : null);
 
 export class TreeView {
   /** `host` carries the svg; `viewport` moves it; `folded(hidden)` is called with the number of nodes that a step has folded away. */
@@ -144,11 +152,11 @@ export class TreeView {
 
   /** Whether a node is drawn without its word. */
   get wordless() {
-    return [...this.words.values()].includes("");
+    return [...(this.layout?.lanes.keys() ?? [])].some((id) => this.words.get(id) === "");
   }
 
   get cut() {
-    return this.step.accepted.some((id) => this.words.get(id) !== visible(this.step.nodes.get(id).text, 16));
+    return this.step !== null && this.step.accepted.some((id) => /^$|…$/.test(this.words.get(id)));
   }
 
   /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away, but not behind the
@@ -156,7 +164,7 @@ export class TreeView {
   ghostX(id, layout = this.layout) {
     const w = this.widths.get(id);
     const last = this.x(this.step.columns - 0.5) - this.x(this.step.nodes.get(id).depth) - this.ghostWidth(id);
-    return Math.min(layout.folded.has(id) ? w / 2 + 12 : -w / 2, last);
+    return Math.min(layout.folded.has(id) ? w / 2 + 18 : -w / 2, last);
   }
 
   ghostWidth(id) {
@@ -173,13 +181,13 @@ export class TreeView {
       const [x, w] = [this.x(node.depth), this.widths.get(id)];
       put(lane, x - w / 2, w, [-PILL / 2, PILL / 2]);
       if (id === BONUS) put(lane, x - 20, 40, LABEL.below);
-      if (node.state === "rejected") put(lane, x + w / 2 - 8, 14, [-18, 0]);
-      if (layout.folded.has(id)) put(lane, x + w / 2 - 16, 32, node.depth ? [0, PILL / 2 + 6] : [-PILL / 2 - 6, 0]);
+      if (node.state === "rejected") put(lane, x + w / 2 - 6, 14, [-21, 0]);
+      if (layout.folded.has(id)) put(lane, x + w / 2 - 16, 32, node.depth ? [0, PILL / 2 + 16] : [-PILL / 2 - 16, 0]);
       if (node.state === "root") put(lane, x - 22, 44, LABEL.below);
       if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.ghostWidth(id), LABEL.below);
     }
     for (const chain of layout.chains) {
-      const label = chainLabel(this, chain);
+      const label = chainLabel(this, chain, layout.lanes);
       if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? BOLD : 1), LABEL.above);
     }
     layout.rows = laneRows(layout, items);
@@ -225,10 +233,10 @@ export class TreeView {
     );
     if (sharedWithRedraft(this.step, node)) group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
     if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 12 }, "anchor"));
-    if (node.state === "rejected") group.append(crossBadge(w / 2 - 1, -PILL / 2 + 1));
+    if (node.state === "rejected") group.append(crossBadge(w / 2 + 1, -PILL / 2 - 2));
     if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 12 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
     const hidden = this.layout.folded.get(node.id);
-    if (hidden) group.append(foldBadge(w / 2 - 3, node.depth ? PILL / 2 : -PILL / 2, hidden));
+    if (hidden) group.append(foldBadge(w / 2, (node.depth ? 1 : -1) * (PILL / 2 + 8), hidden));
     return group;
   }
 
@@ -251,8 +259,8 @@ export class TreeView {
         "data-proposer": proposer,
         "data-draft": draft,
       },
-      nodeShape(kind, this.widths.get(id)),
-      s("text", { class: "label", y: 4 }, this.words.get(id)),
+      nodeShape(kind, this.widths.get(id), this.words.get(id) ? PILL : DOT),
+      s("text", { class: "label", y: 5 }, this.words.get(id)),
       ...parts,
     );
   }
@@ -264,17 +272,18 @@ export class TreeView {
     return s("path", {
       class: `edge ${node.proposer}`,
       "data-draft": draftOf(node.id === BONUS ? from : node),
+      "data-of": node.id,
       "data-depth": node.depth,
       d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
     });
   }
 
   drawChainLabel(chain) {
-    const label = chainLabel(this, chain);
+    const label = chainLabel(this, chain, this.layout.lanes);
     if (!label) return [];
     const y = this.rows.y.get(chain.lane) - PILL / 2 - 5;
     const named = chain.lane === 0 && chain.first.depth === 0 ? (chain.nodes[1] ?? chain.first) : chain.first;
-    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.words)];
+    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.name, label.brought ? s("tspan", { class: "brought" }, label.brought) : "")];
   }
 
   /** The border after the last first-draft token that the target accepted; the strip draws it on. */
@@ -347,7 +356,7 @@ export class TreeView {
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
-      if (this.host.closest("[data-quiz='asking']")) return this.tooltip.hide();
+      if (this.host.closest("[data-quiz='asking']") || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details say it
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -360,7 +369,7 @@ export class TreeView {
       if (event.target.closest("g.fold")) return this.unfold(true);
       this.selection.pin(this.step.index, this.nodeOf(group));
       // fingers do not hover, and the details are far away
-      this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
+      if (event.pointerType === "touch") this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     });
   }
 }

@@ -5,11 +5,12 @@ import { s } from "./dom.js";
 import { NODE_FONT } from "./viewport.js";
 import { visible } from "./words.js";
 
-export const PILL = 24;
+export const PILL = 26;
 
 export const measure = (() => {
   let context = null; // no document is needed to import this
   const widths = new Map();
+  globalThis.document?.fonts.addEventListener("loadingdone", () => widths.clear());
   return (words, font) => {
     const key = font + words;
     if (!widths.has(key)) {
@@ -47,14 +48,14 @@ export function fitLabel(value, room, font) {
   return { words, width };
 }
 
-export function nodeShape(kind, width) {
-  const [w, r] = [width / 2, PILL / 2];
+export function nodeShape(kind, width, height) {
+  const [w, r] = [width / 2, height / 2];
   if (kind === "target") {
     const cut = Math.min(8, w / 2);
     const points = [[-w, 0], [-w + cut, -r], [w - cut, -r], [w, 0], [w - cut, r], [-w + cut, r]];
     return s("polygon", { class: "shape", points: points.map((p) => p.join(",")).join(" ") });
   }
-  return s("rect", { class: "shape", x: -w, y: -r, width, height: PILL, rx: Math.min(w, kind === "second" ? r : 5) });
+  return s("rect", { class: "shape", x: -w, y: -r, width, height, rx: Math.min(w, kind === "second" ? r : height / 5) });
 }
 
 /** An edge: straight within a lane, otherwise a rounded elbow whose stem stands on the border between two positions. */

@@ -1,6 +1,6 @@
 // Zoom and pan of the tree. The strip below shares its horizontal part.
 
-export const NODE_FONT = 12; // pixels, the smallest type of the page: a fitted tree never gets smaller
+export const NODE_FONT = 14; // pixels
 export const CAPTION = 12;
 const ZOOM = [0.35, 3];
 export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };

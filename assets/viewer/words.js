@@ -63,7 +63,7 @@ export const STAGES = [
 /** A method or a lane of a race by name; anything else as it is. */
 export function methodName(lane) {
   const method = lane.replace(/ cost-aware$/, "");
-  return Object.hasOwn(METHOD_NAMES, method) ? METHOD_NAMES[method] + (method === lane ? "" : ", cost-aware") : visible(lane, 60);
+  return Object.hasOwn(METHOD_NAMES, method) ? METHOD_NAMES[method] + (method === lane ? "" : ", quickest here") : visible(lane, 60);
 }
 
 /** Sentences are lists of pieces, so that a proposer's words can carry its colour; this is their plain text. */

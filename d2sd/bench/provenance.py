@@ -9,13 +9,13 @@ import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, distribution, distributions
-from pathlib import Path
 from typing import Any
 
 import torch
 
 from d2sd.__about__ import HOME, __version__
 from d2sd.bench.prompts import Prompt, digest
+from d2sd.costs.kept import processor
 from d2sd.engine import Engine
 from d2sd.nets.target import Target
 
@@ -47,7 +47,7 @@ def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[s
         "versions": {"d2sd-explorer": __version__, "python": platform.python_version(), **installed},
         "hardware": {
             "device": torch.cuda.get_device_name(target.device) if target.device.type == "cuda" else "cpu",
-            "cpu": _cpu(),
+            "cpu": processor(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
             "processes": processes,
@@ -81,14 +81,6 @@ def _installed_commit() -> str | None:
     except PackageNotFoundError:
         return None
     return origin.get("vcs_info", {}).get("commit_id")
-
-
-def _cpu() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
 
 
 def described(origin: dict[str, Any]) -> list[str]:

@@ -256,8 +256,8 @@ def remarks(result: dict[str, Any]) -> list[str]:
 # Files.
 
 
-def page(result: dict[str, Any]) -> str:
-    """Returns the report as one HTML file: figures, the break-even map, all numbers, and where they are from."""
+def page(result: dict[str, Any], on_map: bool = False) -> str:
+    """Returns the report as one HTML file: figures, all numbers, and where they are from; ``on_map``: also the break-even map."""
     from d2sd.figures.measured import bench_panels
     from d2sd.figures.report import report_page
     from d2sd.figures.style import Table
@@ -277,7 +277,7 @@ def page(result: dict[str, Any]) -> str:
         ],
         bench_panels(result["rows"]),
         facts=[*facts, ("Provenance", Table(("", ""), origin))],
-        break_even=_break_even(result["rows"]),
+        break_even=_break_even(result["rows"]) if on_map else (),
     )
 
 
@@ -291,8 +291,10 @@ def _break_even(rows: Sequence[dict[str, Any]]) -> list[BreakEvenPoint]:
     return out
 
 
-def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
-    """Write ``results.json``, ``report.md`` and ``report.html``, replacing older ones in this folder."""
+def write_report(
+    folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None, on_map: bool = False
+) -> None:
+    """Write ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older ones in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         body(result, True, published),
@@ -302,7 +304,7 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
     data = {**result, "runs": [_plain(r) for r in ordered]}
     files = {
         "report.md": "\n\n".join(lines) + "\n",
-        "report.html": page(result),
+        "report.html": page(result, on_map),
         "results.json": to_json(data),
     }
     write_files(folder, files)

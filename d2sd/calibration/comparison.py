@@ -1,7 +1,8 @@
 """Comparison of two sets of runs: every figure of both and the difference with its interval, and their texts side by side.
 
-If both have the same prompts or texts, they are resampled together (a paired bootstrap): texts that are hard for one are hard
-for the other, which cancels in the difference. Otherwise each is resampled separately.
+If both have the same prompts or texts, their difference is resampled together (a paired bootstrap): texts that are hard for one
+are hard for the other, which cancels. Otherwise each is resampled separately. The interval of a side by itself is that of its
+calibration report in either case.
 """
 
 from __future__ import annotations
@@ -78,13 +79,31 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class ResampledSide:
-    """One side with its resampler. ``observed``: all positions with a known outcome; ``scores``: those with a confidence."""
+    """One side with its resampler.
+
+    observed: all positions with a known outcome; ``scores``: those with a confidence.
+    alone: the side as its calibration report resamples it; None if that is the same.
+    """
 
     table: StepTable
     unit: np.ndarray
     resampler: Resampler
     observed: Scores
     scores: Scores
+    alone: ResampledSide | None = None
+
+    @classmethod
+    def of(cls, table: StepTable, unit: np.ndarray, count: int, seed: int = 0) -> ResampledSide:
+        """Returns the side with ``count`` units, (N,) of each step."""
+        observed, (own, _) = score(table, unit), units(table)
+        same = not seed and np.array_equal(unit, own) and count == own.max(initial=-1) + 1
+        alone = None if same else cls.of(table, own, int(own.max(initial=-1)) + 1)
+        return cls(table, unit, Resampler(count, seed), observed, observed.known(), alone)
+
+    def take(self, rows: np.ndarray) -> ResampledSide:
+        """Returns the side with these steps only, (N,), for figures over steps."""
+        alone = self.alone and self.alone.take(rows)
+        return replace(self, table=self.table.take(rows), unit=self.unit[rows], alone=alone)
 
 
 # Of one side: numerators, denominators and units of the rows that a figure is over.
@@ -115,7 +134,7 @@ def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int)
     """Returns a figure of both sides; the interval of the difference is one of ``tests`` that hold simultaneously."""
     sides = [(side, *rows(side)) for side in (a, b)]
     counts = [len(d) if name == "speed" else int(d.sum()) for _, _, d, _ in sides]
-    found = _difference(name, [side.resampler.resampled(*its) for side, *its in sides], counts, a, b, tests)
+    found = _difference(name, lambda side: side.resampler.resampled(*rows(side)), counts, a, b, tests)
     if not all(((n == 0) | (n == d)).all() and (d <= 1).all() for _, n, d, _ in sides):
         return found
     shares = bounded(found.a, counts[0]), bounded(found.b, counts[1])
@@ -125,16 +144,17 @@ def ratio(name: str, rows: Rows, a: ResampledSide, b: ResampledSide, tests: int)
 
 
 def _difference(
-    name: str, figures: Sequence[Resampled], counts: Sequence[int], a: ResampledSide, b: ResampledSide, tests: int
+    name: str,
+    figure: Callable[[ResampledSide], Resampled],
+    counts: Sequence[int],
+    a: ResampledSide,
+    b: ResampledSide,
+    tests: int,
 ) -> Difference:
     fewer = a.resampler if a.resampler.count <= b.resampler.count else b.resampler
-    return Difference(
-        name,
-        a.resampler.figure(*figures[0]),
-        b.resampler.figure(*figures[1]),
-        fewer.figure(*figures[1].minus(figures[0]), tests),
-        *counts,
-    )
+    difference = fewer.figure(*figure(b).minus(figure(a)), tests)
+    own_a, own_b = (side.resampler.figure(*figure(side)) for side in (a.alone or a, b.alone or b))
+    return Difference(name, own_a, own_b, difference, *counts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,8 +164,8 @@ class Comparison:
     The intervals of ``figures`` hold simultaneously with 95% (Bonferroni). The p-values of positions are corrected together,
     and so are those of groups.
 
-    unit: name of the resampling unit.
-    paired: whether both sides are resampled together.
+    unit: name of the resampling unit of the differences.
+    paired: whether both sides are resampled together, for the differences.
     same_drafter: whether both have the same first drafter.
     figures: those of ``FIGURES``, and "error", the ECE above the one expected by chance.
     bins: accepted share by confidence bin.
@@ -171,14 +191,10 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     """
     of_a, of_b, name, paired = common_units(a, b, same_text)
     count = [int(unit.max(initial=-1)) + 1 for unit in (of_a, of_b)]
-    first = Resampler(max(count) if paired else count[0])
-    second = first if paired else Resampler(count[1], seed=1)
-    found = score(a.table, of_a), score(b.table, of_b)
-    sides = (
-        ResampledSide(a.table, of_a, first, found[0], found[0].known()),
-        ResampledSide(b.table, of_b, second, found[1], found[1].known()),
-    )
-    shared = min(int(scores.position.max(initial=0)) for scores in found)
+    count = [max(count)] * 2 if paired else count
+    # resampled together, both have the same draws
+    sides = ResampledSide.of(a.table, of_a, count[0]), ResampledSide.of(b.table, of_b, count[1], 0 if paired else 1)
+    shared = min(int(side.observed.position.max(initial=0)) for side in sides)
     deepest = max(int(side.table.drafted.max(initial=0)) for side in sides)
     same = bool(a.drafter) and a.drafter == b.drafter
     tests = len(FIGURES) + 1
@@ -211,9 +227,7 @@ def _by_group(groups: Sequence[Sequence[str]], a: ResampledSide, b: ResampledSid
     found = []
     for name in sorted({*names[0]} & {*names[1]}):
         own = [of_run[side.table.run] == name for of_run, side in zip(names, (a, b), strict=True)]
-        parts = [
-            replace(side, table=side.table.take(o), unit=side.unit[o]) for side, o in zip((a, b), own, strict=True)
-        ]
+        parts = [side.take(o) for side, o in zip((a, b), own, strict=True)]
         one = ratio(f"group {name}", FIGURES["tokens"], parts[0], parts[1], 1)
         found.append(_tested(one, [part.unit for part in parts]))
     return found
@@ -254,14 +268,16 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
 def _error(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     """ECE less ``chance_error`` on both sides: an honest drafter's ECE falls with the number of positions, which would read
     as a difference. Resamples, which are off by chance once more, are moved to lie around the figure."""
-    edges, figures = uniform_edges(), []
-    for side in (a, b):
+    edges = uniform_edges()
+
+    def above_chance(side: ResampledSide) -> Resampled:
         error = resampled_error(side.scores, side.scores.confidence, edges, side.resampler)
         value, resamples = error.value - chance_error(side.scores.confidence, edges), error.resamples
         if len(side.scores):
             resamples = resamples - np.nanmean(resamples) + value
-        figures.append(Resampled(value, resamples))
-    return _difference("error", figures, [len(a.scores), len(b.scores)], a, b, tests)
+        return Resampled(value, resamples)
+
+    return _difference("error", above_chance, [len(a.scores), len(b.scores)], a, b, tests)
 
 
 def _over(

@@ -19,6 +19,7 @@ MIN_IN_BIN = 30  # to judge one bin
 CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
 MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
+SLIGHT, FAR = 0.03, 0.1  # a gap between confidence and accepted share below and above which it is called so
 MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
 MAX_NAME = 40  # characters of a prompt group's name
 MAX_NAMED = 6  # groups and positions in a sentence; the table has all
@@ -158,14 +159,18 @@ def _verdict(report: Report) -> Sentence:
     interval = _range(report.error, digits=1)
     off = f"bins are off by {points(error)} (ECE{interval and ', '}{interval}), where chance alone would give {100 * chance:.1f}"
     if gap.excludes_zero:
-        size = abs(gap.value or 0.0)
-        much = "slightly " if size < 0.03 else "far " if size > 0.1 else ""
-        word = "over-confident" if (gap.value or 0.0) < 0 else "under-confident"
-        tone: Tone = "mixed" if size < 0.03 else "bad"
-        return Sentence(tone, f"The drafter is {much}{word}: {means}; {off} ({where}).")
+        word, tone = gap_words(gap.value or 0.0)
+        return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
     if error <= max(TRUSTED_ERROR, 1.5 * chance):
         return Sentence("good", f"The confidence can be trusted: {means}; {off} ({where}).")
     return Sentence("mixed", f"Right on average, wrong in parts: {means}, but {off} ({where}).")
+
+
+def gap_words(gap: float) -> tuple[str, Tone]:
+    """Returns what a drafter with this clear gap is called, and the tone of it. gap: accepted share − mean confidence."""
+    size = abs(gap)
+    much = "slightly " if size < SLIGHT else "far " if size > FAR else ""
+    return f"{much}{'over' if gap < 0 else 'under'}-confident", "mixed" if size < SLIGHT else "bad"
 
 
 def _ranges(report: Report, verdict: Sentence) -> Iterator[Sentence]:
@@ -312,7 +317,8 @@ def _second(report: Report) -> Iterator[Sentence]:
     if second.positions < MIN_POSITIONS or second.gap.low is None:
         yield Sentence("few", f"Too few to say of the second drafter: {says}.")
     elif second.gap.excludes_zero:
-        yield Sentence("mixed", f"The second drafter is {'under' if second.gap.low > 0 else 'over'}-confident: {says}.")
+        word, tone = gap_words(second.gap.value or 0.0)
+        yield Sentence(tone, f"The second drafter is {word}: {says}.")
     else:
         yield Sentence("good", f"The second drafter’s confidence is right on average: {says}.")
     promised, gained = second.predicted, second.gained
@@ -376,7 +382,8 @@ def _where(comparison: Comparison) -> Iterator[str]:
     clear = [_where_found(d) for part in tested for d in part if d.clear]
     more = f" and {len(clear) - MAX_NAMED} more" if len(clear) > MAX_NAMED else ""
     found = f"Clear: {', '.join(clear[:MAX_NAMED])}{more}" if clear else "No place is clear"
-    yield f"Where? {found}. {listed(kinds)} were tested, with Holm’s correction for multiple tests."
+    were = "was" if sum(map(len, tested)) == 1 else "were"
+    yield f"Where? {found}. {listed(kinds)} {were} tested, with Holm’s correction for multiple tests."
 
 
 def _where_found(found: Difference) -> str:
@@ -392,8 +399,8 @@ def how_compared(comparison: Comparison) -> str:
         "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"
     )
     return (
-        f"Bootstrap intervals by {comparison.unit}, {together}. Those of the differences hold simultaneously for a whole "
-        "table with 95%."
+        f"The interval of A or B is the one that Calibrate gives. Those of the differences: bootstrap by {comparison.unit}, "
+        f"{together}; they hold simultaneously for a whole table with 95%."
     )
 
 

@@ -37,7 +37,7 @@ from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, wr
 from d2sd.bench.runner import Calculator, Processes, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
-from d2sd.cli.common import add_run_arguments, decode_config, prepare, print_json
+from d2sd.cli.common import add_map_argument, add_run_arguments, decode_config, prepare, print_json
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, machine_of
 from d2sd.engine import Engine
@@ -85,6 +85,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--out", type=Path, metavar="FOLDER", help="write results.json, report.md and report.html there"
     )
+    add_map_argument(parser)
     parser.add_argument(
         "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
     )
@@ -181,7 +182,7 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
     _print(result, body(result, arguments.by_domain, published), arguments.json)
     if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
-        write_report(arguments.out, result, runs, published)
+        write_report(arguments.out, result, runs, published, arguments.map)
     return 130 if stopped else 0
 
 

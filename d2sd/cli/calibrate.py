@@ -13,6 +13,7 @@ from pathlib import Path
 from d2sd.calibration import Estimate, Gathering, read_report, read_trained
 from d2sd.calibration.sentences import count
 from d2sd.cli.common import (
+    add_map_argument,
     add_run_arguments,
     decode_config,
     ended_at_once,
@@ -26,6 +27,7 @@ from d2sd.costs.runs import BreakEvenMap
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.text import escaped, printable
+from d2sd.trace.trace import Trace
 
 SHOWN_K = (1, 2, 4, 8)
 
@@ -38,6 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="d2sd", metavar="ID")
     parser.add_argument("--traces-out", type=Path, metavar="FOLDER", help="also write every run there, as NNN.jsonl.gz")
     parser.add_argument("--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
+    add_map_argument(parser)
     add_run_arguments(parser)
 
 
@@ -46,8 +49,16 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
     groups, break_even, stopped = {"all": Gathering()}, BreakEvenMap(), ""
+
+    def add(trace: Trace) -> None:
+        if arguments.map:
+            break_even.add(trace)
+        for name in dict.fromkeys(("all", trace.domain)):
+            groups.setdefault(name, Gathering()).add(trace)
+
     if arguments.traces:
-        groups["all"] = Gathering(break_even.passing(read_sets(arguments.traces)))
+        for trace in read_sets(arguments.traces):
+            add(trace)
     else:
         config = decode_config(arguments, arguments.method)
         folder = arguments.traces_out
@@ -57,9 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
         paths = [folder / f"{number:03d}.jsonl.gz" for number in range(1, len(prompts) + 1)] if folder else []
         try:
             for trace in record_runs(engine, prompts, engine.resolve(config), "calibrate", paths):
-                break_even.add(trace)
-                for name in dict.fromkeys(("all", trace.header["domain"])):
-                    groups.setdefault(name, Gathering()).add(trace)
+                add(trace)
         except KeyboardInterrupt:
             if not len(groups["all"]):
                 raise
@@ -70,7 +79,7 @@ def run(arguments: argparse.Namespace) -> int:
         print_json({name: _json(runs) for name, runs in groups.items()})
     else:
         for name, runs in groups.items():
-            print(printable(_text(name, runs)))
+            print(printable(_text(escaped(name), runs)))
         if not arguments.traces and (empty := groups["all"].ended):
             print(ended_at_once(empty, len(groups["all"]), config.chat), file=sys.stderr)
     if stopped:

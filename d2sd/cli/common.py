@@ -17,8 +17,9 @@ from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.logs import read_runs
 from d2sd.trace.text import progress
-from d2sd.trace.trace import Trace, load_trace, read_traces
+from d2sd.trace.trace import Trace, load_trace
 
 if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
     from d2sd.engine import Engine
@@ -34,7 +35,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
     parser.add_argument(
         "--target",
         metavar="FOLDER|HUB-ID|FILE.gguf|NAME",
-        help="target instead of the model's own; GGUF: Llama and Qwen3 types; NAME: what `d2sd get` has got",
+        help="target instead of the model's own; GGUF: Llama, Qwen2.5, Qwen3 and Gemma 3 types; NAME: what `d2sd get` has got",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",
@@ -95,6 +96,14 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     add_decode_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+def add_map_argument(parser: argparse.ArgumentParser) -> None:
+    """Adds the option that puts the break-even map of another machine into a report."""
+    parser.add_argument(
+        "--map", action="store_true", help="in the report, also show where drafting would pay with an 8B model on an H200, by "
+        "published times"
+    )  # fmt: skip
 
 
 def prepare(
@@ -176,8 +185,8 @@ def record_runs(
 
 
 def read_sets(paths: Iterable[str]) -> Iterator[Trace]:
-    """Yields the traces of all files and folders, with a progress bar on a terminal if that takes long."""
-    traces = (trace for path in paths for file in files_of(path) for trace in read_traces(file))
+    """Yields the runs of all files and folders, traces and logs of servers, with a progress bar on a terminal if that takes long."""
+    traces = (trace for path in paths for file in files_of(path) for trace in read_runs(file))
     return iter(progress(traces, desc="read", unit="run", delay=1))
 
 

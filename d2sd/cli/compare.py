@@ -10,8 +10,9 @@ from dataclasses import asdict
 from d2sd.calibration import Gathering
 from d2sd.calibration.report import compare_gathered
 from d2sd.calibration.sentences import count, how_compared, read_comparison
-from d2sd.cli.common import named, print_json, read_sets
+from d2sd.cli.common import add_map_argument, named, print_json, read_sets
 from d2sd.costs.runs import BreakEvenMap
+from d2sd.methods import unused
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import what_differs
 from d2sd.trace.text import printable
@@ -24,19 +25,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings"
     )
+    add_map_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
     maps = BreakEvenMap(), BreakEvenMap()
-    a, b = (
-        Gathering(its.passing(read_sets(paths))) for its, paths in zip(maps, (arguments.a, arguments.b), strict=True)
-    )
+    sides = (read_sets(paths) for paths in (arguments.a, arguments.b))
+    a, b = (Gathering(its.passing(side) if arguments.map else side) for its, side in zip(maps, sides, strict=True))
     if arguments.html:
         write_whole(arguments.html, _page(a, b, maps))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
-    found, differs = compare_gathered(a, b), what_differs(a.headers, b.headers)
+    found, differs = compare_gathered(a, b), what_differs(a.headers, b.headers, unused)
     if arguments.json:
         print_json({"what_differs": differs, **asdict(found)})
     else:

@@ -19,7 +19,7 @@ from d2sd.cli.description import MISSING, describe_run, describe_step, not_logge
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
-from d2sd.trace.logs import SOURCES, LogTotals, import_log, open_texts, together
+from d2sd.trace.logs import SOURCES, LogTotals, by_source, import_log, open_texts, read_runs, together
 from d2sd.trace.logs.serving import COMPLETIONS, Server
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.run import RecordedRun
@@ -76,9 +76,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     page.add_argument("-o", "--output", required=True, metavar="OUT.html")
 
 
-def run(arguments: argparse.Namespace) -> None:
-    """Runs the action that the arguments name."""
-    ACTIONS[arguments.action](arguments)
+def run(arguments: argparse.Namespace) -> int | None:
+    """Runs the action that the arguments name. Exit code 1 where a log holds nothing for the file that ``-o`` names."""
+    return ACTIONS[arguments.action](arguments)
 
 
 def _validate(arguments: argparse.Namespace) -> None:
@@ -111,14 +111,15 @@ def _show(arguments: argparse.Namespace) -> None:
     if arguments.step is None:
         lines = describe_run(trace)
     else:
-        lines = describe_step(trace.steps[_number(trace, arguments.step)], len(trace.steps))
+        lines = describe_step(trace.steps[_number(trace, arguments.step, from_end=True)], len(trace.steps))
     for line in lines:
         print(line)
 
 
-def _number(trace: Trace, step: int) -> int:
+def _number(trace: Trace, step: int, from_end: bool = False) -> int:
+    """The number from 0 of a step counted from 1; ``from_end``: or from the end, as a negative number."""
     steps = len(trace.steps)
-    if not step or not -steps <= step <= steps:
+    if not step or not (-steps if from_end else 1) <= step <= steps:
         raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "none"))
     return step - 1 if step > 0 else step + steps
 
@@ -156,7 +157,7 @@ def _to_html(arguments: argparse.Namespace) -> None:
 
 
 def _stats(arguments: argparse.Namespace) -> None:
-    traces = list(read_traces(arguments.file))
+    traces = list(read_runs(arguments.file))
     if len(traces) > 1:
         _stats_of_several(traces, arguments.json)
         return
@@ -221,15 +222,19 @@ def statistics(trace: Trace) -> dict[str, Any]:
 # Logs of other engines.
 
 
-def _import(arguments: argparse.Namespace) -> None:
+def _import(arguments: argparse.Namespace) -> int | None:
     """Writes the requests of a log that have steps as traces; prints the totals of the others."""
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
     found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer), bad=bad)
     name = Path(arguments.file).name.removesuffix(".gz")
-    _write_found(found, Path(arguments.output or f"{Path(name).stem}.trace.jsonl"), arguments.json)
+    written = _write_found(found, Path(arguments.output or f"{Path(name).stem}.trace.jsonl"), arguments.json)
     if skipped:
         print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
+    if written or not arguments.output:
+        return None
+    print(f"{arguments.output} was not written: no request of this log has steps.", file=sys.stderr)
+    return 1
 
 
 def _record(arguments: argparse.Namespace) -> None:
@@ -242,7 +247,8 @@ def _record(arguments: argparse.Namespace) -> None:
     _write_found(found, Path(arguments.output), arguments.json)
 
 
-def _write_found(found: Iterable[Trace | LogTotals], out: Path, as_json: bool) -> None:
+def _write_found(found: Iterable[Trace | LogTotals], out: Path, as_json: bool) -> int:
+    """Write the traces and print what they and the totals are; returns the number of traces."""
     rows: list[LogTotals] = []
     counted, missing = Counter[str](), Counter[str]()
 
@@ -258,28 +264,32 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, as_json: bool) -
     written = write_traces(out, traces())
     if not written:
         out.unlink(missing_ok=True)
+    sources = [together(group) for group in by_source(rows)]
     result = {
         "traces": written,
         "file": str(out) if written else None,
         **{what: counted[what] for what in ("steps", "tokens")},
         "missing": [what for what in MISSING if missing[what]],
         "totals": [asdict(row) for row in rows],
-        "together": together(rows) if rows else None,
+        "together": sources[0] if len(sources) == 1 else None,
+        "by_source": sources,
     }
     if as_json:
         print_json(result)
-        return
+        return written
     if written:
         lacks = not_logged(missing)
         print(f"{out}: {written} runs, {counted['steps']} steps, {counted['tokens']} tokens{lacks and f'; {lacks}'}")
     for row in rows[:MAX_ROWS]:
         print(escaped(row.row()))
     if len(rows) > MAX_ROWS:
-        print(f"… and {len(rows) - MAX_ROWS} more requests")
-    if len(rows) > 1:
-        print(", ".join(f"{k.replace('_', ' ')} {v:.4g}" for k, v in together(rows).items() if v is not None))
+        print(f"… and {count(len(rows) - MAX_ROWS, 'more row')}")
+    for source in sources if len(rows) > 1 else ():
+        known = ((k.replace("_", " "), v) for k, v in source.items() if v is not None and k != "by_position")
+        print(escaped(", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in known)))
     for sentence in dict.fromkeys(row.unknown for row in rows):
         print(f"totals alone: {sentence}")
+    return written
 
 
 ACTIONS = {

@@ -1,7 +1,7 @@
 """Ask recorded greedy runs what other settings, or other drafters, would have committed: nothing is decoded again.
 
-One trace and one drafter give a row per setting. Several traces or drafters give a row per drafter: α, by prompt group and
-by position, and the difference from the first drafter with its interval. ``--served`` holds a server's log against the same drafter.
+One drafter gives a row per setting: over one trace, or with --sweep, --costs or several --methods over all of them together. Several
+traces or drafters otherwise give a row per drafter: α, by prompt group and by position, and the difference from the first with its interval. ``--served`` holds a server's log against the same drafter.
 """
 
 from __future__ import annotations
@@ -26,6 +26,8 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.drafters import is_eagle3, published_config
 from d2sd.methods import METHODS
+from d2sd.trace.metrics import totals as totals_of
+from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import escaped, printable, progress
 from d2sd.trace.trace import Trace
 from d2sd.whatif import Outcome, Replay, recorded_config, replayed
@@ -61,21 +63,36 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> None:
     """Prints what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
     drafters, traces = arguments.drafter or [None], list(read_sets(arguments.traces))
+    asks_settings = bool(arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods))
     if arguments.served:
         _compare_served(arguments, drafters, traces)
-    elif len(traces) > 1 or len(drafters) > 1:
+    elif len(drafters) > 1 or (len(traces) > 1 and not (asks_settings or arguments.methods == "all")):
         _compare_drafters(arguments, drafters, traces)
     else:
         arguments.drafter = drafters[0]
-        _compare_settings(arguments, traces[0])
+        _compare_settings(arguments, traces)
 
 
-# Settings over one recorded text.
+def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
+    """Prints a note if traces name other weights of the target than those that are loaded."""
+    ours = weights_of([{"parts": engine.parts}], "target")
+    others = sum(weights_of([t.header], "target") not in ("", ours) for t in traces)
+    if others and ours:
+        of = "this trace was" if len(traces) == 1 else f"{others} of {len(traces)} traces were"
+        print(
+            printable(
+                f"{of} recorded with another target than {engine.models.name}: its texts are replayed with this one."
+            ),
+            file=sys.stderr,
+        )
 
 
-def _compare_settings(arguments: argparse.Namespace, trace: Trace) -> None:
-    base = replace(recorded_config(trace), inspect=False, backend="auto")
-    name = str(trace.header["method"])
+# Settings over recorded texts.
+
+
+def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) -> None:
+    base = replace(recorded_config(traces[0]), inspect=False, backend="auto")
+    name = str(traces[0].header["method"])
     if arguments.methods is None and name not in METHODS:
         raise InputError(f"this trace is of {escaped(name)}, which is no method here; name some with --methods")
     methods = arguments.methods or name
@@ -85,17 +102,16 @@ def _compare_settings(arguments: argparse.Namespace, trace: Trace) -> None:
     configs = [setting.config for setting in settings]
     machine = machine_of(arguments.costs) if arguments.costs else None
     costs = _cost_tables(engine, configs, machine)
-    outcomes = Replay(engine, trace).run(configs, machine)
-    bar = progress(outcomes, total=len(settings), desc="replay", unit="setting", leave=False)
-    rows = [_row(setting.label, outcome, machine) for setting, outcome in zip(settings, bar, strict=True)]
-    totals = trace.totals
-    recorded = {
-        "setting": f"recorded: {name}",
-        "mean_acceptance_length": totals.mean_acceptance_length,
-        "nodes_per_step": totals.nodes_per_step,
-        "steps": totals.steps,
-        "boundary_hit_rate": totals.boundary_hit_rate,
-    }
+    _tell_of_target(engine, traces)
+    bar = progress(total=len(settings) * len(traces), desc="replay", unit="setting", leave=False)
+    found: list[list[Outcome]] = [[] for _ in settings]
+    for trace in traces:
+        for own, outcome in zip(found, Replay(engine, trace).run(configs, machine), strict=True):
+            own.append(outcome)
+            bar.update()
+    bar.close()
+    rows = [_row(setting.label, _joined(own), machine) for setting, own in zip(settings, found, strict=True)]
+    recorded = _recorded(traces)
     if arguments.json:
         print_json({"recorded": recorded, "rows": rows, "left_out": left_out, "costs": costs})
         return
@@ -110,6 +126,31 @@ def _compare_settings(arguments: argparse.Namespace, trace: Trace) -> None:
         print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
     for label, reason in left_out.items():
         print(f"left out: {label} ({reason})", file=sys.stderr)
+
+
+def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+    """The steps of several texts as those of one."""
+    seconds = [o.seconds for o in outcomes]
+    return replace(
+        outcomes[0],
+        committed=tuple(n for o in outcomes for n in o.committed),
+        works=tuple(w for o in outcomes for w in o.works),
+        hits=tuple(h for o in outcomes for h in o.hits),
+        seconds=None if None in seconds else sum(s or 0.0 for s in seconds),
+    )
+
+
+def _recorded(traces: Sequence[Trace]) -> dict[str, Any]:
+    """What was recorded, as a row."""
+    totals = totals_of([step for trace in traces for step in trace.steps], traces[0].prefill)
+    methods = ", ".join(dict.fromkeys(str(trace.header["method"]) for trace in traces))
+    return {
+        "setting": f"recorded: {methods}",
+        "mean_acceptance_length": totals.mean_acceptance_length,
+        "nodes_per_step": totals.nodes_per_step,
+        "steps": totals.steps,
+        "boundary_hit_rate": totals.boundary_hit_rate,
+    }
 
 
 def _row(label: str, outcome: Outcome, machine: Machine | None) -> dict[str, Any]:
@@ -155,13 +196,12 @@ def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machi
 
 def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
     if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
-        raise InputError(
-            "several traces or drafters are compared with one method: leave out --sweep and --costs, and name one method"
-        )
+        raise InputError("drafters are compared with one method: leave out --sweep and --costs, and name one method")
     outcomes = []
     for drafter in drafters:
         arguments.drafter = drafter
         engine = load_engine(arguments)
+        _tell_of_target(engine, traces)
         bar = progress(traces, desc="replay", unit="text", leave=False)
         outcomes.append([replayed(engine, trace, arguments.methods) for trace in bar])
     names = [d or arguments.model for d in drafters]

@@ -66,6 +66,7 @@ class Machine:
     source: a sentence about the source of the times.
     kind: how the times were obtained.
     relative: whether only ratios of its times are meaningful; ``verify`` at one row is the unit.
+    published: by method, the published cost of a step in plain steps, at the settings of ``source``.
     drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
         over depth + 2, a draft model over γ); None if unknown.
     """
@@ -78,6 +79,7 @@ class Machine:
     source: str = ""
     kind: Kind = "measured"
     relative: bool = False
+    published: Mapping[str, float] = field(default_factory=dict, hash=False)
     drafts: Mapping[str, Curve | None] = field(default_factory=dict, hash=False)
 
     def plain(self) -> float:
@@ -171,18 +173,22 @@ def _machine() -> Machine:
     the same shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes are memory-bound on an H200
     (``d2sd.costs.machines``). The mean cycle of a third level that follows from them is 4% below the published one.
     """
-    draft = cycle("d2sd") - cycle("dflash")
-    verify = cycle("dflash") - draft
+    published = {method: cycle(method) for method in ("dflash", "d2sd", "eagle3")}
+    draft = published["d2sd"] - published["dflash"]
+    verify = published["dflash"] - draft
     return Machine(
         first_draft=Curve(((1, draft),)),
         second_draft=Curve(((1, draft),)),
         verify=Curve(((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify))),
-        name="H200, as published",
-        source=f"{SOURCE}; mean of eight sets of prompts. Stages are split as if both drafters took the same time and verifying "
-        "80 rows as long as 16.",
+        name="H200 (D²SD paper)",
+        source=f"{SOURCE}; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
+        f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All others are calculated from "
+        f"these: a draft pass as {draft:.2f}, what D²SD costs more than DFlash; verifying 16 to 80 nodes as {verify:.2f}, the "
+        "rest of DFlash’s step; fewer nodes in proportion.",
         kind="published",
         relative=True,
-        drafts={"eagle3": Curve(((1, cycle("eagle3") - verify),)), "draft_model": None},
+        published=published,
+        drafts={"eagle3": Curve(((1, published["eagle3"] - verify),)), "draft_model": None},
     )
 
 
@@ -199,7 +205,7 @@ H200 = Machine(
     second_draft=_milliseconds((16, 1.65), (32, 1.72), (64, 1.86), (128, 2.29)),
     verify=_milliseconds((1, 7.07), (10, 8.38), (16, 8.42), (31, 8.81), (45, 9.15), (70, 9.82), (108, 13.59)),
     other=1.19e-3,
-    name="H200, measured",
+    name="H200 (measured)",
     source="d2sd bench gpu, 2026-11-26: Qwen3-8B and five-layer drafters with random weights in bfloat16, one NVIDIA H200, "
     "captured passes, flashinfer 0.7.2, torch 2.11.",
     drafts={"eagle3": None, "draft_model": None},
@@ -346,6 +352,7 @@ def drawing(machine: Machine) -> dict[str, Any]:
         "milliseconds": None if machine.relative else 1e3 * unit,
         **{stage: points(getattr(machine, stage)) for stage in STAGES},
         "other": machine.other / unit,
+        "published": dict(machine.published),
         "drafts": {method: curve and points(curve) for method, curve in machine.drafts.items()},
     }
 

@@ -27,14 +27,16 @@ SLOW = 0.01
 TYPICAL = 0.3  # quantile of the times that is believed: what disturbs a pass only makes it longer
 CONTEXT, COMMITTED = 192, 2  # tokens before the pass, and those of the last step, which drafters read first
 MEASURED_TOKENS = CONTEXT + 128  # that caches have room for
+DIFFERENT = 0.2  # a measurement is not steady if its halves differ by more
 OTHER = 0.05  # of a plain pass, until the run's own times say more
 Pass = tuple[str, int]  # stage and rows
 Times = dict[Pass, list[float]]  # seconds
 
 
 @torch.inference_mode()
-def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
-    """Returns typical times of every stage after a context of 192 tokens.
+def measure_costs(proposer: Proposer, verifier: Verifier) -> tuple[Machine, bool]:
+    """Returns typical times of every stage after a context of 192 tokens, and whether those of the first half of the repeats and
+    of the second half differ by a fifth at most, in every stage.
 
     proposer, verifier: their caches need room for ``MEASURED_TOKENS`` and a tree.
     """
@@ -70,11 +72,12 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> Machine:
     works |= {("first_draft", size): partial(first, size) for size in method.draft_lengths(gamma)}
     if proposer.second:
         works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
-    times = _typical(_timed(works, [key for key in works if key[0] != "verify" or key[1] in sizes]))
+    rounds = _timed(works, [key for key in works if key[0] != "verify" or key[1] in sizes])
+    times = _typical(rounds)
     points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}
     first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
     verified = Curve.through([points["verify"][0], *Curve.fitted(points["verify"][1:], CORNERS).points])
-    return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1))
+    return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1)), _steady(rounds)
 
 
 def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
@@ -105,3 +108,10 @@ def _typical(rounds: list[Times]) -> dict[Pass, float]:
     slower = [median(t / usual[key] for key, seconds in times.items() for t in seconds) for times in rounds]
     held = {key: sorted(t / s for times, s in zip(rounds, slower, strict=True) for t in times[key]) for key in usual}
     return {key: times[round(TYPICAL * (len(times) - 1))] for key, times in held.items()}
+
+
+def _steady(rounds: list[Times]) -> bool:
+    half = len(rounds) // 2
+    halves = [_typical(part) for part in (rounds[: max(1, half)], rounds[half:])]
+    totals = [[sum(t for (key, _), t in times.items() if key == stage) for times in halves] for stage in STAGES]
+    return all(max(both) <= (1 + DIFFERENT) * min(both) for both in totals)

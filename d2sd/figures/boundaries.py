@@ -219,7 +219,7 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
     ]
     flag: dict[str, Any] = {}
     if used and used <= len(hits) and ranks.steps:
-        line = vertical(used + 0.5, COLOURS["second"], "dash")
+        line = vertical(used + 0.5, INK, "dash")
         label = {
             "text": f"K = {used}: {percent(hits[used - 1])}",
             "x": used + 0.5,
@@ -227,7 +227,7 @@ def boundary_ranks(ranks: Ranks) -> go.Figure:
             "xanchor": "left",
             "showarrow": False,
             "bgcolor": PANEL,
-            "font": {"size": 12, "color": COLOURS["second"]},
+            "font": {"size": 12, "color": INK},
         }
         flag = {"shapes": [line], "annotations": [label]}
     across = axis("rank, K", showgrid=False, range=[0.5, len(counts) + 0.5], dtick=1 if len(counts) <= 16 else 5)

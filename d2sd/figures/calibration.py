@@ -35,6 +35,7 @@ from d2sd.figures.style import (
     whiskers,
 )
 
+EDGES = 9  # more numbers than this do not fit side by side under a figure
 COUNTS = 0.13  # the part of the height that tells how many there are
 OPEN_END = 1000.0  # a bin up to more tokens than that has no upper edge
 
@@ -262,7 +263,7 @@ def reliability(bins: Sequence[Bin], kind: str = "first") -> go.Figure:
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
-        "ticktext": [edge_name(e) for e in edges],
+        "ticktext": ["" if n % 2 and len(edges) > EDGES else edge_name(e) for n, e in enumerate(edges)],
     }
     return _column_figure(bin_columns(bins), kind, "confidence", range=[-0.5, len(bins) - 0.5], **scale)
 
@@ -270,7 +271,7 @@ def reliability(bins: Sequence[Bin], kind: str = "first") -> go.Figure:
 def by_position(positions: Sequence[PositionAcceptance]) -> go.Figure:
     """Acceptance at every position of the first draft that was reached."""
     last = max((p.position for p in positions), default=1)
-    ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= 20 else 5}
+    ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= EDGES else 2 if last <= 20 else 5}
     return _column_figure(position_columns(positions), "first", "position in the draft", **ends)
 
 
@@ -350,7 +351,7 @@ def _column_figure(
 
     def gap(name: str, colour: str, shape: str, shown: list[Column]) -> Trace:
         ends = [(c.predicted or 0.0, c.observed.value or 0.0) for c in shown]
-        dark, light = COLOURS[colour], COLOURS[f"{colour}-tint"]
+        dark, light = COLOURS[colour], COLOURS["sunken"]
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
         marker = {"color": dark, "opacity": 0.85, "pattern": pattern, "line": {"color": dark, "width": 1}}
         sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
@@ -363,7 +364,7 @@ def _column_figure(
         *([happened(came, many, faint=False)] if many else []),
         *([happened(f"n < {FEW}", few, faint=True)] if few else []),
         gap(f"over-{sure}", "reject", "/", over),
-        gap(f"under-{sure}", "target", ".", under),
+        gap(f"under-{sure}", "muted", ".", under),
         scatter(
             "lines+markers",
             at,
@@ -380,7 +381,7 @@ def _column_figure(
     return draw(
         traces,
         hovermode="x",
-        legend_entrywidth=84,
+        legend_entrywidth=104,
         xaxis=axis(title, showgrid=False, anchor="y2", **scale),
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
         yaxis2=below,

@@ -48,9 +48,10 @@ from d2sd.figures.style import (
     vertical,
     whiskers,
 )
+from d2sd.methods import unused
 from d2sd.trace.metrics import what_differs
 
-SIDES = (("A", "first", "dash", "circle"), ("B", "second", "solid", "square"))
+SIDES = (("A", "muted", "dash", "circle"), ("B", "ink", "solid", "square"))
 DEEPEST = 12
 
 
@@ -107,7 +108,7 @@ def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
     both = curves(a.counted().table), curves(b.counted().table)
     return ComparisonResults(
         found,
-        (what_differs(a.headers, b.headers), *read_comparison(found)),
+        (what_differs(a.headers, b.headers, unused), *read_comparison(found)),
         how_compared(found),
         (len(a), len(b)),
         both,

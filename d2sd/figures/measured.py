@@ -11,9 +11,12 @@ from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, first_position
 from d2sd.calibration.sentences import decimal, digits, hundredths, signed_decimal, with_interval
 from d2sd.figures.style import (
-    CATEGORIES,
     COLOURS,
+    EDGE,
     INK,
+    LINE,
+    MUTED,
+    PANEL,
     ROW,
     Panel,
     Table,
@@ -29,6 +32,11 @@ from d2sd.figures.style import (
 )
 
 Rows = Sequence[Mapping[str, Any]]
+# stages of time are told apart by texture: colours say who wrote a token
+STAGES = tuple(
+    {"color": colour, "pattern": {"shape": shape, "fgcolor": PANEL, "fillmode": "overlay", "size": 6}}
+    for colour, shape in ((MUTED, ""), (MUTED, "/"), (EDGE, ""), (MUTED, "."), (LINE, ""), (EDGE, "x"))
+)
 
 
 def bench_panels(rows: Rows) -> Iterator[Panel]:
@@ -49,7 +57,7 @@ def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: s
     figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
     words = [with_interval(figure, hundredths) for figure in figures]
     hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
-    look = {"marker": {"size": 9, "color": CATEGORIES[0]}, "showlegend": False, **whiskers(figures, "x")}
+    look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "x")}
     dots = scatter("markers", values_of(figures), list(range(len(rows))), hovers, **look)
     table = Table(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
     figure = _by_row([dots], rows, axis(unit, rangemode="tozero"), margin={"l": 44, "r": 12, "t": 12, "b": 44})
@@ -67,7 +75,7 @@ def _stages(rows: Rows) -> Panel:
             "name": stage.replace("_", " "),
             "x": [times[n] for times in milliseconds],
             "y": list(range(len(rows))),
-            "marker": {"color": CATEGORIES[n % len(CATEGORIES)]},
+            "marker": STAGES[n % len(STAGES)],
             "hovertemplate": "%{x:.2f} ms",
         }
         for n, stage in enumerate(names)

@@ -1,6 +1,6 @@
 """ES modules joined into one script, and HTML files that consist of such scripts, styles and data.
 
-A joined script needs no server and no build step: the sources stay as they are, each in a function of its own.
+A joined script needs no server and no build step: the sources keep their lines of code, each in a function of its own.
 """
 
 from __future__ import annotations
@@ -10,14 +10,20 @@ import hashlib
 import html
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from d2sd.__about__ import HOME
+
+FONTS = HOME / "assets" / "fonts"
+FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # for words and for tokens
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
+# Lines of comments, empty lines and indentation: a sixth of a script. No text of the sources spans lines.
+MARGIN = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?\n|^[ \t]+", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
@@ -27,7 +33,7 @@ class Module:
 
     imports: for every imported file the names taken from it, each with the name it has here.
     exports: names that other modules can import.
-    body: the source without its import and export keywords.
+    body: the source without its import and export keywords, comments and indentation.
     """
 
     imports: Mapping[Path, Mapping[str, str]]
@@ -39,9 +45,11 @@ def read_module(path: Path) -> Module:
     """Parses the two forms that the sources use: ``import { a, b as c } from "./file.js";`` on one line, and ``export``
     before a function, class or constant at the start of a line.
 
-    Raises ``ValueError`` for any other form.
+    Raises ``ValueError`` for any other form, and for a template literal over several lines, whose indentation would be lost.
     """
     source = path.read_text(encoding="utf-8")
+    if any(line.count("`") % 2 for line in source.splitlines()):
+        raise ValueError(f"{path}: a template literal over several lines is not supported")
     imports: dict[Path, dict[str, str]] = {}
     for names, address in IMPORT.findall(source):
         taken = imports.setdefault((path.parent / address).resolve(), {})
@@ -51,7 +59,7 @@ def read_module(path: Path) -> Module:
     body = EXPORT.sub("", IMPORT.sub("", source))
     if other := OTHER_FORM.search(body):
         raise ValueError(f"{path}: this form of import or export is not supported: {other[0]}")
-    return Module(imports, tuple(EXPORT.findall(source)), body.strip())
+    return Module(imports, tuple(EXPORT.findall(source)), MARGIN.sub("", body).strip())
 
 
 @cache
@@ -108,6 +116,20 @@ def _name(path: Path) -> str:
     return f"${path.parent.name}_{path.stem}"
 
 
+def font_faces(address: Callable[[str], str]) -> str:
+    """Returns the style rules of the fonts. ``address``: of a file of ``FONTS`` by its name."""
+    return "".join(
+        f'@font-face {{ font-family: "{family}"; src: url("{address(name)}") format("woff2"); font-weight: 400 600; }}\n'
+        for family, name in FAMILIES.items()
+    )
+
+
+@cache
+def inlined_fonts() -> str:
+    """Returns the style rules of the fonts with the fonts in them."""
+    return font_faces(lambda name: f"data:font/woff2;base64,{base64.b64encode((FONTS / name).read_bytes()).decode()}")
+
+
 def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images: str = "blob:") -> str:
     """Returns an HTML file that needs no network: its policy allows these scripts and no connection at all.
 
@@ -119,7 +141,7 @@ def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images
     """
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
-    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src {images}; base-uri 'none'; form-action 'none'"
+    policy = f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src {images}; font-src data:; base-uri 'none'; form-action 'none'"
     run = "".join(f"<script>{script}</script>\n" for script in scripts)
     return f"""<!doctype html>
 <html lang="en">
@@ -130,7 +152,7 @@ def html_page(title: str, styles: str, body: str, scripts: Sequence[str], images
 <meta name="referrer" content="no-referrer">
 <title>{html.escape(title)}</title>
 <style>
-{styles}</style>
+{inlined_fonts()}{styles}</style>
 </head>
 <body>
 {body}{run}</body>

@@ -122,10 +122,11 @@ def _map(methods: Sequence[BreakEvenPoint]) -> str:
         f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in methods) else ''}"
         f"{machine.source}"
     )
+    there = {"name": machine.name, "kind": machine.kind, "published": dict(machine.published)}
     return (
         f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'
         f'<div data-map="map"></div><div class="numbers">{table}</div></section>\n'
-        f"{_data('map', {'points': points, 'machine': machine.name})}"
+        f"{_data('map', {'points': points, 'machine': there})}"
     )
 
 

@@ -29,13 +29,11 @@ def _light_colours() -> dict[str, str]:
 
 
 COLOURS = _light_colours()
-# Categories without a colour of their own: the palette of Okabe and Ito, told apart with every common colour blindness.
-CATEGORIES = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#56b4e9", "#d55e00")
 PANEL, LINE, EDGE, INK, MUTED = (COLOURS[name] for name in ("panel", "line", "edge", "ink", "muted"))
 FEW = 30  # positions: fewer are too few to judge a bar by
 HEIGHT = 330
 PATTERNS = {"first": "", "second": "/", "target": "."}
-FINE = {"size": 11, "color": MUTED}
+FINE = {"size": 12, "color": MUTED}
 ROW = 26  # pixels of a row
 BAR = 0.64  # width of a bar, in places
 
@@ -103,7 +101,7 @@ def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
         "margin": {"l": 44, "r": 12, "t": 24, "b": 74},
         "paper_bgcolor": PANEL,
         "plot_bgcolor": PANEL,
-        "font": {"family": "system-ui, sans-serif", "size": 12, "color": MUTED},
+        "font": {"family": "Inter, system-ui, sans-serif", "size": 12, "color": MUTED},
         "hoverlabel": {"bgcolor": PANEL, "bordercolor": EDGE, "font": {"color": INK, "size": 12}, "align": "left"},
         "hovermode": "closest",
         "barmode": "overlay",

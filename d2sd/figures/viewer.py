@@ -97,7 +97,7 @@ def runs_page(
         for n, run in enumerate(runs, 1)
     ]
     script = f"\n{join_modules(entry)}.start({_inert(dict(options or {}))});\n"
-    body = f"""<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for the keys.</p><nav id="runs"></nav></header>
+    body = f"""<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for words and keys.</p><nav id="runs"></nav></header>
 <main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{_inert(shown)}</script>
 """

@@ -18,7 +18,6 @@ BRANCHED = TWO_DRAFTS - {"second_block_size"}
 # All fields of ``DecodeConfig`` that shape some method's trees.
 TREE_SETTINGS = TWO_DRAFTS | {"draft_depth", "draft_top_k"}
 DEFAULT_BUDGET = 64
-GROUPS = ("Plain", "Chains", "Trees", "D²SD", "Ablations")
 MAX_BLOCK = 1024  # tokens of a block, the anchor included
 WIDEST = 16
 MAX_LOG = 700.0  # the exponential of more is more than a float holds
@@ -114,7 +113,7 @@ class Method:
     """A drafting method.
 
     id: its key in ``METHODS``, on the command line and in traces.
-    name, group: its name on the page, and the one of ``GROUPS`` that lists it.
+    name: what the page calls it.
     sentence: one sentence for help texts and the page.
     source: the paper.
     propose: builds the token tree of a step.
@@ -131,7 +130,6 @@ class Method:
 
     id: str
     name: str
-    group: Literal["Plain", "Chains", "Trees", "D²SD", "Ablations"]
     sentence: str
     source: str
     propose: Callable[[Drafters], Proposal]

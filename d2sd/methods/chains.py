@@ -43,7 +43,6 @@ def propose_select(drafters: Drafters) -> Proposal:
 AUTOREGRESSIVE = Method(
     "autoregressive",
     "Plain decoding",
-    "Plain",
     "Plain decoding: the target writes one token per pass.",
     "baseline",
     propose_autoregressive,
@@ -55,7 +54,6 @@ AUTOREGRESSIVE = Method(
 DRAFT_MODEL = Method(
     "draft_model",
     "Draft model",
-    "Chains",
     "A small autoregressive model drafts a chain token by token; the target checks it in one pass.",
     "speculative sampling, arXiv 2211.17192 and 2302.01318",
     propose_draft_model,
@@ -66,7 +64,6 @@ DRAFT_MODEL = Method(
 DFLASH = Method(
     "dflash",
     "DFlash",
-    "Chains",
     "One diffusion drafter fills the whole block at once; the target checks it as a single chain.",
     "DFlash, arXiv 2602.06036",
     propose_dflash,
@@ -76,7 +73,6 @@ DFLASH = Method(
 DFLASH_RESAMPLE = Method(
     "dflash_resample",
     "DFlash, resampled",
-    "Ablations",
     "The drafted chain plus K chains sampled from the same block: more candidates without a second drafter.",
     "D²SD, arXiv 2606.04446, ablation 1",
     propose_resample,
@@ -85,7 +81,6 @@ DFLASH_RESAMPLE = Method(
 SPECDIFF2_SELECT = Method(
     "specdiff2_select",
     "SpecDiff-2",
-    "Chains",
     "K whole drafts sampled from the diffusion drafter are checked together; the longest accepted one is kept.",
     "SpecDiff-2, arXiv 2511.00606",
     propose_select,

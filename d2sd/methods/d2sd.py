@@ -66,7 +66,6 @@ def propose_three_levels(drafters: Drafters) -> Proposal:
 D2SD = Method(
     "d2sd",
     "D²SD",
-    "D²SD",
     "A second, variable-prefix drafter re-drafts from the K likeliest rejection boundaries in one batch.",
     "D²SD, arXiv 2606.04446",
     propose,
@@ -78,7 +77,6 @@ D2SD = Method(
 D2SD_THREE_LEVEL = Method(
     "d2sd_three_level",
     "D²SD, re-drafted twice",
-    "Ablations",
     "D²SD, and every branch is re-drafted once more from its own likeliest boundary.",
     "D²SD, arXiv 2606.04446, ablation 3",
     propose_three_levels,
@@ -89,7 +87,6 @@ D2SD_THREE_LEVEL = Method(
 DFLASH_TWICE = Method(
     "dflash_twice",
     "D²SD with one drafter",
-    "Ablations",
     "D²SD with the first drafter used again for the re-drafts.",
     "D²SD, arXiv 2606.04446, ablation 2",
     propose,
@@ -101,7 +98,6 @@ DFLASH_TWICE = Method(
 RANDOM_PREFIX = Method(
     "random_prefix",
     "D²SD from random prefixes",
-    "Ablations",
     "D²SD that re-drafts from K prefixes drawn at random: the control that shows what confidence buys.",
     "control",
     propose_random,

@@ -158,7 +158,6 @@ def propose_eagle3(drafters: Drafters) -> Proposal:
 DDTREE = Method(
     "ddtree",
     "DDTree",
-    "Trees",
     "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
     "DDTree, arXiv 2604.12989",
     propose_ddtree,
@@ -168,7 +167,6 @@ DDTREE = Method(
 D2SD_TREE = Method(
     "d2sd_tree",
     "D²SD as a tree",
-    "D²SD",
     "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
     "this project, after D²SD and DDTree",
     propose_d2sd_tree,
@@ -180,7 +178,6 @@ D2SD_TREE = Method(
 EAGLE3 = Method(
     "eagle3",
     "EAGLE-3",
-    "Trees",
     "A one-layer drafter reads the target's features and writes token after token; its tree grows level by level.",
     "EAGLE-3, arXiv 2503.01840",
     propose_eagle3,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -20,7 +20,7 @@ UNSAID = frozenset({"inspect", "max_new_tokens", "preset"})  # what changes no s
 PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id", "chat_template")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Totals:
     """Figures of one run. Only ``tokens`` includes the token of prefill.
 
@@ -45,8 +45,8 @@ class Totals:
     seconds: float
     stage_seconds: dict[str, float]
 
-    def __str__(self) -> str:
-        """The figures that every run has, in one line."""
+    def __repr__(self) -> str:
+        """The figures that every run has, in one line, as a notebook shows them."""
         figures = f"α {self.mean_acceptance_length:.2f}, {self.nodes_per_step:.1f} nodes a step, {self.tokens_per_second:.1f} tokens/s"
         return f"{self.tokens} tokens in {self.steps} steps: {figures}"
 
@@ -204,9 +204,17 @@ class Outcome(Struct, frozen=True, tag_field="event", tag=True):
 # Differences of settings, models and versions between two sets of recorded runs, from their headers.
 
 
-def what_differs(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> str:
-    """Returns a sentence that names the models, methods and settings in which the headers of A and B differ."""
-    found = [*_models(a, b), *_settings(a, b)]
+def what_differs(
+    a: Sequence[Mapping[str, Any]],
+    b: Sequence[Mapping[str, Any]],
+    unused: Callable[[str], Collection[str]] = lambda _: (),
+) -> str:
+    """Returns a sentence that names the models, methods and settings in which the headers of A and B differ.
+
+    unused: settings that do not affect a method; they are left out.
+    """
+    left_out = UNSAID.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
+    found = [*_models(a, b), *_settings(a, b, left_out)]
     if not found:
         return "What differs: no model, method or setting that the runs name."
     return f"What differs: {', '.join(found)}."
@@ -237,9 +245,11 @@ def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> I
             yield f"{words} ({called[0]} → {called[1]})"
 
 
-def _settings(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+def _settings(
+    a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], left_out: Collection[str]
+) -> Iterator[str]:
     of_a, of_b = (_all(side, "config") for side in (a, b))
-    for name in sorted({*of_a, *of_b} - UNSAID, key=lambda n: (n != "method", n)):
+    for name in sorted({*of_a, *of_b}.difference(left_out), key=lambda n: (n != "method", n)):
         before, after = of_a.get(name, "not named"), of_b.get(name, "not named")
         if before != after:
             yield f"{SYMBOLS.get(name, name.replace('_', ' '))} ({before} → {after})"

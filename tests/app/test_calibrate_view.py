@@ -20,7 +20,7 @@ from app import presets
 from app.calibrate.measure import drawing
 from app.calibrate.tab import CalibrationView
 from app.runs.recordings import Recording
-from app.view import APP, ROUTE
+from app.view import APP, ROUTES
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.calibration import scored_positions
 from d2sd.calibration.report import Measured
@@ -159,7 +159,7 @@ def address(recorded) -> Iterator[str]:
         gr.Button("a", elem_id="again").click(lambda: shown([recorded], "another"), None, view, **quiet)
         gr.Button("k", elem_id="kite").click(lambda: shown([recorded], "kite"), None, view, **quiet)
         gr.Button("e", elem_id="empty").click(lambda: None, None, view, **quiet)
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": ROUTES})
     yield url
     demo.close()
 

@@ -9,7 +9,7 @@ from starlette.responses import HTMLResponse, JSONResponse, StreamingResponse
 from starlette.routing import Route
 from starlette.testclient import TestClient
 
-from app.gradio_internals import EarlyScript
+from app.gradio_internals import EarlyHead
 
 PAGE = "<!doctype html><html><head><title>é</title></head><body><head></body></html>"
 TAG = "<script>{go()}</script>"
@@ -24,7 +24,7 @@ def client():
         Route("/data", lambda _: JSONResponse("<head>")),
         Route("/none", lambda _: HTMLResponse("")),
     ]
-    return TestClient(Starlette(routes=routes, middleware=[Middleware(EarlyScript, "go()")]))
+    return TestClient(Starlette(routes=routes, middleware=[Middleware(EarlyHead, "go()")]))
 
 
 @pytest.mark.parametrize("path", ["/", "/parts"])

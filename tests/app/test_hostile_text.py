@@ -20,7 +20,7 @@ from app.race.run import Lane, Race, recorded_race
 from app.race.tab import RaceView
 from app.race.tab import drawing as race
 from app.runs.recordings import Recording
-from app.view import ROUTE
+from app.view import ROUTES
 from d2sd import Trace
 from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
@@ -79,7 +79,7 @@ def page(browser: Any) -> Iterator[Any]:
         ExplorerView(RecordedRun.of(run.records()).segment())
         RaceView(race(hostile_race()))
         CalibrationView(calibration(Measured([run]), [named], HOSTILE[1]))
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": [ROUTE]})
+    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": ROUTES})
     page = browser.new_page(viewport={"width": 1100, "height": 900}, reduced_motion="reduce")
     wrong: list[str] = []
     page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))

@@ -159,5 +159,21 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     good, bad = recordings.read_uploads([log])
     assert (len(good), bad) == (30, [])
     log.write_text(json.dumps(SGLANG), encoding="utf-8")
-    with pytest.raises(InputError, match=r"totals alone, no steps \(sglang, 33 steps, 69 of 231"):
-        read_all(log)
+    runs, note = read_all(log)
+    assert runs == []
+    assert note.startswith("sglang, 33 steps, 7 tokens drafted a step, α 3.09, accepted up to position 1: 88%")
+    good, bad = recordings.read_uploads([log])
+    assert (good, bad) == ([], [f"{log.name} was not read: it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean"])  # fmt: skip
+
+
+def test_an_uploaded_or_pasted_log_is_answered_in_plain_text(tmp_path):
+    low = "SpecDecoding metrics: Mean acceptance length: 1.50, Accepted: 500 tokens, Drafted: 3000 tokens, Per-position acceptance rate: 0.300, 0.200, 0.000\n"
+    log = tmp_path / "served.log"
+    log.write_text(low, encoding="utf-8")
+    pasted = calibrate.logs(None, f"<img src=x onerror=alert(1)> model='<b>'\n{low}")
+    assert "Position 1 is accepted in 30% of the steps, which is low." in pasted
+    assert "z-lab/dflash issue 133" in pasted
+    assert calibrate.logs([str(log)], None).splitlines()[0] == pasted.splitlines()[0]
+    assert calibrate.logs([str(trace_file(tmp_path))], "") == ""
+    with pytest.raises(InputError, match="nothing of what servers print"):
+        calibrate.logs(None, "hello")

@@ -34,6 +34,7 @@ def calibrate(module_page: Page) -> Page:
 def measured(shown: Page) -> Page:
     """The same, for tests that measure nothing else."""
     shown.get_by_role("tab", name="Calibrate").click()
+    shown.locator("#source").get_by_label("The run in Explore").check()
     drawn_figure(shown, "uniform")
     return shown
 

@@ -47,7 +47,7 @@ def copy_link(page: Page) -> str:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator(".sharing .share").click()
     page.get_by_role("menuitem", name="Copy link").click()
-    expect(page.locator(".sharing .said")).to_have_text("Link copied.")
+    expect(page.locator(".sharing .said")).to_have_text("Link copied. It works on this computer only.")
     return page.evaluate("navigator.clipboard.readText()")
 
 
@@ -129,6 +129,8 @@ def test_every_file_holds_the_shown_run(shown: Page):
     pin(shown, 4)
     recorded = presets.opening().lines()
     jsonl = share(shown, "JSONL").decode()
+    assert json.loads(jsonl.splitlines()[2])["step"] == 0
+    expect(shown.locator(".sharing .menu")).to_contain_text("in it steps count from 0")
     assert jsonl == "".join(line + "\n" for line in recorded)
 
     step = parse_trace(jsonl.encode()).steps[4]
@@ -179,7 +181,7 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     unfold(page, "#fold-runs")
     expect(page.locator("#runs li").nth(0)).to_contain_text("mine.jsonl")
     expect(page.locator("#runs li").nth(0)).to_have_class("shown")
-    expect(page.locator("#run-label")).to_contain_text("recorded: D²SD on ")
+    expect(page.locator("#run-label")).to_contain_text("A recorded run: press Run to do it here.D²SD on ")
     pin(page, 1)
     expect(page.locator("#sentence")).to_contain_text("Step 2")
     assert share(page, "JSONL") == trace

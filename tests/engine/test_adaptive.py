@@ -7,6 +7,7 @@ import random
 import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import pytest
 
@@ -132,8 +133,11 @@ def untaught(tokenizer):
         ("d2sd", "eager", 0.0, 1 + len(measure.CORNERS)),
     ],
 )
-def test_every_stage_is_measured_once_all_numbers_of_rows_were_met(untaught, method, mode, slow, count, monkeypatch):
+def test_every_stage_is_measured_once_all_numbers_of_rows_were_met(
+    untaught, method, mode, slow, count, monkeypatch, tmp_path
+):
     """Of trees too, however large they may be; only where passes have the rows that a step asks for, and are short."""
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     fresh, met, logits = Engine(untaught, mode), set(), Verifier.logits
     monkeypatch.setattr(Verifier, "logits", lambda self, tree: met.add(len(tree)) or logits(self, tree))
     monkeypatch.setattr(measure, "ROUNDS", 1)
@@ -148,20 +152,54 @@ def test_every_stage_is_measured_once_all_numbers_of_rows_were_met(untaught, met
     assert len(met) == count
 
 
-def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch):
-    fresh, measured = Engine(engine.models), []
+def measuring(monkeypatch, home, steady=True):
+    """Costs are measured by a list that counts how often, and are kept in a folder of their own."""
+    measured = []
 
     def measure(*_):
-        assert fresh.lock.locked()
         measured.append(time.sleep(0.05))
-        return CHEAP_DRAFTS
+        return CHEAP_DRAFTS, steady
 
     monkeypatch.setattr("d2sd.engine.measure_costs", measure)
+    monkeypatch.setenv("D2SD_HOME", str(home))
+    return measured
+
+
+def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch, tmp_path):
+    fresh, measured = Engine(engine.models), measuring(monkeypatch, tmp_path)
+    held = []
+    monkeypatch.setattr("d2sd.engine.Verifier", lambda *a: held.append(fresh.lock.locked()) or Verifier(*a))
     config = DecodeConfig("dflash", 4, cost_aware=True)
     with ThreadPoolExecutor(2) as threads:
         one, other = threads.map(lambda _: fresh.generate("the cat", config), range(2))
     assert one.token_ids == other.token_ids
     assert len(measured) == 1
+    assert held == [True]
+
+
+def test_the_next_process_takes_costs_that_were_kept_if_all_that_they_depend_on_is_the_same(
+    engine, monkeypatch, tmp_path
+):
+    measured = measuring(monkeypatch, tmp_path)
+    config = engine.resolve(DecodeConfig("d2sd", 4, cost_aware=True))
+    found = [Engine(engine.models).costs(c) for c in (config, replace(config, num_branches=2))]
+    assert (len(measured), found) == (1, [CHEAP_DRAFTS] * 2)
+    Engine(engine.models).costs(replace(config, block_size=6))
+    monkeypatch.setattr("torch.get_num_threads", lambda: 77)
+    Engine(engine.models).costs(config)
+    other = Engine(engine.models)
+    other.parts["first_drafter"]["weights"] = "others"
+    other.costs(config)
+    assert len(measured) == 4
+
+
+def test_costs_whose_repeats_differ_are_measured_again_by_the_next_process(engine, monkeypatch, tmp_path):
+    measured = measuring(monkeypatch, tmp_path, steady=False)
+    config = engine.resolve(DecodeConfig("d2sd", 4, cost_aware=True))
+    for fresh in Engine(engine.models), Engine(engine.models):
+        assert fresh.costs(config) is fresh.costs(config)
+    assert len(measured) == 2
+    assert not list(tmp_path.rglob("costs.json"))
 
 
 def test_a_text_starts_from_what_earlier_ones_taught_and_a_replay_teaches_nothing(engine, monkeypatch):

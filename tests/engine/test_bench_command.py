@@ -54,7 +54,7 @@ def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path)
     elsewhere = f"{arguments} --by-domain --costs paper --methods autoregressive,dflash,d2sd:cost_aware=true --out"
     code, out, _ = bench(capfd, elsewhere, tmp_path / "report")
     assert code == 0
-    sentence = "All times are calculated, none was measured: from the costs of “H200, as published"
+    sentence = "All times are calculated, none was measured: from the costs of “H200 (D²SD paper)"
     assert sentence in out
     assert sentence in (tmp_path / "report" / "report.html").read_text()
     result = json.loads((tmp_path / "report" / "results.json").read_text())

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { markOf } from "../../assets/viewer/details.js";
-import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
+import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, ofBoth, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
 import { readStep } from "../../assets/viewer/step.js";
 import { runWords } from "../../assets/viewer/page.js";
 import { plain } from "../../assets/viewer/words.js";
@@ -61,12 +61,12 @@ test("a node behind the end of the text was not rejected", () => {
 });
 
 test("a caption names method and model, and a drafter that is not the model's own", () => {
-  const of = (header, draft = true) => runWords({ header, recorded: true, seen: { draft }, length: 1 });
+  const of = (header, draft = true) => runWords({ header, seen: { draft }, length: 1 });
   const models = { preset: "tiny", first_drafter: "tiny/dflash" };
-  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "recorded: D²SD on tiny · K 4");
-  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "recorded: DFlash on tiny · drafter run/step-200");
-  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "recorded: Plain decoding on tiny");
-  assert.equal(of({ models: [1] }), "recorded: run");
+  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "D²SD on tiny · K 4");
+  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "DFlash on tiny · drafter run/step-200");
+  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "Plain decoding on tiny");
+  assert.equal(of({ models: [1] }), "run");
 });
 
 const token = (own, wanted) => ({ own, wanted });
@@ -104,6 +104,14 @@ test("a repaired step says who added what, and marks its boundary", () => {
   assert.match(nodeSentence(step, step.nodes.get(3)), /^Rejected: the target wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/);
   const marks = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }).short.slice(0, 1));
   assert.deepEqual(marks, ["○", "✕", "▲"]);
+});
+
+test("a probability that weighs both drafters is not called the first one's", () => {
+  const step = repaired([], { weighted: true });
+  const both = (s) => [...s.nodes.values()].filter((node) => ofBoth(s, node)).map(({ depth, id }) => [depth, id]);
+  assert.deepEqual(both(step), [[3, 3], [4, 4], [3, 5]]); // behind the re-drafted prefix of two; the anchor and the two are the first drafter's
+  assert.deepEqual(both(repaired([0], { weighted: true })).length, 5); // from the anchor on
+  assert.deepEqual(both(repaired()), []); // other methods weigh nothing
 });
 
 test("re-drafts that came out equal have one name and are said to be merged", () => {

@@ -1,20 +1,20 @@
 // What a run brings and costs, here and on other machines.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { costOf, passCost, passWords } from "../../app/learn/live.js";
+import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
-import { meanCost, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
-import { cycleOf, cycleWords, gist, savingWords, figuresOf } from "../../assets/viewer/numbers.js";
+import { freeBox, meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
 import { readSeconds } from "../../assets/viewer/step.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
-const MACHINE = { name: "a card" };
 
-test("the sentence names α, its price and where it would pay; without a price it does not guess one", () => {
-  const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, machine: MACHINE, there: 1.416, missing: "" };
-  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step. The run: α = 3.90 for the price of 5.4 plain steps: 0.72× as fast. It breaks even at 5.4 here, at 1.42 on a card.");
-  assert.equal(words({ ...run, step: null, cycle: null, missing: " so far" }), "The run: α = 3.90 tokens a step so far; it breaks even at 1.42 on a card.");
-  assert.equal(words({ ...run, step: 1, cycle: null, there: null }), "1 token in this step. The run: α = 3.90 tokens a step.");
+test("the sentence says what plain decoding needs; without times it does not guess how fast the run was", () => {
+  const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, live: false };
+  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step; plain decoding needs 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.");
+  assert.equal(words({ ...run, step: null, cycle: null, live: true }), "The run: 39 tokens in 10 steps so far.");
+  assert.equal(words({ ...run, step: 1, cycle: null }), "1 token in this step, as plain decoding writes in a pass. The run: 39 tokens in 10 steps.");
+  assert.equal(words({ ...run, step: null, full: true, cycle: { cost: 5.4, gain: 0.722 } }), "The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding, since checking a full tree takes as long as 5.4 passes of plain decoding here.");
   assert.match(words({ ...run, method: "autoregressive", cycle: null }), /plain decoding/);
   assert.equal(words({ ...run, steps: 0, cycle: null }), "");
 });
@@ -27,8 +27,8 @@ test("a point of the map says its speed and the α that would break even", () =>
 test("what a step costs and brings says why drafting is faster or slower", () => {
   const cycle = cycleOf({ ...RUN, baseline: 100, unwatched: 82, sums: { tokens: 92, steps: 20, seconds: { ...readSeconds(null), verify: 0.3, first_draft: 0.1 } } });
   assert.equal(cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.");
-  assert.match(savingWords(cycle, false), /“cost-aware”/);
-  assert.deepEqual([savingWords(cycle, true), savingWords(cycle, undefined), savingWords({ gain: 1.1 }, false)], ["", "", ""]);
+  assert.ok(wasFull(cycle, false));
+  assert.deepEqual([wasFull(cycle, true), wasFull(cycle, undefined), wasFull({ gain: 1.1 }, false), wasFull(null, false)], [false, false, false, false]);
   assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
   assert.equal(cycleOf({ ...RUN, baseline: null }), null);
 });
@@ -42,6 +42,28 @@ test("a step costs what its paper reports: DFlash and D²SD each their own", () 
   near(stepCost(PAPER, "eagle3", { first: 7, again: [], nodes: 60 }), 5.91 / 3.8);
   assert.equal(stepCost(PAPER, "draft_model", { first: 16, again: [], nodes: 16 }), null);
   near(meanCost(PAPER, "autoregressive", [{ first: 0, again: [], nodes: 1 }]), 1);
+});
+
+test("a price says whether it was published or calculated, and from what", () => {
+  const [measured, laptop] = ["h200-measured", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
+  assert.equal(originWords(PAPER, "d2sd", 7.05 / 4.98), "as published for D²SD");
+  assert.equal(originWords(PAPER, "eagle3", 5.91 / 3.8), "as published for EAGLE-3");
+  const calculated = "calculated from the paper’s DFlash 1.28, D²SD 1.42 and EAGLE-3 1.56";
+  for (const [method, cost] of [["d2sd", 1.41], ["d2sd_tree", 7.05 / 4.98], ["dflash", 1.2]]) assert.equal(originWords(PAPER, method, cost), calculated);
+  assert.deepEqual([originWords(measured), originWords(laptop)], ["calculated from passes measured there", "calculated from its data sheet"]);
+  assert.match(elsewhereWords(PAPER, "d2sd", 1.4, 7), /costs 1\.40 plain steps \(calculated from the paper’s DFlash/);
+});
+
+test("a name on the map stands where it covers neither points nor other names", () => {
+  const box = (left, top, width = 10) => ({ left, top, width, height: 10 });
+  const frame = { left: 0, top: 0, width: 100, height: 100 };
+  assert.equal(freeBox([box(0, 0), box(95, 0), box(50, 50)], [box(5, 5)], frame), 2); // on a point, out of the frame, free
+  assert.equal(freeBox([box(0, 0), box(20, 20)], [box(0, 0), box(28, 20)], frame), 1); // none is free: the one that covers least
+});
+
+test("names beside a chart keep their distance and their order", () => {
+  assert.deepEqual(apart([20, 22, 80, 40], 13), [9, 22, 80, 40]);
+  assert.deepEqual(apart([50, 50, 51], 10), [41, 31, 51]);
 });
 
 test("steps whose work or drafter's time is not known have no price", () => {

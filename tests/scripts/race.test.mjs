@@ -1,8 +1,8 @@
 // Race: lanes, the clock, figures, other machines.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ordinal, readLane } from "../../app/race/lane.js";
-import { Player } from "../../app/race/player.js";
+import { ordinal, readLane, spanWords } from "../../app/race/lane.js";
+import { Player, clockWords } from "../../app/race/player.js";
 import { mapPoints, retimed, stagesOf, timeTicks, whyWords } from "../../app/race/results.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
 import { stepCost } from "../../assets/viewer/machine.js";
@@ -75,6 +75,15 @@ test("a race is timed again on another machine: what it measures or calculates f
   const card = others.find(({ id }) => id === "h100");
   assert.ok(Math.abs(retimed(PLAIN, card)[2] - (2 * card.milliseconds) / 1000) < 1e-12);
   assert.deepEqual(mapPoints([PLAIN, DRAFTED], paper), [{ name: "D²SD", alpha: 2, here: 4, there: cost }]);
+});
+
+test("clock and bars count what the axis counts: seconds, or plain steps where only ratios are known", () => {
+  assert.equal(clockWords({ time: 0.5, duration: 0.994, unit: "s" }), "0.500 of 0.994 s");
+  assert.equal(clockWords({ time: 62, duration: 62, unit: "plain steps" }), "62.0 of 62.0 plain steps");
+  assert.deepEqual([spanWords(0.01, "s"), spanWords(1, "plain steps")], ["10.0 ms", "1.0 plain steps"]);
+  const player = new Player({ isConnected: true }, () => {});
+  player.load(62, "plain steps");
+  assert.deepEqual([player.speed, player.pace], [1, 10]); // six seconds, not a minute
 });
 
 test("the axis of a race has a few round times", () => {

@@ -101,6 +101,6 @@ test("a pass is compared with the weights that it reads", () => {
   const { cost } = stops();
   assert.equal(cost.title, "Why a pass over 6 tokens may cost as much as one");
   assert.deepEqual(cost.numbers, [["this pass over 6 tokens, where it was recorded", "20.0 ms, a plain step 10.0 ms"]]);
-  assert.match(cost.say.join(" "), /16 GB\. .*H100 SXM reads them in 4\.9 ms and needs 0\.017 ms.* compute 295 tokens.* limit is 7 tokens/);
+  assert.match(cost.say.join(" "), /16 GB with 8 billion.*H100 SXM reads them in 4\.9 ms and needs 0\.017 ms.* up to 295 tokens.* limit is 7 tokens/);
   assert.deepEqual(cost.verified, { nodes: 6, seconds: 0.02, plain: 0.01 });
 });

@@ -1,6 +1,7 @@
 // Lanes, rows and columns of the tree, and its picture.
 import assert from "node:assert/strict";
 import { test } from "node:test";
+import { contributions, draftsName } from "../../assets/viewer/explain.js";
 import { wrapped } from "../../assets/viewer/picture.js";
 import { liftFlags } from "../../assets/viewer/strip.js";
 import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree.js";
@@ -106,12 +107,14 @@ test("an edge is straight within a lane and turns at the border between two", ()
   assert.match(edgePath(0, 0, 40, 30, 20), /^M0 0H13Q20 0 20 7V23Q20 30 27 30H40$/);
 });
 
-/** The label of the lane that begins with the anchor. */
-function mainLabel(step, slim = false) {
+/** The labels of all lanes, that of the anchor first. */
+function labels(step, slim = false) {
   const tree = { step, columns: { slim, x: (depth) => 60 * depth }, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
-  const trunk = layoutTree(step, null, null).chains.find((chain) => chain.lane === 0);
-  return chainLabel(tree, trunk);
+  const { chains, lanes } = layoutTree(step, null, null);
+  return chains.sort((a, b) => Math.abs(a.lane) - Math.abs(b.lane)).map((chain) => chainLabel(tree, chain, lanes));
 }
+
+const mainLabel = (step, slim = false) => labels(step, slim)[0];
 
 test("the main lane is called the first draft only where it holds the first draft", () => {
   const branches = [{ drafter: "second", prefix: 2, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
@@ -125,6 +128,16 @@ test("the main lane is called the first draft only where it holds the first draf
   assert.equal(mainLabel(of([[-1, [0, 1, 2], 1, "root"]])), null);
 });
 
+test("the sentence of a step counts what each re-draft added as the lanes do", () => {
+  const branches = [{ drafter: "second", prefix: 1, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
+  // both re-drafts write the same two tokens, then the one from 0 alone is right
+  const rows = [[-1, [0, 1, 2], 1, "root"], [0, [0, 1, 2], 0.9, "accepted"], [1, [0], 0.4, "rejected"], [1, [1, 2], 0.5, "accepted"], [3, [1, 2], 0.5, "accepted"], [4, [1], 0.4, "rejected"], [4, [2], 0.4, "accepted"]];
+  const step = { ...stepOf(rows), draft: { prefix: 0 }, branches, sampled: false, columns: 6, accepted: [1, 3, 4, 6] };
+  const said = contributions(step).parts.map(({ drafts, added }) => `${draftsName(drafts)} · added ${added}`);
+  assert.deepEqual(said, ["re-drafts from 0 and 1 · added 2", "re-draft from 0 · added 1"]);
+  assert.deepEqual(labels(step).slice(1).map(({ words }) => words.replace(/, differs after \d/, "")), said);
+});
+
 test("no flag hides the number of a likelier one", () => {
   const flags = [[50, 100], [55, 110], [45, 96], [50, 98], [90, 100]];
   const lifts = liftFlags(flags);
@@ -136,12 +149,20 @@ test("no flag hides the number of a likelier one", () => {
 
 test("a name does not lie across the line of the boundary", () => {
   const room = [0, 300];
-  assert.equal(clearOf(100, 120, 50, room), 120); // clear of it
-  assert.equal(clearOf(100, 80, 50, room), 105);
-  assert.equal(clearOf(100, 80, 50, room, true), 45);
-  assert.equal(clearOf(310, 280, 50, room), 255); // no room behind it
-  assert.equal(clearOf(30, 10, 50, room, true), 35);
-  assert.equal(clearOf(30, 10, 50, [0, 20]), 10); // no room at all
+  assert.equal(clearOf([100], 120, 50, room), 120); // clear of it
+  assert.equal(clearOf([100], 80, 50, room), 105);
+  assert.equal(clearOf([100], 80, 50, room, true), 45);
+  assert.equal(clearOf([310], 280, 50, room), 255); // no room behind it
+  assert.equal(clearOf([30], 10, 50, room, true), 35);
+  assert.equal(clearOf([30], 10, 50, [0, 20]), 10); // no room at all
+  assert.equal(clearOf([30, 60, 200], 20, 50, room), 65); // nor across a stem
+});
+
+test("the path leaves the first draft upwards, however much is folded away", () => {
+  for (let most = 5; most <= STEP.nodes.size + 1; most += 1) {
+    const { lanes } = layoutTree(STEP, null, (layout) => layout.lanes.size <= most);
+    assert.ok(lanes.get(5) < 0);
+  }
 });
 
 test("columns that matter are as wide as their words, as far as there is room", () => {
@@ -152,7 +173,7 @@ test("columns that matter are as wide as their words, as far as there is room", 
   assert.ok(Math.abs(widths.reduce((a, b) => a + b) - 360) < 16);
   const few = new Columns(5, 240, true, [0]);
   assert.ok(few.slim && Math.abs(few.widths.reduce((a, b) => a + b) - 240) < 1e-9);
-  assert.equal(new Columns(16, 390, false, [0]).widths[15], 62);
+  assert.equal(new Columns(16, 390, false, [0]).widths[15], 54);
 });
 
 const pen = { measureText: (words) => ({ width: 10 * [...words].length }) };

@@ -3,8 +3,6 @@ import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { WalkView } from "../../app/learn/stage.js";
 import { oneWait } from "../../assets/viewer/dom.js";
-import { keyActions } from "../../assets/viewer/help.js";
-import { Selection } from "../../assets/viewer/selection.js";
 import { TextView } from "../../assets/viewer/text.js";
 
 const tick = (ms) => mock.timers.tick(ms);
@@ -32,18 +30,6 @@ test("of two waits the later one counts, and one that finds nothing says so", ()
   now.mock.restore();
 });
 
-test("playing ends where another step is asked for", () => {
-  const store = { length: 9, summaries: Array.from({ length: 9 }, (_, at) => ({ elapsed: at })) };
-  const selection = new Selection(store, () => {});
-  selection.pin(1);
-  selection.toggle();
-  tick(1400);
-  assert.deepEqual([selection.pinned, selection.playing], [2, true]);
-  selection.pin(6);
-  tick(9000);
-  assert.deepEqual([selection.pinned, selection.playing], [6, false]);
-});
-
 test("the pointer's rest on a text ends with the text", () => {
   const previewed = [];
   const heard = {};
@@ -63,7 +49,9 @@ test("the pointer's rest on a text ends with the text", () => {
 });
 
 test("a walk through another step begins at its anchor, and ends with its stop", () => {
-  const element = () => ({ append() {}, setAttribute() {}, addEventListener() {} });
+  const classes = new Map();
+  const classList = { toggle: (name, on) => classes.set(name, on), remove: (name) => classes.delete(name) };
+  const element = () => ({ append() {}, setAttribute() {}, addEventListener() {}, classList });
   globalThis.document = { createElement: element, createTextNode: element };
   globalThis.matchMedia = () => ({ matches: false });
   const moved = [];
@@ -76,20 +64,9 @@ test("a walk through another step begins at its anchor, and ends with its stop",
   assert.deepEqual(moved.splice(0), [0, 1, 0]);
   tick(500);
   assert.deepEqual(moved, []); // nothing goes on of the walk before
-  walk.leave();
+  assert.equal(classes.get("walking"), true);
+  walk.leave(); // taken out of the page already
+  assert.equal(classes.has("walking"), false); // else the figures of the next stops would stay hidden
   tick(5000);
   assert.deepEqual(moved, [null]);
-});
-
-test("the space plays and pauses", () => {
-  const store = { length: 9, summaries: Array.from({ length: 9 }, (_, at) => ({ elapsed: at })) };
-  const selection = new Selection(store, () => {});
-  const act = keyActions({ store, selection });
-  act.Home();
-  act[" "]();
-  tick(1400);
-  assert.deepEqual([selection.pinned, selection.playing], [1, true]);
-  act[" "]();
-  tick(9000);
-  assert.deepEqual([selection.pinned, selection.playing], [1, false]);
 });

@@ -2,6 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { number, whole } from "../../assets/viewer/dom.js";
+import { GLOSSARY, wordsIn } from "../../assets/viewer/glossary.js";
 import { count, fixed, joined, milliseconds, probability, quoted, visible } from "../../assets/viewer/words.js";
 
 test("whitespace and hidden characters of a token can be seen", () => {
@@ -41,4 +42,11 @@ test("what is no finite number becomes the fallback, what is out of bounds the b
 test("between two numbers the even one is written, as Python does", () => {
   assert.deepEqual([0.625, 0.375, 0.125, 4.6, 1.005, 2.5].map((v) => fixed(v, 2)), ["0.62", "0.38", "0.12", "4.60", "1.00", "2.50"]);
   assert.deepEqual([0.5, 1.5, 62.5].map((v) => fixed(v, 0)), ["0", "2", "62"]);
+});
+
+test("prose explains a word of the list once, and not where it is part of another", () => {
+  const seen = new Set();
+  assert.deepEqual(wordsIn("The anchor, then γ − 1 tokens from the anchor.", seen), ["The ", ["anchor"], ", then ", ["γ"], " − 1 tokens from the ", "anchor", "."]);
+  assert.deepEqual(wordsIn("γ again, γ₂, OK and anchors; r(i).", seen), ["", "γ", " again, γ₂, OK and anchors; ", ["r(i)"], "."]);
+  for (const word of ["anchor", "bonus", "α", "γ", "K", "r(i)"]) assert.ok(GLOSSARY[word]);
 });

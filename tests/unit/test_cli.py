@@ -7,15 +7,18 @@ import os
 import re
 import subprocess
 import sys
+import time
 from argparse import ArgumentParser
 from dataclasses import fields
 
 import pytest
 import torch
 
-from d2sd import DecodeConfig
+from d2sd import DecodeConfig, InputError
 from d2sd.__main__ import main
 from d2sd.cli.common import add_decode_arguments, decode_config
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.verifier import Verifier
 from d2sd.trace.trace import load_trace
 
 KEYS = {
@@ -112,7 +115,29 @@ def test_a_command_prints_nothing_but_its_own_words(opened):
     os.close(read)
     os.close(write)
     assert done.stdout.strip()
-    assert re.fullmatch(r"\n*6 tokens in \d steps?, mean acceptance length [\d.]+, \d+ tokens/s\n", said), said
+    assert re.fullmatch(
+        r"\n*6 tokens in \d steps?, mean acceptance length [\d.]+, \d+ tokens/s(; 5 plain steps .*)?\n", said
+    ), said
+
+
+@pytest.mark.parametrize("slow", [True, False], ids=["slow drafts", "slow plain steps"])
+@pytest.mark.parametrize("aware", [False, True], ids=["full", "cost-aware"])
+def test_a_run_that_was_slower_than_plain_steps_names_what_is_quicker(slow, aware, monkeypatch, capsys, tmp_path):
+    """Drafts, or passes over one node, take 50 ms longer."""
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path))  # others are not to find such times
+    monkeypatch.setattr("d2sd.decoding.stage_times.SECONDS", 0.1)
+    draft, logits = BlockDrafter.draft, Verifier.logits
+    if slow:
+        monkeypatch.setattr(BlockDrafter, "draft", lambda *a: time.sleep(0.05) or draft(*a))
+    else:
+        monkeypatch.setattr(
+            Verifier, "logits", lambda v, tree: (len(tree) == 1 and time.sleep(0.05)) or logits(v, tree)
+        )
+    arguments = ["generate", "--prompt", "One day, a cat", "--max-new-tokens", "24"]
+    assert main(arguments + ["--cost-aware"] * aware) == 0
+    said = capsys.readouterr().err.rstrip("\n").splitlines()[-1]
+    assert said.endswith("--cost-aware drafts and verifies only what pays here") == (slow and not aware), said
+    assert ("8 plain steps after it: " in said) == (slow and not aware)
 
 
 def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
@@ -124,3 +149,16 @@ def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
     assert capsys.readouterr().err == (
         "error: there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type\n"
     )
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), InputError("cannot write mended: no space")])
+def test_a_repair_that_cannot_be_written_leaves_the_exit_code_of_the_diagnosis(tmp_path, capsys, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("d2sd.cli.doctor._write_repaired", fail)
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    assert main(["doctor", "tiny", str(tmp_path), "--mend", str(tmp_path / "mended")]) == 1
+    printed = capsys.readouterr()
+    assert "FAULT" in printed.out
+    assert "mended was not written: " in printed.err

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from d2sd.calibration import comparison, tabulate
+from d2sd.calibration import calibrate, comparison, tabulate
 from d2sd.calibration.comparison import (
     ResampledSide,
     Side,
@@ -78,14 +78,28 @@ def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
     runs, others = simulated(12, 20, seed=1), simulated(12, 20, seed=4)
     a, b = side(runs), side(others)
     tokens = figure(compare(a, b), "tokens")
-    sides = [
-        ResampledSide(s.table, s.table.run, comparison.Resampler(12), *[comparison.score(s.table, s.table.run)] * 2)
-        for s in (a, b)
-    ]
+    sides = [ResampledSide.of(s.table, s.table.run, 12) for s in (a, b)]
     alone = ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
     assert tokens.difference.low < alone.low
     assert alone.high < tokens.difference.high
     assert any(s.startswith("Tokens per step (α)") for s in read_comparison(compare(a, b)))
+
+
+@pytest.mark.parametrize(
+    ("runs", "other_prompts", "same_text"),
+    [(12, [f"other {n}" for n in range(12)], False), (12, [f"prompt {11 - n}" for n in range(12)], False), (1, None, True)],
+    ids=["other prompts", "the same prompts in another order", "one text"],
+)  # fmt: skip
+def test_a_side_has_the_interval_of_its_own_report(runs, other_prompts, same_text):
+    own, others = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
+    table, prompts = tabulate(others), other_prompts or ["prompt 0"]
+    found = compare(side(own), Side(replace(table, prompt=np.arange(runs)[table.run]), tuple(prompts)), same_text)
+    for mine, figures in ((own, "a"), (others, "b")):
+        report = calibrate(tabulate(mine))
+        assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
+        assert getattr(figure(found, "tokens"), figures) == report.gains.tokens_per_step
+        assert getattr(figure(found, "gap"), figures) == report.gap
+        assert report.gap.low is not None
 
 
 def test_speed_is_tokens_over_time():

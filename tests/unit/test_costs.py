@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from d2sd.costs import kept
+from d2sd.costs.machines import Curve, Machine
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
 from tests.unit.adaptive_world import CPU
@@ -38,6 +40,21 @@ def test_rounds_and_passes_that_were_disturbed_do_not_change_how_costs_compare()
     assert found["verify", 8] / found["verify", 1] == pytest.approx(2.1, rel=0.1)
 
 
+def test_a_measurement_is_steady_if_its_halves_agree():
+    def rounds(*factors):
+        return [{("verify", 1): [2.0], ("verify", 8): [4.0 * factor]} for factor in factors]
+
+    assert measure._steady(rounds(1.0, 1.1, 1.15, 1.05, 1.1, 1.0))
+    assert not measure._steady(rounds(1.0, 1.0, 1.0, 1.4, 1.4, 1.4))
+    assert not measure._steady(
+        [
+            {key: [1.5 * t for t in times] for key, times in r.items()} if n else r
+            for n, r in enumerate(rounds(1.0, 1.0))
+        ]
+    )
+    assert measure._steady(rounds(1.0, 1.0, 9.0, 1.0, 1.0, 1.0))  # one late pass
+
+
 def test_passes_are_timed_after_what_they_follow_in_a_run_in_a_new_order_every_round(monkeypatch):
     calls, keys = [], [("verify", 1), ("verify", 8), ("verify", 16), ("first_draft", 4), ("second_draft", 16)]
     monkeypatch.setattr(measure, "ROUNDS", 3)
@@ -50,3 +67,48 @@ def test_passes_are_timed_after_what_they_follow_in_a_run_in_a_new_order_every_r
     assert len({tuple(timed[at : at + len(timed) // 3]) for at in range(0, len(timed), len(timed) // 3)}) > 1
     monkeypatch.setattr(measure, "SECONDS", 0.0)
     assert len(measure._timed(dict.fromkeys(keys, int), keys)) == 1
+
+
+TABLE = Machine(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0), (4, 1.5))), 0.05)
+
+
+def test_costs_that_are_kept_come_back_for_their_key_alone(tmp_path):
+    file = tmp_path / "new" / "costs.json"
+    assert kept.find(file, ["a", 1]) is None
+    kept.keep(file, ["a", 1], TABLE)
+    kept.keep(file, ["b", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
+    assert kept.find(file, ["a", 1]) == TABLE
+    assert kept.find(file, ["a", 2]) is None
+    kept.keep(file, ["a", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
+    assert kept.find(file, ["a", 1]) == kept.find(file, ["b", 1])
+    assert [path.name for path in file.parent.iterdir()] == ["costs.json"]
+
+
+def test_no_more_tables_are_kept_than_the_newest(tmp_path, monkeypatch):
+    monkeypatch.setattr(kept, "MOST", 3)
+    file = tmp_path / "costs.json"
+    for number in range(5):
+        kept.keep(file, [number], TABLE)
+    assert [kept.find(file, [number]) is not None for number in range(5)] == [False, False, True, True, True]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "{", "[1]", '[{"key": "a"}]', "[" * 5000, " " * (kept.MAX_BYTES + 1) + "[]",
+        '[{"key":"a","first_draft":[[1,-1.0]],"second_draft":[[1,0.0]],"verify":[[1,1.0]],"other":0.0}]',
+        '[{"key":"a","first_draft":[],"second_draft":[[1,0.0]],"verify":[[1,1.0]],"other":0.0}]',
+    ],
+)  # fmt: skip
+def test_a_file_that_is_no_table_is_ignored_and_replaced(content, tmp_path):
+    file = tmp_path / "costs.json"
+    file.write_text(content)
+    assert kept.find(file, ["a"]) is None
+    kept.keep(file, ["a"], TABLE)
+    assert kept.find(file, ["a"]) == TABLE
+
+
+def test_where_nothing_can_be_written_nothing_is_kept(tmp_path):
+    (tmp_path / "file").write_text("")
+    kept.keep(tmp_path / "file" / "costs.json", ["a"], TABLE)
+    assert kept.find(tmp_path / "file" / "costs.json", ["a"]) is None

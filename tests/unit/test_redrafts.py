@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from d2sd.calibration import calibrate, label, read_report, tabulate
+from d2sd.calibration import Estimate, calibrate, label, read_report, tabulate
 from d2sd.calibration.scores import KINDS, token_kind
 from d2sd.calibration.steps import candidates, promised, tabulate_redrafts
 from d2sd.trace.events import Committed, Draft
@@ -125,8 +127,17 @@ def test_the_second_drafter_is_judged_where_there_are_enough_of_its_tokens():
     assert many.second.accepted == pytest.approx(2 / 3)
     assert sum(b.count for b in many.second.uniform) == 324
     assert sum(b.count for b in many.second.gains) == 108
-    assert any(s.startswith("The second drafter is over-confident: it says 80% on average and 67%") for s in said(many))
+    assert any(
+        s.startswith("The second drafter is far over-confident: it says 80% on average and 67%") for s in said(many)
+    )
     assert any(s.startswith("Too few to say of the second drafter") for s in said(report([[step] * 12] * 2)))
+    for gap, word in ((-0.022, "slightly over"), (0.029, "slightly under"), (0.031, "under"), (-0.12, "far over")):
+        found = Estimate(gap, gap - 0.001, gap + 0.001)
+        second = dataclasses.replace(many.second, gap=found)
+        both = said(dataclasses.replace(many, gap=found, second=second))
+        assert [
+            s.partition(" is ")[2].partition("-conf")[0] for s in both if s[:4] == "The " and "-confident:" in s
+        ] == [word] * 2
     without = report([[step] * 12] * 9, texts=False)
     assert without.second is None
     assert not any("second drafter" in s for s in said(without))

@@ -1,264 +1,301 @@
-"""Logs with totals only: what servers print, their ``/metrics``, and the result files of benchmarks (docs/import.md).
+"""Logs with totals only: what servers and benchmarks print, and the ``/metrics`` of servers (docs/import.md).
 
-ModelOpt's rates by position are both of the steps that got there and of all steps; the two must agree.
+All printed forms are entries of one table, ``FORMS``. A row of figures begins with a line of its form and takes what it lacks from
+the lines after it: some programs print a figure a line, and some logs are wrapped when they are pasted.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Iterator
-from typing import Annotated, Any
+from collections import deque
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from itertools import accumulate
 
-from msgspec import Meta, Struct
+from d2sd.trace.logs.requests import LogTotals, Unit, share_of
 
-from d2sd.errors import InputError
-from d2sd.trace.events import Count
-from d2sd.trace.logs.records import convert, first_choice
-from d2sd.trace.logs.requests import LogTotals, share_of
-
-NUMBER = r"([0-9]+(?:\.[0-9]+)?)"
-VLLM = re.compile(
-    rf"SpecDecoding metrics: .*?Mean acceptance length: {NUMBER}.*?Accepted: ([0-9]+) tokens, Drafted: ([0-9]+) tokens"
-    rf"(?:, Per-position acceptance rate: ([0-9., ]+))?"
-)
-SGLANG = re.compile(rf"Decode batch.*?accept len: {NUMBER}(?:.*?accept rate: {NUMBER})?(?:.*?gen throughput \(token/s\): {NUMBER})?")  # fmt: skip
-LLAMACPP = re.compile(rf"draft acceptance(?: rate)? = +{NUMBER} +\( *([0-9]+) accepted / +([0-9]+) generated\)(.*)")
-LENGTH = re.compile(rf"mean (?:acceptance length|len) = +{NUMBER}")
-RATES = re.compile(r"per position = \(([0-9., ]+)\)")
-EVALUATED = re.compile(rf"(?<!prompt )eval time = +{NUMBER} ms / +([0-9]+) tokens")
-SAMPLE = re.compile(r"^([A-Za-z_:][\w:]*)(?:\{([^}]*)\})? +([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
-LABEL = re.compile(r'(\w+)="([^"]*)"')
-MAX_LINE = 10_000  # characters that are looked at
+MAX_LINE = 20_000  # characters that are looked at; of a longer line half at either end
 MAX_POSITIONS = 1024
+AFTER, BEFORE = 20, 16  # lines of a row, after and before its first one
 NOT_PRINTED = "not in this log: single requests, where in the text each step ended and confidences"
-Length = Annotated[float, Meta(ge=1)]
-Rate = Annotated[float, Meta(ge=0, le=1)]
-Rates = Annotated[list[Rate], Meta(max_length=1024)]
-NOT_IN_RESULTS = "not in this file: single steps, acceptance by position and confidences"
+NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
+WORDS = {"rates": r"[0-9.,\s]{1,20000}", "histogram": r"[0-9.,%'\s]{1,20000}", "drafter": r"[\w-]{1,40}"}
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a program prints its figures.
+
+    begins: pattern of the line that begins a row.
+    fields: by the pattern that stands before a value, the name of the figure. ``tokens`` includes the first one of a request, which
+        is no step's, ``written`` does not; ``emitted`` counts them since the start; ``at`` and ``at_percent`` come once a position.
+    before: the same of lines before the first.
+    """
+
+    engine: str
+    unit: Unit
+    begins: str
+    fields: Mapping[str, str]
+    before: Mapping[str, str] = field(default_factory=dict)
+
+
+def _json(name: str) -> str:
+    return rf"['\"]{name}['\"]:"
+
+
+FORMS = (
+    Form("vllm", "interval", "SpecDecoding metrics:", {
+        "Mean acceptance length:": "alpha", "Accepted:": "accepted", "Drafted:": "drafted",
+        "Per-position acceptance rate:": "rates", "[Dd]raft acceptance rate:": "percent",
+    }),
+    Form("vllm", "running", "Speculative metrics:", {  # up to version 0.8
+        "Draft acceptance rate:": "rate", "Number of speculative tokens:": "longest", "Number of accepted tokens:": "accepted",
+        "Number of draft tokens:": "drafted", "Number of emitted tokens:": "emitted",
+    }),
+    Form("vllm", "benchmark", r"Acceptance rate \(%\):", {  # vllm bench serve
+        r"Acceptance rate \(%\):": "percent", "Acceptance length:": "alpha", "Drafts:": "steps", "Draft tokens:": "drafted",
+        "Accepted tokens:": "accepted", r"Position [0-9]{1,4}:": "at_percent",
+    }),
+    Form("vllm", "benchmark", r"\bnum_drafts:", {  # its example of offline inference
+        "num_drafts:": "steps", "num_draft_tokens:": "drafted", "num_accepted_tokens:": "accepted",
+        "mean acceptance length:": "alpha", r"acceptance at token [0-9]{1,4}:": "at",
+    }),
+    Form("sglang", "interval", r"\baccept len:", {
+        "#running-req:": "running", "accept len:": "alpha", "accept rate:": "rate", r"gen throughput \(token/s\):": "speed",
+    }),
+    Form("sglang", "request", r"\bFinish: obj=", {
+        _json("completion_tokens"): "tokens", _json("spec_accept_length"): "alpha", _json("spec_accept_rate"): "rate",
+        _json("spec_verify_ct"): "steps", _json("(?:spec_accept_token_num|spec_num_correct_drafts)"): "accepted",
+        _json("(?:spec_draft_token_num|spec_num_proposed_drafts)"): "drafted",
+    }),
+    Form("sglang", "benchmark", "Accept length:", {"Accept length:": "alpha", "Spec verify ct:": "steps"}, {
+        "Output tokens:": "tokens", "Total generated tokens:": "tokens", r"Output token throughput \(tok/s\):": "speed",
+    }),
+    Form("sglang", "benchmark", "#questions:", {"Throughput:": "speed", "Acceptance length:": "alpha"}),
+    Form("dflash", "benchmark", "Average Acceptance length:", {  # z-lab's own
+        "Average Acceptance length:": "alpha", r"Acceptance length histogram: \[": "histogram",
+    }),
+    Form("llama.cpp", "request", r"draft acceptance(?: rate)?\s*=", {
+        r"draft acceptance(?: rate)?\s*=\s*[0-9.]{1,20}\s*\(": "accepted", r"accepted\s*/": "drafted",
+        r"mean (?:acceptance length|len)\s*=": "alpha", r"per position\s*=\s*\(": "rates",
+    }, {r"(?<!prompt )eval time\s*=\s*[0-9.]{1,20} ms\s*/": "tokens"}),
+    Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", {
+        r"statistics\s+": "drafter", r"#gen drafts\s*=": "steps", r"#gen tokens\s*=": "drafted", r"#acc tokens\s*=": "accepted",
+        r"#mean acc len\s*=": "alpha", r"#acc rate/pos\s*=\s*\(": "rates",
+    }),
+    Form("llama.cpp", "request", r"\bn_draft\s+=", {  # its examples
+        r"n_predict\s*=": "written", r"n_drafted\s*=": "drafted", r"n_accept\s*=": "accepted",
+    }),
+    Form("tensorrt-llm", "benchmark", r"\[DAR\] AVERAGE\s*:", {
+        r"\[DAR\] AVERAGE\s*:": "rate", r"\[AL\] AVERAGE\s*:": "alpha",
+    }),
+    Form("omlx", "request", "DFlash generation complete:", {
+        "complete:": "written", "tokens,": "speed", "acceptance=": "percent", "cycles=": "steps",
+    }),
+)  # fmt: skip
+BEGINS = re.compile("|".join(f"({form.begins})" for form in FORMS))
+SIGNS = ("metrics:", "ccept", "draft", "Finish:", "#questions:", "statistics", "[DAR]", "generation complete")
+
+
+def begins(line: str) -> re.Match[str] | None:
+    """Returns the match of a line that begins a row; the number of its group is that of its form, from 1."""
+    return BEGINS.search(line) if any(sign in line for sign in SIGNS) else None  # many times as fast on other lines
+
+
+def _any_of(fields: Mapping[str, str]) -> re.Pattern[str]:
+    """A pattern that finds one value after another; the names of its groups are those of the figures, and a number."""
+    values = (
+        rf"{before}\s*(?P<{name}_{n}>{WORDS.get(name, NUMBER)})" for n, (before, name) in enumerate(fields.items())
+    )
+    return re.compile("|".join(values) or "(?!)")
+
+
+PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in FORMS}
+# Lines in which a server names its models.
+STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|loading (?:draft )?model")
+MODEL = re.compile(
+    r"((?:speculative_draft_)?model_path|\bmodel|loading (?:draft )?model)['\"]?\s{0,3}[:=]?\s{0,3}['\"]([^'\"\s]{1,200})['\"]"
+)
+Names = tuple[str | None, str | None]  # of target and drafter
 
 
 def read_text(lines: Iterable[str]) -> Iterator[LogTotals]:
-    """Yields a row of figures for each line that has some."""
-    tokens: int | None = None
+    """Yields a row of figures for each line that begins one; those that count since the start of a program once, at the end."""
+    running: dict[tuple[str, str | None, str | None], LogTotals] = {}
+    requests = set[str]()
+    for form, before, text, (model, drafter) in _rows(lines):
+        row = _row(form, before, text)
+        if row is None:
+            continue
+        row = replace(row, model=model, drafter=drafter or row.drafter)
+        if form.unit == "running":
+            running[row.engine, row.model, row.drafter] = row
+            continue
+        if form.unit == "request":
+            requests.add(row.engine)
+        yield row
+    yield from (row for row in running.values() if row.engine not in requests)  # llama.cpp prints both
+
+
+def _rows(lines: Iterable[str]) -> Iterator[tuple[Form, str, str, Names]]:
+    """Yields each row's form, the lines before it and its own, and the names of target and drafter that were printed last."""
+    form: Form | None = None
+    names: Names = (None, None)
+    own, before, its_names = list[str](), "", names
+    recent: deque[str] = deque(maxlen=BEFORE)
     for long in lines:
-        line = long[:MAX_LINE]
-        if (found := EVALUATED.search(line)) is not None:
-            tokens = int(found[2])
-        if (found := VLLM.search(line)) is not None:
-            yield _vllm(found)
-        if (found := SGLANG.search(line)) is not None:
-            yield _sglang(found)
-        if (found := LLAMACPP.search(line)) is not None:
-            yield _llamacpp(found, tokens)
-            tokens = None
+        line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
+        found = begins(line)
+        if form is not None and (found is not None or len(own) == AFTER):
+            yield form, before, "\n".join(own), its_names
+            form = None
+        if found is not None:
+            form, own, before, its_names = FORMS[(found.lastindex or 1) - 1], [line], "\n".join(recent), names
+            recent.clear()
+            continue
+        if form is not None:
+            own.append(line)
+        recent.append(line)
+        if "model" in line and STARTED.search(line):
+            names = _names(line, names)
+    if form is not None:
+        yield form, before, "\n".join(own), its_names
 
 
-def _vllm(found: re.Match[str]) -> LogTotals:
-    length, accepted, drafted = float(found[1]), int(found[2]), int(found[3])
-    rates = _rates(found[4])
-    steps = round(accepted / (length - 1)) if length > 1 and accepted else None
-    if steps is None and rates and drafted % len(rates) == 0:
+def _names(line: str, known: Names) -> Names:
+    """The names of target and drafter after a line that may have some: a drafter is called so, or is the second name."""
+    found = MODEL.findall(line)
+    drafters = [name for key, name in found if "draft" in key]
+    others = list(dict.fromkeys(name for key, name in found if "draft" not in key))
+    if not others:
+        return (known[0], drafters[0]) if drafters else known
+    return others[0], next(iter([*drafters, *others[1:]]), None)
+
+
+def _row(form: Form, before: str, text: str) -> LogTotals | None:
+    """The figures of a row; None if it has none of acceptance."""
+    fields, fields_before = PATTERNS[form]
+    values: dict[str, str] = {}
+    at: list[float] = []
+    for found in fields_before.finditer(before):  # the last of these is this row's, of the others the first
+        values |= _named(found)
+    own: dict[str, str] = {}
+    for found in fields.finditer(text):
+        ((name, value),) = _named(found).items()
+        if name in ("at", "at_percent"):
+            at.append(float(value) / (100 if name == "at_percent" else 1))
+        else:
+            own.setdefault(name, value)
+    values |= own
+    if not values.keys() & {"alpha", "accepted", "emitted", "written"}:
+        return None
+    word = {name: values.pop(name) for name in WORDS if name in values}
+    number = {name: float(value) for name, value in values.items()}
+    rates = tuple(at[:MAX_POSITIONS]) or _rates(word.get("rates", "")) or _of_lengths(word.get("histogram", ""))
+    steps, accepted, drafted, alpha = (number.get(name) for name in ("steps", "accepted", "drafted", "alpha"))
+    rate = number.get("rate", number["percent"] / 100 if "percent" in number else None)
+    tokens = number.get("tokens", number.get("written"))
+    if drafted and number.get("longest"):
+        steps = drafted // number["longest"]
+    if steps and "emitted" in number:  # its count of accepted tokens includes those behind a rejected one
+        accepted = number["emitted"] - steps
+    if steps is None and alpha is not None and alpha > 1 and accepted:
+        steps = accepted / (alpha - 1)
+    if steps is None and rates and drafted is not None and drafted % len(rates) == 0:
         steps = drafted // len(rates)
+    if steps is None and accepted is not None and tokens is not None:
+        steps = tokens - accepted - ("tokens" in number)
+    steps = steps if steps is None or steps > 0 else None
+    if alpha is None and steps:
+        alpha = (
+            1 + accepted / steps if accepted is not None else number["written"] / steps if "written" in number else None
+        )
+    if accepted is None and alpha is not None and steps:
+        accepted = (alpha - 1) * steps
+    if accepted is not None and (accepted < 0 or accepted > (drafted or accepted)):
+        return None
+    share = share_of(accepted, drafted)
     return LogTotals(
-        engine="vllm", steps=steps, drafted=drafted, accepted=accepted, acceptance_rate=share_of(accepted, drafted),
-        mean_acceptance_length=length, by_position=rates, unknown=NOT_PRINTED,
+        engine=form.engine, unit=form.unit, drafter=word.get("drafter"), tokens=_whole(tokens), steps=_whole(steps),
+        drafted=_whole(drafted), accepted=_whole(accepted), acceptance_rate=rate if share is None else share,
+        mean_acceptance_length=alpha, by_position=rates, tokens_per_second=number.get("speed"),
+        running=_whole(number.get("running")),
+        unknown=NOT_PRINTED if form.unit != "request" else NOT_PRINTED.replace("single requests, ", ""),
     )  # fmt: skip
 
 
-def _sglang(found: re.Match[str]) -> LogTotals:
-    rate, speed = (None if found[n] is None else float(found[n]) for n in (2, 3))
-    return LogTotals(
-        engine="sglang", acceptance_rate=rate, mean_acceptance_length=float(found[1]), tokens_per_second=speed,
-        unknown=NOT_PRINTED,
-    )  # fmt: skip
+def _named(found: re.Match[str]) -> dict[str, str]:
+    """The figure that was found, by its name."""
+    group = found.lastgroup or ""
+    return {group.rpartition("_")[0]: found[group]}
 
 
-def _llamacpp(found: re.Match[str], tokens: int | None) -> LogTotals:
-    """tokens: of the request, from the line before it."""
-    accepted, drafted = int(found[2]), int(found[3])
-    length, rates = LENGTH.search(found[4]), RATES.search(found[4])
-    steps = None if tokens is None or tokens - 1 <= accepted else tokens - 1 - accepted
-    if length is not None and float(length[1]) > 1:
-        steps = round(accepted / (float(length[1]) - 1))
-    alpha = float(length[1]) if length is not None else 1 + accepted / steps if steps else None
-    return LogTotals(
-        engine="llama.cpp", tokens=tokens, steps=steps, drafted=drafted, accepted=accepted,
-        acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=alpha,
-        by_position=_rates(rates[1] if rates else None), unknown=NOT_PRINTED.replace("single requests, ", ""),
-    )  # fmt: skip
+def _whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
 
 
-def _rates(text: str | None) -> tuple[float, ...]:
-    return tuple(float(n) for n in (text or "").strip(" ,").split(",")[:MAX_POSITIONS] if n.strip())
+def _rates(text: str) -> tuple[float, ...]:
+    """Rates in a list, which ends at what is none; empty if one is above 1."""
+    rates = []
+    for entry in text.split(",")[:MAX_POSITIONS]:
+        found = re.match(rf"\s*({NUMBER})\s*(.?)", entry)
+        if found is None:
+            break
+        rates.append(float(found[1]))
+        if found[2]:
+            break
+    return tuple(rates) if max(rates, default=0.0) <= 1 else ()
+
+
+def _of_lengths(text: str) -> tuple[float, ...]:
+    """Rates by position from a list of the shares of steps that commit 0, 1, 2, … tokens, in percent."""
+    shares = [float(share) / 100 for share in re.findall(NUMBER, text)[: MAX_POSITIONS + 2]]
+    reached = list(accumulate(reversed(shares)))[::-1]
+    return tuple(min(1.0, share) for share in reached[2:])
+
+
+# Pages of ``/metrics``, in Prometheus' text format.
+
+SAMPLE = re.compile(
+    r"^(?:vllm|sglang):(spec_[a-z_]{1,60})(?:\{([^}]*)\})? +([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
+)
+LABEL = re.compile(r'(\w{1,60})="([^"]*)"')
+DRAFTS, DRAFTED, ACCEPTED = (f"spec_decode_num_{what}" for what in ("drafts", "draft_tokens", "accepted_tokens"))
+MAX_SERIES, MOST = 1024, 1e15
 
 
 def read_metrics(lines: Iterable[str]) -> Iterator[LogTotals]:
-    """Yields the figures of a page in Prometheus' text format, all models and engines together, if it has some.
+    """Yields the figures of a page, a row for each model and engine that has some.
 
     vLLM counts steps and tokens since its start; SGLang says α and the acceptance rate of its last batches.
     """
-    sums: dict[str, float] = {}
-    positions: dict[int, float] = {}
+    series: dict[tuple[str, str], tuple[dict[str, float], dict[int, float]]] = {}
     for line in lines:
         found = SAMPLE.match(line[:MAX_LINE])
         if found is None:
             continue
-        name, value = found[1].replace("vllm:", "").replace("sglang:", "").removesuffix("_total"), float(found[3])
-        if name == "spec_decode_num_accepted_tokens_per_pos":
-            at = dict(LABEL.findall(found[2] or "")).get("position", "")
-            if at.isdecimal() and int(at) < MAX_POSITIONS:
-                positions[int(at)] = positions.get(int(at), 0.0) + value
-        else:
-            sums[name] = sums.get(name, 0.0) + value if name.startswith("spec_decode") else value
-    if {"spec_decode_num_drafts", "spec_decode_num_draft_tokens", "spec_decode_num_accepted_tokens"} <= sums.keys():
-        steps, drafted = sums["spec_decode_num_drafts"], sums["spec_decode_num_draft_tokens"]
-        accepted = sums["spec_decode_num_accepted_tokens"]
-        by_position = tuple(positions.get(n, 0.0) for n in range(max(positions, default=-1) + 1))
-        yield LogTotals(
-            engine="vllm", steps=round(steps), drafted=round(drafted), accepted=round(accepted),
-            acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=1 + accepted / steps if steps else None,
-            by_position=tuple(n / steps for n in by_position) if steps else (), unknown=NOT_PRINTED,
-        )  # fmt: skip
-    elif alpha := sums.get("spec_accept_length"):
-        rate = sums.get("spec_accept_rate")
-        yield LogTotals(engine="sglang", acceptance_rate=rate, mean_acceptance_length=alpha, unknown=NOT_PRINTED)
-
-
-# Result files of benchmarks.
-
-
-class Speculation(Struct):
-    """TensorRT-LLM's totals of a request."""
-
-    total_accepted_draft_tokens: Count
-    total_draft_tokens: Count
-
-
-class Turns(Struct):
-    """EAGLE's figures of a choice: by turn the number of the last step, from 0, and the new tokens."""
-
-    idxs: Annotated[list[Count], Meta(max_length=4096)]
-    new_tokens: Annotated[list[Count], Meta(max_length=4096)]
-
-
-class Profile(Struct):
-    """ModelOpt's profile."""
-
-    num_speculative_tokens: Count
-    conditional_accept_rates: Rates
-    marginal_accept_rates: Rates
-    mean_accept_length: Length | None = None
-    acceptance_length_histogram: dict[str, Count] | None = None
-    measured: bool = True
-
-
-def read_trtllm(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
-    """One row."""
-    perf, mean = _perf(record), _iterations(record)
-    if mean is None:
-        raise InputError(
-            f"{where}: it has no avg_decoded_tokens_per_iter, so α is not known; keep the replies of /v1/completions too"
-        )
-    alpha: float = convert(mean, Length, f"{where}: avg_decoded_tokens_per_iter")
-    usage = record.get("usage")
-    tokens = _count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
-    accepted = drafted = None
-    if (found := perf.get("speculative_decoding")) is not None:
-        stats = convert(found, Speculation, f"{where}: speculative_decoding")
-        accepted, drafted = stats.total_accepted_draft_tokens, stats.total_draft_tokens
-        if accepted > drafted:
-            raise InputError(f"{where}: {accepted} tokens accepted of {drafted} drafted")
-    yield LogTotals(
-        engine="tensorrt-llm", tokens=tokens, steps=round(tokens / alpha) if tokens else None, drafted=drafted,
-        accepted=accepted, acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=alpha, unknown=NOT_IN_RESULTS,
-    )  # fmt: skip
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
-
-
-def _iterations(record: dict[str, Any]) -> Any:
-    """The mean number of tokens per step, of the first choice or else of the whole reply."""
-    return next(
-        (v for of in (first_choice(record), record) if (v := of.get("avg_decoded_tokens_per_iter")) is not None), None
-    )
-
-
-def _perf(record: dict[str, Any]) -> dict[str, Any]:
-    found = (record.get(name) for name in ("perf_metrics", "request_perf_metrics"))
-    return next((inner for inner in found if isinstance(inner, dict)), {})
-
-
-def read_specforge(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
-    """One row an entry, of which only the mean acceptance length is known."""
-    for place, entry, alpha in _lengths(record, ""):
-        length = convert(alpha, Length, f"{where}: {place}")
-        tokens, speed = _count(entry.get("completion_tokens")), entry.get("output_throughput", entry.get("speed"))
-        yield LogTotals(
-            engine="specforge", tokens=tokens, steps=round(tokens / length) if tokens else None, mean_acceptance_length=length,
-            tokens_per_second=float(speed) if isinstance(speed, int | float) and speed > 0 else None, unknown=NOT_IN_RESULTS,
-        )  # fmt: skip
-
-
-def _lengths(data: Any, place: str, depth: int = 0) -> Iterator[tuple[str, dict[str, Any], Any]]:
-    if isinstance(data, dict):
-        for name in ("accept_length", "acc_length"):
-            if isinstance(data.get(name), int | float):
-                yield f"{place}{name}", data, data[name]
-                return
-    if depth < 5:
-        inner = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
-        for key, value in inner:
-            if isinstance(value, dict | list):
-                yield from _lengths(value, f"{place}{key}.", depth + 1)
-
-
-def read_eagle(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
-    """One row a turn of every choice."""
-    for number, choice in enumerate(record["choices"]):
-        turns = convert(choice, Turns, f"{where}: choices[{number}]")
-        if len(turns.idxs) != len(turns.new_tokens):
-            raise InputError(
-                f"{where}: choices[{number}]: {len(turns.idxs)} idxs, and {len(turns.new_tokens)} new_tokens"
-            )
-        for last, tokens in zip(turns.idxs, turns.new_tokens, strict=True):
-            steps = last + 1
-            if tokens < steps:
-                raise InputError(f"{where}: choices[{number}]: {tokens} new tokens in {steps} steps")
+        labels: dict[str, str] = dict(LABEL.findall(found[2] or ""))
+        key = labels.get("model_name", "")[:200], labels.get("engine", labels.get("dp_rank", ""))[:200]
+        name, value, at = found[1].removesuffix("_total"), float(found[3]), labels.get("position", "")
+        if not 0 <= value < MOST or (key not in series and len(series) == MAX_SERIES):
+            continue
+        sums, positions = series.setdefault(key, ({}, {}))
+        if name != f"{ACCEPTED}_per_pos":
+            sums[name] = value
+        elif at.isdecimal() and len(at) < 5 and int(at) < MAX_POSITIONS:
+            positions[int(at)] = value
+    for (model, _), (sums, positions) in series.items():
+        steps, drafted, accepted = (sums.get(name) for name in (DRAFTS, DRAFTED, ACCEPTED))
+        by_position = [positions.get(n, 0.0) for n in range(max(positions, default=-1) + 1)]
+        if steps is not None and drafted is not None and accepted is not None:
             yield LogTotals(
-                engine="eagle", tokens=tokens, steps=steps, accepted=tokens - steps, mean_acceptance_length=tokens / steps,
-                unknown=NOT_IN_RESULTS,
+                engine="vllm", unit="running", model=model or None, steps=round(steps), drafted=round(drafted),
+                accepted=round(accepted), acceptance_rate=share_of(accepted, drafted),
+                mean_acceptance_length=1 + accepted / steps if steps else None,
+                by_position=tuple(n / steps for n in by_position) if steps else (), unknown=NOT_PRINTED,
             )  # fmt: skip
-
-
-def read_modelopt(record: dict[str, Any], where: str) -> Iterator[LogTotals]:
-    """One row; its rates must go with each other."""
-    found = convert(record, Profile, where)
-    if not found.measured or found.mean_accept_length is None:
-        raise InputError(f"{where}: measured is false: the profile holds no figures")
-    before = 1.0
-    for at, (own, of_all) in enumerate(zip(found.conditional_accept_rates, found.marginal_accept_rates, strict=False)):
-        if abs(before * own - of_all) > 1e-3:
-            raise InputError(
-                f"{where}: marginal_accept_rates[{at}]: {of_all:g}, where the conditional rates give {before * own:.4g}"
-            )
-        before = of_all
-    lengths = {int(k): n for k, n in (found.acceptance_length_histogram or {}).items() if k.isdecimal()}
-    steps = sum(lengths.values()) or None
-    accepted = sum((k - 1) * n for k, n in lengths.items()) if steps else None
-    drafted = None if steps is None else steps * found.num_speculative_tokens
-    yield LogTotals(
-        engine="modelopt", steps=steps, drafted=drafted, accepted=accepted, acceptance_rate=share_of(accepted, drafted),
-        mean_acceptance_length=found.mean_accept_length, by_position=tuple(found.marginal_accept_rates),
-        unknown="not in this file: single requests and confidences",
-    )  # fmt: skip
-
-
-# By source, whether a record is of this kind, and the rows of a record at a place of the file.
-BENCHMARKS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Iterator[LogTotals]]]] = {
-    "modelopt": (lambda r: {"conditional_accept_rates", "marginal_accept_rates"} <= r.keys(), read_modelopt),
-    "eagle": (lambda r: {"idxs", "new_tokens"} <= first_choice(r).keys(), read_eagle),
-    "trtllm": (lambda r: _iterations(r) is not None or "speculative_decoding" in _perf(r), read_trtllm),
-    "specforge": (lambda r: any(_lengths(r, "")), read_specforge),
-}
+        elif alpha := sums.get("spec_accept_length"):
+            yield LogTotals(
+                engine="sglang", unit="interval", model=model or None, acceptance_rate=sums.get("spec_accept_rate"),
+                mean_acceptance_length=alpha, unknown=NOT_PRINTED,
+            )  # fmt: skip

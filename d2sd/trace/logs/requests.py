@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import isclose
-from typing import Any
+from typing import Any, Literal
 
 from d2sd.errors import InputError, first_line
 from d2sd.trace.checks import SCHEMA
@@ -131,16 +132,26 @@ def chain_step(
     )  # fmt: skip
 
 
+# What a row covers: a request; all requests of some seconds; all since the start of a program; all of a benchmark.
+Unit = Literal["request", "interval", "running", "benchmark"]
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LogTotals:
-    """Figures of one request; None if unknown.
+    """Figures of one request, or of what ``unit`` says; None if unknown.
 
+    model, drafter: their names in the log.
+    running: number of requests that are decoded at once.
     mean_acceptance_length: α, accepted tokens and the bonus token per step.
     by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all steps drafted equally many.
     unknown: a sentence about what the log lacks.
     """
 
     engine: str
+    unit: Unit = "request"
+    model: str | None = None
+    drafter: str | None = None
+    running: int | None = None
     tokens: int | None = None
     steps: int | None = None
     drafted: int | None = None
@@ -179,26 +190,50 @@ def share_of(accepted: float | None, drafted: float | None) -> float | None:
     return accepted / drafted if drafted and accepted is not None else None
 
 
+def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
+    """Returns the rows of each engine, model, drafter and unit."""
+    groups: dict[tuple[str | None, ...], list[LogTotals]] = {}
+    for row in rows:
+        groups.setdefault((row.engine, row.model, row.drafter, row.unit), []).append(row)
+    return list(groups.values())
+
+
 def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
-    """Returns the rows of several requests as one: sums, and means over all of their steps and tokens."""
+    """Returns rows of one source as one: sums, and means over all of their steps and tokens.
+
+    Where only α is known, as in what SGLang prints every so many passes, its mean is over requests that were decoded at once.
+    Acceptance by position is that of the rows which have it, with as many positions as most of them.
+    """
 
     def total(name: str) -> int | None:
         values = [getattr(row, name) for row in rows]
         return None if None in values else sum(values)
 
+    def mean(pairs: Iterable[tuple[float | None, int]]) -> float | None:
+        known = [(value, weight) for value, weight in pairs if value is not None]
+        over = sum(weight for _, weight in known)
+        return sum(value * weight for value, weight in known) / over if over else None
+
     accepted, drafted, steps = total("accepted"), total("drafted"), total("steps")
-    alphas = [row.mean_acceptance_length for row in rows]
-    alpha = 1 + accepted / steps if steps and accepted is not None else None
-    if alpha is None and steps and None not in alphas:  # of each the mean alone is known, over so many steps
-        alpha = sum((a or 0.0) * (row.steps or 0) for a, row in zip(alphas, rows, strict=True)) / steps
+    weights = [row.steps or 0 for row in rows] if steps else [row.running or 1 for row in rows]
+    weighed = list(zip(rows, weights, strict=True))
+    alpha = mean((row.mean_acceptance_length, weight) for row, weight in weighed)
+    lengths = Counter(len(row.by_position) for row in rows if row.by_position)
+    positions = max(lengths, key=lengths.__getitem__, default=0)
+    profiles = [(row.by_position, weight) for row, weight in weighed if len(row.by_position) == positions]
     return {
-        "requests": len(rows),
+        "engine": rows[0].engine,
+        "model": rows[0].model,
+        "drafter": rows[0].drafter,
+        "requests": len(rows) if rows[0].unit == "request" else None,
+        "rows": len(rows),
         "tokens": total("tokens"),
         "steps": steps,
         "drafted": drafted,
         "accepted": accepted,
         "acceptance_rate": share_of(accepted, drafted),
-        "mean_acceptance_length": alpha,
+        "mean_acceptance_length": 1 + accepted / steps if steps and accepted is not None else alpha,
+        "by_position": [mean((shares[at], weight) for shares, weight in profiles) or 0.0 for at in range(positions)],
     }
 
 
@@ -356,6 +391,7 @@ def totals_of(counts: Counts) -> LogTotals:
         lacking = ["how many steps there were, and so α", *lacking]
     return LogTotals(
         engine=counts.engine,
+        model=counts.model,
         tokens=counts.completion,
         steps=steps,
         drafted=counts.num_drafted,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import chain
@@ -9,16 +10,20 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
+from d2sd.trace.logs.benchmarks import BENCHMARKS
 from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
-from d2sd.trace.logs.printed import BENCHMARKS, read_metrics, read_text
-from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, read_records, read_stream
+from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_text
+from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream, unwrapped
 from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
-from d2sd.trace.trace import MAX_BYTES, Trace
+from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
 
 # By content the first source that fits is taken.
 FITS = {name: fits for readers in (ENGINES, BENCHMARKS) for name, (fits, _) in readers.items()}
 SOURCES = ("auto", *sorted([*FITS, "spec-dump", "text"]))
+HEAD, MAX_HEAD = 50, 2**20  # lines and bytes from which it is decided how a log is read
+METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
+DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # how a JSON document over several lines begins
 PRINTED = (
     "SpecDecoding metrics: … (vLLM, unless --disable-log-stats), Decode batch … accept len: … (SGLang with speculation), "
     "draft acceptance = … (llama.cpp), or the page of /metrics"
@@ -37,28 +42,84 @@ def import_log(
     """
     if source not in SOURCES:
         raise InputError(f"there is no source {source}; choose one of: {', '.join(SOURCES)}")
-    lines = numbered(path, most)
-    head = next(lines, None)
-    if head is None:
+    lines = unwrapped(numbered(path, most))
+    head, size = list[tuple[int, bytes]](), 0
+    for line in lines:
+        head.append(line)
+        size += len(line[1])
+        if len(head) == HEAD or size > MAX_HEAD:
+            break
+    if not head:
         raise InputError("the log is empty")
-    lines = chain([head], lines)
-    start = head[1].lstrip()[:1]
-    if source == "text" or (source == "auto" and start not in b"{[" and not is_stream(head[1])):
-        yield from _printed(lines)
+    lines = chain(head, lines)
+    if source == "text" or (source == "auto" and _is_printed(head)):
+        yield from _printed(head, lines)
         return
-    records = read_stream(lines) if is_stream(head[1]) else read_records(lines, most, bad)
+    records = read_stream(lines) if is_stream(head[0][1]) else read_records(lines, most, bad)
     yield from _requests(records, source, texts or Texts(), bad)
 
 
-def _printed(lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
+def is_log(path: str | Path) -> bool:
+    """Returns whether a file is a log and no trace: its first line names no event. Raises ``InputError`` if it cannot be read."""
+    first = next(numbered(path), (0, b""))[1].lstrip()
+    return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
+
+
+def read_runs(path: str | Path) -> Iterator[Trace]:
+    """Yields the runs of a trace file, or the requests of a log that have steps. Raises ``InputError``, also if none of a log has."""
+    if not is_log(path):
+        yield from read_traces(path)
+        return
+    row, runs = None, 0
+    for found in import_log(path):
+        if isinstance(found, LogTotals):
+            row = row or found
+        else:
+            runs += 1
+            yield found
+    if not runs and row is not None:
+        raise InputError(no_steps(row))
+
+
+def no_steps(row: LogTotals) -> str:
+    """Returns a sentence about a log with totals alone, such as this row."""
+    return (
+        f"it holds totals alone, no steps ({escaped(row.row())}); {row.unknown}. `d2sd trace import FILE` prints all of them, and "
+        "`d2sd doctor --log FILE` says what they mean"
+    )
+
+
+def _is_printed(head: list[tuple[int, bytes]]) -> bool:
+    """Whether a log with these first lines is text: what decides is the first line that is a record, or has figures of drafts."""
+    first = head[0][1]
+    if is_stream(first):
+        return False
+    for number, (_, line) in enumerate(head):
+        record = parsed(line)
+        if isinstance(record, list | dict) and (not number or _is_known(record)):
+            return False
+        if record is None and (line.startswith(METRICS) or begins(line[:MAX_LINE].decode("utf-8", "replace"))):
+            return True
+    return DOCUMENT.match(first) is None
+
+
+def _is_known(record: Any) -> bool:
+    if not isinstance(record, dict):
+        return False
+    reply = _reply(record)
+    return is_dump(record) or reply is not record or _source_of(reply) is not None
+
+
+def _source_of(reply: dict[str, Any]) -> str | None:
+    """The source whose reader fits a reply; None for none."""
+    return next((name for name, fits in FITS.items() if fits(reply)), None)
+
+
+def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
     """The figures in what a server printed, or in its ``/metrics``."""
     decoded = (line.decode("utf-8", "replace") for _, line in lines)
-    first = next(decoded, "")
-    everything = chain([first], decoded)
-    if first.startswith(("# HELP", "# TYPE", "vllm:", "sglang:")):
-        rows = read_metrics(everything)
-    else:
-        rows = read_text(everything)
+    metrics = any(line.startswith(METRICS) for _, line in head)
+    rows = read_metrics(decoded) if metrics else read_text(decoded)
     row = next(rows, None)
     if row is None:
         raise InputError(f"line 1: not JSON, and nothing of what servers print of their drafts: {PRINTED}")
@@ -74,6 +135,8 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
         yield from read_dump(records, texts)
         return
     for where, record in records:
+        if source == "auto":  # a file may hold replies of several engines
+            chosen = _source_of(_reply(record)) or chosen
         try:
             if chosen in BENCHMARKS:
                 found: list[Trace | LogTotals] = [*BENCHMARKS[chosen][1](record, where)]
@@ -104,10 +167,8 @@ def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterat
         rest = chain([(where, record)], records)
         if is_dump(record):
             return "spec-dump", rest
-        reply = _reply(record)
-        for name, fits in FITS.items():
-            if fits(reply):
-                return name, rest
+        if (name := _source_of(_reply(record))) is not None:
+            return name, rest
         if bad is None:
             raise InputError(_unknown(where, record))
         bad(_unknown(where, record))

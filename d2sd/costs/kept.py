@@ -1,0 +1,82 @@
+"""Measured stage costs in a file of the user's cache folder, so that not every process measures them again."""
+
+from __future__ import annotations
+
+import os
+import platform
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+
+from d2sd.costs.machines import STAGES, Curve, Machine
+
+MOST = 64  # tables in the file: the newest ones
+MAX_BYTES = 1 << 20  # of a file that is read
+Points = Annotated[
+    list[tuple[Annotated[int, msgspec.Meta(ge=1)], Annotated[float, msgspec.Meta(ge=0)]]],
+    msgspec.Meta(min_length=1, max_length=128),
+]
+
+
+class Table(msgspec.Struct, frozen=True):
+    """Seconds of the stages over their rows, as in ``Machine``, for one ``key``."""
+
+    key: str
+    first_draft: Points
+    second_draft: Points
+    verify: Points
+    other: Annotated[float, msgspec.Meta(ge=0)]
+
+    def machine(self) -> Machine:
+        """Returns the costs."""
+        first, second, verify = (Curve.through(getattr(self, stage)) for stage in STAGES)
+        return Machine(first, second, verify, self.other)
+
+
+_READ = msgspec.json.Decoder(list[Table])
+
+
+def processor() -> str:
+    """Returns the name of the CPU."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+def find(file: Path, key: Sequence[object]) -> Machine | None:
+    """Returns the costs that were kept for this key; None if there are none.
+
+    key: all that they depend on: hardware, versions, models, shapes. Its items are compared as texts.
+    """
+    return next((table.machine() for table in _tables(file) if table.key == _text(key)), None)
+
+
+def keep(file: Path, key: Sequence[object], costs: Machine) -> None:
+    """Add costs to the file, in place of older ones for this key. Where it cannot be written, nothing happens."""
+    stages = {stage: list(getattr(costs, stage).points) for stage in STAGES}
+    tables = [table for table in _tables(file) if table.key != _text(key)][-(MOST - 1) :]
+    content = msgspec.json.encode([*tables, Table(_text(key), **stages, other=costs.other)])
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.name, delete=False) as fresh:
+            fresh.write(content)
+        os.replace(fresh.name, file)  # other processes see the old file or the new one
+    except OSError:
+        return
+
+
+def _text(key: Sequence[object]) -> str:
+    return "; ".join(map(str, key))
+
+
+def _tables(file: Path) -> list[Table]:
+    """Returns the tables in the file; none if it is not there, too large, or not in this form."""
+    try:
+        return _READ.decode(file.read_bytes()) if file.stat().st_size <= MAX_BYTES else []
+    except (OSError, msgspec.MsgspecError):
+        return []

@@ -1,0 +1,359 @@
+"""Logs as people paste them: each form is read by its content, whatever a container or a shell put around it, and answered."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import time
+
+import pytest
+
+from d2sd import InputError
+from d2sd.__main__ import main
+from d2sd.costs.machines import MACHINES
+from d2sd.doctor.log_reading import Profile, read_log, read_profile
+from d2sd.trace.logs import by_source, import_log, together
+
+VLLM = (
+    "(APIServer pid=7) INFO 06-02 11:40:07 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.40, Accepted throughput: "
+    "14.00 tokens/s, Drafted throughput: 50.00 tokens/s, Accepted: 140 tokens, Drafted: 500 tokens, Per-position acceptance rate: "
+    "0.700, 0.400, 0.200, 0.080, 0.020, Avg Draft acceptance rate: 28.0%\n"
+)
+SGLANG = (
+    "[2026-05-27 20:14:38 TP0] Decode batch. #running-req: {}, #token: 1024, token usage: 0.01, accept len: {}, accept rate: 0.21, "
+    "cuda graph: True, gen throughput (token/s): 400.50, #queue-req: 0\n"
+)
+LLAMACPP = (
+    "0.06.8 I slot print_timing: id  0 | task 5 | prompt eval time =   90.10 ms /    20 tokens (    4.50 ms per token)\n"
+    "0.06.8 I slot print_timing: id  0 | task 5 |        eval time =  900.50 ms /   120 tokens (    7.50 ms per token)\n"
+    "0.06.8 I slot print_timing: id  0 | task 5 |       total time =  990.60 ms /   140 tokens\n"
+    "0.06.8 I slot print_timing: id  0 | task 5 | draft acceptance = 0.50000 (   60 accepted /   120 generated), mean len =  2.50\n"
+)
+FINISH = (
+    "[2026-04-02 13:42:16] Finish: obj=GenerateReqInput(video_data=None, rid='5a', text='"
+    + "x" * 40_000
+    + "'), out={'text': 'y', "
+    "'meta_info': {'id': '5a', 'finish_reason': {'type': 'stop'}, 'prompt_tokens': 17, 'completion_tokens': 200, 'spec_accept_rate': 0.2, "
+    "'spec_accept_length': 4.0, 'spec_verify_ct': 50, 'e2e_latency': 1.5}}\n"
+)
+CUMULATIVE = (
+    "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.650, System efficiency: 0.600, Number of speculative "
+    "tokens: 3, Number of accepted tokens: {}, Number of draft tokens: {}, Number of emitted tokens: {}.\n"
+)
+BENCH = """\
+---------------Speculative Decoding---------------
+Acceptance rate (%):                     51.00
+Acceptance length:                       2.53
+Drafts:                                  2000
+Draft tokens:                            6000
+Accepted tokens:                         3060
+Per-position acceptance (%):
+  Position 0:                            73.00
+  Position 1:                            49.00
+  Position 2:                            31.00
+==================================================
+"""
+OFFLINE = """\
+--------------------------------------------------
+total_num_output_tokens: 16000
+num_drafts: 4000
+num_draft_tokens: 12000
+num_accepted_tokens: 6000
+mean acceptance length: 2.50
+--------------------------------------------------
+acceptance at token 0: 0.80
+acceptance at token 1: 0.45
+acceptance at token 2: 0.25
+"""
+SERVED = """\
+============ Serving Benchmark Result ============
+Backend:                                 sglang
+Total generated tokens:                  2460
+Output token throughput (tok/s):         95.50
+Concurrency:                             1.00
+Accept length:                           2.46
+----------------End-to-End Latency----------------
+"""
+OWN_SERVED = """\
+Backend:          sglang
+Dataset:          gsm8k
+Output tokens:    310000
+Throughput:       3,491.98 tok/s
+Accept length:    6.200
+Spec verify ct:   50000
+"""
+OWN = """\
+Decoding speedup: 3.10
+Average Acceptance length: 2.80
+Acceptance length histogram: ['0.0%', '20.0%', '30.0%', '10.0%', '40.0%']
+"""
+STATISTICS = (
+    "[53409] 5.05.5 I statistics ngram-mod: #calls(b,g,a) = 11 800 4, #gen drafts = 4, #acc drafts = 4, #gen tokens = 256, #acc tokens = 48\n"
+    "[53409] 5.05.5 I statistics draft-mtp: #calls(b,g,a) = 11 800 800, #gen drafts = 800, #acc drafts = 700, #gen tokens = 1600, "
+    "#acc tokens = 1200, #mean acc len = 2.50, #acc rate/pos = (0.900, 0.600), dur(b,g,a) = 0.008, 33271.024, 1.264 ms\n"
+)
+BLOCK = """\
+draft acceptance = 0.28000  (126 accepted / 450 generated)
+mean acceptance length = 1.84
+acceptance rate per position = (0.450, 0.250, 0.140)
+statistics draft-dflash: #gen drafts = 691, #acc drafts = 291, #gen tokens = 2064, #acc tokens = 526
+"""
+OLDER_BLOCK = """\
+57.42.0 I slot print_timing: id  0 | task 854 |
+prompt eval time =    4063.52 ms /    96 tokens (   42.33 ms per token,    23.62 tokens per second)
+       eval time =   31868.65 ms /   221 tokens (  144.20 ms per token,     6.93 tokens per second)
+draft acceptance rate = 0.70000 (  140 accepted /   200 generated)
+"""
+EXAMPLE = """\
+decoded  129 tokens in   14.3 seconds
+n_draft   = 8
+n_predict = 129
+n_drafted = 130
+n_accept  = 48
+accept    = 36.923%
+"""
+TRTLLM = """\
+[05/29/2026-10:00:00] [TRT-LLM] [I]
+= DECODING STATISTICS (Eagle)
+-- Draft Acceptance Rate Details --------------------------------
+
+[DAR] MINIMUM: 0.20
+[DAR] AVERAGE: 0.45
+-- Acceptance Length Details --------------------------------
+
+[AL] MINIMUM: 1.50
+[AL] AVERAGE: 2.35
+"""
+OMLX = "2026-05-16 INFO DFlash generation complete: 144 tokens, 31.0 tok/s, acceptance=49.3%, cycles=72, ctx=62800\n"
+WRAPPED = """\
+SpecDecoding metrics: Mean acceptance length: 1.50, Accepted throughput: 13.40 tokens/s,
+Drafted throughput: 302.37 tokens/s, Per-position acceptance rate:
+0.300, 0.150, 0.050, Avg Draft acceptance rate: 4.4%
+"""
+JSON_LOGGER = json.dumps({"level": "INFO", "logger": "vllm", "message": VLLM.strip()}) + "\n"
+DOCKER = "".join(
+    json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-05-01T14:24:50Z"}) + "\n"
+    for line in VLLM.splitlines()
+)
+KUBERNETES = (
+    f"2026-05-01T14:24:50.123456789Z stdout P {VLLM[:150]}\n2026-05-01T14:24:50.123456790Z stdout F {VLLM[150:]}"
+)
+COMPOSE = f"\x1b[36mvllm-1  | \x1b[0m{VLLM}"
+
+VLLM_ROW = ("vllm", 100, 500, 140, 2.4, (0.7, 0.4, 0.2, 0.08, 0.02))
+FORMS = {
+    "vLLM": (VLLM, [VLLM_ROW]),
+    "vLLM, wrapped when pasted": (WRAPPED, [("vllm", None, None, None, 1.5, (0.3, 0.15, 0.05))]),
+    "vLLM behind docker": (DOCKER, [VLLM_ROW]),
+    "vLLM behind Kubernetes": (KUBERNETES, [VLLM_ROW]),
+    "vLLM behind docker compose": (COMPOSE, [VLLM_ROW]),
+    "vLLM, a logger in JSON": (JSON_LOGGER, [VLLM_ROW]),
+    "vLLM 0.6": (CUMULATIVE.format(900, 1200, 1000) + CUMULATIVE.format(8547, 13311, 10616), [("vllm", 4437, 13311, 6179, 10616 / 4437, ())]),
+    "vllm bench serve": (BENCH, [("vllm", 2000, 6000, 3060, 2.53, (0.73, 0.49, 0.31))]),
+    "vLLM's offline example": (OFFLINE, [("vllm", 4000, 12000, 6000, 2.5, (0.8, 0.45, 0.25))]),
+    "SGLang": (SGLANG.format(1, "3.37"), [("sglang", None, None, None, 3.37, ())]),
+    "SGLang's requests": (FINISH, [("sglang", 50, None, 150, 4.0, ())]),
+    "SGLang's bench_serving": (SERVED, [("sglang", None, None, None, 2.46, ())]),
+    "SGLang's benchmark of prompts": ("#questions: 80, Throughput: 378.57 token/s, Acceptance length: 5.39\n", [("sglang", None, None, None, 5.39, ())]),
+    "z-lab's benchmark of a server": (OWN_SERVED, [("sglang", 50000, None, 260000, 6.2, ())]),
+    "z-lab's benchmark": (OWN, [("dflash", None, None, None, 2.8, (0.8, 0.5, 0.4))]),
+    "llama.cpp": (LLAMACPP, [("llama.cpp", 40, 120, 60, 2.5, ())]),
+    "llama.cpp, a figure a line": (BLOCK, [("llama.cpp", 150, 450, 126, 1.84, (0.45, 0.25, 0.14))]),
+    "llama.cpp, an older block": (OLDER_BLOCK, [("llama.cpp", 80, 200, 140, 2.75, ())]),
+    "llama.cpp behind a router": (STATISTICS, [("llama.cpp", 4, 256, 48, 13.0, ()), ("llama.cpp", 800, 1600, 1200, 2.5, (0.9, 0.6))]),
+    "llama.cpp's example": (EXAMPLE, [("llama.cpp", 81, 130, 48, 1 + 48 / 81, ())]),
+    "TensorRT-LLM's benchmark": (TRTLLM, [("tensorrt-llm", None, None, None, 2.35, ())]),
+    "oMLX": (OMLX, [("omlx", 72, None, 72, 2.0, ())]),
+}  # fmt: skip
+
+
+def imported(tmp_path, text, encoding="utf-8"):
+    (tmp_path / "log").write_bytes(text.encode(encoding))
+    return list(import_log(tmp_path / "log"))
+
+
+@pytest.mark.parametrize(("text", "rows"), FORMS.values(), ids=FORMS)
+def test_each_form_is_read_by_its_content(tmp_path, text, rows):
+    found = imported(tmp_path, text)
+    assert [(r.engine, r.steps, r.drafted, r.accepted) for r in found] == [r[:4] for r in rows]
+    assert [r.mean_acceptance_length for r in found] == pytest.approx([r[4] for r in rows])
+    for one, row in zip(found, rows, strict=True):
+        assert one.by_position == pytest.approx(row[5])
+
+
+@pytest.mark.parametrize(("text", "rows"), FORMS.values(), ids=FORMS)
+def test_what_stands_before_and_between_does_not_matter(tmp_path, text, rows):
+    noise = "".join(f"[{n}] INFO {{'a': {n}}} loading shard {n} of 80\n" for n in range(80))
+    assert len(imported(tmp_path, f"{noise}{text}{noise}" if text[0] != "{" else f"{text}\nnot JSON\n")) == len(rows)
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_files_of_powershell_and_notepad_are_read(tmp_path, encoding):
+    assert len(imported(tmp_path, VLLM * 3, encoding)) == 3
+    (tmp_path / "log").write_bytes(gzip.compress((VLLM * 3).encode(encoding)))
+    assert len(list(import_log(tmp_path / "log"))) == 3
+
+
+def test_replies_behind_a_container_are_records(tmp_path):
+    reply = json.dumps({"timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9}})
+    (row,) = imported(tmp_path, f"2026-05-01T14:24:50.1Z stdout F {reply}\n")
+    assert (row.engine, row.accepted) == ("llama.cpp", 9)
+
+
+def test_a_mean_over_lines_that_say_alpha_alone_is_over_the_requests_that_ran(tmp_path):
+    rows = imported(tmp_path, SGLANG.format(1, "2.00") + SGLANG.format(3, "4.00"))
+    assert together(rows)["mean_acceptance_length"] == pytest.approx(3.5)
+    assert together(rows)["requests"] is None
+    assert together(imported(tmp_path, LLAMACPP * 2))["requests"] == 2
+
+
+def test_replies_of_two_engines_in_one_file_are_read_by_their_own_readers(tmp_path):
+    llamacpp = {"timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9}}
+    sglang = {"meta_info": {"spec_num_correct_drafts": 69, "spec_num_proposed_drafts": 231, "spec_verify_ct": 33}}
+    rows = imported(tmp_path, f"{json.dumps(llamacpp)}\n{json.dumps(sglang)}\n{json.dumps(llamacpp)}\n")
+    assert [row.engine for row in rows] == ["llama.cpp", "sglang", "llama.cpp"]
+    assert [len(group) for group in by_source(rows)] == [2, 1]
+
+
+def test_engines_and_models_in_one_file_are_kept_apart(tmp_path):
+    started = "INFO [core.py:1] Initializing a V1 LLM engine with config: model='{}', speculative_config=SpeculativeConfig(method='dflash', model='{}')\n"
+    rows = imported(
+        tmp_path,
+        started.format("a/T", "b/D") + VLLM * 2 + SGLANG.format(1, "3.0") + started.format("c/U", "d/E") + VLLM,
+    )
+    assert [(g[0].engine, g[0].model, g[0].drafter, len(g)) for g in by_source(rows)] == [
+        ("vllm", "a/T", "b/D", 2), ("sglang", "a/T", "b/D", 1), ("vllm", "c/U", "d/E", 1),
+    ]  # fmt: skip
+    page = "".join(
+        f'vllm:spec_decode_num_{what}_total{{engine="0",model_name="{model}"}} {n * value}\n'
+        for n, model in ((1, "m"), (2, "n"))
+        for what, value in (("drafts", 100.0), ("draft_tokens", 300.0), ("accepted_tokens", 180.0))
+    )
+    assert [(r.model, r.steps, r.accepted) for r in imported(tmp_path, page)] == [("m", 100, 180), ("n", 200, 360)]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "draft acceptance = " + "0" * 8000,
+        "SpecDecoding metrics: Per-position acceptance rate: " + "0.1, " * 4000,
+        "SpecDecoding metrics: Per-position acceptance rate: 1.2.3, , ,, 0.5",
+        "accept len: " + " " * 9000 + "x",
+        "statistics " + "a" * 9000,
+        "Finish: obj=" + "'spec_accept_length':" * 900,
+        "draft acceptance =" + " " * 9000 + "(" * 900,
+        'vllm:spec_decode_num_drafts{model_name="' + 'a="' * 3000 + "} 1e999",
+    ],
+)
+def test_hostile_lines_take_little_time(tmp_path, line):
+    began = time.process_time()
+    try:
+        found = imported(tmp_path, f"{line}\n" * 200 + VLLM)
+    except InputError:
+        found = []
+    assert time.process_time() - began < 5
+    assert all(r.accepted is None or r.accepted >= 0 for r in found)
+
+
+# The answer.
+
+WINDOW = VLLM.replace(
+    "0.700, 0.400, 0.200, 0.080, 0.020", "0.600, 0.400, 0.250, 0.100, 0.050" + ", 0.000" * 10
+).replace("500 tokens", "1500 tokens")
+
+
+def profile(*shares, steps=2000, **fields):
+    known = {"engine": "vllm", "model": None, "drafter": None, "drafted": float(len(shares)), "alpha": 1 + sum(shares)}
+    return Profile(**{**known, "steps": steps, "by_position": shares, **fields})
+
+
+@pytest.mark.parametrize(
+    ("found", "named", "sentence", "case"),
+    [
+        (profile(0.8, 0.65, 0.5, 0.4, 0.3), False, "Nothing in acceptance by position is out of the ordinary.", ""),
+        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10), True, "Acceptance ends at position 5 of 15: 10 drafted positions were never accepted. γ 6", "vLLM pull request 40898"),
+        (profile(0.6, 0.4, 0.25, 0.1, 0.05, *[0.0] * 10, steps=60), True, "a longer log would tell", "vLLM pull request 40898"),
+        (profile(0.01, 0.001, 0.0), True, "Position 1 is accepted in 1% of the steps: almost never.", "vLLM issue 56792"),
+        (profile(0.34, *[0.0] * 14), True, "breaks off after its first token", "speculators issue 613"),
+        (profile(0.8, 0.65, 0.53, 0.1, 0.08, 0.06), True, "Acceptance falls at position 4: 19%", "vLLM pull request 41834"),
+        (profile(0.4, 0.25, 0.15), True, "Position 1 is accepted in 40% of the steps, which is low.", "z-lab/dflash issue 133"),
+        (profile(0.4, 0.25, 0.15, steps=15), False, "Nothing in", ""),
+        (profile(alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
+        (profile(alpha=3.0), False, "α alone does not show why", ""),
+        (profile(0.6, 0.4, 0.2, model="Qwen/Qwen3-8B", drafter="z-lab/Qwen3-8B-DFlash-b16"), True, "Published for this pair: α 3.6 to 7.0", "z-lab/dflash issue 7"),
+    ],
+)  # fmt: skip
+def test_a_profile_is_named_only_where_it_is_out_of_the_ordinary(found, named, sentence, case):
+    reading = read_profile(found, MACHINES["paper"])
+    assert reading.named is named
+    assert any(sentence in s for s in reading.sentences)
+    assert any(case in one for one in reading.tries) if case else not reading.tries
+
+
+def test_the_quickest_length_is_that_of_the_machine():
+    slow = profile(*(0.9**k for k in range(1, 16)))
+    on = {name: read_profile(slow, MACHINES[name]).sentences[-1] for name in ("paper", "laptop-cpu")}
+    assert "15 drafted tokens a step (γ 16) would be quickest on “H200, as published”" in on["paper"]
+    assert "6 drafted tokens a step (γ 7) would be quickest on “Laptop CPU" in on["laptop-cpu"]
+    assert all("not timed" in sentence for sentence in on.values())
+
+
+def test_the_command_answers_a_log_and_exits_with_1_where_something_is_named(tmp_path, capsys):
+    log = tmp_path / "served.log"
+    log.write_text(WINDOW, encoding="utf-8")
+    assert main(["doctor", "--log", str(log)]) == 1
+    out = capsys.readouterr().out
+    assert "Acceptance ends at position 5 of 15" in out
+    assert "vLLM pull request 40898" in out
+    log.write_text(VLLM, encoding="utf-8")
+    assert main(["doctor", "--log", str(log), "--costs", "h100", "--out", str(tmp_path / "o.md")]) == 0
+    assert "H100 SXM" in (tmp_path / "o.md").read_text(encoding="utf-8")
+    assert main(["doctor", "--log", str(log), "--costs", "none"]) == 2
+    assert main(["doctor"]) == 2
+    assert "name a target and its drafter, or a server's log with --log" in capsys.readouterr().err
+
+
+def test_replies_with_every_step_are_answered_too(tmp_path):
+    stats = {
+        "acceptance_histogram": [0, 400, 0, 0], "num_spec_steps": 400, "num_accepted_draft_tokens": 400, "num_draft_tokens": 1200,
+        "per_step_accepted": [1] * 400, "per_step_drafted": [3] * 400,
+    }  # fmt: skip
+    (tmp_path / "log").write_text(
+        json.dumps({"metrics": {"speculative_decoding": stats}, "model": "m"}), encoding="utf-8"
+    )
+    (reading,) = read_log(import_log(tmp_path / "log"))
+    assert (
+        "vllm, m, 400 steps, 3 tokens drafted a step, α 2.00, accepted up to position 1: 100%, 2: 0%, 3: 0%."
+        in reading.sentences
+    )
+
+
+def test_commands_that_read_traces_read_logs_or_name_what_does(tmp_path, capsys):
+    log, steps = tmp_path / "served.log", tmp_path / "replies.jsonl"
+    log.write_text(VLLM, encoding="utf-8")
+    stats = {
+        "acceptance_histogram": [0, 40], "num_spec_steps": 40, "num_accepted_draft_tokens": 40, "num_draft_tokens": 40,
+        "per_step_accepted": [1] * 40, "per_step_drafted": [1] * 40,
+    }  # fmt: skip
+    steps.write_text((json.dumps({"metrics": {"speculative_decoding": stats}}) + "\n") * 2, encoding="utf-8")
+    for command in (["trace", "stats"], ["calibrate", "--traces"]):
+        assert main([*command, str(steps)]) == 0
+        assert main([*command, str(log)]) == 2
+        said = capsys.readouterr().err
+        assert "α 2.40" in said
+        assert "`d2sd trace import FILE`" in said
+    assert main(["compare", "--a", str(steps), "--b", str(steps)]) == 0
+
+
+def test_an_import_without_steps_says_that_it_wrote_nothing(tmp_path, capsys, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    log, out = tmp_path / "served.log", tmp_path / "o.jsonl"
+    log.write_text(VLLM * 30, encoding="utf-8")
+    assert main(["trace", "import", str(log), "-o", str(out)]) == 1
+    printed = capsys.readouterr()
+    assert "was not written: no request of this log has steps" in printed.err
+    assert "… and 10 more rows" in printed.out
+    assert "steps 3000, drafted 15000, accepted 4200" in printed.out
+    assert main(["trace", "import", str(log), "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert (found["file"], found["together"]["steps"], found["together"]["requests"]) == (None, 3000, None)
