@@ -61,10 +61,22 @@ def presets() -> list[str]:
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns the target's path of a model set; of a bundled one without its own, the downloaded one."""
+    """Returns the target's path of a model set, or what the file ``target`` there names; of a bundled one without its own, the
+    downloaded one."""
     own = _part(folder, "target")
+    if own is None and (folder / "target").is_file():
+        with (folder / "target").open(encoding="utf-8", errors="replace") as file:
+            named = file.readline(4096).strip()
+        own = str(folder / named) if named and (folder / named).exists() else named or None
     downloaded = found(folder.name) if own is None and folder.parent == BUNDLED else None
     return own if downloaded is None else str(downloaded)
+
+
+def target_folder(source: str) -> str:
+    """Returns the target's folder of a bundled preset or of a name of ``d2sd get``; any other source unchanged."""
+    if source in presets() and not Path(source).exists():
+        source = _target_of(BUNDLED / source) or source
+    return located(source)
 
 
 def load_models(
@@ -80,7 +92,7 @@ def load_models(
     load_in_8bit: bool = False,
 ) -> Models:
     """Returns the ``Models`` of a bundled preset, or of a folder with ``target/``, ``dflash/`` and optionally ``vp/``,
-    ``draft/`` and ``eagle3/``.
+    ``draft/`` and ``eagle3/``. ``target`` may be a text file that names it.
 
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
         determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
@@ -174,9 +186,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
 
     Raises ``InputError``.
     """
-    if source in presets() and not Path(source).exists():
-        source = _target_of(BUNDLED / source) or source
-    source = located(source)
+    source = target_folder(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}

@@ -77,13 +77,13 @@ PARTS_OF_TYPES = {
 
 
 def final_logits(config: Any, logits: Tensor) -> Tensor:
-    """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), or unchanged.
+    """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), both in float32, or unchanged.
 
     config: of its text. Drafters that borrow the head learn to use it without this.
     """
     divisor, cap = getattr(config, "logits_scaling", 1.0), getattr(config, "final_logit_softcapping", None)
-    logits = logits if divisor == 1 else logits / divisor
-    return logits if cap is None else cap * (logits / cap).tanh()
+    logits = logits if divisor == 1 else logits.float() / divisor
+    return logits if cap is None else cap * (logits.float() / cap).tanh()
 
 
 def text_config(config: Any) -> Any:

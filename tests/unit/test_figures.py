@@ -130,4 +130,4 @@ def test_the_same_length_for_fewer_nodes_is_told_before_the_highest():
     )
     sweep = Sweep("K", "branches K", ("1", "2", "4", "8"), 2, (Line("d2sd", False, points),))
     said = sweep_reading(sweep, Recorded("d2sd", 3.288, 60.0))
-    assert said == "d2sd: α 3.29 with 60 nodes at K = 4 as recorded; K = 2 has the same α with 40 nodes, 33% fewer"
+    assert said == "D²SD: α 3.29 with 60 nodes at K = 4 as recorded; K = 2 has the same α with 40 nodes, 33% fewer"

@@ -63,7 +63,7 @@ def test_totals_count_repairs_and_what_a_redraft_brings():
     assert figures.repaired_rate == pytest.approx(1 / 3)
     assert figures.tokens_per_redraft == pytest.approx(2 / 4)
     assert [tokens_gained(s) for s in run] == [2, 0, 0, 0]
-    assert str(figures) == "12 tokens in 4 steps: α 3.00, 3.0 nodes a step, 12.0 tokens/s"
+    assert repr(figures) == str(figures) == "12 tokens in 4 steps: α 3.00, 3.0 nodes a step, 12.0 tokens/s"
     nothing = totals([])
     assert nothing.repaired_rate is nothing.tokens_per_redraft is None
 
