@@ -1,4 +1,4 @@
-"""Folders of the bundled pair, each broken in one way, and what the doctor says of them.
+"""Folders of the bundled pair, each broken in one way: what the doctor says of them, and how much the mended ones draft.
 
 ``python -m tools.broken_drafters`` breaks every one and prints a table.
 """
@@ -12,11 +12,12 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import load_checked
+from d2sd.cli.doctor import drafter_of, load_checked, write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor.diagnosis import Diagnosis, Examination
 from d2sd.doctor.examination import TOKENS, examine
-from d2sd.doctor.redraft import Text, generate_texts, with_features
+from d2sd.doctor.redraft import Text, alpha, generate_texts, redrafter, walk, with_features
+from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
@@ -30,7 +31,8 @@ class Examiner:
         self.models = Models(load_models("tiny").target)
         self._texts: list[Text] = []
 
-    def examine(self, way: Broken, folder: Path) -> Examination:
+    def examine(self, way: Broken, folder: Path) -> tuple[Examination, float | None]:
+        """Returns what is found, and α of the drafter that ``--mend`` writes; None where it writes none."""
         drafter = way.drafter(folder / "drafter")
         models, texts = self.models, self._texts
         if way.target is not None:
@@ -38,18 +40,26 @@ class Examiner:
             texts = []
         found = Examination(str(drafter), models.target.name, [], way.visible)
         engine = load_checked(models, None, found)
-        if engine is None:
-            return found
         config = DecodeConfig("autoregressive", TOKENS, chat=way.chat)
         if way.target is None and not texts:
-            ids = [engine.encode(p, config) for p in self.prompts]
+            ids = [Engine(models).encode(p, config) for p in self.prompts]
             every = range(models.target.config.num_hidden_layers)
             texts = self._texts = [
                 with_features(models.target, t, every) for t in generate_texts(models.target, ids, TOKENS)
             ]
-        for _ in examine(engine, self.prompts, config, found, texts):
+        for _ in () if engine is None else examine(engine, self.prompts, config, found, texts):
             pass
-        return found
+        mended = folder / "mended"
+        write_mended(found, mended)
+        if not mended.exists():
+            return found, None
+        model = load_checked(models, None, Examination(str(mended), "", [], way.visible))
+        if model is None:
+            return found, 0.0
+        mended_drafter = drafter_of(model.models)
+        texts = texts or generate_texts(models.target, [model.encode(p, config) for p in self.prompts], TOKENS)
+        known = [with_features(models.target, t, mended_drafter.target_layer_ids) for t in texts if t.anchors]
+        return found, alpha([walk(redrafter(models.target, mended_drafter, way.visible), t) for t in known])
 
 
 def judged(diagnosis: Diagnosis, way: Broken) -> str:
@@ -70,7 +80,7 @@ def main() -> None:
     if arguments.trained:
         ways["50 steps"] = Broken("training", lambda out: arguments.trained)
     examiner = Examiner(arguments.prompts)
-    ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(",")}
+    ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(";")}
     if arguments.part:
         first, step = map(int, arguments.part.split("/"))
         ways = dict(list(ways.items())[first::step])
@@ -78,14 +88,15 @@ def main() -> None:
     for name, way in ways.items():
         began = time.process_time()
         with TemporaryDirectory() as folder:
-            found = examiner.examine(way, Path(folder))
+            found, mended = examiner.examine(way, Path(folder))
         diagnosis = found.diagnosis
         assert diagnosis is not None
         mark = judged(diagnosis, way)
         counts[mark] += 1
         print(
             f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', not {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
-            f"  {diagnosis.sentence}\n  {diagnosis.fix}",
+            f"  {diagnosis.sentence}\n  {diagnosis.fix}\n  α {alpha(found.walks) if found.walks else 0:.2f}"
+            + (f" → {mended:.2f} as mended" if mended is not None else ""),
             flush=True,
         )
     print(f"{counts['right']} right, {counts['not named']} not named, {counts['WRONG']} wrong of {len(ways)}")

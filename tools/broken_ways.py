@@ -229,6 +229,108 @@ def layer_config(**changed: Any) -> Callable[[Config], Config]:
     return lambda c: {**c, "transformer_layer_config": {**c["transformer_layer_config"], **changed}}
 
 
+def noisy(amount: float) -> Callable[[Weights], Weights]:
+    """Every matrix with normal noise of so many times its own spread."""
+
+    def change(w: torch.Tensor) -> torch.Tensor:
+        draw = torch.randn(w.shape, generator=torch.Generator().manual_seed(w.numel()))
+        return (w.float() + amount * w.float().std() * draw).to(w.dtype) if w.dim() == 2 else w
+
+    return each("weight", change)
+
+
+def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
+    """Every matrix of the layers with a product of low rank added, so large beside it, as by an adapter of another drafter."""
+
+    def change(w: torch.Tensor) -> torch.Tensor:
+        if w.dim() < 2:
+            return w
+        generator = torch.Generator().manual_seed(w.numel())
+        down, up = (
+            torch.randn(rank, w.shape[1], generator=generator),
+            torch.randn(w.shape[0], rank, generator=generator),
+        )
+        product = up @ down
+        return (w.float() + amount * w.float().std() / product.std() * product).to(w.dtype)
+
+    return each("proj.weight", change)
+
+
+def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
+    """Matrices on a grid, row by row."""
+
+    def change(w: torch.Tensor) -> torch.Tensor:
+        step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+        return ((w.float() / step).round() * step).to(w.dtype)
+
+    return each(ends, change)
+
+
+def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
+    return lambda w: (w.float() * by).to(w.dtype)
+
+
+def by_column(w: torch.Tensor) -> torch.Tensor:
+    """The entries of a matrix in the order of its columns, as one reads that was written column by column."""
+    return w.T.contiguous().view_as(w)
+
+
+def by_feature(taps: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """The columns of ``fc`` with the taps of each feature side by side."""
+    return lambda w: w.unflatten(1, (taps, -1)).transpose(1, 2).flatten(1)
+
+
+def split_anew(parts: Sequence[str], order: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip
+    """Matrices that were stacked in another order of rows than they are split by."""
+
+    def change(weights: Weights) -> Weights:
+        changed = dict(weights)
+        for name in weights:
+            if name.endswith(f"{parts[0]}.weight") and (layer is None or f"layers.{layer}." in name):
+                names = [name.replace(parts[0], part) for part in parts]
+                rows = order(torch.cat([weights[n] for n in names]))
+                sizes = [len(weights[n]) for n in names]
+                changed |= {n: w.clone() for n, w in zip(names, rows.split(sizes), strict=True)}
+        return changed
+
+    return change
+
+
+def prefixed(prefix: str) -> Callable[[Weights], Weights]:
+    return lambda w: {prefix + k: v for k, v in w.items()}
+
+
+def pointer(out: Path) -> Path:
+    """A folder that was cloned without Git LFS."""
+    copied(out)
+    (out / "model.safetensors").write_text(
+        "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 1851392\n"
+    )
+    return out
+
+
+def layer_of_target(layer: int, source: int) -> Callable[[Weights], Weights]:
+    """A layer of the target in the place of the drafter's, as a shard of another checkpoint is."""
+
+    def change(weights: Weights) -> Weights:
+        held = {k: w for p in sorted((TINY / "target").glob("*.safetensors")) for k, w in load_file(p).items()}
+        at = f"layers.{layer}."
+        return {k: held[k.replace(at, f"model.layers.{source}.")].clone() if k.startswith(at) else w for k, w in weights.items()}  # fmt: skip
+
+    return change
+
+
+def shifted_table(out: Path) -> Path:
+    """The bundled target with the rows of its table of tokens moved by one."""
+    shutil.copytree(TINY / "target", out)
+    for path in out.glob("*.safetensors"):
+        weights = load_file(path)
+        if (table := weights.get("model.embed_tokens.weight")) is not None:
+            weights["model.embed_tokens.weight"] = table.roll(1, 0)
+            save_file(weights, path, {"format": "pt"})
+    return out
+
+
 WAYS = {
     "taps + 1": config("taps", inner(target_layer_ids=[2, 5, 8, 11, 14])),
     "a tap missing": config("taps", inner(target_layer_ids=[1, 4, 10, 13])),
@@ -307,6 +409,37 @@ WAYS = {
     "eagle3 head rows": weights("tables", moved("lm_head.weight"), "eagle3"),
     "eagle3 halves": weights("swapped", each(("q_proj.weight", "k_proj.weight", "v_proj.weight"), lambda x: x.roll(192, 1)), "eagle3"),
     "eagle3 NaN": weights("folder weights", each("fc.weight", lambda x: x * torch.nan), "eagle3"),
+    "target's table": Broken("tokenizer target", target=shifted_table),
+    "noise of 0.7": weights("weights", noisy(0.7)),
+    "noise of 0.4": weights("weights", noisy(0.4)),
+    "another adapter": weights("weights", merged(0.6)),
+    "2 bits": weights("weights", coarse(2)),
+    "3 bits": weights("weights", coarse(3)),
+    "fc by feature": weights("taps", each("fc.weight", by_feature(5))),
+    "fc column by column": weights("transposed", each("fc.weight", by_column)),
+    "all column by column": weights("transposed", each("proj.weight", by_column)),
+    "gate and up row by row": weights("split", split_anew(("gate_proj", "up_proj"), lambda w: w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1))),
+    "q, k, v as k, v, q": weights("split", split_anew(("q_proj", "k_proj", "v_proj"), lambda w: w.roll(128, 0))),
+    "o × 8 in a layer": weights("scale", each("o_proj.weight", scaled(8), 1)),
+    "down / 8 in a layer": weights("scale", each("down_proj.weight", scaled(1 / 8), 1)),
+    "down × 16 in a layer": weights("scale", each("down_proj.weight", scaled(16), 0)),
+    "v × 8": weights("scale weights", each("v_proj.weight", scaled(8))),
+    "a layer of the target": weights("weights", layer_of_target(1, 12)),
+    "q norms lost": weights("norms", each("q_norm.weight", torch.ones_like)),
+    "k norms of a layer lost": weights("norms", each("k_norm.weight", torch.ones_like, 1)),
+    "a norm tenfold": weights("norms scale weights", each("post_attention_layernorm.weight", scaled(10), 1)),
+    "q heads in another order": weights("rotary swapped weights", each("q_proj.weight", lambda w: w.roll(64, 0))),
+    "a prefix": weights("tensors", prefixed("module.")),
+    "a longer prefix": weights("tensors", prefixed("draft_model.model."), "eagle3"),
+    "LFS pointer": Broken("tensors folder", pointer),
+    "eagle3 d2t absolute": Broken("map", lambda out: smaller(out, change=lambda w: {**w, "d2t": torch.arange(0, 4096, 2)})),
+    "eagle3 d2t against t2d": Broken("map", lambda out: smaller(out, change=lambda w: {**w, "d2t": w["d2t"] + 1, "t2d": torch.arange(4096) % 2 == 0})),
+    "taps and RoPE": config("taps rope", lambda c: rope(1e6)(inner(target_layer_ids=[2, 5, 8, 11, 14])(c))),
+    "mask and window": config("mask window", lambda c: window(24)(inner(mask_token_id=77)(c))),
+    "eagle3 noise": weights("weights", noisy(0.7), "eagle3"),
+    "eagle3 fc by feature": weights("taps", each("fc.weight", by_feature(3)), "eagle3"),
+    "dspark noise": weights("weights", noisy(0.7), "dspark"),
+    "vp noise": Broken("weights", lambda out: copied(out, weights=noisy(0.6), part="vp"), visible=2),
 }  # fmt: skip
 # Nobody looked at what the doctor says of these before its thresholds stood.
 KEPT_OUT = {
@@ -318,6 +451,20 @@ KEPT_OUT = {
     "layers 1 and 2": weights("order", exchanged("layers.1.", "layers.2.")),
     "eagle3 taps reversed": config("taps", outer(eagle_config={"eagle_aux_hidden_state_layer_ids": [13, 7, 1], "use_aux_hidden_state": True}), "eagle3"),
     "dspark mask": config("mask", outer(mask_token_id=9), "dspark"),
+    "noise of 0.55": weights("weights", noisy(0.55)),
+    "another adapter, stronger": weights("weights", merged(1.0, 8)),
+    "3 bits of the MLPs": weights("weights", lambda w: coarse(3, "mlp.up_proj.weight")(coarse(3, "mlp.down_proj.weight")(coarse(3, "mlp.gate_proj.weight")(w)))),
+    "up × 6 in a layer": weights("scale", each("up_proj.weight", scaled(6), 2)),
+    "o column by column in a layer": weights("transposed", each("o_proj.weight", by_column, 0)),
+    "q, k, v as v, q, k": weights("split", split_anew(("q_proj", "k_proj", "v_proj"), lambda w: w.roll(-64, 0))),
+    "gate and up row by row in a layer": weights("split", split_anew(("gate_proj", "up_proj"), lambda w: w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1), 2)),
+    "k norms lost": weights("norms", each("k_norm.weight", torch.ones_like)),
+    "another prefix": weights("tensors", prefixed("_orig_mod."), "dspark"),
+    "dspark fc by feature": weights("taps", each("fc.weight", by_feature(5)), "dspark"),
+    "layer 2 of the target": weights("weights", layer_of_target(2, 15)),
+    "eagle3 another adapter": weights("weights", merged(0.8), "eagle3"),
+    "dspark norms + 1": weights("norms", each(NORMS, lambda x: x + 1), "dspark"),
+    "eagle3 t2d against d2t": Broken("map", lambda out: smaller(out, change=lambda w: {**w, "d2t": w["d2t"] - 1, "t2d": torch.arange(4096) % 2 == 0})),
 }  # fmt: skip
 SOUND = {
     "sound": Broken("none"),

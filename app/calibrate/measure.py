@@ -254,5 +254,6 @@ def report(
         for step in steps:
             if job.cancelled():
                 break
-            yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total} …")
+            tried = f" ({step.tried})" if step.tried else ""
+            yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
     yield Update(markdown([found]))

@@ -14,12 +14,12 @@ from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import add_text_arguments, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import DEFAULT, MACHINES
-from d2sd.doctor.changes import write_changed
+from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import Examination, folder_fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, examine
 from d2sd.doctor.log_reading import read_log, report_lines
-from d2sd.doctor.redraft import alpha
+from d2sd.doctor.redraft import Drafter, alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -47,6 +47,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
     add_text_arguments(parser, LIMIT)
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
+    parser.add_argument("--expect", type=float, metavar="ALPHA", help="α that it is known to have: anything significantly below is named")  # fmt: skip
+    parser.add_argument("--reference", metavar="DRAFTER", help="a drafter that is known to be good: report what differs from it")  # fmt: skip
     parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
     parser.add_argument(
         "--mend", type=Path, metavar="FOLDER", help="write DRAFTER to this new folder with the change that repairs it"
@@ -70,7 +72,10 @@ def run(arguments: argparse.Namespace) -> int:
         return int(pair.refused is not None)
     if a.mend and a.mend.exists():
         raise InputError(f"{a.mend} is there already; name a folder that is not")
-    prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
+    if a.expect is not None and not a.expect >= 1:
+        raise InputError(f"--expect is {a.expect:g}; α counts the bonus token, so it is at least 1")
+    chosen = read_prompts(a.prompts, a.limit)
+    prompts, domains = [p.text for p in chosen], [p.domain for p in chosen]
     config = DecodeConfig("autoregressive", TOKENS, chat=a.chat, thinking=a.thinking)
     bundled = a.target in presets()
     models = load_models(
@@ -79,17 +84,25 @@ def run(arguments: argparse.Namespace) -> int:
     models = Models(models.target, name=models.name)
     tell_of_template(Engine(models), config)
     roles = [(a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])]
-    found = [Examination(source, models.target.name, [], visible) for source, visible in roles]
-    whole = all(_examine(models, a.dtype, prompts, config, e) for e in found)
-    _write(markdown(found), a.out)
-    if not whole:
-        return 130
-    if a.mend:
+    found = [Examination(source, models.target.name, [], visible, domains=domains) for source, visible in roles]
+    found[0].expected = a.expect
+    reference = (a.reference, drafter_of(with_drafter(models, a.reference, a.dtype))) if a.reference else None
+    whole = all(_examine(models, a.dtype, prompts, config, e, None if e.visible else reference) for e in found)
+    faults = [e.diagnosis for e in found if e.diagnosis is not None and e.diagnosis.names_fault]
+    said = ""
+    if whole and a.mend:
         try:
-            print(_write_repaired(found[0], a.mend))
+            said = write_mended(found[0], a.mend)
         except (InputError, OSError) as error:  # the exit code goes on saying whether a fault is named
             print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
-    return int(any(e.diagnosis is not None and e.diagnosis.names_fault for e in found))
+        changes = found[0].diagnosis.changes if found[0].diagnosis else ()
+        if a.mend.exists() and any(isinstance(c, FolderEdit) for c in changes):
+            found.append(Examination(str(a.mend), models.target.name, []))
+            whole = _examine(models, a.dtype, prompts, config, found[-1])
+    _write(markdown(found), a.out)
+    if said:
+        print(said)
+    return int(bool(faults)) if whole else 130
 
 
 def _write(report: str, out: Path | None) -> None:
@@ -98,13 +111,15 @@ def _write(report: str, out: Path | None) -> None:
         write_whole(out, report)
 
 
-def _write_repaired(examination: Examination, out: Path) -> str:
-    """Write the drafter with the changes that repair it, and return what they are and bring; or why there is nothing to write."""
-    repair, diagnosis = examination.confirmed_repair, examination.diagnosis
-    if repair is None or diagnosis is None or not diagnosis.names_fault:
-        return f"{out} was not written: no change was proved to be the cause."
-    write_changed(examination.drafter, [step.variant for step in repair.steps], out)
-    changes = printable(", then ".join(step.variant.description for step in repair.steps))
+def write_mended(examination: Examination, out: Path) -> str:
+    """Write the drafter with the changes that undo what was diagnosed, and return a sentence about them, or that there are none."""
+    diagnosis = examination.diagnosis
+    if diagnosis is None or not diagnosis.changes:
+        return f"{out} was not written: what was found is not undone by a change of the folder."
+    write_changed(examination.drafter, diagnosis.changes, out)
+    changes = printable(", then ".join(change.description for change in diagnosis.changes))
+    if (repair := examination.repair) is None or diagnosis.changes != tuple(t.variant for t in repair.steps):
+        return f"{out}: {changes}"
     return f"{out}: {changes}; α {alpha(repair.before):.2f} → {alpha(repair.after):.2f}"
 
 
@@ -121,15 +136,25 @@ def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine
     return None
 
 
+def drafter_of(models: Models) -> Drafter:
+    """Returns the first drafter, or the EAGLE-3 drafter."""
+    model = models.first or models.eagle3
+    if model is None:
+        raise InputError("these models have no drafter to examine")
+    return model
+
+
 def _examine(
-    models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination
-) -> bool:
+    models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination,
+    reference: tuple[str, Drafter] | None = None,
+) -> bool:  # fmt: skip
     """Check the drafter, then examine it with a progress bar; False if Ctrl-C ended it."""
-    bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}", leave=False)
+    bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}{postfix}", leave=False)
     try:
         engine = load_checked(models, dtype, into)
-        for step in () if engine is None else examine(engine, prompts, config, into):
+        for step in () if engine is None else examine(engine, prompts, config, into, (), reference):
             bar.set_description(step.stage, refresh=False)
+            bar.set_postfix_str(printable(step.tried), refresh=False)
             bar.total = step.total
             bar.update(step.done - bar.n)
     except KeyboardInterrupt:

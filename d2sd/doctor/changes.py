@@ -23,7 +23,7 @@ from d2sd.nets.layouts import DrafterForm
 
 Kind = Literal[
     "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",
-    "norms", "order", "tables", "map", "head_dim", "residual", "output",
+    "norms", "order", "tables", "map", "head_dim", "residual", "output", "split", "scale",
 ]  # fmt: skip
 Form = DrafterForm | Eagle3Config
 WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
@@ -49,6 +49,7 @@ class Variant:
     left_out: the layer, or the part of one, that has no effect in this variant.
     in_float32: whether the weights are read in float32.
     min_gain: relative gain from which on it is reported.
+    as_target: whether it makes equal what differs between drafter and target.
     """
 
     kind: Kind
@@ -60,6 +61,7 @@ class Variant:
     left_out: str | None = None
     in_float32: bool = False
     min_gain: float = MIN_GAIN
+    as_target: bool = False
 
     @property
     def key(self) -> object:
@@ -71,7 +73,7 @@ class Variant:
     @property
     def unspecific(self) -> bool:
         """Whether it may help although another fault is the cause."""
-        return self.kind in UNSPECIFIC
+        return self.kind in UNSPECIFIC and not self.as_target
 
     @property
     def writable(self) -> bool:
@@ -91,6 +93,20 @@ class Variant:
             for name, weight in self.edit_weights(weights_of(changed)).items():
                 _set_weight(changed, name, weight)
         return copy.deepcopy(changed).float() if self.in_float32 else changed
+
+
+@dataclass(frozen=True, slots=True)
+class FolderEdit:
+    """A repair of a folder as it is published, which needs no loaded drafter.
+
+    description: what is changed, in a few words.
+    edit_tensors: maps all tensors, by their published names, to the repaired ones; None if they stay.
+    edit_config: maps the folder's config to the repaired one; None if it stays.
+    """
+
+    description: str
+    edit_tensors: WeightEdit | None = None
+    edit_config: ConfigEdit | None = None
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
@@ -155,14 +171,15 @@ def config_line(values: Mapping[str, Any]) -> str:
     return line + (f" (and no {', no '.join(removed)})" if removed else "")
 
 
-def write_changed(source: str, changes: Sequence[Variant], out: Path) -> None:
-    """Writes the folder or hub id ``source`` to ``out`` with these changes, applied in order.
+def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Path) -> None:
+    """Writes the folder or hub id ``source`` to ``out`` with these changes, applied in order, edits of the folder first.
 
     Weights keep their published names and dtype. Raises ``InputError`` if ``out`` exists or a change cannot be written.
     """
     if out.exists():
         raise InputError(f"{out} is there already; name a folder that is not")
-    if (other := next((v for v in changes if not v.writable), None)) is not None:
+    variants = [change for change in changes if isinstance(change, Variant)]
+    if (other := next((v for v in variants if not v.writable), None)) is not None:
         raise InputError(
             f"no folder can say it ({other.description}); {other.fix or 'the weights have to be fetched or trained again'}"
         )
@@ -170,11 +187,15 @@ def write_changed(source: str, changes: Sequence[Variant], out: Path) -> None:
     to_own = eagle3_name if is_eagle3(config) else own_name
     files = weight_files(source)
     published = read_weights(files)
+    for edit in changes:
+        if isinstance(edit, FolderEdit):
+            config = config if edit.edit_config is None else edit.edit_config(config)
+            published = published if edit.edit_tensors is None else edit.edit_tensors(published)
     names = {own: key for key in published if (own := to_own(key)) is not None}
     weights = {own: published[key] for own, key in names.items() if own not in MAPS}
     if "d2t" in names:
         weights[TOKEN_IDS] = published[names["d2t"]].long() + torch.arange(len(published[names["d2t"]]))
-    for change in changes:
+    for change in variants:
         config = config if change.edit_config is None else change.edit_config(config)
         if change.edit_weights is not None:
             weights |= change.edit_weights(weights)

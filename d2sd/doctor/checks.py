@@ -3,24 +3,41 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 import torch
+from torch import Tensor, nn
 
+from d2sd.doctor.changes import FolderEdit
 from d2sd.doctor.variants import taps_line
 from d2sd.errors import InputError, first_line
-from d2sd.folders.drafters import BORROWED, MAPS, drafter_config_of, is_eagle3, own_name, published_config
-from d2sd.folders.weights import tensor_shapes, weight_files
+from d2sd.folders.drafters import (
+    BORROWED,
+    MAPS,
+    drafter_config_of,
+    eagle3_name,
+    is_eagle3,
+    own_name,
+    published_config,
+    read_config,
+    token_ids,
+)
+from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import refuse_others, refuse_tensors
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
+from d2sd.nets.eagle3 import Eagle3DraftModel
 from d2sd.nets.layouts import DrafterForm, read_form
 from d2sd.nets.models import late_taps
 from d2sd.nets.target import Target
 
 State = Literal["good", "note", "fault"]
 Shapes = Mapping[str, tuple[int, ...]]
+Naming = Callable[[str], str | None]  # maps published names of tensors to ours
+FIRST = "fc.weight"  # a tensor that every drafter has
 MOST_NAMES = 4  # in a sentence
 MIN_SIMILARITY = 0.5  # of two names of tensors of one shape, to be taken for the same
 # Markers of turns, and a template with each.
@@ -39,6 +56,7 @@ class Check:
     finding: what was found.
     kind: kind of a fault, as ``cause`` in ``d2sd.doctor.diagnosis``.
     fix: what to change; None if nothing.
+    mend: the same as an edit of the folder; None if none does it, or which one is not certain.
     """
 
     name: str
@@ -46,6 +64,7 @@ class Check:
     finding: str
     kind: str = "folder"
     fix: str | None = None
+    mend: FolderEdit | None = None
 
 
 def check_folder(source: str, target: Target, second: bool = False) -> list[Check]:
@@ -67,15 +86,17 @@ def check_folder(source: str, target: Target, second: bool = False) -> list[Chec
 def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bool) -> Iterator[Check]:
     refuse_others(raw)
     if is_eagle3(raw):
+        level = read_config(raw, target.config, source)
         yield Check("layout", "good", "EAGLE-3: one layer that drafts level by level")
+        yield from _check_weights(
+            source, partial(Eagle3DraftModel, level), eagle3_name, level.draft_vocab_size, target, None
+        )
         yield from _check_ends(raw, target)
         return
     form = read_form(raw)
     yield Check("layout", "good", f"{form.layout}: a block drafter of kind {form.kind}")
-    try:
-        yield from _check_tensors(form, tensor_shapes(weight_files(source)), target)
-    except InputError as error:
-        yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
+    made = partial(DFlashDraftModel, drafter_config_of(form), form)
+    yield from _check_weights(source, made, own_name, form.draft_vocabulary, target, form)
     yield from _check_form(form, raw, target)
     if form.second_role:
         finding = "its config says that it is a VP-Drafter, for the second role"
@@ -84,30 +105,113 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     yield from _check_ends(raw, target)
 
 
-def _check_tensors(form: DrafterForm, shapes: Shapes, target: Target) -> Iterator[Check]:
-    held = {own: shape for key, shape in shapes.items() if (own := own_name(key)) is not None and own not in MAPS}
-    brought = tuple(part for part in BORROWED if f"{part}.weight" in held)
+def _check_weights(
+    source: str, make: Callable[[Any], nn.Module], own: Naming, drafted: int | None, target: Target,
+    form: DrafterForm | None,
+) -> Iterator[Check]:  # fmt: skip
+    """Checks of the tensors, of which only the map of the draft vocabulary is read.
+
+    make: builds the network, with the borrowed parts that its folder brings.
+    drafted: tokens of the draft vocabulary.
+    form: of a block drafter.
+    """
+    try:
+        files = weight_files(source)
+        shapes = tensor_shapes(files)
+    except InputError as error:
+        yield Check("tensors", "fault", str(error), "tensors", "a folder with all of its safetensors files")
+        return
+    held = {name: shape for key, shape in shapes.items() if (name := own(key)) is not None and name not in MAPS}
     with torch.device("meta"):
-        made = DFlashDraftModel(drafter_config_of(form), form, brought)
+        if form is None:
+            made = make("embedding.weight" in held)
+        else:
+            made = make(tuple(part for part in BORROWED if f"{part}.weight" in held))
     wanted = {name: tuple(weight.shape) for name, weight in made.named_parameters()}
-    yield from _check_fc(form, held, target)
-    wrong = [n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and n != "fc.weight"]
+    if prefix := _common_prefix(shapes, own, wanted):
+        finding, fix = (
+            f"the names of its tensors begin with {prefix}, as a wrapper saves them",
+            f"names without {prefix}",
+        )
+        mend = FolderEdit(fix, lambda tensors: {key.removeprefix(prefix): w for key, w in tensors.items()})
+        yield Check("tensors", "fault", finding, "tensors", fix, mend)
+        return
+    yield from _check_tensors(wanted, held, own, form, target)
+    if drafted is not None:
+        yield from _check_map(files, drafted, target.config.vocab_size)
+
+
+def _common_prefix(shapes: Shapes, own: Naming, wanted: Shapes) -> str | None:
+    """Returns what must be taken off the published names so that all wanted tensors are there; None if nothing."""
+    for prefix in [key.removesuffix(FIRST) for key in shapes if key.endswith(FIRST)]:
+        if own(prefix + FIRST) != FIRST and wanted.keys() <= {own(k.removeprefix(prefix)) for k in shapes}:
+            return prefix
+    return None
+
+
+def _check_map(files: Iterable[Path], count: int, vocabulary: int) -> Iterator[Check]:
+    """Check the map of a draft vocabulary, and whether another reading of it is possible where it is not."""
+    held = read_weights(files, lambda key: own_name(key) in MAPS)
+    d2t, t2d = (next((w for key, w in held.items() if own_name(key) == part), None) for part in MAPS)
+    if d2t is None or d2t.shape != (count,) or _possible(d2t, t2d, count, vocabulary):
+        return
+    numbers = torch.arange(count)
+    others = {
+        "holds the ids themselves": d2t.long() - numbers,
+        "is one too small": d2t + 1,
+        "is one too large": d2t - 1,
+    }
+    right = [
+        (words, other)
+        for words, other in others.items()
+        if bool(((other + numbers).diff() > 0).all()) and _possible(other, t2d, count, vocabulary)
+    ]
+    if len(right) == 1:
+        words, other = right[0]
+        fix = "d2t as the differences of the target's ids from 0, 1, 2, …"
+        mend = FolderEdit(fix, lambda tensors: {k: other.to(w.dtype) if own_name(k) == "d2t" else w for k, w in tensors.items()})  # fmt: skip
+        yield Check("d2t", "fault", f"its d2t {words}", "map", fix, mend)
+
+
+def _possible(d2t: Tensor, t2d: Tensor | None, count: int, vocabulary: int) -> bool:
+    try:
+        token_ids(d2t, t2d, count, vocabulary)
+    except InputError:
+        return False
+    return True
+
+
+def _check_tensors(
+    wanted: Shapes, held: Shapes, own: Naming, form: DrafterForm | None, target: Target
+) -> Iterator[Check]:
+    if form is not None:
+        yield from _check_fc(form, held, target)
+    wrong = [
+        n for n in sorted(wanted.keys() & held.keys()) if wanted[n] != held[n] and (n != "fc.weight" or form is None)
+    ]
     for name in wrong[:MOST_NAMES]:
         yield Check("shapes", "fault", f"{name} is {list(held[name])}, and the config makes it {list(wanted[name])}", "tensors", "the sizes in config.json")  # fmt: skip
     missing, surplus = sorted(wanted.keys() - held.keys()), sorted(held.keys() - wanted.keys())
     numbers = [int(parts[1]) for name in held if (parts := name.split("."))[0] == "layers" and parts[1].isdigit()]
-    if (layers := max(numbers, default=-1) + 1) > form.shape["num_hidden_layers"]:
+    if form is not None and (layers := max(numbers, default=-1) + 1) > form.shape["num_hidden_layers"]:
         finding = f"it holds {layers} layers, and the config names {form.shape['num_hidden_layers']} of them"
         fix = f"num_hidden_layers: {layers}, with layer_types of {layers} entries"
         yield Check("layers", "fault", finding, "layers", fix)
         return
-    for name in missing[:MOST_NAMES]:
-        finding = f"{name} is missing"
+    misnamed: dict[str, str] = {}
+    for name in missing:
         alike = [s for s in surplus if held[s] == wanted[name]]
         close = difflib.get_close_matches(name, alike, 1, MIN_SIMILARITY) or (alike if len(alike) == 1 else [])
-        fix = f"rename {close[0]} to {name}" if close else f"a folder that has {name}"
-        finding += f", and {close[0]}, of the same shape, is not known: it is misnamed" if close else ""
-        yield Check("tensors", "fault", finding, "tensors", fix)
+        misnamed |= dict.fromkeys(close, name)
+    mend = None
+    if len(misnamed) == len(missing):
+        mend = FolderEdit("tensors renamed", lambda tensors: {misnamed.get(str(own(k)), k): w for k, w in tensors.items()})  # fmt: skip
+    meant = {name: other for other, name in misnamed.items()}
+    for name in missing[:MOST_NAMES]:
+        other = meant.get(name)
+        finding = f", and {other}, of the same shape, is not known: it is misnamed" if other else ""
+        fix = f"rename {other} to {name}" if other else f"a folder that has {name}"
+        yield Check("tensors", "fault", f"{name} is missing{finding}", "tensors", fix, mend)
     if surplus and not missing:
         try:
             refuse_tensors(surplus)

@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import inf
 
-from d2sd.doctor.changes import Kind
+from torch import Tensor
+
+from d2sd.doctor.changes import FolderEdit, Kind, Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import INVERTED, UNRELATED, VP_RATIO, TextFindings, WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
-from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, by_position, shape
+from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, alpha_estimate, by_position, shape
+from d2sd.doctor.reference import Reference
 
+MOST_NAMED = 4  # differences from a reference in a sentence
+MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
+DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
+LITTLE_MOVED = (1.3, 0.05)  # of ``WeightFindings.moved``, below which a drafter was hardly trained
+COSTLESS = 0.05  # of the tokens that a draft adds: less is lost without a layer that does nothing
+FEW_BITS = 3  # of a drafter's weights: too few for one that was not trained so
+VP_LEVEL = (
+    0.8  # share of correct next tokens of a trained VP-Drafter that is shown two: damaged drafters gain by them too
+)
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
 TIMES = 2.0  # accepted tokens of such a one, over those before the repair
 MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
@@ -18,6 +32,11 @@ MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
     "about 0.4 at position 1 after 670 steps, and that of tiny about 0.8 after 25,200"
+)
+LONG_TRAINED = (
+    "Its hidden_norm has moved far from where training begins, so too little training is not likely. Weights that are damaged a little, a "
+    "shard of another checkpoint, another target, or text unlike that of its training would explain it; the folder alone cannot tell "
+    "which, but an earlier checkpoint as --reference can"
 )
 SENTENCES: dict[Kind, str] = {
     "taps": "it reads other target layers than in training, or the columns of fc are in another order",
@@ -34,6 +53,8 @@ SENTENCES: dict[Kind, str] = {
     "swapped": "two of its weights are swapped",
     "transposed": "some of its weights are transposed",
     "norms": "the weights of its norms are off",
+    "split": "stacked matrices were split in another order than they were stacked in",
+    "scale": "some of its weights are out of scale",
     "order": "its layers are not in the order of training",
     "tables": "one of its tables is not the one that it was trained with",
     "map": "its draft vocabulary (d2t) maps to other tokens than in training",
@@ -89,15 +110,18 @@ class Repair:
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "rounding" if
-        only that remains to be ruled out; "little" if a change helps but does not explain it; "unknown"; "none".
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "below" if it is
+        worse than it is known to be, and nothing else is known; "rounding" if only that remains to be ruled out; "little" if a
+        change helps but does not explain it; "unknown"; "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
+    changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
     """
 
     cause: str
     sentence: str
     fix: str | None = None
+    changes: tuple[Variant | FolderEdit, ...] = ()
 
     @property
     def names_fault(self) -> bool:
@@ -113,7 +137,11 @@ class Examination:
     checks: of the folder; empty if it was not checked.
     visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
     chat: whether prompts use the chat template.
+    expected: the α that somebody knows it to have; None if nobody does.
+    domains: group of each prompt, and from the walks on of each text; empty if they have none.
+    unusable: prompts whose text is empty or mostly repeats itself, and their number.
     walks: of each text, with the unchanged drafter.
+    reference: the comparison with another drafter; None without one.
     block: γ.
     longest: number of tokens of the longest text.
     masks: number of mask tokens that were compared.
@@ -132,7 +160,11 @@ class Examination:
     checks: list[Check]
     visible: int = 0
     chat: bool = False
+    expected: float | None = None
+    domains: Sequence[str] = ()
+    unusable: tuple[int, int] = (0, 0)
     walks: list[Walk] = field(default_factory=list)
+    reference: Reference | None = None
     block: int = 0
     longest: int = 0
     masks: int = 0
@@ -157,9 +189,33 @@ class Examination:
 
     @property
     def works(self) -> bool:
-        """Whether it is accepted as a trained drafter is, without any change."""
+        """Whether it is accepted as a trained drafter is, without any change, and as it is known to be."""
+        return self.shape[0] == "smooth" and self.first >= LOW and self.below is None
+
+    @property
+    def little_trained(self) -> bool:
+        """Whether what begins the same in every drafter has hardly been moved by training."""
+        spread, norm = self.weights.moved or (inf, inf)
+        return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
+
+    @property
+    def first(self) -> float:
+        """Acceptance at position 1; 0 if nothing was drafted."""
         positions = self.positions
-        return self.shape[0] == "smooth" and bool(positions) and positions[0].share >= LOW
+        return positions[0].share if positions else 0.0
+
+    @property
+    def below(self) -> str | None:
+        """What α is significantly below, in words; None if it is not."""
+        if not self.walks:
+            return None
+        estimate = alpha_estimate(self.walks)
+        high = estimate.high if estimate.high is not None else alpha(self.walks)
+        if self.expected is not None and high < self.expected:
+            return f"the expected {self.expected:.2f}"
+        if self.reference is not None and self.reference.change.low is not None and self.reference.change.low > 0:
+            return f"the {alpha(self.reference.walks):.2f} of the reference on the same texts"
+        return None
 
     @property
     def confirmed_repair(self) -> Repair | None:
@@ -170,7 +226,10 @@ class Examination:
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     """Returns the fault found in the folder alone."""
     wrong = next((c for c in checks if c.state == "fault"), None)
-    return None if wrong is None else Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix)
+    if wrong is None:
+        return None
+    changes = () if wrong.mend is None else (wrong.mend,)
+    return Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 
 def diagnose(e: Examination) -> Diagnosis:
@@ -178,6 +237,8 @@ def diagnose(e: Examination) -> Diagnosis:
     named = folder_fault(e.checks) or next(_faults(e), None)
     if named is not None:
         return named
+    if e.below is not None:
+        return Diagnosis("below", f"α is {alpha(e.walks):.2f}, significantly below {e.below}, and nothing that was tried explains it.{_differences(e.reference)}")  # fmt: skip
     found = _without_fault(e)
     if e.weights.constant_norms:
         also = f"{e.weights.constant_norms[0]} holds one number alone: it was lost, or training never moved it."
@@ -189,24 +250,20 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     """The faults that the findings point to, the strongest evidence first."""
     w, t = e.weights, e.texts
     repair = e.confirmed_repair
-    if t.surprise is not None and t.surprise >= UNRELATED:
-        yield Diagnosis(
-            "tokenizer",
-            f"Most likely the tokenizer is not the target's: the surprise of the prompts is {t.surprise:.0%} of that of tokens "
-            "drawn at random.",
-            "the tokenizer files that came with the target",
-        )
+    yield from proved_by_texts(e)
+    yield from proved_by_weights(e)
     if repair is not None and not repair.steps[0].variant.unspecific:
         yield _repaired(repair)
-    if w.untrained_taps:
-        sentence = f"It was hardly trained: what it reads of layers {list(w.untrained_taps)} is still as random as at the start. {TRAINING}."
-        yield Diagnosis("training", sentence)
+    if e.little_trained and e.walks and not e.works:
+        spread, norm = w.moved or (1.0, 0.0)
+        moved = f"most parts of fc have {spread:.2f} times the spread that they begin with, and hidden_norm is {norm:.2f} from 1"
+        yield Diagnosis("training", f"It was hardly trained: {moved}. {TRAINING}.")
     if (damage := next(_damage(w, e.works), None)) is not None:
         yield Diagnosis("weights", damage, FETCH)
-    if w.constant_norms and not e.works:
-        others = len(w.constant_norms) - 1
+    if w.odd_norms and not e.works:
+        others = len(w.odd_norms) - 1
         also = f", and so do {others} others" if others else ""
-        sentence = f"Most likely the weights of its norms were lost, or training never moved them: {w.constant_norms[0]} holds one number alone{also}. Training in bfloat16 alone rounds small updates of a 1 away."
+        sentence = f"Most likely the weights of its norms were lost: {w.odd_norms[0]} holds one number alone{also}, while others were trained."
         yield Diagnosis("norms", sentence, FETCH)
     if repair is not None:
         yield _repaired(repair)
@@ -225,20 +282,99 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "Most likely its Markov tables stand in each other's place: they make the pairs of tokens of these texts likelier "
             "when exchanged.",
             "exchange markov_w1 and markov_w2",
+            (FolderEdit("markov_w1 and markov_w2 exchanged", _exchanged_markov),),
         )
-    if t.shown_ratio is not None and t.shown_ratio >= VP_RATIO:
-        yield Diagnosis(
-            "role",
-            "Most likely it is a VP-Drafter, for the second role: given two tokens that it drafted correctly, it gets "
-            f"{t.shown_ratio:.2f} times as many further tokens accepted. A drafter trained on masks alone gains nothing by that.",
-            "give it as --second-drafter, and a first drafter beside it",
-        )
+    if t.shown_ratio is not None and t.shown_first is not None:
+        own, shown = t.shown_first
+        if t.shown_ratio >= VP_RATIO and shown >= max(VP_LEVEL, own):
+            yield Diagnosis(
+                "role",
+                "Most likely it is a VP-Drafter, for the second role: with two tokens shown, it drafts the next one correctly at "
+                f"{shown:.0%} of the positions instead of {own:.0%}, and given two that it drafted correctly itself, it gets "
+                f"{t.shown_ratio:.2f} times as many further ones accepted.",
+                "give it as --second-drafter, and a first drafter beside it",
+            )
     if t.confidence_auroc is not None and t.confidence_auroc < INVERTED:
         yield Diagnosis(
             "confidence",
             "Its confidence head is inverted: of an accepted and a rejected token, it gives the accepted one the higher confidence only "
             f"{t.confidence_auroc:.0%} of the time. Drafts are unchanged, but everything that cuts them by confidence cuts the wrong ones.",
             "the sign of confidence_head.proj",
+            (FolderEdit("the sign of confidence_head.proj", _inverted_confidence),),
+        )
+    if e.shape[0] != "unclear" and e.first < DAMAGED:
+        yield Diagnosis(
+            "weights",
+            f"Most likely its weights are damaged, or were trained for another target: position {e.positions[0].number} is accepted "
+            f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps. {_where(e)}",
+            FETCH,
+        )
+
+
+def _where(e: Examination) -> str:
+    """What leaving out each layer changes, as a hint where the damage is."""
+    gains = {t.variant.left_out: t.gain.value or 0.0 for t in e.trials if t.variant.left_out is not None}
+    layers = {part: gain for part, gain in gains.items() if part.startswith("layer")} or gains
+    if not layers:
+        return ""
+    each = ", ".join(f"{part} {gain:+.0%}" for part, gain in sorted(layers.items()))
+    costless = [part for part, gain in layers.items() if gain > -COSTLESS]
+    if len(costless) == len(layers):
+        verdict = "none of them adds anything, so all are affected, or what they read: fc, hidden_norm, norm"
+    elif costless:
+        verdict = f"{', '.join(costless)} adds nothing, so look there first"
+    else:
+        verdict = "all add something, so it is not in one of them alone"
+    return f"Left out, they change the tokens that a draft adds by: {each}; {verdict}."
+
+
+def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
+    """Yields damage that the weights prove, whatever the drafter does with them."""
+    w = e.weights
+    for name in w.zero_matrices:
+        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} holds only zeros.", FETCH)
+    for one, other in w.copied_layers:
+        sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
+        yield Diagnosis("weights", sentence, FETCH)
+    for name in w.lost_norms:
+        sentence = f"Most likely the weights of {name} were lost: they are one number alone, and those of its counterparts were trained."
+        yield Diagnosis("norms", sentence, FETCH)
+    if w.bits is not None and w.bits <= FEW_BITS:
+        sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers lie on a grid of {w.bits} bits."
+        yield Diagnosis("weights", sentence, "the weights before they were rounded")
+    for name in w.clipped_matrices:
+        sentence = f"Most likely its weights were damaged: {name} was clipped: many of its entries are as large as the largest one."
+        yield Diagnosis("weights", sentence, FETCH)
+
+
+def _exchanged_markov(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    other = {"markov_w1": "markov_w2", "markov_w2": "markov_w1"}
+    return {re.sub("markov_w[12]", lambda m: other[m[0]], name): w for name, w in tensors.items()}
+
+
+def _inverted_confidence(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: -w if "confidence_head.proj." in name else w for name, w in tensors.items()}
+
+
+def proved_by_texts(e: Examination) -> Iterator[Diagnosis]:
+    """Yields causes that the target's texts prove, whatever the drafter does with them."""
+    surprise = e.texts.surprise
+    if surprise is not None and surprise >= UNRELATED:
+        yield Diagnosis(
+            "tokenizer",
+            f"Most likely the tokenizer, or the table of tokens, is not the target's: the surprise of the prompts is {surprise:.0%} of "
+            "that of tokens drawn at random.",
+            "the tokenizer files and the weights that came with the target",
+        )
+    bad, count = e.unusable
+    trials = [trial for trial in e.template_trials if 2 * trial.unusable <= bad]
+    if bad and bad >= MANY_UNUSABLE * count and trials and not e.chat:
+        best = min(trials, key=lambda trial: trial.unusable)
+        yield Diagnosis(
+            "template",
+            f"Most likely the prompts lack the template: without it, the texts of {bad} of {count} prompts are empty or repeat themselves, "
+            f"and with {best.template.description} those of {best.unusable}; α is then {best.alpha:.2f}.",
+            best.template.fix,
         )
 
 
@@ -254,9 +390,8 @@ def _repaired(repair: Repair) -> Diagnosis:
     changes = ", then ".join(v.description for v in variants)
     rise = f"α rises from {alpha(repair.before):.2f} to {alpha(repair.after):.2f}"
     fixes = dict.fromkeys(v.fix or FETCH for v in variants)
-    return Diagnosis(
-        CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {rise}.", "; ".join(fixes)
-    )
+    cause, sentence = CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {rise}."
+    return Diagnosis(cause, sentence, "; ".join(fixes), tuple(variants) if all(v.writable for v in variants) else ())
 
 
 def _damage(w: WeightFindings, works: bool) -> Iterator[str]:
@@ -267,14 +402,20 @@ def _damage(w: WeightFindings, works: bool) -> Iterator[str]:
     if w.random_layers:
         names, plural = ", ".join(map(str, w.random_layers)), "s" if len(w.random_layers) > 1 else ""
         yield f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size."
-    for name in w.zero_matrices:
-        yield f"Most likely its weights were damaged: {name} holds only zeros."
-    for name in w.clipped_matrices:
-        yield f"Most likely its weights were damaged: {name} was clipped: many of its entries are as large as the largest one."
-    for one, other in w.copied_layers:
-        yield f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
     for name in () if works else w.random_matrices:
         yield f"Most likely some weights are damaged or were never trained: {name} does not differ from random numbers of its size, and that of every other layer does."
+
+
+def _differences(reference: Reference | None) -> str:
+    """What differs from a reference, in sentences; empty without one."""
+    if reference is None:
+        return " Give --reference a drafter that is known to be good, to see what differs."
+    keys = ", ".join(f"{key} ({own}, there {theirs})" for key, own, theirs in reference.keys[:MOST_NAMED])
+    tensors, count = reference.tensors, len(reference.tensors) + reference.equal
+    shares = [(t.name, "in one of the two only" if t.share is None else f"by {t.share:.0%}") for t in tensors]
+    most = ", ".join(f"{name} ({share})" for name, share in shares[:MOST_NAMED])
+    differ = f" {len(tensors)} of {count} tensors differ from the reference's{f', most of all {most}' if most else ''}."
+    return (f" Its config differs in {keys}." if keys else "") + differ
 
 
 def _without_fault(e: Examination) -> Diagnosis:
@@ -284,18 +425,22 @@ def _without_fault(e: Examination) -> Diagnosis:
         else "too little was accepted"
     )
     training = "" if e.works else f" {TRAINING}."
+    if not e.works and e.weights.moved is not None and e.weights.moved[1] > 2 * LITTLE_MOVED[1]:
+        training = f" {LONG_TRAINED}."
+    both = (("The target's", e.bits), ("Its own", e.weights.bits))
+    grids = [f"{whose} weights lie on a grid of {bits} bits. " for whose, bits in both if bits]
     if e.repair is not None:
         step = e.repair.steps[0]
         helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
         return Diagnosis("little", f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}.{training}")
     if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
-    if e.bits is not None:
-        sentence = (
-            f"No fault of the drafter was found; {first}. To be ruled out: the target's weights were rounded to {e.bits} bits, which "
-            f"is harmless if the drafter was trained with the same weights, and otherwise costs some acceptance.{training}"
+    if grids:
+        harmless = (
+            "That is harmless if the drafter was trained with these weights, and otherwise costs some acceptance."
         )
-        return Diagnosis("rounding", sentence, "run it with the target that it was trained with")
+        sentence = f"No fault of the drafter was found; {first}. {''.join(grids)}{harmless}{training}"
+        return Diagnosis("rounding", sentence)
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
     return Diagnosis(

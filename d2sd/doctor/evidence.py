@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,10 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
 MOST_RANDOM = 1.15  # prominence: no matrix of a layer that looks random is above it
-UNTRAINED_SPREAD, UNTRAINED_PROMINENCE = 0.06, 1.03
+RANDOM = 1.03  # prominence up to which a single matrix looks random
 ITERATIONS = 40
 MIN_SIDE = 32  # of a matrix that is looked at
+VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
 CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: in trained ones it is one entry, or two
 
 
@@ -32,34 +35,47 @@ class WeightFindings:
     """Findings from a drafter's weights alone.
 
     random_layers: layers whose matrices all look random.
-    untrained_taps: taps whose part of ``fc`` still looks like its random initialization.
     constant_norms: norms whose weights are all the same number.
+    lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer.
+    odd_norms: of these, those that did not begin as the number 1, while another norm surely was trained.
     zero_matrices: matrices of zeros.
     clipped_matrices: matrices with many entries as large as the largest.
     copied_layers: pairs of layers with the same matrices.
     random_matrices: matrices that do not stand out from random numbers while the same matrix of every other layer does.
+    bits: of the grid on which most matrices of its layers lie; None if there is none.
+    moved: how far training has moved what begins the same in every drafter: by how many times the spread of the part of ``fc`` for
+        most taps differs from that of its initialization, and by how much the weights of ``hidden_norm`` differ from 1; None if
+        that is not known.
     """
 
     random_layers: tuple[int, ...] = ()
-    untrained_taps: tuple[int, ...] = ()
     constant_norms: tuple[str, ...] = ()
+    lost_norms: tuple[str, ...] = ()
+    odd_norms: tuple[str, ...] = ()
     zero_matrices: tuple[str, ...] = ()
     clipped_matrices: tuple[str, ...] = ()
     copied_layers: tuple[tuple[int, int], ...] = ()
     random_matrices: tuple[str, ...] = ()
+    bits: int | None = None
+    moved: tuple[float, float] | None = None
 
 
-def examine_weights(model: Drafter) -> WeightFindings:
+def examine_weights(model: Drafter, target: Target) -> WeightFindings:
     """Returns all findings for a drafter of either kind."""
     weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
     norms = {n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1}
     block = model if isinstance(model, DFlashDraftModel) else None
     layers = layer_prominences(block) if block else []
+    constant = tuple(n for n, w in norms.items() if bool((w == w[0]).all()))
+    varies = any(float(w.float().std()) > VARIES for w in norms.values())
+    known = {n.split(".")[-2] for n, w in target.base.named_parameters() if n.endswith("norm.weight")}
+    layers_of: Any = block.layers if block else [model.layer]
     return WeightFindings(
         random_layers=tuple(random_layers(layers)),
-        untrained_taps=tuple(untrained_taps(block)) if block else (),
-        constant_norms=tuple(n for n, w in norms.items() if bool((w == w[0]).all())),
+        constant_norms=constant,
+        lost_norms=tuple(n for n in constant if _counterpart_varies(n, norms)),
+        odd_norms=tuple(n for n in constant if n.split(".")[-2] in known) if varies else (),
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
         clipped_matrices=tuple(
             n
@@ -68,7 +84,22 @@ def examine_weights(model: Drafter) -> WeightFindings:
         ),
         copied_layers=tuple(_copied_layers(matrices, len(block.layers))) if block else (),
         random_matrices=tuple(random_matrices(layers)),
+        bits=grid_bits([w for layer in layers_of for w in layer.parameters() if w.dim() == 2]),
+        moved=_moved(block) if block else None,
     )
+
+
+def _counterpart_varies(name: str, norms: Mapping[str, Tensor]) -> bool:
+    """Whether the norm of keys next to that of queries, or the reverse, or the same norm of another layer varies."""
+    others = {name.replace("q_norm", "k_norm"), name.replace("k_norm", "q_norm")}
+    others |= {n for n in norms if re.sub(r"\d+", "", n) == re.sub(r"\d+", "", name)}
+    return any(float(norms[n].float().std()) > VARIES for n in others - {name} if n in norms)
+
+
+def _moved(model: DFlashDraftModel) -> tuple[float, float]:
+    width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
+    parts = [float(part.std()) / spread for part in model.fc.weight.float().split(width, 1)]
+    return median(parts), float((model.hidden_norm.weight.float() - 1).abs().median())
 
 
 def _copied_layers(matrices: Mapping[str, Tensor], layers: int) -> list[tuple[int, int]]:
@@ -125,25 +156,16 @@ def random_matrices(layers: Sequence[Mapping[str, float]]) -> list[str]:
         f"layers.{at}.{name}"
         for name, values in named
         for at, value in enumerate(values)
-        if value < UNTRAINED_PROMINENCE and min(values[:at] + values[at + 1 :]) >= MOST_RANDOM
+        if value < RANDOM and min(values[:at] + values[at + 1 :]) >= MOST_RANDOM
     ]
-
-
-def untrained_taps(model: DFlashDraftModel) -> list[int]:
-    """Returns the taps whose part of ``fc`` still has the spread and spectrum of its random initialization, if they are at
-    least half of all taps."""
-    width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
-    found = []
-    for tap, part in zip(model.form.taps, model.fc.weight.float().split(width, 1), strict=True):
-        if abs(float(part.std()) / spread - 1) < UNTRAINED_SPREAD and prominence(part) < UNTRAINED_PROMINENCE:
-            found.append(tap)
-    return found if 2 * len(found) >= len(model.form.taps) else []
 
 
 # A quantised target: most matrices lie on a grid.
 
 
-GRIDS = {4: (7, 8, 7.5), 8: (127, 128, 127.5)}  # by bits: steps from 0 to the largest entry
+GRIDS = {
+    bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)
+}  # by bits: steps from 0 to the largest entry
 GROUPS = (32, 64, 128)  # entries in a row that may share a scale
 SAMPLE = 64  # rows of a matrix that are compared with a grid
 
@@ -153,6 +175,11 @@ def quantised_bits(target: Target) -> int | None:
     if there is no grid."""
     layers: Any = target.base.layers
     matrices = [w for layer in (layers[0], layers[len(layers) // 2]) for w in layer.parameters() if w.dim() == 2]
+    return grid_bits(matrices)
+
+
+def grid_bits(matrices: Sequence[Tensor]) -> int | None:
+    """Returns the bits of the grid on which most of these matrices lie; None if there is none."""
     if any(not w.is_floating_point() or w.element_size() < 2 for w in matrices):
         return 8
     grids = (next((bits for bits in GRIDS if any(_on_grid(r, bits) for r in _groups(w))), None) for w in matrices)
@@ -186,6 +213,7 @@ def _whole(steps: Tensor) -> bool:
 
 
 SHOWN = 2  # tokens after the anchor that a drafter is shown, to see whether it gains by them
+SHOWN_EVERY = 4  # of the positions of a text, where only the next token counts
 FEWEST = 60  # positions that a comparison needs
 VP_RATIO = 1.15  # from which on a drafter gains by tokens that it is shown, as a VP-Drafter does
 INVERTED = 0.4  # AUROC of the confidence below which it is inverted; 0.5 is chance
@@ -199,6 +227,7 @@ class TextFindings:
     """Findings from the texts; each is None if it was not examined or is inconclusive.
 
     shown_ratio: accepted tokens from position 3 on, with two tokens shown, over those where it drafted the same two itself.
+    shown_first: share of positions at which it drafts the next token correctly, without tokens that it is shown and with two.
     confidence_auroc: AUROC of the confidence head at position 1: 1 is perfect, 0.5 chance, 0 inverted.
     surprise: of the prompts' tokens to the target, over that of random tokens.
     repeated: share of 4-token sequences that occur earlier in their text.
@@ -207,6 +236,7 @@ class TextFindings:
     """
 
     shown_ratio: float | None = None
+    shown_first: tuple[float, float] | None = None
     confidence_auroc: float | None = None
     surprise: float | None = None
     repeated: float | None = None
@@ -226,6 +256,7 @@ def examine_texts(
     return replace(
         found,
         shown_ratio=None if visible else shown_ratio(target, model, texts, walks),
+        shown_first=None if visible else shown_first(target, model, texts, walks),
         confidence_auroc=None if model.confidence_head is None else confidence_auroc(target, model, texts, walks),
         markov_gain=markov_gain(model, texts),
     )
@@ -245,6 +276,22 @@ def shown_ratio(target: Target, model: DFlashDraftModel, texts: Sequence[Text], 
             own += sum(walked.by_anchor[n] - SHOWN for n in right)
             with_shown += sum(drafter.accepted(text, [text.anchors[n] for n in right]))
     return with_shown / max(own, 1) if positions >= FEWEST else None
+
+
+def shown_first(
+    target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks: Sequence[Walk]
+) -> tuple[float, float] | None:
+    """Returns at which share of some positions it drafts the next token correctly, without and with two tokens shown before it."""
+    drafter = BlockRedrafter(target, model, SHOWN)
+    own: list[int] = []
+    shown: list[int] = []
+    for text, walked in zip(texts, walks, strict=True):
+        if some := range(0, len(text.anchors) - SHOWN, SHOWN_EVERY):
+            own += [walked.by_anchor[n] for n in some]
+            shown += drafter.accepted(text, [text.anchors[n] for n in some])
+    if len(own) < FEWEST:
+        return None
+    return sum(n > 0 for n in own) / len(own), sum(n > 0 for n in shown) / len(shown)
 
 
 @torch.inference_mode()
@@ -299,6 +346,11 @@ def surprise(target: Target, texts: Sequence[Text]) -> float | None:
         total -= float(log_probs.gather(1, ids[0, 1:, None]).sum())
         count += ids.shape[1] - 1
     return total / count / log(target.config.vocab_size) if count else None
+
+
+def is_unusable(text: Text) -> bool:
+    """Returns whether a text is empty or mostly repeats itself."""
+    return not text.anchors or (repeated_share([text]) or 0.0) > MANY_REPEATED
 
 
 def repeated_share(texts: Sequence[Text]) -> float | None:

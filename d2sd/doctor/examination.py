@@ -4,24 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from math import log1p
 from time import perf_counter
 from typing import Any, TypeVar
 
+from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.diagnosis import Examination, Repair, diagnose, folder_fault
-from d2sd.doctor.evidence import examine_texts, examine_weights, quantised_bits
+from d2sd.doctor.diagnosis import (
+    MANY_UNUSABLE,
+    Examination,
+    Repair,
+    diagnose,
+    folder_fault,
+    proved_by_texts,
+    proved_by_weights,
+)
+from d2sd.doctor.evidence import examine_texts, examine_weights, is_unusable, quantised_bits
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
 from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
+from d2sd.doctor.reference import compared
 from d2sd.doctor.variants import mask_tokens, variants, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError
+from d2sd.folders.drafters import published_config
 from d2sd.nets.drafter import DFlashDraftModel
 
 TOKENS = 80  # of every text
 BATCH = 10  # prompts that are best answered together
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 MOST_CHANGES = 2  # that are made one after the other
+MIN_ADVANTAGE = 1.5  # by how many times a change's gain must exceed that of leaving something out, as logarithms
 MASKS = 2  # mask tokens that are tried as variants, of all that are compared
 WHOLE_IN = 20  # longer blocks are tried where one in so many drafts is accepted completely
 
@@ -31,16 +44,18 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True, slots=True)
 class StageProgress:
-    """The current stage, in a few words, and how much of it is done."""
+    """The current stage, in a few words, how much of it is done, and what was tried last."""
 
     stage: str
     done: int
     total: int
+    tried: str = ""
 
 
 def examine(
-    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: Sequence[Text] = ()
-) -> Iterator[StageProgress]:
+    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: Sequence[Text] = (),
+    reference: tuple[str, Drafter] | None = None,
+) -> Iterator[StageProgress]:  # fmt: skip
     """Examine the engine's first drafter (its EAGLE-3 drafter if it has no other).
 
     If a check finds a fault, it is the cause, and nothing is run. Closing the iterator stops the examination.
@@ -49,49 +64,69 @@ def examine(
     config: only ``chat`` and ``thinking`` are used.
     into: holds the checks, and receives the findings.
     texts: the target's texts for the prompts, if they are known.
+    reference: folder or hub id, and network, of a drafter to compare it with.
     """
     if folder_fault(into.checks) is None:
         began = perf_counter()
         into.chat = config.chat
         try:
-            yield from _run(engine, prompts, config, into, list(texts))
+            yield from _run(engine, prompts, config, into, list(texts), reference)
         finally:
             into.seconds = perf_counter() - began
     into.diagnosis = diagnose(into)
 
 
 def _run(
-    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text]
-) -> Iterator[StageProgress]:
+    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text],
+    reference: tuple[str, Drafter] | None,
+) -> Iterator[StageProgress]:  # fmt: skip
     config = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
     target, model = engine.models.target, engine.models.first or engine.models.eagle3
     if model is None:
         raise InputError("these models have no drafter to examine")
     ids = [engine.encode(p, config) for p in prompts]
-    into.bits, into.weights, into.block = quantised_bits(target), examine_weights(model), block_size(model)
+    into.bits, into.weights, into.block = quantised_bits(target), examine_weights(model, target), block_size(model)
+    if next(proved_by_weights(into), None) is not None:
+        return
     if not texts:
         yield StageProgress("write the texts", 0, len(ids))
         for begin in range(0, len(ids), BATCH):
             with engine.lock:
                 texts += generate_texts(target, ids[begin : begin + BATCH], TOKENS)
             yield StageProgress("write the texts", len(texts), len(ids))
+    into.unusable = sum(map(is_unusable, texts)), len(texts)
     numbers = [number for number, text in enumerate(texts) if text.anchors]
     texts = [texts[number] for number in numbers]
-    if not texts:
+    into.domains = [into.domains[number] for number in numbers] if into.domains else ()
+    others = templates(engine, prompts, config)
+    forgotten = bool(others) and not config.chat and into.unusable[0] >= MANY_UNUSABLE * len(ids)
+    if not texts and not forgotten:
         raise InputError("the target ended every text at once; a chat model needs --chat")
-    into.longest = max(len(t.ids) for t in texts)
+    into.longest = max((len(t.ids) for t in texts), default=0)
     taps = {*model.target_layer_ids, *(n for v in variants(model, target, into.longest, True) for n in v.taps)}
     drafter = redrafter(target, model, into.visible)
+    known_drafter = None if reference is None else redrafter(target, reference[1], into.visible)
+    taps |= set(() if reference is None else reference[1].target_layer_ids)
+    theirs: list[Walk] = []
     for done, text in enumerate(texts):
         yield StageProgress("read and draft them", done, len(texts))
         with engine.lock:
             texts[done] = with_features(target, text, taps)
             into.walks.append(walk(drafter, texts[done]))
+            if known_drafter is not None:
+                theirs.append(walk(known_drafter, texts[done]))
+    if reference is not None:
+        configs = published_config(into.drafter), published_config(reference[0])
+        into.reference = compared(reference[0], model, reference[1], into.walks, theirs, configs)
     with engine.lock:
         into.texts = examine_texts(target, model, texts, into.walks, into.visible)
-    yield from _search_repair(engine, model, texts, taps, into)
     known = dict(zip(numbers, into.walks, strict=True))
-    yield from _try_templates(engine, model, templates(engine, prompts, config), known, into)
+    if forgotten:
+        yield from _try_templates(engine, model, others, known, into)
+    if next(proved_by_texts(into), None) is None:  # otherwise no change of the drafter is the cause
+        yield from _search_repair(engine, model, texts, taps, into)
+        if not forgotten:
+            yield from _try_templates(engine, model, others, known, into)
 
 
 def _search_repair(
@@ -110,12 +145,9 @@ def _search_repair(
         found = variants(model, target, into.longest, WHOLE_IN * whole >= len(accepted))
         left = [v for v in found if taps.issuperset(v.taps)]
         masks = 0
-        if steps and into.confirmed_repair is not None:  # more of the same, such as a second tap
-            left = [v for v in left if v.kind == steps[0].variant.kind]
-        else:
-            for progress in _compare_masks(engine, model, texts, into.visible, left):
-                masks = progress.total
-                yield progress
+        for progress in _compare_masks(engine, model, texts, into.visible, left):
+            masks = progress.total
+            yield progress
         into.masks = into.masks or masks
         latest: dict[str, Trial] = {}
         trials = probe(target, model, into.visible, texts, base, left, len(left) + masks)
@@ -123,8 +155,9 @@ def _search_repair(
             latest[trial.variant.description] = trial
             if not steps:
                 into.trials = list(latest.values())
-            yield StageProgress("probes of what is left" if steps else "probes", min(done, len(left)), len(left))
-        best = max((t for t in latest.values() if t.helps), key=lambda t: t.gain.value or 0.0, default=None)
+            stage = f"after {steps[-1].variant.description}" if steps else "probes"
+            yield StageProgress(stage, min(done, len(left)), len(left), trial.variant.description)
+        best = best_of([t for t in latest.values() if t.helps])
         if into.repair is not None:
             into.repair = replace(into.repair, complete=best is None)
         if best is None or len(steps) == MOST_CHANGES:
@@ -132,6 +165,19 @@ def _search_repair(
         steps.append(best)
         model, base = best.variant.apply(model), list(best.walks)
         into.repair = Repair(tuple(steps), tuple(into.walks), False, block_size(model), into.visible)
+
+
+def best_of(helping: Sequence[Trial]) -> Trial | None:
+    """Returns the change that helps most, or the part that is best left out if that explains about as much: then it is damaged."""
+    best = max(helping, key=_log_gain, default=None)
+    removal = max((t for t in helping if t.variant.left_out is not None), key=_log_gain, default=None)
+    if best is None or removal is None:
+        return best
+    return removal if _log_gain(best) < MIN_ADVANTAGE * _log_gain(removal) else best
+
+
+def _log_gain(trial: Trial) -> float:
+    return log1p(trial.gain.value or 0.0)
 
 
 def _compare_masks(
@@ -146,7 +192,7 @@ def _compare_masks(
     results = _locked(engine, score_masks(target, model, visible, texts, tokens))
     for token, score in zip(tokens, results, strict=True):
         scores[token] = score
-        yield StageProgress("mask tokens", len(scores), len(tokens))
+        yield StageProgress("mask tokens", len(scores), len(tokens), str(token))
     for token in sorted(tokens, key=lambda token: -scores[token])[:MASKS]:
         text = repr(target.tokenizer.convert_ids_to_tokens(token))
         found.append(with_mask(model.form, token, text[:24]))
@@ -174,17 +220,19 @@ def _try_templates(
     drafter = redrafter(target, model, into.visible)
     for number, template in enumerate(found, 1):
         pairs: list[tuple[Walk, Walk]] = []
+        unusable = 0
         for begin in range(0, len(template.ids), BATCH):
-            yield StageProgress(f"templates, {number} of {len(found)}", begin, len(template.ids))
+            stage = f"templates, {number} of {len(found)}"
+            yield StageProgress(stage, begin, len(template.ids), template.description)
             with engine.lock:
                 for prompt, text in enumerate(
                     generate_texts(target, template.ids[begin : begin + BATCH], TOKENS), begin
                 ):
+                    unusable += is_unusable(text)
                     if text.anchors and prompt in known:
                         text = with_features(target, text, model.target_layer_ids)
                         pairs.append((walk(drafter, text), known[prompt]))
-        if pairs:
-            walks, before = zip(*pairs, strict=True)
-            change = change_of_alpha(walks, before, len(found))
-            helps = is_clear(change, alpha(before) * template.min_rise)
-            into.template_trials.append(TemplateTrial(template, alpha(walks), change, len(pairs), helps))
+        walks, before = zip(*pairs, strict=True) if pairs else ((), ())
+        change = change_of_alpha(walks, before, len(found)) if pairs else Estimate(None)
+        helps = is_clear(change, alpha(before) * template.min_rise)
+        into.template_trials.append(TemplateTrial(template, alpha(walks), change, len(pairs), helps, unusable))

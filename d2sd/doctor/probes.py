@@ -174,6 +174,7 @@ class TemplateTrial:
     change: of α over the same prompts.
     texts: number of texts.
     helps: whether the change is significant and large enough.
+    unusable: number of prompts whose text is empty or mostly repeats itself.
     """
 
     template: Template
@@ -181,6 +182,7 @@ class TemplateTrial:
     change: Estimate
     texts: int
     helps: bool
+    unusable: int = 0
 
 
 def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> list[Template]:

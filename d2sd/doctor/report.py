@@ -10,9 +10,11 @@ from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
-from d2sd.doctor.redraft import SHAPES, alpha_estimate
+from d2sd.doctor.redraft import SHAPES, alpha, alpha_estimate, by_position
+from d2sd.doctor.reference import Reference, by_domain
 from d2sd.trace.text import escaped
 
+MOST_TENSORS, MOST_CHARACTERS = 12, 80  # of the differences from a reference
 MARKS = {"good": "ok", "note": "note", "fault": "FAULT"}
 CONVENTIONS = (
     "α is the number of tokens committed per step. It includes the bonus token, which the target adds after the accepted ones, so it is at least 1. Without it, the accepted length is α − 1.",
@@ -65,12 +67,38 @@ def _run(e: Examination) -> Iterator[str]:
     yield "| position | " + " | ".join(str(p.number) for p in positions) + " |"
     yield "| --- |" + " --- |" * len(positions)
     yield "| accepted | " + " | ".join(f"{p.share:.2f}" for p in positions) + " |"
+    if e.reference is not None:
+        theirs = {p.number: f"{p.share:.2f}" for p in by_position(e.reference.walks, e.block, e.visible)}
+        yield "| of the reference | " + " | ".join(theirs.get(p.number, "–") for p in positions) + " |"
     yield "| of steps | " + " | ".join(str(p.steps) for p in positions) + " |"
+    if len(set(e.domains)) > 1 and (e.expected is not None or e.reference is not None):
+        yield from _domains(e)
+    if e.reference is not None:
+        yield from _reference(e.reference)
     if e.trials:
         yield from _trials(e)
     for t in e.template_trials:
         change = with_interval(t.change, signed_decimal, "[]")
         yield f"* Other texts, with {text(t.template.description)}: α {t.alpha:.2f}, change {change}, {t.texts} prompts."
+
+
+def _domains(e: Examination) -> Iterator[str]:
+    own, theirs = by_domain(e.domains, e.walks), by_domain(e.domains, e.reference.walks) if e.reference else {}
+    yield from ("", "| prompts | α |" + " of the reference |" * bool(theirs), "| --- | --- |" + " --- |" * bool(theirs))
+    for domain, value in own.items():
+        yield f"| {text(domain)} | {value:.2f} |" + (f" {theirs[domain]:.2f} |" if theirs else "")
+
+
+def _reference(r: Reference) -> Iterator[str]:
+    yield from ("", "### Compared with the reference", "")
+    change = with_interval(r.change, signed_decimal, "[]")
+    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, {change} more. {r.equal} tensors are the same, {len(r.tensors)} differ."
+    yield from ("", "| what | here | reference |", "| --- | --- | --- |")
+    for key, own, theirs in r.keys:
+        yield f"| {text(key)} | {text(own[:MOST_CHARACTERS])} | {text(theirs[:MOST_CHARACTERS])} |"
+    yield from ("", "| tensor | differs by |", "| --- | --- |")
+    for tensor in r.tensors[:MOST_TENSORS]:
+        yield f"| {text(tensor.name)} | {'in one of the two only' if tensor.share is None else f'{tensor.share:.1%}'} |"
 
 
 def _trials(e: Examination) -> Iterator[str]:
@@ -82,8 +110,8 @@ def _trials(e: Examination) -> Iterator[str]:
     )
     yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
     for t in sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)):
-        alpha = "–" if t.alpha is None else f"{t.alpha:.2f}"
-        yield f"| {text(t.variant.description)} | {alpha} | {with_interval(t.gain, _signed_percent, '[]')} | {t.texts} | {'**helps**' if t.helps else ''} |"
+        now = "–" if t.alpha is None else f"{t.alpha:.2f}"
+        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {t.texts} | {'**helps**' if t.helps else ''} |"
     yield ""
 
 

@@ -7,6 +7,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain, combinations
+from math import log2
+from statistics import median
 from typing import Any
 
 import torch
@@ -77,9 +79,13 @@ def taps_line(form: DrafterForm, taps: Sequence[int]) -> str:
 
 
 def _reading(
-    kind: Kind, description: str, values: dict[str, Any], form: DrafterForm | Eagle3Config, min_gain: float = MIN_GAIN
-) -> Variant:
-    return Variant(kind, description, config_line(values), form, edit_config=set_keys(values), min_gain=min_gain)
+    kind: Kind, description: str, values: dict[str, Any], form: DrafterForm | Eagle3Config, min_gain: float = MIN_GAIN,
+    as_target: bool = False,
+) -> Variant:  # fmt: skip
+    edit = set_keys(values)
+    return Variant(
+        kind, description, config_line(values), form, edit_config=edit, min_gain=min_gain, as_target=as_target
+    )
 
 
 def _other_taps(taps: Sequence[int], layers: int) -> Iterator[tuple[str, list[int]]]:
@@ -118,7 +124,8 @@ def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool
     at = _layer_prefix(form)
     for description, rope in _other_ropes(form.shape["rope_parameters"], target):
         values = {f"{at}rope_parameters": rope, f"{at}rope_theta": None, f"{at}rope_scaling": None}
-        yield _reading("rope", description, values, replace(form, shape={**form.shape, "rope_parameters": rope}))
+        other, theirs = replace(form, shape={**form.shape, "rope_parameters": rope}), rope == plain_rope(target.config)
+        yield _reading("rope", description, values, other, as_target=theirs)
     yield from _windows(form, longest)
     for causal in (False, True):
         description = "rows see no later row of their block" if causal else "rows see the whole block"
@@ -210,7 +217,7 @@ def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
         yield Variant("taps", description, fix, other, edit_config=partial(_set_eagle3_taps, taps))
     for description, rope in _other_ropes(form.layer.rope_parameters, target):
         values = {"rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
-        yield _eagle3_layer("rope", description, values, form)
+        yield _eagle3_layer("rope", description, values, form, rope == plain_rope(target.config))
     before, output = not form.norm_before_residual, not form.norm_output
     description = "the residual is the normed feature" if before else "the residual is the feature as it is"
     yield _reading(
@@ -228,7 +235,9 @@ def _set_eagle3_taps(taps: list[int], config: dict[str, Any]) -> dict[str, Any]:
     return set_keys({LAYERS: [n + 1 for n in taps]})(config)
 
 
-def _eagle3_layer(kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config) -> Variant:
+def _eagle3_layer(
+    kind: Kind, description: str, values: dict[str, Any], form: Eagle3Config, as_target: bool = False
+) -> Variant:
     """With other keys of the layer's config, which speculators keep in an object of their own."""
     layer = copy.deepcopy(form.layer)
     for name, value in values.items():
@@ -239,7 +248,8 @@ def _eagle3_layer(kind: Kind, description: str, values: dict[str, Any], form: Ea
         at = "transformer_layer_config." if "transformer_layer_config" in config else ""
         return set_keys({f"{at}{name}": value for name, value in values.items()})(config)
 
-    return Variant(kind, description, config_line(values), replace(form, layer=layer), edit_config=edit)
+    other = replace(form, layer=layer)
+    return Variant(kind, description, config_line(values), other, edit_config=edit, as_target=as_target)
 
 
 def _head_sizes(form: Eagle3Config, target: Target) -> Iterator[Variant]:
@@ -266,6 +276,9 @@ PAIRS = (
     ("input_layernorm", "post_attention_layernorm"), ("self_attn.q_norm", "self_attn.k_norm"), ("input_layernorm", "hidden_norm"),
     ("hidden_norm", "post_attention_layernorm"),
 )  # fmt: skip
+MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
+LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
+MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
 OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
@@ -292,6 +305,14 @@ class _Network:
         if 1 < len(self.layers) <= MOST_LAYERS:
             yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
 
+    def stranger(self, one: str, other: str) -> bool:
+        """Returns whether two norms of a layer are less like the same ones of the other layers than they are exchanged."""
+        at = next(at for at in self.layers if one.startswith(at))
+        places = (one.removeprefix(at), other.removeprefix(at))
+        usual = [median(float(self.weights[to + n].float().median()) for to in self.layers if to != at) for n in places]
+        here = [float(self.weights[n].float().median()) for n in (one, other)]
+        return sum(abs(a - b) for a, b in zip(here, usual, strict=True)) > sum(abs(a - b) for a, b in zip(here[::-1], usual, strict=True))  # fmt: skip
+
     def same_shape(self, one: str, other: str) -> bool:
         return self.weights[one].shape == self.weights[other].shape
 
@@ -305,8 +326,8 @@ def weight_variants(model: Drafter, target: Target) -> list[Variant]:
         layers, config, form = ("layer.",), model.config.layer, model.config
     net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
     edits = chain(
-        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _exchanged_layers(net),
-        _tables(net, target), _shifted_map(net),
+        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net, target), _exchanged_layers(net),
+        _tables(net, target), _shifted_map(net), _split(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
     )  # fmt: skip
     found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
     for part, names in _removable(net):
@@ -328,6 +349,8 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
     for one, other in PAIRS:
         for where, layers in net.scopes():
             pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
+            if len(layers) == 1 < len(net.layers) and pairs and "norm" in one and not net.stranger(*pairs[0]):
+                continue  # in a damaged drafter it helps too
             if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
                 names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
                 yield "swapped", f"{names} exchanged{where}", f"exchange {names}{where}", _exchange(pairs)
@@ -344,12 +367,93 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
 
 
 def _transposed(net: _Network) -> Iterator[Edit]:
-    for part in ("self_attn.q_proj", "self_attn.o_proj", "self_attn.k_proj", "self_attn.v_proj"):
-        for where, layers in net.scopes():
-            names = net.names(part, layers)
-            if names and all(net.weights[n].shape[0] == net.weights[n].shape[1] for n in names):
-                description = f"{part.rpartition('.')[2]} transposed{where}"
-                yield "transposed", description, f"transpose {part}{where}", _each(names, lambda w: w.T.contiguous())
+    """Matrices read by columns: square ones transposed, of others the entries in the other order."""
+    scopes = [(part.rpartition(".")[2], where, net.names(part, layers)) for part in MATRICES for where, layers in net.scopes()]  # fmt: skip
+    every = [n for n, w in net.weights.items() if w.dim() == 2 and n.startswith(net.layers)]
+    for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices", " of the layers", every)):
+        if names:
+            fix = f"transpose {part}{where}, or write it row by row"
+            yield "transposed", f"{part} transposed{where}", fix, _each(names, _from_columns)
+
+
+def _from_columns(weight: Tensor) -> Tensor:
+    return weight.reshape(weight.shape[::-1]).T.contiguous()
+
+
+def _split(net: _Network) -> Iterator[Edit]:
+    """Matrices that were stacked in another order of rows than they were split by."""
+    for where, layers in net.scopes():
+        for description, parts, order in _splits(net):
+            stacks = list(zip(*(net.names(part, layers) for part in parts), strict=False))
+            if len(stacks) == len(layers):
+                yield "split", description + where, f"split the stacked matrices anew: {description}{where}", _resplit(stacks, order)  # fmt: skip
+
+
+def _splits(net: _Network) -> Iterator[tuple[str, tuple[str, ...], Callable[[Tensor], Tensor]]]:
+    """How the rows of stacked parts may have been read: a description, the parts, and what puts the rows in their order."""
+    mlp, attention = ("mlp.gate_proj", "mlp.up_proj"), tuple(f"self_attn.{p}_proj" for p in "qkv")
+    yield "gate and up row by row", mlp, lambda w: w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)
+    yield "gate and up one after the other", mlp, lambda w: w.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)
+    queries, keys = net.query_heads, net.key_heads
+    sizes = {"q": queries, "k": keys, "v": keys}
+    for order in ("kqv", "kvq", "vqk", "vkq"):
+
+        def sort(w: Tensor, order: str = order) -> Tensor:
+            heads = w.unflatten(0, (queries + 2 * keys, -1)).split([sizes[p] for p in order])
+            return torch.cat([dict(zip(order, heads, strict=True))[p] for p in "qkv"]).flatten(0, 1)
+
+        yield f"q, k and v in the order {order}", attention, sort
+    if keys > 1:
+        per = queries // keys
+
+        def group(w: Tensor) -> Tensor:
+            groups = w.unflatten(0, (keys, per + 2, -1)).split([per, 1, 1], 1)
+            return torch.cat([part.flatten(0, 1) for part in groups]).flatten(0, 1)
+
+        yield "q, k and v group by group", attention, group
+
+
+def _resplit(stacks: Sequence[Sequence[str]], order: Callable[[Tensor], Tensor]) -> WeightEdit:
+    def edit(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        changed: dict[str, Tensor] = {}
+        for names in stacks:
+            rows = order(torch.cat([weights[n] for n in names]))
+            changed |= zip(names, rows.split([len(weights[n]) for n in names]), strict=True)
+        return changed
+
+    return edit
+
+
+def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
+    fc = net.weights.get("fc.weight")
+    if fc is not None and taps > 1 and not fc.shape[1] % taps:
+        description = "columns of fc from feature by feature to tap by tap"
+        edit = _each(["fc.weight"], lambda w: w.unflatten(1, (-1, taps)).transpose(1, 2).flatten(1))
+        yield "taps", description, f"order the {description}", edit
+
+
+def _scaled(net: _Network) -> Iterator[Edit]:
+    """Weights that are much larger or smaller than the same ones of other layers, or than all others of the layers."""
+    sizes = {n: float(w.float().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
+    for part in (*MATRICES, *LAYER_NORMS):
+        names = net.names(part, net.layers)
+        if not names or min(sizes[n] for n in names) == 0:
+            continue
+        for name in names if len(names) > 1 else ():
+            times = sizes[name] / median([sizes[n] for n in names if n != name])
+            if abs(log2(times)) > MAX_TIMES:
+                for by in dict.fromkeys((2.0 ** -round(log2(times)), 1 / times)):
+                    yield _scale([name], by, name.removesuffix(".weight"))
+        matrices = [sizes[n] for n in sizes if net.weights[n].dim() == 2 and n not in names]
+        times = median([sizes[n] for n in names]) / median(matrices)
+        if part in MATRICES and abs(log2(times)) > MAX_TIMES:
+            for by in (2.0 ** (n - round(log2(times))) for n in (0, -1, 1)):
+                yield _scale(names, by, f"every {part.rpartition('.')[2]}")
+
+
+def _scale(names: Sequence[str], by: float, words: str) -> Edit:
+    description = f"{words} times {by:.3g}"
+    return "scale", description, description, _each(names, lambda w: w * by)
 
 
 def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
@@ -377,7 +481,12 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
     return lambda w: {name: change(w[name], count) for name, count in heads.items()}
 
 
-def _shifted_norms(net: _Network) -> Iterator[Edit]:
+def _shifted_norms(net: _Network, target: Target) -> Iterator[Edit]:
+    """Only shifts after which the weights are nearer to 1 or to those of the target's norms: in a damaged drafter others help too."""
+    usual: dict[str, list[float]] = {}
+    for name, w in target.base.named_parameters():
+        if w.dim() == 1 and name.endswith("norm.weight") and not w.is_meta:
+            usual.setdefault(name.split(".")[-2], []).append(float(w.float().median()))
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
     heads = [n for n in every if n.endswith(("q_norm.weight", "k_norm.weight"))]
     rest = [n for n in every if n not in heads]
@@ -393,9 +502,23 @@ def _shifted_norms(net: _Network) -> Iterator[Edit]:
             continue
         seen.append(names)
         for by in (1.0, -1.0):
+            if (
+                sum(_strangeness(net.weights[n] + by, n, usual) - _strangeness(net.weights[n], n, usual) for n in names)
+                >= 0
+            ):
+                continue
             change = "add 1 to" if by > 0 else "take 1 off"
             fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
             yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+
+
+def _strangeness(weight: Tensor, name: str, usual: Mapping[str, Sequence[float]]) -> float:
+    """Returns by how many powers of two the median of a norm's weights differs from 1, or from that of the target's if it is nearer.
+
+    usual: medians of the target's norms, by part.
+    """
+    own = max(float(weight.float().median()), 1e-3)
+    return min(abs(log2(own / max(other, 1e-3))) for other in (1.0, median(usual.get(name.split(".")[-2], [1.0]))))
 
 
 def _exchanged_layers(net: _Network) -> Iterator[Edit]:

@@ -35,7 +35,7 @@ from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
 from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
-from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
+from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_key, text_options, text_part
 
 BUNDLED = HOME / "assets" / "models"
 DEVICES = ("cpu", "cuda")  # that tests run on
@@ -187,7 +187,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         place, gguf = gguf_options(source)
         if gguf and load_in_8bit:
             raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
-        raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
+        raw = PreTrainedConfig.get_config_dict(place, **gguf)[0] if gguf else published_config(place)
         if raw.get("model_type") in (*SUPPORTED, *TYPES):
             check_config(text_part(raw), (*SUPPORTED, *TYPES))
         # a GGUF file's header takes seconds to read, so what was read of it is used
@@ -198,7 +198,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf:
             options |= {"config": config, "quantization_config": GgufConfig(dequantize=True), **gguf}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
-            held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
+            held = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
             with BUILDING:
                 check_shapes(held, partial(loader.from_config, text_config(config)))
         with BUILDING, quiet():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import struct
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import prod
 from pathlib import Path
 from typing import IO, Any
@@ -13,7 +13,6 @@ from typing import IO, Any
 import torch
 from huggingface_hub import snapshot_download
 from safetensors import safe_open
-from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from d2sd.errors import InputError
@@ -23,19 +22,20 @@ CONVERT = (
     "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
     "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
 )
-GGUF_ARCHITECTURES = ("llama", "qwen3")
+GGUF_ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 GGUF_VERSIONS = (2, 3)
 ALIGNMENT = 32  # bytes, of the tensors after a GGUF file's header
 STRING, ARRAY = 8, 9  # types of values in the header
 NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
 CUT_SHORT = "the GGUF file is cut short or damaged; get it again"
+LFS = b"version https://git-lfs"  # how a Git LFS pointer begins
 DIGESTED = 1024  # numbers of every weight that a fingerprint reads: a large network is not copied to the host
 
 
 def weight_files(source: str) -> list[Path]:
     """Returns the safetensors files of a folder or hub id; with an index, only the files named there.
 
-    Raises ``InputError`` if there are none, or some are missing.
+    Raises ``InputError`` if there are none, some are missing, or one is a Git LFS pointer.
     """
     folder = Path(source)
     if not folder.is_dir():
@@ -52,6 +52,12 @@ def weight_files(source: str) -> list[Path]:
             "it has no safetensors weights; pickled ones (pytorch_model.bin) may run code when they are read and are not opened "
             f"here: convert them in their folder with {CONVERT}"
         )
+    for path in files:
+        with path.open("rb") as file:
+            if file.read(len(LFS)) == LFS:
+                raise InputError(
+                    f"{path.name} is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
+                )
     return files
 
 
@@ -64,9 +70,13 @@ def tensor_shapes(files: Iterable[Path]) -> dict[str, tuple[int, ...]]:
     return found
 
 
-def read_weights(files: Iterable[Path]) -> dict[str, Tensor]:
-    """Returns all tensors by stored name."""
-    return {key: tensor for file in files for key, tensor in load_file(file).items()}
+def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _: True) -> dict[str, Tensor]:
+    """Returns all tensors by stored name, or those whose names are wanted."""
+    found: dict[str, Tensor] = {}
+    for path in files:
+        with safe_open(path, "pt") as file:
+            found |= {key: file.get_tensor(key) for key in file.keys() if wanted(key)}  # noqa: SIM118 (not a dict)
+    return found
 
 
 # GGUF files, which transformers reads; their weights are widened to floating point at loading.
@@ -100,7 +110,7 @@ def check_gguf(path: Path) -> None:
         start = -(-file.tell() // ALIGNMENT) * ALIGNMENT
     if kind not in GGUF_ARCHITECTURES:
         raise InputError(
-            f"GGUF files of type {kind[:40]!r} are not supported; choose {' or '.join(GGUF_ARCHITECTURES)}"
+            f"GGUF files of type {kind[:40]!r} are not supported; choose {', '.join(GGUF_ARCHITECTURES[:-1])} or {GGUF_ARCHITECTURES[-1]}"
         )
     if max((start + offset + length for offset, length in rows), default=0) > size:
         raise InputError(CUT_SHORT)

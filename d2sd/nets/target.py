@@ -245,11 +245,16 @@ class Target:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
-        return final_logits(self._text, self.borrowed_logits(hidden))
+        return self.scores(hidden).float()
 
-    def borrowed_logits(self, hidden: Tensor) -> Tensor:
-        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap."""
-        return self._head(hidden).float()
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Returns the same logits in the target's type where that is exact: the largest is the same one, and half as much is
+        read."""
+        return final_logits(self._text, self._head(hidden))
+
+    def borrowed_scores(self, hidden: Tensor) -> Tensor:
+        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap, in the target's type."""
+        return self._head(hidden)
 
     def forward(
         self,
@@ -266,11 +271,9 @@ class Target:
         needs both a mask and a backend; merged: layers for a window, of ``merged``.
         """
         shown = cache if isinstance(cache, CacheWindow) else None
-        if isinstance(cache, KeyValueCache) and self._lean is not None:
-            if len(ids) == 1 or (backend is dense and tree_mask is not None):
-                return self._run_lean(
-                    self._lean, ids, positions, cache.capacity, self._on_cpu(self._lean, cache, tree_mask)
-                )
+        small = len(ids) == 1 or (backend is dense and tree_mask is not None)
+        if small and isinstance(cache, KeyValueCache) and (lean := self._lean) is not None:
+            return self._run_lean(lean, ids, positions, cache.capacity, self._on_cpu(lean, cache, tree_mask))
         rows = PassRows(positions, tree_mask) if self.rows_differ else None
         others = {"backend": backend, "tree_mask": tree_mask, "window": shown, "rows": rows}
         if merged is not None and shown is not None:

@@ -150,7 +150,30 @@ VISION = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16
 NESTED = {
     "qwen3_5": ("qwen3_5_text", {"vision_config": VISION}),
     "qwen3_5_moe": ("qwen3_5_moe_text", {"vision_config": VISION}),
+    "gemma3": (
+        "gemma3_text",
+        {
+            "vision_config": {
+                "hidden_size": 16,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "intermediate_size": 16,
+            }
+        },
+    ),
     "gemma4": ("gemma4_text", {"vision_config": None, "audio_config": None}),
+    "mistral3": (
+        "mistral",
+        {
+            "vision_config": {
+                "model_type": "pixtral",
+                "hidden_size": 16,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "intermediate_size": 16,
+            }
+        },
+    ),
 }
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from dataclasses import replace
 from types import SimpleNamespace
 
@@ -14,7 +15,7 @@ from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import load_checked
+from d2sd.cli.doctor import load_checked, write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check, check_folder
@@ -28,7 +29,6 @@ from d2sd.doctor.evidence import (
     quantised_bits,
     random_layers,
     random_matrices,
-    untrained_taps,
 )
 from d2sd.doctor.examination import examine
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
@@ -37,6 +37,7 @@ from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_drafter
+from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
 from tools.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, speculators_form, window
@@ -118,7 +119,9 @@ def test_three_shapes_of_acceptance_by_position():
 
 def test_shuffled_layers_look_like_random_numbers_and_trained_ones_do_not(bundled):
     model = copy.deepcopy(bundled.models.first)
-    assert examine_weights(model) == WeightFindings()
+    found = examine_weights(model, bundled.models.target)
+    assert replace(found, moved=None) == WeightFindings()
+    assert found.moved == pytest.approx((4.6, 0.25), abs=0.1)
     for w in model.layers[1].parameters():
         w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
     assert random_layers(layer_prominences(model)) == [1]
@@ -141,16 +144,20 @@ def test_damaged_weights_are_found(bundled):
     model.layers[2].mlp.down_proj.weight.data.zero_()
     limit = 0.6 * model.fc.weight.std()
     model.fc.weight.data.clamp_(-limit, limit)
-    found = examine_weights(model)
+    model.layers[2].self_attn.k_norm.weight.data.fill_(1)
+    found = examine_weights(model, bundled.models.target)
     assert found.copied_layers == ((0, 1),)
-    assert found.constant_norms == ("norm.weight",)
+    assert set(found.constant_norms) == {"norm.weight", "layers.2.self_attn.k_norm.weight"}
+    assert found.lost_norms == ("layers.2.self_attn.k_norm.weight",)
+    assert set(found.odd_norms) == set(found.constant_norms)
     assert found.zero_matrices == ("layers.2.mlp.down_proj.weight",)
     assert found.clipped_matrices == ("fc.weight",)
 
 
-def test_a_drafter_that_was_hardly_trained_still_has_its_first_random_numbers(bundled, tokenizer):
-    assert untrained_taps(bundled.models.first) == []
-    assert len(untrained_taps(make_drafter(make_target(tokenizer, layers=8), layers=4))) >= 2
+def test_training_moves_what_begins_the_same_in_every_drafter(bundled, tokenizer):
+    target = make_target(tokenizer, layers=8)
+    spread, norm = examine_weights(make_drafter(target, layers=4), target).moved
+    assert (spread, norm) == (pytest.approx(1, abs=0.1), 0)
 
 
 @pytest.mark.parametrize("bits", [8, 4])
@@ -185,22 +192,41 @@ def repair(bundled, kind, accepted, before=0, complete=True):
     return Repair((trial,), random_walks(before), complete, 16)
 
 
-LOW = {"walks": walks_of(0.3, 0.3)}  # findings of a drafter that does not work
-NORMS, MATRIX = WeightFindings(constant_norms=("norm.weight",)), WeightFindings(random_matrices=("a.weight",))
+LOW, POOR = {"walks": walks_of(0.3, 0.3)}, {"walks": walks_of(0.05, 0.3)}  # findings of drafters that do not work
+NORMS, MATRIX = (
+    WeightFindings(constant_norms=("norm.weight",), odd_norms=("norm.weight",)),
+    WeightFindings(random_matrices=("a.weight",)),
+)
+YOUNG = WeightFindings(moved=(1.0, 0.0))
+SHOWN = TextFindings(shown_ratio=1.3, shown_first=(0.8, 0.85))
+TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, False, unusable=2)
 FINDINGS = {
-    "an untrained fc": ({"weights": WeightFindings(untrained_taps=(1,))}, "training", "hardly trained"),
+    "an untrained fc": ({"weights": YOUNG, **LOW}, "training", "hardly trained"),
+    "an untrained fc of a drafter that works": ({"weights": YOUNG}, "none", "No fault found"),
     "constant norms of a drafter that does not work": ({"weights": NORMS, **LOW}, "norms", "norms were lost"),
-    "both": ({"weights": replace(NORMS, untrained_taps=(1,)), **LOW}, "training", "hardly trained"),
+    "both": ({"weights": replace(NORMS, moved=(1.0, 0.0)), **LOW}, "training", "hardly trained"),
+    "constant norms that began so": ({"weights": replace(NORMS, odd_norms=()), **LOW}, "unknown", "holds one number alone"),
+    "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
+    "weights of 3 bits": ({"weights": WeightFindings(bits=3)}, "weights", "grid of 3 bits"),
+    "weights of 8 bits": ({"weights": WeightFindings(bits=8)}, "rounding", "Its own weights"),
+    "next to nothing accepted": (POOR, "weights", "damaged, or were trained for another target"),
+    "low acceptance after long training": ({"weights": WeightFindings(moved=(4.0, 0.3)), **LOW}, "unknown", "too little training is not likely"),
+    "less than is known": ({"expected": 9.0}, "below", "significantly below the expected 9.00"),
+    "as much as is known": ({"expected": 5.0, "walks": random_walks(4), "block": 16}, "none", "No fault found"),
+    "most texts empty, and not in the template": ({"unusable": (20, 30), "template_trials": [TRIAL], **POOR}, "template", "20 of 30 prompts are empty"),
+    "most texts empty in any template": ({"unusable": (20, 30), "template_trials": [replace(TRIAL, unusable=19)]}, "none", "No fault found"),
     "a copied layer": ({"weights": WeightFindings(copied_layers=((0, 1),))}, "weights", "layer 1 is a copy of layer 0"),
     "an empty matrix": ({"weights": WeightFindings(zero_matrices=("fc.weight",))}, "weights", "fc.weight holds only zeros"),
     "a random matrix of a drafter that does not work": ({"weights": MATRIX, **LOW}, "weights", "a.weight does not differ"),
-    "gains by tokens that it is shown": ({"texts": TextFindings(shown_ratio=1.3)}, "role", "it is a VP-Drafter"),
+    "gains by tokens that it is shown": ({"texts": SHOWN}, "role", "it is a VP-Drafter"),
+    "gains a little, as damaged ones do": ({"texts": replace(SHOWN, shown_first=(0.7, 0.73))}, "none", "No fault found"),
+    "gains, and is still poor": ({"texts": replace(SHOWN, shown_first=(0.3, 0.5)), **LOW}, "unknown", "Unknown"),
     "inverted confidence": ({"texts": TextFindings(confidence_auroc=0.2)}, "confidence", "only 20% of the time"),
     "exchanged Markov tables": ({"texts": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5))}, "swapped", "Markov tables"),
     "nothing": ({}, "none", "No fault found"),
     "constant norms, as after training in bfloat16": ({"weights": NORMS}, "none", "norm.weight holds one number alone"),
     "a random matrix": ({"weights": MATRIX}, "none", "No fault found"),
-    "a quantised target": ({"bits": 8}, "rounding", "rounded to 8 bits"),
+    "a quantised target": ({"bits": 8}, "rounding", "The target's weights lie on a grid of 8 bits. That is harmless"),
     "few steps": ({"walks": walks_of(0.9, steps=10)}, "unknown", "about 30 prompts"),
     "low acceptance": (LOW, "unknown", "Unknown"),
 }  # fmt: skip
@@ -212,6 +238,7 @@ def test_a_finding_names_a_fault_only_if_it_proves_it(name):
     diagnosis = concluded(**found)
     assert (diagnosis.cause, sentence in diagnosis.sentence) == (cause, True), diagnosis.sentence
     assert diagnosis.names_fault == (cause not in ("none", "rounding", "unknown"))
+    assert diagnosis.fix is None or cause != "rounding"  # a sound pair is not told to take another target
 
 
 def test_one_cause_is_named_the_strongest_evidence_first(bundled):
@@ -240,7 +267,6 @@ def test_a_change_is_the_cause_only_if_it_makes_the_drafter_work(bundled):
     assert not unfinished.confirmed
     assert replace(unfinished, complete=True).confirmed
     assert not replace(repair(bundled, "rope", 3), before=random_walks(3)).confirmed  # no gain at all
-    assert not repair(bundled, "norms", 3, before=2, complete=False).confirmed
     little = concluded(repair=unfinished)
     assert (little.cause, little.names_fault) == ("little", False)
     assert "helps a little (α 3.00 → 4.00) and does not explain it" in little.sentence
@@ -248,6 +274,7 @@ def test_a_change_is_the_cause_only_if_it_makes_the_drafter_work(bundled):
 
 def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 12)
+    monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # of a random target every text is a surprise
     target = make_target(tokenizer)
     engine = Engine(Models(target, make_drafter(target)))
     config = DecodeConfig("autoregressive")
@@ -274,6 +301,62 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
         pass
     run.close()
     assert "Stopped before the end" in markdown([stopped])
+
+
+def test_a_template_that_was_forgotten_is_tried_before_the_drafter_is_changed(bundled, monkeypatch):
+    """The bundled target ends a text after “The end.”; the template makes it begin another one."""
+    monkeypatch.setattr(examination, "TOKENS", 16)
+    tokenizer = bundled.models.target.tokenizer
+    story = "Once upon a time there was a little dog. The dog"
+    tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
+    prompts = ["They were happy. The end.", "Tom went home with his mom. The end.", "It was a good day. The end."]
+    found, stages = Examination("d", "t", []), []
+    try:
+        for step in examine(bundled, prompts, DecodeConfig("autoregressive"), found):
+            stages.append(step.stage)
+    finally:
+        tokenizer.chat_template = None
+    assert found.unusable == (3, 3)
+    assert (found.diagnosis.cause, found.diagnosis.fix) == ("template", "--chat")
+    assert "3 of 3 prompts are empty" in found.diagnosis.sentence
+    assert "probes" not in stages
+
+
+def test_a_reference_shows_what_differs_and_by_how_much(bundled, tmp_path, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 40)
+    name = "layers.1.mlp.down_proj.weight"
+    folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
+    engine = Engine(
+        Models(bundled.models.target, load_drafter(str(folder), torch.float32, "cpu", bundled.models.target))
+    )
+    found = Examination(str(folder), "t", [Check("layout", "good", "nested")], domains=["a", "b", "a"])
+    run = examine(
+        engine, PROMPTS, DecodeConfig("autoregressive"), found, (), (str(TINY / "dflash"), bundled.models.first)
+    )
+    while found.reference is None:
+        next(run)
+    run.close()
+    assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
+    assert found.reference.keys == (("dflash_config.mask_token_id", "2", "1"),)
+    assert found.reference.change.low > 0
+    found.diagnosis = diagnose(found)
+    assert found.diagnosis.names_fault
+    report = markdown([found])
+    assert "| of the reference | " in report
+    assert re.search(r"\| b \| 1\.\d\d \| \d\.\d\d \|", report)
+    assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
+    poor = replace(found.reference, change=Estimate(1.0, 0.5, 1.5))
+    below = concluded(reference=poor, walks=random_walks(3), block=16)
+    assert below.cause == "below"
+    assert f"1 of {1 + poor.equal} tensors differ from the reference's, most of all {name} (by 200%)" in below.sentence
+
+
+def test_progress_says_what_is_tried(bundled, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 12)
+    run = examine(bundled, PROMPTS[:1], DecodeConfig("autoregressive"), Examination("d", "t", []))
+    first = next(step for step in run if step.stage == "probes")
+    assert first.tried.startswith("every tap -1")
+    run.close()
 
 
 def test_names_and_tokens_of_others_are_never_markup():
@@ -323,7 +406,7 @@ def test_only_the_files_that_an_index_names_are_read(bundled, tmp_path):
 UNLOADABLE = {
     "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "fault: its weight norm.weight holds NaN", "dflash"),
     "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
-    "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "lack fc.weight", "eagle3"),
+    "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "fc.weight is missing", "eagle3"),
 }  # fmt: skip
 
 
@@ -334,6 +417,56 @@ def test_what_keeps_a_drafter_from_being_loaded_is_a_fault(bundled, tmp_path, na
     assert load_checked(Models(bundled.models.target), None, found) is None
     assert found.diagnosis.names_fault
     assert sentence in found.diagnosis.sentence
+
+
+MENDED = ["a prefix", "a longer prefix", "misnamed tensor", "eagle3 d2t absolute", "eagle3 d2t against t2d"]
+
+
+@pytest.mark.parametrize("name", MENDED)
+def test_a_fault_of_the_folder_is_mended_to_the_weights_as_they_were(bundled, tmp_path, name):
+    folder = WAYS[name].drafter(tmp_path / "d")
+    found = Examination(str(folder), "t", [])
+    assert load_checked(Models(bundled.models.target), None, found) is None
+    assert found.diagnosis.cause in WAYS[name].causes.split()
+    write_mended(found, tmp_path / "m")
+    again = Examination(str(tmp_path / "m"), "t", [])
+    mended = load_checked(Models(bundled.models.target), None, again).models
+    if mended.first is not None:
+        assert weights_digest(mended.first) == weights_digest(bundled.models.first)
+    elif "d2t" in name:
+        assert mended.eagle3.token_ids.tolist() == list(range(0, 4096, 2))
+    else:
+        assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
+
+
+def test_a_pointer_of_git_lfs_is_called_what_it_is(bundled, tmp_path):
+    checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
+    assert [c.finding for c in checks if c.state == "fault"] == [
+        "model.safetensors is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
+    ]
+
+
+def test_nothing_is_written_but_what_undoes_the_named_cause(bundled, tmp_path):
+    """A change may help a drafter whose texts mean nothing to the target, and is not its fault."""
+    found = Examination(
+        str(TINY / "dflash"), "t", [], texts=TextFindings(surprise=1.1), repair=repair(bundled, "taps", 3)
+    )
+    found.diagnosis = diagnose(found)
+    assert found.diagnosis.cause == "tokenizer"
+    assert "was not written" in write_mended(found, tmp_path / "m")
+    assert not (tmp_path / "m").exists()
+
+
+INVERSE = {"dspark Markov exchanged": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5)), "dspark confidence": TextFindings(confidence_auroc=0.2)}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", INVERSE)
+def test_a_fault_that_the_texts_prove_is_undone_in_the_folder(bundled, tmp_path, name):
+    found = Examination(str(WAYS[name].drafter(tmp_path / "d")), "t", [], walks=walks_of(0.9, 0.9), texts=INVERSE[name])
+    found.diagnosis = diagnose(found)
+    write_mended(found, tmp_path / "m")
+    sound = load_file(TINY / "dspark" / "model.safetensors")
+    assert all(torch.equal(w, sound[key]) for key, w in load_file(tmp_path / "m" / "model.safetensors").items())
 
 
 def test_after_a_fault_of_one_drafter_the_next_one_is_examined(bundled, tmp_path, capsys, monkeypatch):

@@ -1,0 +1,88 @@
+"""A drafter compared with what is known to be possible: an α that somebody measured, or another drafter over the same texts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from d2sd.calibration.resampling import Estimate
+from d2sd.doctor.changes import weights_of
+from d2sd.doctor.probes import change_of_alpha
+from d2sd.doctor.redraft import Drafter, Walk, alpha
+
+EQUAL = 1e-3  # relative difference of two tensors up to which they are the same but for rounding
+
+
+@dataclass(frozen=True, slots=True)
+class TensorDifference:
+    """A tensor that differs from the reference's: by which share of its size; None where only one has it, or in another shape."""
+
+    name: str
+    share: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """Another drafter over the same texts.
+
+    name: of its folder.
+    walks: of each text.
+    change: α of the reference less that of the examined one, over prompts.
+    keys: of the config, that differ, with both values as text.
+    tensors: that differ, those that differ most first.
+    equal: number of tensors that do not.
+    """
+
+    name: str
+    walks: tuple[Walk, ...]
+    change: Estimate
+    keys: tuple[tuple[str, str, str], ...]
+    tensors: tuple[TensorDifference, ...]
+    equal: int
+
+
+def compared(
+    name: str, model: Drafter, reference: Drafter, walks: Sequence[Walk], others: Sequence[Walk],
+    configs: tuple[Mapping[str, Any], Mapping[str, Any]],
+) -> Reference:  # fmt: skip
+    """Returns the comparison with a reference.
+
+    walks, others: of the examined drafter, and of the reference, over the same texts.
+    configs: their published ones.
+    """
+    own, theirs = weights_of(model), weights_of(reference)
+    found, equal = [], 0
+    for tensor in sorted(own.keys() | theirs.keys()):
+        share = None
+        if tensor in own and tensor in theirs and own[tensor].shape == theirs[tensor].shape:
+            here, there = own[tensor].float(), theirs[tensor].float()
+            share = float(torch.linalg.vector_norm(here - there) / torch.linalg.vector_norm(there).clamp_min(1e-12))
+        if share is not None and share <= EQUAL:
+            equal += 1
+        else:
+            found.append(TensorDifference(tensor, share))
+    found.sort(key=lambda d: (d.share is not None, -(d.share or 0.0)))
+    one, other = (dict(_flat(config)) for config in configs)
+    keys = [
+        (k, str(one.get(k)), str(other.get(k))) for k in sorted(one.keys() | other.keys()) if one.get(k) != other.get(k)
+    ]
+    return Reference(name, tuple(others), change_of_alpha(others, walks, 1), tuple(keys), tuple(found), equal)
+
+
+def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in config.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{at}{key}.")
+        else:
+            yield at + key, value
+
+
+def by_domain(domains: Sequence[str], walks: Sequence[Walk]) -> dict[str, float]:
+    """Returns α of every group of prompts, in their order."""
+    groups: dict[str, list[Walk]] = {}
+    for domain, walked in zip(domains, walks, strict=True):
+        groups.setdefault(domain, []).append(walked)
+    return {domain: alpha(of) for domain, of in groups.items()}
