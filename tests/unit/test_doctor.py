@@ -309,7 +309,7 @@ def test_a_template_that_was_forgotten_is_tried_before_the_drafter_is_changed(bu
     tokenizer = bundled.models.target.tokenizer
     story = "Once upon a time there was a little dog. The dog"
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
-    prompts = ["They were happy. The end.", "Tom went home with his mom. The end.", "It was a good day. The end."]
+    prompts = ["They lived happily ever after. The end.", "Tom and his mom went home. They were happy.\n\nThe end.", "And they were very happy that day. The End."]  # fmt: skip
     found, stages = Examination("d", "t", []), []
     try:
         for step in examine(bundled, prompts, DecodeConfig("autoregressive"), found):
@@ -338,7 +338,7 @@ def test_a_reference_shows_what_differs_and_by_how_much(bundled, tmp_path, monke
     run.close()
     assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
     assert found.reference.keys == (("dflash_config.mask_token_id", "2", "1"),)
-    assert found.reference.change.low > 0
+    assert found.reference.change.value > 0
     found.diagnosis = diagnose(found)
     assert found.diagnosis.names_fault
     report = markdown([found])
