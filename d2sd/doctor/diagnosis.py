@@ -337,7 +337,7 @@ def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
         sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
         yield Diagnosis("weights", sentence, FETCH)
     for name in w.lost_norms:
-        sentence = f"Most likely the weights of {name} were lost: they are one number alone, and those of its counterparts were trained."
+        sentence = f"Most likely the weights of {name} were lost: they are one number alone, and others were trained."
         yield Diagnosis("norms", sentence, FETCH)
     if w.bits is not None and w.bits <= FEW_BITS:
         sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers lie on a grid of {w.bits} bits."

@@ -154,6 +154,18 @@ def test_damaged_weights_are_found(bundled):
     assert found.clipped_matrices == ("fc.weight",)
 
 
+def test_norms_of_queries_and_keys_that_are_all_one_number_were_lost(bundled):
+    model = copy.deepcopy(bundled.models.first)
+    for layer in model.layers:
+        layer.self_attn.q_norm.weight.data.fill_(1)
+        layer.self_attn.k_norm.weight.data.fill_(1)
+    assert len(examine_weights(model, bundled.models.target).lost_norms) == 6
+    for name, w in model.named_parameters():
+        if name.endswith("norm.weight"):
+            w.data.fill_(1)  # as training in bfloat16 leaves them
+    assert examine_weights(model, bundled.models.target).lost_norms == ()
+
+
 def test_training_moves_what_begins_the_same_in_every_drafter(bundled, tokenizer):
     target = make_target(tokenizer, layers=8)
     spread, norm = examine_weights(make_drafter(target, layers=4), target).moved
