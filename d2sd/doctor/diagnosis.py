@@ -305,7 +305,8 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     if e.shape[0] != "unclear" and e.first < DAMAGED:
         yield Diagnosis(
             "weights",
-            f"Most likely its weights are damaged, or were trained for another target: position {e.positions[0].number} is accepted "
+            "Most likely its weights are damaged, stand in an order that was not tried, or were trained for another target: position "
+            f"{e.positions[0].number} is accepted "
             f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps. {_where(e)}",
             FETCH,
         )

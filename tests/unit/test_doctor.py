@@ -221,7 +221,7 @@ FINDINGS = {
     "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
     "weights of 3 bits": ({"weights": WeightFindings(bits=3)}, "weights", "grid of 3 bits"),
     "weights of 8 bits": ({"weights": WeightFindings(bits=8)}, "rounding", "Its own weights"),
-    "next to nothing accepted": (POOR, "weights", "damaged, or were trained for another target"),
+    "next to nothing accepted": (POOR, "weights", "or were trained for another target"),
     "low acceptance after long training": ({"weights": WeightFindings(moved=(4.0, 0.3)), **LOW}, "unknown", "too little training is not likely"),
     "less than is known": ({"expected": 9.0}, "below", "significantly below the expected 9.00"),
     "as much as is known": ({"expected": 5.0, "walks": random_walks(4), "block": 16}, "none", "No fault found"),
