@@ -83,7 +83,7 @@ def second() -> RecordedRun:
 def second_label(run: RecordedRun) -> str:
     """Returns the text of the link to it."""
     model = run.header.get("models", {}).get("preset")
-    return "The same with a chat model" if model == FIRST else "The same with a tiny model"
+    return "With a chat model" if model == FIRST else "With a tiny model"
 
 
 def _recorded(path: Path) -> RecordedRun:

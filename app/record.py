@@ -27,7 +27,7 @@ from app.methods import DEFAULT_LANES, trace_lane
 from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
-from app.race.run import RECORDED, Race
+from app.race.run import RECORDED, Race, disturbed_lanes
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
@@ -56,7 +56,7 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[int, int], float]:
     """Returns whether a run may open the page, and its rank, from its own figures.
 
     It may if the first shown step contains words, the run has repaired, missed and fully accepted steps, and it was measured
-    faster than plain decoding. Runs are ranked by the number of steps of the rarest of these kinds, then by repaired steps, then
+    faster than plain decoding, undisturbed. Runs are ranked by the number of steps of the rarest of these kinds, then by repaired steps, then
     by speed.
 
     Returns whether it may, the number of steps of the rarest kind and of repaired steps, and its speed relative to plain
@@ -69,7 +69,8 @@ def worth(run: RecordedRun) -> tuple[bool, tuple[int, int], float]:
     rarest = min(outcomes["repaired"], outcomes["missed"], outcomes["all"])
     tokens = [token.text for token in max(trace.steps, key=instructiveness).committed]
     words = sum(bool(WORD.search(text)) for text in tokens) / max(1, len(tokens))
-    return words >= WORDS and rarest > 0 and gain > 1, (rarest, outcomes["repaired"]), gain
+    even = run.baseline is None or not run.baseline.disturbed
+    return words >= WORDS and rarest > 0 and gain > 1 and even, (rarest, outcomes["repaired"]), gain
 
 
 def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedRun:
@@ -79,15 +80,23 @@ def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedR
 
 
 def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) -> int:
-    """Run the default race and its what-if questions and write them to ``path``; returns the file's bytes."""
+    """Run the default race and its what-if questions and write them to ``path``; returns the file's bytes.
+
+    The run of Explore of the same text and settings, which lies beside it, gets the speeds of its lane: one measurement.
+    """
     done = Race(prompt, ())
     for update in race.run(Job(), prompt, model, DEFAULT_LANES, values):
         done = update.value or done
         if not done.status and any(lane.problem for lane in done.lanes):
             raise SystemExit("a method broke off")
+    if disturbed_lanes(done):
+        raise SystemExit("other work disturbed the times; record again on an idle machine")
+    opening = path.with_name(presets.OPENING_TRACE.name)
+    if opening.exists():
+        _write_run(opening, as_raced(RecordedRun.read(gzip.decompress(opening.read_bytes())), done))
     lane = next(lane for lane in done.lanes if trace_lane(lane.trace) == REPLAYED)
     answers = None
-    source = f"Race: {REPLAYED}"
+    source = whatif.run_name(REPLAYED)
     lanes = [m for m in DEFAULT_LANES[1:] if m in METHODS]
     for answered in whatif.run(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
         answers = answered.value or answers
@@ -97,6 +106,19 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
         "whatif": msgspec.to_builtins(whatif.results(replace(answers, recorded=True))),
     }
     return _write(path, json.dumps(content))
+
+
+def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
+    """Returns the run with the speeds of the race's lane that has its text and settings; unchanged if there is none."""
+    own = run.trace()
+
+    def same(other: Trace) -> bool:
+        configs = (replace(recorded_config(trace), inspect=False) for trace in (own, other))
+        return other.token_ids == own.token_ids and len(set(configs)) == 1
+
+    at = next((at for at, lane in enumerate(raced.lanes) if same(lane.trace)), None)
+    speeds = None if at is None else race.baseline(raced, at)
+    return RecordedRun.of([*own.records(), speeds]) if speeds else run
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ from typing import Any
 from app.jobs import Ticket
 from app.links import Link
 from app.race.run import Race
-from app.runs.recordings import Recording, RunSet, prompt_label, short
+from app.runs.recordings import LABEL, Recording, RunSet, prompt_label, short
 from d2sd.trace.run import RecordedRun
 
 MAX_RUNS = 24
@@ -56,7 +56,7 @@ class History:
         known = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
         if known is not None:
             return known
-        self.runs.insert(0, Recording(short(label) if label else prompt_label(run.header), run, source))
+        self.runs.insert(0, Recording(short(label, LABEL) if label else prompt_label(run.header), run, source))
         self.trim()
         return run
 

@@ -6,6 +6,7 @@ Names are looked up when they are first used: reading traces needs no torch.
 from __future__ import annotations
 
 import os
+import warnings
 from importlib import import_module
 from typing import TYPE_CHECKING
 
@@ -43,6 +44,8 @@ __all__ = [
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # as libgomp itself does where threads outnumber cores
     os.environ.setdefault("KMP_BLOCKTIME", "0")  # libomp's
+# Progress bars are as good without the widgets of a notebook, which tqdm asks for whenever something imports it.
+warnings.filterwarnings("ignore", message="IProgress not found")
 _HOMES = {
     "d2sd.config": ("DecodeConfig",),
     "d2sd.figures.viewer": ("show",),

@@ -38,6 +38,7 @@ MROPE = {
     }
 }  # fmt: skip
 TARGETS: dict[str, dict[str, Any]] = {
+    "qwen2": {},
     "qwen3_moe": EXPERTS,
     "mistral": {"sliding_window": WINDOW},
     "ministral": MIXED,
@@ -50,6 +51,7 @@ TARGETS: dict[str, dict[str, Any]] = {
     "qwen3_next": {**LINEAR, **EXPERTS, **SHARED, "decoder_sparse_step": 2},
     "qwen3_5_text": {**LINEAR, **MROPE},
     "qwen3_5_moe_text": {**LINEAR, **EXPERTS, **SHARED, **MROPE},
+    "gemma3_text": {**MIXED, "query_pre_attn_scalar": 24},
     "gemma4_text": {
         "layer_types": ["sliding_attention", "full_attention", "sliding_attention", "full_attention"], "sliding_window": WINDOW,
         "global_head_dim": 24, "num_global_key_value_heads": 1, "attention_k_eq_v": True, "num_kv_shared_layers": 2,

@@ -22,6 +22,7 @@ from tests.chromium import launch
 from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, unfold, upload, view
 
 STEPS = 500
+NODES = 80
 VISITS, ROUNDS = 5, 15
 TOKENS = 200
 PROMPT = next(iter(presets.EXAMPLES.values()))
@@ -31,6 +32,20 @@ look();"""
 WATCH_LONG_TASKS = """
 window.longTasks = [];
 new PerformanceObserver((all) => window.longTasks.push(...all.getEntries().map((e) => e.duration))).observe({ type: "longtask" });"""
+FRAMES = """async () => {
+  const key = () => document.body.dispatchEvent(new KeyboardEvent("keydown", { key: " ", bubbles: true }));
+  const next = () => new Promise((painted) => requestAnimationFrame(painted));
+  const root = document.querySelector("#explorer .explorer");
+  key();
+  const times = [];
+  for (let before = await next(), begun = false; !begun || root.dataset.stage; ) {
+    const now = await next();
+    times.push(now - before);
+    before = now;
+    begun ||= Boolean(root.dataset.stage);
+  }
+  return times;
+}"""
 SCRUB = """async (steps) => {
   const times = [];
   for (let i = 0; i < steps; i += 1) {
@@ -65,6 +80,37 @@ def long_trace(steps: int) -> str:
         out.append(json.dumps(step))
         before = step
     return "\n".join([*out, ""])
+
+
+def wide_step(nodes: int) -> str:
+    """The recorded run as far as its widest step, which gets so many nodes, as an unfinished trace."""
+    lines = presets.opening().lines()
+    header, *records = map(json.loads, lines)
+    step = max((r for r in records if r["event"] == "StepDone"), key=lambda r: len(r["nodes"]))
+    before = lines[1 : 1 + records.index(step)]
+    depth = max(node["depth"] for node in step["nodes"])
+    while len(step["nodes"]) < nodes:  # one more branch, from the anchor on
+        last = step["nodes"][-1]
+        parent = 0 if last["depth"] == depth else last["id"]
+        more = {"id": len(step["nodes"]), "parent": parent, "depth": 1 if parent == 0 else last["depth"] + 1}
+        step["nodes"].append(last | more | {"candidates": [], "state": "unreached"})
+    return "\n".join([json.dumps(header | {"run": "wide"}), *before, json.dumps(step), ""])
+
+
+def play(browser: Browser, address: str) -> list[float]:
+    """Milliseconds between the frames of a step that comes about, while every core computes."""
+    busy = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(os.cpu_count() or 1)]
+    try:
+        with window(browser) as page:
+            opened(page, address)
+            upload(page, "wide.jsonl", wide_step(NODES).encode())
+            expect(view(page)).to_have_attribute("data-run", "wide", timeout=PATIENCE)
+            page.keyboard.press("End")
+            times: list[float] = page.evaluate(FRAMES)
+            return times
+    finally:
+        for process in busy:
+            process.kill()
 
 
 @contextmanager
@@ -193,6 +239,12 @@ def main() -> None:
             print(
                 f"scrubbing {STEPS} steps, key to painted frame: median {middle(times):.1f} ms, 99% within {statistics.quantiles(times, n=100)[98]:.1f}, "
                 f"slowest {max(times):.1f}"
+            )
+            times = play(browser, server.address)
+            slow = sum(t > 50 for t in times)
+            print(
+                f"a step of {NODES} nodes coming about, every core busy: {len(times)} frames, median "
+                f"{middle(times):.1f} ms, {slow / len(times):.1%} over 50 ms, slowest {max(times):.0f}"
             )
             for method in ("d2sd", "autoregressive"):
                 alone, seen = read(server, method)

@@ -13,6 +13,11 @@ from app.machine import leave_a_core
 from tests.chromium import launch
 from tests.e2e.driving import opened
 
+FRAMES_A_STAGE = 14
+MOVE = """(slider, value) => {
+  slider.value = value;
+  slider.dispatchEvent(new Event("input"));
+}"""
 IMAGES = presets.ASSETS / "images"
 
 
@@ -28,6 +33,22 @@ def take(page: Page, address: str) -> None:
         opened(page, f"{address}?__theme={theme}")
         page.wait_for_timeout(500)
         save(page, f"explore-{theme}")
+
+
+def film(page: Page, address: str) -> None:
+    """One step as it comes about, its end held for a while."""
+    page.emulate_media(reduced_motion="no-preference")
+    opened(page, f"{address}?__theme=light&step=2")
+    drawing = page.locator("#explorer .drawing")
+    slider = page.locator("#explorer .way input")
+    stages = float(slider.get_attribute("max") or 0)
+    frames = []
+    for at in range(round(stages * FRAMES_A_STAGE) + 1):
+        slider.evaluate(MOVE, at / FRAMES_A_STAGE)
+        frames.append(Image.open(io.BytesIO(drawing.screenshot())).convert("RGB"))
+    times = [round(1200 / FRAMES_A_STAGE)] * (len(frames) - 1) + [3000]
+    first, *others = frames
+    first.save(IMAGES / "step.webp", save_all=True, append_images=others, duration=times, loop=0, quality=60, method=6)
 
 
 def take_tabs(page: Page, address: str) -> None:
@@ -62,6 +83,7 @@ def main() -> None:
         with sync_playwright() as playwright:
             browser = launch(playwright)
             take(browser.new_page(viewport={"width": 1440, "height": 900}, device_scale_factor=2), address)
+            film(browser.new_page(viewport={"width": 1200, "height": 800}), address)
             take_tabs(browser.new_page(viewport={"width": 1440, "height": 1000}), address)
             browser.close()
     finally:

@@ -213,22 +213,22 @@ export function start(element, trigger, props, watch, server, options) {
   const compared = h("section", { class: "compared", "aria-label": "Comparison", hidden: true }, against.top, against.pair);
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
-  const bar = h("progress", { max: 1, "aria-label": "Prompts done" });
-  const files = downloads(() => data);
+  const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
+  const tools = h("div", { class: "tools", hidden: true }, ...downloads(() => data));
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const empty = h("p", { class: "empty" }, "Press Measure: the prompts of the set are run one by one, and the verdict grows with them. “The run in Explore” shows at once what one text can tell, which is too little for a verdict.");
   const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
   const rest = h("details", { class: "rest", hidden: true }, h("summary", {}, "More: adaptive ECE, Brier score, equal mass, temperature, kinds of tokens"), summary.rest, h("div", { class: "further" }, ...folded.map((c) => c.box)));
-  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, h("div", { class: "tools" }, ...files)), notice, empty, compared, views, further, rest, summary.spoken);
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, tools), notice, empty, compared, views, further, rest, summary.spoken);
   new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // once the tab is open
   element.replaceChildren(root);
 
   function show() {
     data = readJson(props.value);
     const some = Boolean(data && data.report);
-    views.hidden = further.hidden = rest.hidden = !some;
+    views.hidden = further.hidden = rest.hidden = tools.hidden = !some;
     compared.hidden = !some || !data.against;
     if (!compared.hidden) against.show(data.against);
     empty.hidden = some;

@@ -116,7 +116,7 @@ export class TextsView {
     if (!step) return about.replaceChildren("no steps");
     const { mark, words } = outcomeOf(step);
     const open = button("Explore →", {}, () => this.open(side, this.pair.runs[side], at));
-    return about.replaceChildren(h("b", {}, `Step ${at + 1}`), `${mark} ${words}; ${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`, open);
+    return about.replaceChildren(h("b", {}, `Step ${at + 1}`), h("span", {}, `${mark} ${words}; ${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`), open);
   }
 
   drawTracks() {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
@@ -20,8 +20,9 @@ from app.session import Session
 from app.streaming import Prepared, Recorder, announce_loading, paced, prepare, stream, warm_up
 from app.visitors import without_paths
 from d2sd import DecodeConfig, Engine, Event, Finished, InputError, StepDone, Trace
+from d2sd.costs.runs import impossible, uneven
 from d2sd.folders.store import REMOTE
-from d2sd.trace.metrics import Totals
+from d2sd.trace.events import Baseline
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif.questions import redraft, verify_typed
 
@@ -29,6 +30,9 @@ SECONDS_BETWEEN_YIELDS = 1 / 6
 # A short run is timed more than once against plain decoding: as often as fits into so many seconds.
 MAX_ROUNDS = 3
 SECONDS_OF_ROUNDS = 0.25
+CHECKED = 4  # of a long run, a quarter is timed a second time, to see whether the times are even
+LEAST_CHECKED = 8  # tokens
+TRIES = 2  # of timing a run, where other work disturbs it
 STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
 MAX_NAME = 60  # characters of a model's name in a sentence
 
@@ -89,45 +93,67 @@ def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]
         lines.close()
 
 
-def _lines(
-    run: Prepared, compare: bool, stop: Callable[[], bool]
-) -> Generator[Event | dict[str, Any] | None, None, None]:
+def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[Event | Baseline | None, None, None]:
     """Yields the trace lines of a run after its header, and last its speedup, if requested. Yields None during work that
     adds no line."""
-    finished = None
+    finished, steps = None, 0
     for _ in paced(warm_up(run, stop)):
         yield None
     for event in stream(run, stop):
         finished = event if isinstance(event, Finished) else None
+        steps += isinstance(event, StepDone)
         yield event
-    if not compare or finished is None or finished.stop_reason == "stopped" or run.request.config.method == PLAIN:
+    if not compare or run.request.config.method == PLAIN:
         return
-    timed: tuple[list[Totals], list[Totals]] = [], []
-    for _ in paced(_timed(run, max(1, len(finished.token_ids)), stop, timed)):
-        yield None
-    if not stop():
-        again, plain = (sum(t.tokens for t in rounds) / max(1e-9, sum(t.seconds for t in rounds)) for rounds in timed)
-        yield {"event": "Baseline", "tokens_per_second": plain, "unwatched": again}
+    if finished is None or finished.stop_reason == "stopped" or not steps:
+        return
+    for _ in range(TRIES):
+        timed: Rounds = [], []
+        for _ in paced(_timed(run, len(finished.token_ids), stop, timed)):
+            yield None
+        if stop():
+            return
+        found = baseline_of(*timed)
+        if not found.disturbed:
+            break
+    yield found
 
 
-def _timed(
-    run: Prepared, tokens: int, stop: Callable[[], bool], timed: tuple[list[Totals], list[Totals]]
-) -> Iterator[None]:
-    """Time this run and plain decoding alternately, without drawing or inspection, and append the totals of each to ``timed``.
+Rounds = tuple[list[Trace], list[Trace]]  # equal runs, and of plain decoding as many
+
+
+def baseline_of(own: Sequence[Trace], plain: Sequence[Trace]) -> Baseline:
+    """Returns the speeds of equal runs and of plain decoding, and whether other work disturbed them. A run that ends earlier than
+    the first one does not count for its speed, since the beginning of a text is drafted better or worse than the whole."""
+
+    def speed(rounds: Sequence[Trace]) -> float:
+        whole = [trace for trace in rounds if len(trace.steps) == len(rounds[0].steps)]
+        tokens = sum(len(step.committed) for trace in whole for step in trace.steps)
+        return tokens / max(1e-9, sum(trace.totals.seconds for trace in whole))
+
+    disturbed = uneven(own) or uneven(plain) or impossible(own[0].totals, plain[0].totals)
+    return Baseline(speed(plain), speed(own), disturbed)
+
+
+def _timed(run: Prepared, tokens: int, stop: Callable[[], bool], timed: Rounds) -> Iterator[None]:
+    """Time this run and plain decoding alternately, without drawing or inspection, and append what they did to ``timed``: at least
+    two runs of each, the second one short where the first took long.
 
     A run that is drawn shares the processor with the drawing code, and on a small machine with the browser.
     """
-    config = replace(run.request.config, inspect=False, max_new_tokens=tokens)
+    config = replace(run.request.config, inspect=False)
     plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)
-    pair = [replace(run, request=replace(run.request, config=c)) for c in (config, plain)]
     began = time.monotonic()
-    for _ in range(MAX_ROUNDS):
-        for prepared, rounds in zip(pair, timed, strict=True):
-            recorder = Recorder(prepared, stop, warm_up)
-            yield from recorder
-            rounds.append(recorder.trace().totals)
-        if stop() or time.monotonic() - began > SECONDS_OF_ROUNDS:
+    for number in range(MAX_ROUNDS):
+        long = time.monotonic() - began > SECONDS_OF_ROUNDS
+        if stop() or (long and number > 1):
             break
+        most = min(tokens, max(LEAST_CHECKED, tokens // CHECKED)) if long else tokens
+        for own, rounds in zip((config, plain), timed, strict=True):
+            request = replace(run.request, config=replace(own, max_new_tokens=most))
+            recorder = Recorder(replace(run, request=request), stop, warm_up)
+            yield from recorder
+            rounds.append(recorder.trace())
 
 
 Answer = dict[str, Any]

@@ -30,7 +30,6 @@ export class Stage {
     const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));
     new MutationObserver(() => this.hideLater()).observe(written, { childList: true, subtree: true });
     new MutationObserver(() => {
-      this.hideOutcome();
       this.showWalk();
       this.showBranches();
     }).observe(tree, { childList: true, subtree: true });
@@ -54,7 +53,6 @@ export class Stage {
     STOPS.forEach((_, i) => this.frame.classList.toggle(`on${i}`, shown >= i));
     const before = shown < STOPS.indexOf("commit");
     const certain = this.hideLater();
-    this.hideOutcome();
     this.host.dispatchEvent(new CustomEvent("explorer:look", { detail: { start: shown < STOPS.indexOf("branches") } }));
     const written = [...this.frame.querySelectorAll(`#text .tok[data-step="${step}"]`)].pop();
     requestAnimationFrame(() => this.reveal(before ? certain : written));
@@ -106,15 +104,6 @@ export class Stage {
     this.frame.classList.toggle("otherwise", otherwise);
     this.said.hidden = !otherwise || !this.brought;
     if (!this.said.hidden) this.said.textContent = `With K = ${most} this step would have brought ${count(this.brought, "token")}.`;
-  }
-
-  /** The names of the lanes tell what was accepted; before the check that is not known. */
-  hideOutcome() {
-    for (const lane of this.frame.querySelectorAll("#tree .lane")) {
-      if (lane.dataset.whole === undefined) lane.dataset.whole = lane.textContent;
-      const words = this.shown >= STOPS.indexOf("verify") ? lane.dataset.whole : lane.dataset.whole.split(" · ")[0];
-      if (lane.textContent !== words) lane.textContent = words;
-    }
   }
 }
 

@@ -33,7 +33,7 @@ export class LaneView {
     this.track = h("li", { class: "track", "data-method": lane.method }, h("span", { class: "name", title: lane.name }, lane.name), this.rail, this.result);
     this.note = h("span", { class: "note" });
     this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.name}` });
-    const opener = decided && lane.total ? button("Explore →", { class: "explore", "aria-label": `Open the run of ${lane.name} in Explore` }, open) : null;
+    const opener = decided && lane.total ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open) : null;
     this.panel = h(
       "article",
       { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },

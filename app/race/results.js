@@ -64,7 +64,7 @@ function tableRow(lane, longest, reference) {
 
 function costWords(row) {
   const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), number(row.speedup, 1e-9, 1e6, null)];
-  return alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain`;
+  return alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain${row.disturbed === true ? ", disturbed" : ""}`;
 }
 
 /** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another. */
@@ -73,7 +73,7 @@ export function whyWords(lanes) {
   if (!done.length) return "";
   const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));
   const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
-  const said = [...new Set([fast, long])].map(({ name, row }) => `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`);
+  const said = [...new Set([fast, long])].map(({ name, row }) => `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup, disturbed: row.disturbed === true })}`);
   return said.join(" ");
 }
 

@@ -28,7 +28,6 @@ from app.settings import remember, setting_rows
 from app.view import DrawnView
 from d2sd import METHODS, InputError
 from d2sd.trace.metrics import Work
-from d2sd.trace.run import RecordedRun
 
 CHOSEN = ("model", "folder", "vp")
 # Prompt and models come along from Explore, except those that were changed here since they last did.
@@ -218,18 +217,19 @@ def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bo
 def keep(history: History, raced: Race) -> None:
     """Store a race and add its lanes to the list of runs."""
     history.race = raced
-    for lane in reversed(raced.lanes):
-        if lane.trace.steps:
-            history.keep(RecordedRun.of(lane.trace.records()), "Race")
+    for at in reversed(range(len(raced.lanes))):
+        if raced.lanes[at].trace.steps:
+            history.keep(race.recorded(raced, at), "Race")
 
 
 def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     """Show a lane of the race in Explore, unless another run was requested in the meantime."""
-    lanes = (session.history.race or recorded_race()).lanes
+    raced = session.history.race or recorded_race()
+    lanes = raced.lanes
     at = call.data.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
         raise InputError("This lane no longer exists; race again.")
-    run = RecordedRun.of(lanes[at].trace.records())
+    run = race.recorded(raced, at)
     call.check()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
 

@@ -24,7 +24,7 @@ from app.view import FIGURES, DrawnView
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.calibration.comparison import length_difference
 from d2sd.costs.machines import MACHINES, STAGES
-from d2sd.figures.whatif import Line, Point, Recorded, Sweep, sweep_panels
+from d2sd.figures.whatif import Line, Point, Recorded, Sweep, lane_name, sweep_panels
 from d2sd.folders.store import REMOTE
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Outcome, Replay, recorded_config
@@ -331,11 +331,16 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
     return WhatIf(source, charts, notice)
 
 
+def run_name(lane: str) -> str:
+    """Returns what a lane's run is called here."""
+    return f"Race: {lane_name(lane)}"
+
+
 def lane_choices(race: Race) -> dict[str, Any]:
     """Returns the runs that can be replayed: that of Explore and the lanes of a race."""
     lanes = [trace_lane(lane.trace) for lane in race.lanes]
     first = FAVOURITE if FAVOURITE in lanes else lanes[0] if lanes else EXPLORE
-    return {"choices": [*((f"Race: {m}", m) for m in lanes), (EXPLORE, EXPLORE)], "value": first}
+    return {"choices": [*((run_name(m), m) for m in lanes), (EXPLORE, EXPLORE)], "value": first}
 
 
 def _trace(race: Race, chosen: str, shown: RecordedRun) -> tuple[str, Trace | None]:
@@ -343,4 +348,4 @@ def _trace(race: Race, chosen: str, shown: RecordedRun) -> tuple[str, Trace | No
     if chosen == EXPLORE:
         return EXPLORE, shown.trace() if len(shown) else None
     lanes = {trace_lane(lane.trace): lane.trace for lane in race.lanes}
-    return f"Race: {chosen}", lanes.get(chosen)
+    return run_name(chosen), lanes.get(chosen)

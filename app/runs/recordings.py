@@ -30,6 +30,9 @@ SECOND = re.compile(rb'\n\{"event":"Header"')
 MAX_OPENED = 24  # runs of one file in the list
 
 
+LABEL = 200  # characters of a prompt that stands for its run; the page cuts it where there is no room
+
+
 def short(text: str, most: int = 60) -> str:
     """Returns a name as a label."""
     text = text.encode("utf-8", "replace").decode()
@@ -65,7 +68,7 @@ class Recording:
 
 def prompt_label(header: dict[str, Any]) -> str:
     """Returns a run's prompt as a label."""
-    return short(" ".join(str(header.get("prompt") or "no prompt").split()))
+    return short(" ".join(str(header.get("prompt") or "no prompt").split()), LABEL)
 
 
 class Traces(Sequence[Trace]):

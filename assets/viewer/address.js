@@ -2,7 +2,7 @@
 
 import { number, whole } from "./dom.js";
 
-const FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "embed", "theme"];
+const FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
 const GAMES = ["quiz", "draft"];
 
 /** What stands for no game; merged into an address it ends the one that is on. */
@@ -31,6 +31,7 @@ export function readAddress(words) {
     stop: counted(fields.get("stop"), 0, 99),
     game: GAMES.find((name) => fields.get(name) === "1") || "",
     beat: number(fields.get("beat"), 0, 512, null),
+    play: fields.get("play") === "1",
     embed: fields.get("embed") === "1",
     theme: fields.get("theme") || "",
     trace: fields.get("trace") || "",

@@ -54,7 +54,7 @@ export class FigureView {
     Object.assign(this, { id, options, choose, panel: null, chosen: new Set(), here: new Set(), width: 0, inView: Boolean(options.outOfView), late: false });
     this.title = h("h3", {});
     this.question = h("p", { class: "question" });
-    this.host = h("div", { class: "plot", role: "img" });
+    this.host = h("div", { class: "plot", role: "group" }); // not an image: its toolbar can be focused
     this.numbers = h("div", { class: "numbers", hidden: true });
     this.button = button("Table", { class: "small", "aria-pressed": "false" }, () => this.toggle());
     this.box = h("section", { class: "panel figure", "data-figure": id }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)), this.question, this.host, this.numbers);

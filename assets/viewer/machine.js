@@ -81,7 +81,8 @@ export class MachineChoice {
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
-const LETTER = 8.2; // width of a letter of a name, at most about
+const LETTER = 7.6; // width of a letter of a name, about
+const LINE = 14; // height of a name
 const SPOTS = [[8, -7, "start"], [-8, -7, "end"], [8, 17, "start"], [-8, 17, "end"], [8, -21, "start"], [-8, 31, "end"], [8, 31, "start"]]; // beside a point
 const MOST = 16; // plain steps or tokens; what lies beyond is drawn at the edge
 
@@ -96,6 +97,18 @@ export function pointWords(name, alpha, cost) {
   const gain = alpha / cost;
   const verdict = Math.abs(gain - 1) < 0.005 ? "as fast as plain decoding" : `${fixed(gain, 2)}× as fast as plain decoding`;
   return `${name}: ${fixed(alpha, 2)} tokens for the price of ${fixed(cost, 2)}, ${verdict}; at this price ${fixed(cost, 2)} tokens would break even`;
+}
+
+/** The box of words that stand there. */
+const boxOf = (x, y, words, anchor) => ({ left: x - (anchor === "end" ? words.length * LETTER : 0), top: y - 11, width: words.length * LETTER, height: LINE });
+
+/** The area that two boxes have in common. */
+const shared = (a, b) => Math.max(0, Math.min(a.left + a.width, b.left + b.width) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.top + a.height, b.top + b.height) - Math.max(a.top, b.top));
+
+/** The number of the first box that lies within `frame` and on none that is `taken`; if none does, of the one that covers least. */
+export function freeBox(boxes, taken, frame) {
+  const covered = boxes.map((box) => box.width * box.height - shared(box, frame) + sum(taken.map((other) => shared(box, other))));
+  return covered.indexOf(Math.min(...covered));
 }
 
 /** Tokens of a step against what it costs, with lines of equal speedup. Any point of it can be tried. */
@@ -128,7 +141,7 @@ export class BreakEvenMap {
 
   draw() {
     const { most } = this;
-    this.taken = this.points.flatMap(({ alpha, here, there }) => [here, there].filter(Boolean).map((cost) => ({ left: this.x(cost) - 6, top: this.y(alpha) - 6, width: 12 })));
+    this.taken = this.points.flatMap(({ alpha, here, there }) => [here, there].filter(Boolean).map((cost) => ({ left: this.x(cost) - 7, top: this.y(alpha) - 7, width: 14, height: 14 })));
     const [right, floor] = [this.x(most.x), this.y(0)];
     const even = Math.min(most.x, most.y);
     const slower = `${this.x(0)},${floor} ${this.x(even)},${this.y(even)} ${right},${this.y(Math.min(most.y, most.x))} ${right},${floor}`;
@@ -136,12 +149,12 @@ export class BreakEvenMap {
       const cost = Math.min(most.x, most.y / gain);
       const atTop = cost < most.x;
       const end = [this.x(cost), this.y(cost * gain)];
-      return s(
-        "g",
-        { class: gain === 1 ? "even" : "speedup" },
-        s("line", { x1: this.x(0), y1: floor, x2: end[0], y2: end[1] }),
-        s("text", { x: end[0] + (atTop ? 3 : -4), y: end[1] + (atTop ? 11 : -4), "text-anchor": atTop ? "start" : "end" }, gain === 1 ? "breaks even" : `${gain}×`),
-      );
+      const words = gain === 1 ? "breaks even" : `${gain}×`;
+      const [x, y] = [end[0] + (atTop ? 3 : -4), end[1] + (atTop ? 11 : -4)];
+      const box = boxOf(x, y, words, atTop ? "start" : "end");
+      const free = this.taken.every((other) => !shared(box, other)); // else a point or another line says it
+      if (free) this.taken.push(box);
+      return s("g", { class: gain === 1 ? "even" : "speedup" }, s("line", { x1: this.x(0), y1: floor, x2: end[0], y2: end[1] }), free ? s("text", { x, y, "text-anchor": atTop ? "start" : "end" }, words) : "");
     });
     const ticks = [
       ...ticksTo(most.x).map((n) => s("text", { class: "tick", x: this.x(n), y: floor + 15, "text-anchor": "middle" }, n)),
@@ -166,17 +179,12 @@ export class BreakEvenMap {
     return s("g", { class: "point" }, ...parts);
   }
 
-  /** Where a name stands beside its point: the first place that is free. */
+  /** Where a name stands beside its point. */
   place(x, y, name) {
-    const width = name.length * LETTER;
-    const box = ([dx, dy, anchor]) => ({ left: x + dx - (anchor === "end" ? width : 0), top: y + dy - 11 });
-    const free = (spot) => {
-      const { left, top } = box(spot);
-      return top > 0 && left > EDGE.left && left + width < WIDE && this.taken.every((other) => left > other.left + other.width || left + width < other.left || Math.abs(top - other.top) > 13);
-    };
-    const spot = SPOTS.find(free) || SPOTS[0];
-    this.taken.push({ ...box(spot), width });
-    return spot;
+    const boxes = SPOTS.map(([dx, dy, anchor]) => boxOf(x + dx, y + dy, name, anchor));
+    const at = freeBox(boxes, this.taken, { left: EDGE.left, top: 0, width: WIDE - EDGE.left, height: HIGH - EDGE.bottom });
+    this.taken.push(boxes[at]);
+    return SPOTS[at];
   }
 
   /** The point that can be moved: by the pointer, or by the arrow keys. */

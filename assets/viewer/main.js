@@ -31,6 +31,18 @@ function nodeId(value) {
   return node === "bonus" ? BONUS : node;
 }
 
+const VISITED = "d2sd-explorer-visited";
+
+/** Whether nobody has seen a step come about in this browser, the address names nothing to look at, and motion is welcome. */
+function isFirstVisit({ embed, game, step }) {
+  if (embed || game || step !== null || matchMedia("(prefers-reduced-motion: reduce)").matches) return false;
+  try {
+    return !localStorage.getItem(VISITED);
+  } catch {
+    return false; // a frame without storage
+  }
+}
+
 class Explorer {
   /** `trigger(event, data)` reaches the server; `linkNames`: settings that links carry, null where no server answers; `address`: what
    *  the address asks for, as `readAddress` returns it; `tours`: whether there is a story to lead to. */
@@ -50,6 +62,8 @@ class Explorer {
     element.replaceChildren(this.page.root);
     this.createViews();
     this.createGames(address);
+    this.address = address;
+    this.toPlay = address.play || (Boolean(linkNames) && isFirstVisit(address));
     this.listen();
     this.observe();
   }
@@ -238,6 +252,7 @@ class Explorer {
     this.selection.advance();
     this.selectWanted();
     this.showState();
+    this.beginPlaying();
     this.beginGame(); // with its field in sight, which gets the focus
     this.chip.received();
     this.draw();
@@ -261,6 +276,22 @@ class Explorer {
     if (!nextGame || !store.complete || !store.length || (this.wanted && store.live)) return;
     this.nextGame = null;
     nextGame.toggle(true);
+  }
+
+  /** Plays where the address asks for it, and on a first visit one step, which then rests. */
+  beginPlaying() {
+    const { store, selection, address, player } = this;
+    if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null)) return;
+    this.toPlay = false;
+    this.draw();
+    requestAnimationFrame(() => {
+      if (!this.element.offsetParent) return; // another tab is open
+      if (address.play) player.toggle();
+      else if (store.recorded && !player.on) {
+        player.playOnce();
+        localStorage.setItem(VISITED, "yes");
+      }
+    });
   }
 
   /** Whether there is anything to see, and what went wrong. */

@@ -7,12 +7,13 @@ import { capital } from "./words.js";
 const CONTROLS = new Map(MEANINGS);
 const LABEL = "[data-testid='block-info'], .checkbox-container span";
 
-/** What an element says on being pointed at or focused; empty where it says nothing. A field of a setting says what its label means. */
-function meaningAt(target) {
-  const own = target.closest("[data-meaning]");
-  if (own) return [own, own.dataset.meaning];
-  const label = target.closest(".small-numbers label, .small-numbers .block")?.querySelector(LABEL);
-  return [label, CONTROLS.get(label?.textContent.trim()) || ""];
+/** The element that says something at a target, and what: a word, or the label of a setting, for a target in a `focused` field too. */
+function meaningAt(target, focused) {
+  const word = target.closest("[data-meaning]");
+  if (word) return [word, word.dataset.meaning];
+  const field = target.closest(".small-numbers .block");
+  const label = focused ? field?.querySelector(LABEL) : field && target.closest(LABEL);
+  return [label, label && CONTROLS.get(capital(label.textContent.trim()))];
 }
 
 /** Says what words mean, wherever in the document: under the pointer, in focus, or tapped. */
@@ -24,8 +25,8 @@ export function explainTerms() {
     shown?.removeAttribute("aria-describedby");
     shown = null;
   };
-  const show = ({ target }) => {
-    const [element, words] = target instanceof Element ? meaningAt(target) : [];
+  const show = ({ target, type }) => {
+    const [element, words] = target instanceof Element ? meaningAt(target, type === "focusin") : [];
     if (element && element === shown) return;
     hide();
     if (!words) return;
@@ -37,14 +38,13 @@ export function explainTerms() {
     place(box, element.getBoundingClientRect());
   };
   for (const event of ["pointerover", "focusin", "click"]) document.addEventListener(event, show);
-  addEventListener("scroll", hide, { capture: true, passive: true });
+  for (const event of ["scroll", "input"]) addEventListener(event, hide, { capture: true, passive: true });
   document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
 }
 
-/** Puts a box under a place of the window, above it where there is no room. */
+/** Puts a box above a place of the window, under it where there is no room. */
 function place(box, { left, top, bottom }) {
   const { offsetWidth: width, offsetHeight: height } = box;
-  const down = bottom + 6 + height < innerHeight ? bottom + 6 : top - height - 6;
   box.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;
-  box.style.top = `${Math.max(4, down)}px`;
+  box.style.top = `${top - height - 6 > 4 ? top - height - 6 : bottom + 6}px`;
 }

@@ -8,20 +8,22 @@ import { edgePath } from "./tree_shapes.js";
 const ROW = { most: 38, margin: 20 }; // between the rows of two drafts, and at the edge of the view, in pixels
 const HIGH = 4000; // reaches beyond every view
 
-/** Where the row of every draft lies, by its number: the first draft in the middle, each re-draft on the side of its lane, those that begin
- *  latest nearest. */
+/** The tokens of draft `c` behind its prefix. */
+const ownTokens = (step, c) => [...step.nodes.values()].filter((n) => n.candidates.includes(c) && n.depth > (c ? step.branches[c - 1].prefix : 0));
+
+/** Where the row of every draft lies, by its number: the first draft in the middle, each re-draft on the side of its lane or, where that is
+ *  folded away, where there is more room, those that begin latest nearest. */
 function rowsOf({ step, layout, viewport: { k, y, size } }) {
   const room = { "-1": y / k - ROW.margin, 1: (size.height - y) / k - ROW.margin };
   const sides = { "-1": [], 1: [] };
-  step.branches.forEach(({ prefix }, at) => {
-    const own = [...step.nodes.values()].filter((n) => n.depth > prefix && n.candidates.includes(at + 1) && layout.lanes.has(n.id));
-    const lane = own.map((n) => layout.lanes.get(n.id)).find(Boolean);
-    if (own.length) sides[lane < 0 ? -1 : 1].push({ c: at + 1, prefix, lane: Math.abs(lane ?? 0) });
-  });
+  const free = () => (room[1] / (sides[1].length + 1) < room[-1] / (sides[-1].length + 1) ? -1 : 1);
+  const drafts = step.branches.map(({ prefix }, at) => ({ c: at + 1, prefix, own: ownTokens(step, at + 1) })).filter(({ own }) => own.length);
+  for (const draft of drafts) draft.lane = draft.own.map((n) => layout.lanes.get(n.id)).find(Boolean) ?? 0;
+  for (const draft of drafts.sort((a, b) => Math.abs(b.lane) - Math.abs(a.lane))) sides[Math.sign(draft.lane) || free()].push(draft);
   const rows = new Map([[0, 0]]);
-  for (const [side, drafts] of Object.entries(sides)) {
-    const pitch = Math.min(ROW.most, Math.max(8, room[side]) / Math.max(1, drafts.length));
-    drafts.sort((a, b) => b.prefix - a.prefix || a.lane - b.lane).forEach(({ c }, at) => rows.set(c, side * pitch * (at + 1)));
+  for (const [side, there] of Object.entries(sides)) {
+    const pitch = Math.min(ROW.most, Math.max(8, room[side]) / Math.max(1, there.length));
+    there.sort((a, b) => b.prefix - a.prefix || Math.abs(a.lane) - Math.abs(b.lane)).forEach(({ c }, at) => rows.set(c, side * pitch * (at + 1)));
   }
   return rows;
 }
@@ -127,13 +129,15 @@ export class Motion {
     }
   }
 
-  /** One row a draft until equal beginnings slide into one another: its line, its name, and the tokens that another one wrote too. */
+  /** One row a draft until equal beginnings slide into one another: its line, its name, and the tokens that another one wrote too or that are
+   *  folded away. */
   addRows(step) {
     const { tree, rows, acts, temporary } = this;
+    const { lanes } = tree.layout;
     const place = (depth) => tree.x(depth);
     const copies = s("g", {});
     for (const [c, y] of rows) {
-      const own = [...step.nodes.values()].filter((n) => n.candidates.includes(c) && tree.layout.lanes.has(n.id) && n.depth > (c ? step.branches[c - 1].prefix : 0));
+      const own = ownTokens(step, c);
       if (!own.length) continue;
       const { prefix = 0, base = 0, drafter } = c ? step.branches[c - 1] : {};
       const end = Math.max(...own.map((n) => n.depth));
@@ -153,7 +157,9 @@ export class Motion {
         fade(name, now.row(c));
         if (cast) fade(cast, 0.7 * now.flag(flag).cast);
       });
-      for (const node of own.filter((n) => draftOf(n) !== c)) {
+      for (const node of own.filter((n) => draftOf(n) !== c || !lanes.has(n.id))) {
+        let into = node; // what is folded away slides into the node that stands for it
+        while (!lanes.has(into.id)) into = step.nodes.get(into.parent);
         const copy = tree.nodeGroup({ ...node, kind: drafter, proposer: drafter, state: "unreached", draft: c });
         copies.append(copy);
         copy.classList.add("yet");
@@ -161,7 +167,7 @@ export class Motion {
         acts.push((now) => {
           const { opacity, word, apart } = now.copy(c, node.depth);
           fade(copy, opacity);
-          move(copy, 0, apart * (y - tree.y(node.id)));
+          move(copy, 0, apart * y + (1 - apart) * tree.y(into.id) - tree.y(node.id));
           fade(label, word);
           copy.classList.toggle("mask", word < 0.4);
         });

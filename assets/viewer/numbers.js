@@ -14,11 +14,11 @@ export function gist({ method, step, tokens, steps, cycle, live, full = false })
   const b = (text) => ({ text, kind: "b" });
   const t = (text) => ({ text });
   if (method === "autoregressive") return [b("1 token"), t(" a step: this is plain decoding, one pass of the target for each token.")];
-  const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding would have needed ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
+  const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding needs ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
   const run = [t(`The run: ${count(tokens, "token")} in ${count(steps, "step")}${live ? " so far" : ""}`)];
   if (!cycle) return [...here, ...run, t(".")];
   const why = full ? `, since checking a full tree takes as long as ${fixed(cycle.cost, 1)} passes of plain decoding here.` : ".";
-  return [...here, ...run, t(", "), { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" }, t(` as fast as plain decoding${why}`)];
+  return [...here, ...run, t(", "), { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" }, t(` as fast as plain decoding${cycle.disturbed ? ` (${DISTURBED}; run it again)` : ""}${why}`)];
 }
 
 /** What a step of a run costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens, and the `gain` over plain decoding;
@@ -31,13 +31,15 @@ export function cycleOf(store) {
   const cost = (brought * store.baseline) / timed;
   const all = sum(Object.values(seconds));
   const parts = STAGES.map(([stage, name]) => ({ stage, name, cost: all ? (cost * seconds[stage]) / all : 0 }));
-  return { cost, brought, parts, gain };
+  return { cost, brought, parts, gain, disturbed: store.disturbed };
 }
 
+const DISTURBED = "disturbed by other work on this machine";
+
 /** The same in a sentence. */
-export function cycleWords({ cost, brought, gain }) {
-  const end = `so it is ${fixed(gain, 2)}× as fast as plain decoding`;
-  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens, ${end}.`;
+export function cycleWords({ cost, brought, gain, disturbed = false }) {
+  const end = disturbed ? `; the times were ${DISTURBED}: run it again` : `, so it is ${fixed(gain, 2)}× as fast as plain decoding`;
+  return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
 }
 
 /** Whether a run would have been quicker with less to verify: it was slower than plain decoding, and `aware`, its setting, undefined
@@ -100,7 +102,7 @@ export function figuresOf(store, here = null) {
   const pace = !last ? "no times in this run" : unwatched ? "while recording" : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
   const unmeasured = store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
   const measured = () => (unwatched ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}` : `${perSecond(timed)} vs ${perSecond(baseline)} plain`);
-  const slow = gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
+  const slow = store.disturbed ? "disturbed: run again" : gain !== null && gain < 1 ? `a step = ${(tokens / steps / gain).toFixed(1)} plain` : "";
   const verdict = here && OUTCOMES[here.verdict];
   const predicted = cases ? `${outcomes.repaired} of ${cases}` : !steps || store.seen.selected ? "no prediction yet" : "none predicted";
   return {
@@ -142,27 +144,32 @@ export class NumbersView {
     this.quick = button("Run quickest here", { class: "offer", id: "quickest", hidden: true, title: "The same text, with only what pays on this machine drafted and verified" }, ways?.quickest);
     host.append(h("div", { class: "line" }, this.gist, this.quick, this.why, this.more), this.cards, this.box);
     host.addEventListener("keydown", (event) => {
-      if (event.key !== "Escape" || this.box.hidden) return;
+      const opened = this.opened;
+      if (event.key !== "Escape" || !opened) return;
       event.stopPropagation();
-      this.why.click();
-      this.why.focus();
+      opened.click();
+      opened.focus();
     });
   }
 
   opener(words, kind, part, title) {
     return button(words, { class: `quiet ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
-      const other = part === this.box ? this.more : this.why;
-      if (part.hidden && other.getAttribute("aria-expanded") === "true") other.click(); // they lie over the same place
+      if (part.hidden) this.opened?.click(); // they lie over the same place
       part.hidden = !part.hidden;
       currentTarget.setAttribute("aria-expanded", String(!part.hidden));
       this.show(this.shown);
     });
   }
 
+  /** The button of what is open; undefined: nothing is. */
+  get opened() {
+    return [this.why, this.more].find((button) => button.getAttribute("aria-expanded") === "true");
+  }
+
   /** Another run is shown: what was opened about the last one is closed. */
   reset() {
-    this.box.hidden = true;
-    this.why.setAttribute("aria-expanded", "false");
+    this.shown = null;
+    this.opened?.click();
   }
 
   showWhy(cycle, alpha, there) {

@@ -2,7 +2,6 @@
 
 import { button, h, markCurrent } from "./dom.js";
 import { END, STAGE_NAMES, durations, stageWords, stagesOf } from "./stages.js";
-import { milliseconds } from "./words.js";
 
 const REST_SECONDS = 1.1; // on a whole step, before the next one
 const PACES = [
@@ -21,6 +20,7 @@ export class Player {
     this.speed = button(PACES[0][0], { class: "small pace", title: "Speed (S): as it is, half, or stages as long as they took", "aria-label": "Speed of playing" }, () => this.repace());
     this.slider = h("input", { type: "range", min: 0, step: 0.01, "aria-label": "How this step comes about" });
     this.slider.addEventListener("input", () => this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber));
+    this.slider.addEventListener("keydown", (event) => this.press(event));
     this.names = h("ol", {});
     this.box = h("div", { class: "moments", role: "group", "aria-label": "How this step comes about" }, this.button, h("div", { class: "way" }, this.slider, this.names), this.speed);
   }
@@ -37,7 +37,7 @@ export class Player {
   /** The time of the step, 0 to END. */
   get time() {
     const stages = stagesOf(this.step);
-    const at = this.still.matches ? Math.ceil(this.at) : this.at;
+    const at = this.still.matches ? Math.max(1, Math.ceil(this.at)) : this.at;
     return at >= stages.length ? END : stages[Math.floor(at)] + (at % 1);
   }
 
@@ -53,9 +53,8 @@ export class Player {
     this.changed();
   }
 
-  /** Plays the chosen step once. */
+  /** Plays the chosen step alone. */
   playOnce() {
-    if (!this.step || this.on) return;
     this.toggle();
     this.through = false;
   }
@@ -104,9 +103,7 @@ export class Player {
 
   /** Shows the step as it stays. */
   finish() {
-    if (!this.on) return;
     this.reset();
-    this.said("");
     this.changed();
   }
 
@@ -119,6 +116,15 @@ export class Player {
     if (at >= stagesOf(this.step).length) this.finish();
     else this.show();
     this.changed();
+  }
+
+  /** On the slider arrows move by a quarter of a stage, and the space plays as everywhere else. */
+  press(event) {
+    const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
+    if (!by && event.key !== " ") return;
+    event.preventDefault();
+    if (by) this.seek(Math.max(0, this.slider.valueAsNumber + by * (this.still.matches ? 1 : 0.25)));
+    else this.toggle();
   }
 
   /** Rests at the end of a stage, by its place in STAGE_NAMES. */
@@ -138,8 +144,10 @@ export class Player {
   }
 
   reset() {
+    if (!this.on) return;
     Object.assign(this, { index: null, playing: false, stage: null });
     this.draw(END);
+    this.said("");
   }
 
   /** What happens at this moment, in words; null where the shown step is not one that comes about. */
@@ -171,16 +179,14 @@ export class Player {
     this.slider.setAttribute("aria-valuetext", at < 0 ? "the whole step" : `${STAGE_NAMES[this.stage]}: ${stageWords(this.step, this.stage)}`);
   }
 
-  /** The bar of the chosen step: its stages, how long each took, and whether it plays. */
+  /** The bar of the chosen step: its stages, and whether it plays. */
   showBar() {
     const { step } = this;
     const stages = step ? stagesOf(step) : [];
     this.box.hidden = !stages.length || Boolean(step.lacks);
-    if (this.shown !== step) {
-      this.shown = step;
-      const { first_draft: draft, second_draft: redraft, tree, verify, commit } = step ? step.seconds : {};
-      const times = [draft, 0, redraft, tree + verify, commit];
-      this.names.replaceChildren(...stages.map((at) => h("li", {}, button(STAGE_NAMES[at], { title: `${STAGE_NAMES[at]}${times[at] ? `, ${milliseconds(times[at])}` : ""} (Shift + ${at + 1})` }, () => this.jump(at)))));
+    if (this.named !== stages.join()) {
+      this.named = stages.join(); // streamed steps mostly have the same ones
+      this.names.replaceChildren(...stages.map((at) => h("li", {}, button(STAGE_NAMES[at], { title: `Rest at the end of this stage (Shift + ${at + 1})` }, () => this.jump(at)))));
       this.slider.max = stages.length;
       this.box.style.setProperty("--stages", stages.length);
     }

@@ -15,11 +15,17 @@ export function saveFile(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(address), RETAINED_MS);
 }
 
+/** Says so where a link of this page works on this computer only; else "". */
+export function localWords(hostname) {
+  const local = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)$/.test(hostname);
+  return local ? " It works on this computer only." : "";
+}
+
 /** Copies a link to the page with a query, which is empty where it would be too long; returns what is to be said of it. */
 export async function copyLink(query, tooLong, copied = "Link copied.") {
   try {
     if (query) await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
-    return query ? copied : tooLong;
+    return query ? copied + localWords(location.hostname) : tooLong;
   } catch {
     return "That did not work in this browser.";
   }
@@ -57,7 +63,7 @@ export class ShareView {
   constructor({ store, selection, pictures, names, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
     this.said = h("span", { class: "said", role: "status" });
-    this.button = button("Share ▾", { class: "share", "aria-haspopup": "menu", "aria-expanded": "false" }, () => this.toggle(this.menu.hidden));
+    this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () => this.toggle(this.menu.hidden));
     const item = (words, hint, act) => {
       const row = button(h("b", {}, words), { role: "menuitem" }, () => this.choose(act));
       row.append(h("span", {}, hint));
@@ -70,7 +76,7 @@ export class ShareView {
       names && item("Quiz", "a link that asks where drafts are rejected", () => this.copy(names, "quiz=1")),
       names && item("Challenge", "a link to be the drafter of this step", () => this.copy(names, "draft=1")),
       names && item("Embed", "a frame for another page", () => this.copy(names, "embed=1")),
-      item("JSONL", "the whole trace", () => this.lines()),
+      item("JSONL", "the whole trace; in it steps count from 0", () => this.lines()),
       names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
       item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
       item("PNG", "this tree, as pixels", () => this.png()),
@@ -132,7 +138,7 @@ export class ShareView {
     if (address.length > LONGEST_LINK) return this.say("The prompt is too long for a link: share the JSONL file.");
     try {
       await navigator.clipboard.writeText(link);
-      this.say("Link copied.");
+      this.say(`Link copied.${localWords(location.hostname)}`);
     } catch {
       const field = h("input", { type: "text", readonly: true, value: link, "aria-label": "The link" });
       this.say("Copy it from here: ");

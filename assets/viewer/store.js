@@ -84,7 +84,7 @@ export class Store {
   clear(key) {
     // A new round: whatever is still being read belongs to the run before.
     this.round += 1;
-    Object.assign(this, { key, reading: false, complete: false, header: {}, prompt: "", finished: null, failed: null, baseline: null, unwatched: null });
+    Object.assign(this, { key, reading: false, complete: false, header: {}, prompt: "", finished: null, failed: null, baseline: null, unwatched: null, disturbed: false });
     this.waiting = []; // lines that arrived but were not read yet
     this.early = new Map(); // lines after a gap, by the place of the first
     this.received = 0;
@@ -203,6 +203,7 @@ export class Store {
     else if (event.event === "Baseline") {
       this.baseline = number(event.tokens_per_second, 0, 1e9, null);
       this.unwatched = number(event.unwatched, 0, 1e9, null);
+      this.disturbed = event.disturbed === true;
     }
   }
 

@@ -30,9 +30,11 @@ export function liftFlags(flags) {
   return lifts;
 }
 
-const MEANINGS = { "confidence c": GLOSSARY.c, "boundary r": GLOSSARY["r(i)"], "ends after": GLOSSARY.boundary };
+const MOST_DECADES = 5; // of the logarithmic scale of path probabilities
+const MEANINGS = { c: GLOSSARY.c, r: GLOSSARY["r(i)"] };
 
-const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y, class: MEANINGS[words] ? "term" : null, "data-meaning": MEANINGS[words] }, words)));
+/** Titles, whose letters say what they mean. */
+const titlesOf = (titles) => s("g", { class: "titles" }, ...titles.map(([words, y]) => s("text", { x: 4, y }, ...words.split(/\b(c|r)$/).map((part) => (MEANINGS[part] ? s("tspan", { class: "term", "data-meaning": MEANINGS[part] }, part) : part)))));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
@@ -93,11 +95,17 @@ export class StripView {
     const { step } = this;
     const [top, bottom] = [this.band.bars[0], this.band.points[1] - 28];
     const group = s("g", { class: "levels" });
-    group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
+    const least = Math.min(...step.levels.flatMap(({ best }) => best.map(({ p }) => p)));
+    const decades = Math.min(MOST_DECADES, Math.max(1, Math.ceil(-Math.log10(least))));
+    const height = (p) => top + ((bottom - top) * Math.min(decades, -Math.log10(p))) / decades; // a path’s probability is a product
+    for (let n = 0; n <= decades; n += 1) {
+      const y = height(10 ** -n);
+      group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: y, y2: y }), n && n < decades ? s("text", { class: "tick", x: TITLED - 8, y: y + 4 }, probability(10 ** -n, n)) : "");
+    }
     step.levels.forEach((level, at) => {
       const x = this.x(at + 1);
       for (const { p, node } of level.best) {
-        group.append(s("circle", { class: `kept ${node ? node.state : "left-out"}`, "data-depth": at + 1, cx: x, cy: bottom - p * (bottom - top), r: 3 }));
+        group.append(s("circle", { class: `kept ${node ? node.state : "left-out"}`, "data-depth": at + 1, cx: x, cy: height(p), r: 3 }));
       }
       group.append(s("text", { "data-depth": at + 1, x, y: bottom + 14 }, `${inTree(level)}/${level.best.length}`));
     });
@@ -165,7 +173,7 @@ export class StripView {
     const all = [...step.posterior, step.full];
     const most = Math.max(...all, 1e-9);
     const likeliest = step.random ? null : step.selected[0];
-    const free = this.narrow ? 50 : TITLED; // the title stands to the left of this
+    const free = this.narrow ? 37 : TITLED; // the title stands to the left of this
     const end = this.x(step.posterior.length + 0.5) - 17; // “all” stands from here on
     const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
     const group = s("g", { class: "posterior" });
@@ -242,7 +250,15 @@ export class StripView {
       [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
       [this.narrow ? "after" : "ends after", this.band.titles[2]],
     ];
-    return titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
+    const group = titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
+    if (this.narrow) group.append(s("text", { class: "end", x: 80, y: this.band.titles[1] }, this.values())); // which have no room beside their flags
+    return group;
+  }
+
+  /** The probabilities of the flags, likeliest first. */
+  values() {
+    const { selected, posterior } = this.step;
+    return selected.filter((i) => i < posterior.length).map((i) => `${i}: ${probability(posterior[i])}`).join("  ");
   }
 
   depthAt(event) {

@@ -6,13 +6,14 @@ import { judged } from "./store.js";
 
 const BAR = { least: 4, few: 8, most: 44, top: 6, glyphs: 16, track: 5, worded: 64 }; // few: steps that fill the width; worded: with the step's text below
 
-/** The mark under a bar by what came of its step: colour, width of its line (0: filled) and its shape, from -1 to 1. */
+/** The mark under a bar by what came of its step: colour, which is none of a proposer's, width of its line (0: filled) and its shape,
+ *  from -1 to 1. */
 const MARKS = {
   undrafted: ["muted", 1.4, "M-1 0H1"], // by a cost-aware step
   missed: ["reject", 1.4, "M-1-1L1 1M1-1L-1 1"],
-  found: ["second", 1.5, "M.8 0A.8 .8 0 1 1-.8 0A.8 .8 0 1 1 .8 0"],
-  repaired: ["target", 0, "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0"],
-  all: ["first", 0, "M0-1L1 1H-1Z"],
+  found: ["muted", 1.5, "M.8 0A.8 .8 0 1 1-.8 0A.8 .8 0 1 1 .8 0"],
+  repaired: ["ink", 0, "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0"],
+  all: ["ink", 0, "M0-1L1 1H-1Z"],
 };
 
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */

@@ -45,9 +45,10 @@ export function chainLabel({ step, columns, widths, small }, chain, lanes) {
   if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) name += `, differs after ${leaves}`;
   const won = accepted.length;
   const brought = !won ? "" : main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
-  // across neither the line of the boundary nor the stems that go up from this lane
+  // across neither the line of the boundary, nor the stems that go up from this lane, nor its badges
   const stems = chain.subs.filter(({ first, lane }) => lanes.has(first.id) && lane < chain.lane).map(({ first }) => first.depth - 0.5);
-  const lines = [...(step.boundary === null ? [] : [step.boundary + 0.5]), ...stems].map((depth) => columns.x(depth));
+  const badges = chain.nodes.filter(({ state }) => state === "rejected").map(({ id, depth }) => columns.x(depth) + widths.get(id) / 2 + 1);
+  const lines = [...[...(step.boundary === null ? [] : [step.boundary + 0.5]), ...stems].map((depth) => columns.x(depth)), ...badges];
   const placed = (words) => {
     const width = small(words) * (won ? BOLD : 1);
     const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5) - width - 2]; // no further to the right than the block goes
@@ -151,7 +152,7 @@ export class TreeView {
 
   /** Whether a node is drawn without its word. */
   get wordless() {
-    return this.step !== null && [...this.layout.lanes.keys()].some((id) => this.words.get(id) === "");
+    return [...(this.layout?.lanes.keys() ?? [])].some((id) => this.words.get(id) === "");
   }
 
   get cut() {
@@ -355,7 +356,7 @@ export class TreeView {
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
-      if (this.host.closest("[data-quiz='asking']")) return this.tooltip.hide();
+      if (this.host.closest("[data-quiz='asking']") || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details say it
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -368,7 +369,7 @@ export class TreeView {
       if (event.target.closest("g.fold")) return this.unfold(true);
       this.selection.pin(this.step.index, this.nodeOf(group));
       // fingers do not hover, and the details are far away
-      this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
+      if (event.pointerType === "touch") this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     });
   }
 }

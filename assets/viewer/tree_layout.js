@@ -215,7 +215,7 @@ export function nextNode(step, layout, node, direction) {
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-const COLUMN = [62, 108];
+const COLUMN = [54, 108];
 const FITTED = { wide: 46, slim: 8 };
 export const WORDLESS = 24; // a column below this holds a shape without a word
 
@@ -232,19 +232,20 @@ export class Columns {
     if (this.slim) {
       const wide = new Map();
       let room = across - count * FITTED.slim;
-      const order = new Set([...matters.filter((depth) => depth >= 0 && depth < count), ...this.widths.keys()]);
-      for (const at of order) {
+      const widen = (at) => {
         const width = Math.min(FITTED.wide, Math.max(WORDLESS, need(at)));
         // a comma may still find room where a word does not
-        if (wide.size >= 2 && width - FITTED.slim > room) continue;
+        if (wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) return;
         wide.set(at, width);
         room -= width - FITTED.slim;
-      }
+      };
+      matters.filter((depth) => depth >= 0 && depth < count).forEach(widen);
       for (const [at, width] of wide) {
-        const more = Math.max(0, Math.min(room, need(at) - width)); // for words that are cut
+        const more = Math.max(0, Math.min(room, need(at) - width)); // where a word that matters is cut
         wide.set(at, width + more);
         room -= more;
       }
+      for (const at of this.widths.keys()) widen(at);
       const slim = Math.min(WORDLESS - 1, FITTED.slim + Math.max(0, room) / Math.max(1, count - wide.size));
       const rest = wide.size === count ? Math.max(0, room) / count : 0;
       this.widths = this.widths.map((_, at) => (wide.get(at) ?? slim) + rest);

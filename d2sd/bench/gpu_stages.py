@@ -7,7 +7,7 @@ over repeats. Cycles follow each other as in a generation; everything else is ti
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
 from typing import Any
@@ -34,6 +34,9 @@ WARM_UP = 3
 BANDWIDTH_BYTES = {"cuda": 1 << 30, "cpu": 1 << 26}
 COPIES = 10
 GPU_STAGES = ("first_draft", "second_draft", "tree", "verify", "commit")
+LAYERS = ("fused", "plain")  # merged weights and few kernels, or the models' own modules
+PROFILED = 4  # steps
+LAUNCHES = ("cudaLaunchKernel", "cuLaunchKernel", "cudaGraphLaunch")
 
 
 def seconds(work: Callable[[], object], device: torch.device, repeats: int) -> float:
@@ -111,13 +114,13 @@ class Bench:
     """Stages of one engine after one context, which is reached with the last of the cycles: text that grows beyond it
     would be read in longer shapes."""
 
-    def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int):
+    def __init__(self, engine: Engine, config: DecodeConfig, context: int, mode: str, repeats: int, layers: str):
         self.repeats, self.device = repeats, engine.models.target.device
-        turns, config = WARM_UP + repeats, engine.resolve(config)
+        turns, config = WARM_UP + repeats + PROFILED, engine.resolve(config)
         begin = max(1, context - turns)
         self.config = replace(config, max_new_tokens=turns * (1 + (config.second_block_size or 0)))
         needed = slots(self.config, context + self.config.max_new_tokens)
-        self.passes = Passes(mode, self.config.backend, needed, self.device)  # type: ignore[arg-type]
+        self.passes = Passes(mode, self.config.backend, needed, self.device, layers == "fused")  # type: ignore[arg-type]
         self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
         for cache in (self.run.verifier.cache, *(d.cache for d in self.run.proposer.block_drafters)):
             cache.length = begin
@@ -139,33 +142,65 @@ class Bench:
                 )
         return {name: median(row[name] for row in rows) for name in rows[0]}
 
+    def kernels(self) -> tuple[float, float] | None:
+        """Returns the kernels that a step runs, and launches by the host, of kernels or of whole graphs; None without a GPU.
+
+        Call it after ``cycle``, whose steps have captured all passes.
+        """
+        if self.device.type != "cuda":
+            return None
+        activities = [torch.profiler.ProfilerActivity.CPU, torch.profiler.ProfilerActivity.CUDA]
+        with torch.profiler.profile(activities=activities) as profile:
+            for _ in range(PROFILED):
+                self.run.step()()
+            torch.cuda.synchronize(self.device)
+        return counted((event.name, event.device_type.name) for event in profile.events())
+
+
+def counted(events: Iterable[tuple[str, str]]) -> tuple[float, float]:
+    """Returns kernels and launches a step from the names and devices of what ``PROFILED`` steps did. Copies and fills by the
+    driver are no kernels."""
+    kernels = launches = 0
+    for name, device in events:
+        kernels += device == "CUDA" and not name.startswith(("Memcpy", "Memset"))
+        launches += device == "CPU" and name.startswith(LAUNCHES)
+    return kernels / PROFILED, launches / PROFILED
+
 
 @torch.inference_mode()
-def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int) -> dict[str, Any]:
-    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one."""
+def context_row(
+    engine: Engine, config: DecodeConfig, context: int, floors: Floors, repeats: int, layers: str
+) -> dict[str, Any]:
+    """One row of the main table: milliseconds, nodes, and gigabytes; what needs a GPU is None without one.
+
+    layers: one of ``LAYERS``.
+    """
     device, mode = engine.models.target.device, engine.mode
     cuda = device.type == "cuda"
     if cuda:
         torch.cuda.reset_peak_memory_stats(device)
     plain = replace(config, method="autoregressive")
-    eager = Bench(engine, plain, context, "eager", repeats).cycle()["cycle"]
-    captured = None
+    eager = Bench(engine, plain, context, "eager", repeats, layers).cycle()["cycle"]
+    captured = counts = None
     if mode == "captured":
-        bench = Bench(engine, plain, context, mode, repeats)
+        bench = Bench(engine, plain, context, mode, repeats, layers)
         taken = bench.cycle()["cycle"]
-        captured = (
-            taken if bench.passes.mode == mode else None
-        )  # where capture failed on the way, it is no figure of its
-    bench = Bench(engine, config, context, mode, repeats)
+        if bench.passes.mode == mode:  # where capture failed on the way, it is no figure of its
+            captured, counts = taken, bench.kernels()
+    bench = Bench(engine, config, context, mode, repeats, layers)
     measured = bench.cycle()
+    of_cycle = bench.kernels()
     return {
         "context": context,
+        "layers": layers,
         "plain_eager_ms": 1e3 * eager,
         "plain_captured_ms": None if captured is None else 1e3 * captured,
         **{f"{stage}_ms": 1e3 * measured[stage] for stage in GPU_STAGES},
         "cycle_ms": 1e3 * measured["cycle"],
         "floor_ms": 1e3 * floors.cycle(context),
         "plain_floor_ms": 1e3 * floors.plain(context),
+        **dict(zip(("plain_kernels", "plain_launches"), counts or (None, None), strict=True)),
+        **dict(zip(("cycle_kernels", "cycle_launches"), of_cycle or (None, None), strict=True)),
         "nodes": int(measured["nodes"]),
         "passes": bench.passes.mode,
         "backend": bench.config.backend,
@@ -173,23 +208,33 @@ def context_row(engine: Engine, config: DecodeConfig, context: int, floors: Floo
     }
 
 
+def ratios(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Returns plain ÷ fused of every time, by context; empty where only one of both was measured."""
+    by = {layers: {row["context"]: row for row in rows if row["layers"] == layers} for layers in LAYERS}
+    names = [n for n in (rows[0] if rows else ()) if n.endswith("_ms") and "floor" not in n and n != "plain_eager_ms"]
+    return [
+        {"context": at, **{n: row[n] and by["fused"][at][n] and row[n] / by["fused"][at][n] for n in names}}
+        for at, row in by["plain"].items()
+        if at in by["fused"]
+    ]
+
+
 @torch.inference_mode()
-def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
+def cost_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int, layers: str) -> list[dict[str, Any]]:
     """How a cycle's time changes with one setting at a time, and that of verification with nodes, after one context."""
     block = config.block_size or 16
     changes: list[tuple[str, dict[str, Any]]] = [
-        *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 4, 8) if k < block),
+        *((f"K = {k}", {"num_branches": k}) for k in (1, 2, 3, 4, 8) if k < block),
+        *((f"K = {k}, recording off", {"num_branches": k, "inspect": False}) for k in (3, 4) if k < block),
         *((f"γ = {g}", {"block_size": g, "num_branches": min(4, g - 1)}) for g in (4, 8, 16) if g <= block),
-        ("recording on", {"inspect": True}),
-        ("recording off", {"inspect": False}),
     ]
     rows = []
     for label, change in changes:
-        bench = Bench(engine, replace(config, **change), context, engine.mode, repeats)
+        bench = Bench(engine, replace(config, **change), context, engine.mode, repeats, layers)
         measured = bench.cycle()
         row = {f"{name}_ms": 1e3 * measured[name] for name in (*GPU_STAGES, "cycle")}
         rows.append({"setting": label, **row, "nodes": int(measured["nodes"]), "passes": bench.passes.mode})
-    bench = Bench(engine, config, context, engine.mode, repeats)
+    bench = Bench(engine, config, context, engine.mode, repeats, layers)
     for count in (16, 32, 64, 128):
         row = {"setting": f"{count} nodes", "verify_ms": 1e3 * bench.verify(path_tree(count))}
         rows.append({**row, "nodes": count, "passes": bench.passes.mode})

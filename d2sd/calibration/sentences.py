@@ -382,7 +382,8 @@ def _where(comparison: Comparison) -> Iterator[str]:
     clear = [_where_found(d) for part in tested for d in part if d.clear]
     more = f" and {len(clear) - MAX_NAMED} more" if len(clear) > MAX_NAMED else ""
     found = f"Clear: {', '.join(clear[:MAX_NAMED])}{more}" if clear else "No place is clear"
-    yield f"Where? {found}. {listed(kinds)} were tested, with Holm’s correction for multiple tests."
+    were = "was" if sum(map(len, tested)) == 1 else "were"
+    yield f"Where? {found}. {listed(kinds)} {were} tested, with Holm’s correction for multiple tests."
 
 
 def _where_found(found: Difference) -> str:

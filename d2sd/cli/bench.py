@@ -21,12 +21,14 @@ import transformers
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
 from d2sd.bench.gpu_stages import (
     BANDWIDTH_BYTES,
+    LAYERS,
     SHAPES,
     Floors,
     bandwidth,
     context_row,
     cost_rows,
     random_engine,
+    ratios,
 )
 from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
 from d2sd.bench.presets import PRESETS
@@ -100,12 +102,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument(
         "what", nargs="?", choices=("gpu",), help="gpu: time of every stage beside its floor, with random weights of a "
-        "true shape (uses --shape, --context, --repeats, --dtype, --device, --passes, --backend, --out, --json only)"
+        "true shape (uses --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json only)"
     )  # fmt: skip
     parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
     parser.add_argument(
         "--context", type=_whole_numbers, default=(1024, 8192, 32768), metavar="A,B,…", help="bench gpu: tokens"
     )
+    parser.add_argument(
+        "--layers", choices=LAYERS, help="bench gpu: layers with merged weights and few kernels (fused), or the models' own "
+        "modules (plain); without it both, with the ratio of every stage"
+    )  # fmt: skip
     add_run_arguments(parser)
 
 
@@ -303,7 +309,9 @@ def _measure(
     origin = circumstances(engine.models.target, arguments.argv)
     rate = bandwidth(device, repeats)
     floors = Floors.of(engine, rate)
-    rows = [context_row(engine, config, c, floors, repeats) for c in progress(contexts, desc="contexts")]
+    kinds = [arguments.layers] if arguments.layers else LAYERS
+    cases = [(context, layers) for context in contexts for layers in kinds]
+    rows = [context_row(engine, config, c, floors, repeats, layers) for c, layers in progress(cases, desc="contexts")]
     cascade = [] if engine.resolve(config).backend == "cascade" else [replace(config, backend="cascade")]
     uncaptured = any(row["plain_captured_ms"] is None for row in rows)
     return {
@@ -315,8 +323,9 @@ def _measure(
         "repeats": repeats,
         "rows": rows,
         "without_capture": (NEEDS_GPU if device.type != "cuda" else "passes were not captured") if uncaptured else None,
-        "cascade": [context_row(engine, c, n, floors, repeats) for c in cascade for n in contexts],
-        "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats)},
+        "ratios": ratios(rows),
+        "cascade": [context_row(engine, c, n, floors, repeats, kinds[0]) for c in cascade for n in contexts],
+        "costs": {"context": contexts[0], "rows": cost_rows(engine, config, contexts[0], repeats, kinds[0])},
         "floor": {"formula": FORMULA, "bytes_per_second": rate, "copied_bytes": BANDWIDTH_BYTES[device.type]},
         "provenance": {**origin, "device": origin["hardware"]["device"]},
     }
@@ -335,6 +344,8 @@ def _gpu_body(result: dict[str, Any]) -> str:
     ]
     if result["without_capture"]:
         parts.append(f"No captured figures: {result['without_capture']}.")
+    if result["ratios"]:
+        parts += ["## Times with the models' own modules ÷ those with fused layers", _table(result["ratios"])]
     if result["cascade"]:
         parts += ["## The same with the cascade in plain torch", _table(result["cascade"])]
     parts += [f"## Costs after {costs['context']} tokens", _table(costs["rows"])]

@@ -35,7 +35,7 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
     parser.add_argument(
         "--target",
         metavar="FOLDER|HUB-ID|FILE.gguf|NAME",
-        help="target instead of the model's own; GGUF: Llama and Qwen3 types; NAME: what `d2sd get` has got",
+        help="target instead of the model's own; GGUF: Llama, Qwen2.5, Qwen3 and Gemma 3 types; NAME: what `d2sd get` has got",
     )
     parser.add_argument(
         "--drafter", metavar="FOLDER|HUB-ID", action="append" if several else "store",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, TypeVar
 
+from d2sd.bench.prompts import is_data_set, read_data_set
 from d2sd.cli.common import ended_at_once
 from d2sd.errors import InputError
 from d2sd.train.settings import (
@@ -21,24 +23,78 @@ from d2sd.train.settings import (
     Eagle3Objective,
     Eagle3Training,
     LoopConfig,
+    PairTraining,
     RegenerateConfig,
 )
 
 T = TypeVar("T")
-TARGET, JSONL = "FOLDER|HUB-ID|NAME", "FILE.jsonl"
+TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
 DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 million parameters or more on a CPU"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages. Defaults are those of ``d2sd.train.settings``."""
-    stages = parser.add_subparsers(dest="stage", required=True, metavar="questions|regenerate|dflash|vp|eagle3|recipe")
+    stages = parser.add_subparsers(
+        dest="stage", required=True, metavar="pair|questions|regenerate|dflash|vp|eagle3|recipe"
+    )
+    _add_pair(
+        stages.add_parser(
+            "pair", help="a DFlash and a VP-Drafter for your model, from nothing, within the minutes given"
+        )
+    )
     _add_questions(stages.add_parser("questions", help="a chat model writes what its users would ask"))
     _add_regenerate(stages.add_parser("regenerate", help="the target writes the responses to prompts"))
     for name in ("dflash", "vp"):
         _add_block_drafter(stages.add_parser(name, help=f"{name} drafter from the target's responses"))
     _add_eagle3(stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses"))
-    _add_recipe(stages.add_parser("recipe", help="all stages for a known target, one after the other"))
+    _add_recipe(stages.add_parser("recipe", help="drafters for a known target: a pair, then EAGLE-3"))
+    for parser in stages.choices.values():
+        _show_defaults(parser)
+
+
+def _show_defaults(parser: argparse.ArgumentParser) -> None:
+    """Add the default of every option to its help, if that does not say it."""
+    for action in parser._actions:
+        valued = action.nargs != 0 and isinstance(action.default, int | float | str)  # flags take no value
+        if valued and "default" not in (action.help or ""):
+            action.help = f"{action.help or ''} (default: %(default)s)".strip()
+
+
+def _add_pair(parser: argparse.ArgumentParser) -> None:
+    add = parser.add_argument
+    add("--target", required=True, metavar=TARGET)
+    add("--out", type=Path, required=True, metavar="FOLDER", help="of both drafters and all that they are made from; a run that was "
+        "interrupted goes on there")  # fmt: skip
+    add(
+        "--prompts",
+        nargs="+",
+        default=[],
+        metavar=PROMPTS,
+        help="what users ask; a chat model writes more by itself if needed",
+    )
+    add(
+        "--held-out", nargs="+", default=[], metavar=PROMPTS, help="prompts to measure on (default: some of the others)"
+    )
+    add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for everything")
+    add("--layers", type=int, default=_default("layers", PairTraining), help="layers of each drafter")
+    add("--block-size", type=int, default=_default("block_size", PairTraining), metavar="G", help="γ, anchor included")
+    add(
+        "--target-layers",
+        type=int,
+        nargs="+",
+        dest="target_layer_ids",
+        metavar="N",
+        help="tapped layers (default: five)",
+    )
+    add(
+        "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token, else an unused one)"
+    )
+    add("--draft-vocab-size", type=int, metavar="D", help="draft the D most frequent tokens (default: 16384, or all)")
+    add("--markov-rank", type=int, default=_default("markov_rank", PairTraining), metavar="R")
+    add("--max-new-tokens", type=int, default=_default("max_new_tokens", PairTraining), help="longest answer")
+    add("--dtype", choices=DTYPES, help="of the target (default: bfloat16 on a GPU, else as for regenerate)")
+    add("--seed", type=int, default=0)
 
 
 def _add_questions(parser: argparse.ArgumentParser) -> None:
@@ -51,18 +107,24 @@ def _add_questions(parser: argparse.ArgumentParser) -> None:
     add("--max-new-tokens", type=int, default=QUESTIONS.max_new_tokens)
     add("--temperature", type=float, default=QUESTIONS.temperature)
     add("--top-k", type=int, default=QUESTIONS.top_k)
-    add("--seed", type=int, default=QUESTIONS.seed, help="default 0")
+    add("--seed", type=int, default=QUESTIONS.seed)
     add("--dtype", choices=DTYPES, help=DTYPE)
 
 
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add, default = parser.add_argument, RegenerateConfig()
     add("--target", required=True, metavar=TARGET)
-    add("--prompts", type=Path, nargs="+", required=True, metavar=JSONL, help="lines with prompt")
+    add("--prompts", nargs="+", required=True, metavar=PROMPTS, help="lines with prompt, or with turns or messages of a "
+        "conversation, whose every turn the target answers; or a column of a hub data set (needs the package datasets)")  # fmt: skip
     add("--chat", action="store_true", help="put prompts into the target's chat template")
     add("--out", type=Path, required=True, metavar=JSONL)
     add("--batch-size", type=int, default=default.batch_size)
     add("--max-new-tokens", type=int, default=default.max_new_tokens)
+    add(
+        "--server",
+        metavar="URL",
+        help="let an OpenAI-compatible server write that runs the target (vLLM, SGLang, llama.cpp)",
+    )
     add("--greedy-share", type=float, default=default.greedy_share)
     add("--temperature", type=float, default=default.temperature)
     add("--dtype", choices=DTYPES, help=DTYPE)
@@ -74,11 +136,9 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
     add("--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)")
     add("--layers", type=int, help=f"layers of a new drafter (default {LAYERS})")
     add("--block-size", type=int, metavar="G", help=f"γ of a new drafter, anchor included (default {BLOCK_SIZE})")
-    add("--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token)")
     add(
-        "--own-tokens", action="store_true", help="loss over the tokens of the responses alone: faster; train the last steps "
-        "without it"
-    )  # fmt: skip
+        "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token, else an unused one)"
+    )
     add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
     add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
     add("--objective", default=default.objective, help="cross_entropy or survival")
@@ -105,16 +165,20 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     )  # fmt: skip
     add("--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens (default: all)")
     add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
-    add("--cache", type=Path, metavar="FILE", help="keep the target's features here: small targets, several drafters")
     add("--steps", type=int, default=default.steps, help="may be raised when the command is run again")
     add("--batch-size", type=int, default=default.batch_size, help="rows per process and micro-step")
     add("--accumulate", type=int, default=default.accumulate)
     add("--learning-rate", type=float, default=default.learning_rate)
-    add("--warmup", type=int, default=default.warmup)
+    add(
+        "--warmup",
+        type=int,
+        default=default.warmup,
+        help="steps in which the rate rises (default: a twentieth of --steps)",
+    )
     add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what is quick here")
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
     add("--report-to", default=default.report_to, choices=TRACKERS, help="show metrics there, beside metrics.jsonl")
-    add("--seed", type=int, default=default.seed, help="default 0")
+    add("--seed", type=int, default=default.seed)
     add("--keep-every", type=int, default=0, metavar="N", help="keep a drafter in OUT/step-N every N steps")
     add(
         "--held-out", type=Path, metavar=JSONL, help="lines with prompt, on whose texts every saved drafter is measured"
@@ -126,11 +190,12 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("name", choices=("smollm2",))
     add("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
-    add("--prompts", type=Path, nargs="*", default=[], metavar=JSONL, help="further questions")
+    add("--prompts", nargs="+", default=[], metavar=PROMPTS, help="further questions")
+    add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for the pair")
     add("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
 
 
-def _default(name: str, training: type[DrafterTraining] = DrafterTraining) -> Any:
+def _default(name: str, training: type = DrafterTraining) -> Any:
     return next(field.default for field in fields(training) if field.name == name)
 
 
@@ -155,22 +220,40 @@ def _questions(arguments: argparse.Namespace) -> None:
 
     config = _settings(RegenerateConfig, arguments, greedy_share=QUESTIONS.greedy_share)
     target = load_writer(arguments.target, arguments.dtype)
-    questions = write_questions(target, arguments.first_words, arguments.count, config)
+    questions = list(write_questions(target, arguments.first_words, arguments.count, config))
     write_jsonl(arguments.out, ({"prompt": text} for text in questions))
     print(f"{len(questions)} different questions of {arguments.count} tried: {arguments.out}")
 
 
 def _regenerate(arguments: argparse.Namespace) -> None:
-    from d2sd.train.text import read_jsonl, regenerate_responses
+    from d2sd.train.text import regenerate_responses
 
     config = _settings(RegenerateConfig, arguments)
-    for path in arguments.prompts:
-        if not path.is_file():
-            raise InputError(f"there is no prompt file {path}")
-    prompts = [row["prompt"] for path in arguments.prompts for row in read_jsonl(path, "prompt")]
-    chat = arguments.chat
-    empty, answers = regenerate_responses(arguments.target, prompts, arguments.out, config, arguments.dtype, chat)
+    conversations, chat = _conversations(arguments.prompts), arguments.chat
+    empty, answers = regenerate_responses(arguments.target, conversations, arguments.out, config, arguments.dtype, chat)
     print(f"{answers} answers: {arguments.out}. {ended_at_once(empty, answers, chat)}".rstrip())
+
+
+def _conversations(sources: Sequence[str]) -> list[list[str]]:
+    """The user's turns in files and columns of hub data sets. Raises ``InputError`` if there are none."""
+    from d2sd.train.text import read_conversations
+
+    found = []
+    for source in sources:
+        own = [[text] for text in read_data_set(source)] if is_data_set(source) else read_conversations(Path(source))
+        if not own:
+            raise InputError(f"{source} holds no prompts; give JSON lines with a text under prompt")
+        found += own
+    return found
+
+
+def _pair(arguments: argparse.Namespace) -> None:
+    from d2sd.train.pair import train_pair
+
+    prompts, held_out = (
+        tuple(turns[0] for turns in _conversations(given)) for given in (arguments.prompts, arguments.held_out)
+    )
+    train_pair(_settings(PairTraining, arguments, prompts=prompts, held_out=held_out))
 
 
 def _block_drafter(arguments: argparse.Namespace) -> None:
@@ -189,13 +272,14 @@ def _eagle3(arguments: argparse.Namespace) -> None:
 
 
 def _recipe(arguments: argparse.Namespace) -> None:
-    from d2sd.train import recipe
+    from d2sd.train.recipe import train_recipe
 
-    name = arguments.name
-    recipe.run(arguments.target or name, arguments.prompts, arguments.out or Path("runs") / name)
+    name, prompts = arguments.name, tuple(turns[0] for turns in _conversations(arguments.prompts))
+    train_recipe(arguments.target or name, arguments.out or Path("runs") / name, arguments.minutes, prompts)
 
 
 STAGES = {
+    "pair": _pair,
     "questions": _questions,
     "regenerate": _regenerate,
     "dflash": _block_drafter,

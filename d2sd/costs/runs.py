@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
 from d2sd.costs.machines import DEFAULT, MACHINES, Curve, Machine
-from d2sd.trace.metrics import Work
+from d2sd.trace.metrics import Totals, Work
 from d2sd.trace.trace import Trace
 
 LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
@@ -68,6 +68,33 @@ def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
         return Curve(((1, mean),))
     ratio = mean / max(1e-12, fmean(map(table.seconds, rows)))
     return Curve(tuple((at, ratio * t) for at, t in table.points))
+
+
+# Whether measured times can be right.
+
+LEAST_PASS = 0.9  # of a plain step's pass: verifying may take less than that by chance alone
+MOST_SPREAD = 1.2  # between the slowest and the fastest of equal runs
+
+
+def impossible(own: Totals, plain: Totals) -> bool:
+    """Returns whether verifying took less time per step than a pass over one token in plain decoding, which cannot be: the
+    machine was busy with other work during one of the two runs. A price of such a step in plain steps is too low."""
+    verified, single = own.stage_seconds["verify"], plain.stage_seconds["verify"]
+    if not verified or not single:  # no stages were timed
+        return False
+    return verified / own.steps < LEAST_PASS * single / plain.steps
+
+
+def uneven(rounds: Sequence[Trace]) -> bool:
+    """Returns whether equal runs, of which some may end earlier, took times that differ by more than a fifth over the steps
+    that all of them have."""
+    shared = min((len(trace.steps) for trace in rounds), default=0)
+    if any(len(trace.steps) > shared for trace in rounds):
+        shared -= 1  # the last step of a shorter run was cut
+    if len(rounds) < 2 or shared < 1:
+        return False
+    times = [trace.steps[shared - 1].elapsed for trace in rounds]
+    return max(times) > MOST_SPREAD * min(times)
 
 
 # The break-even map: what the steps of each method commit, and what they cost on another machine, added up over runs.

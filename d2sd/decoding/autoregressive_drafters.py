@@ -196,7 +196,7 @@ class ChainDrafter:
             probabilities.append((best - logits.logsumexp(-1)).exp())
             tokens.append(token)
             if self.inspect:
-                seen.append((logits, best))
+                seen.append((logits, token))
             if number + 1 < count:
                 logits = self._forward(token[None])
         chosen, confidence = torch.stack(tokens).tolist(), torch.stack(probabilities).clamp_max(1.0).tolist()

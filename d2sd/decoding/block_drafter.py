@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from d2sd.decoding.inspection import rows_of, tempered
+from d2sd.decoding.inspection import log_probabilities, rows_of, tempered
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import Attend, DFlashDraftModel, attention_mask
@@ -118,7 +118,7 @@ class BlockDrafter:
         if not prefixes[0]:
             logits = logits[: block_size - 1]
             if self.inspect:
-                blocks[0] = replace(blocks[0], tempered=rows_of(tempered(logits, logits.max(-1).values)))
+                blocks[0] = replace(blocks[0], tempered=rows_of(tempered(logits, logits.argmax(-1))))
             self._first_rows = logits, blocks[0]
         return blocks
 
@@ -176,17 +176,19 @@ class BlockDrafter:
         in this order; and the logits (M, V).
         """
         logits = self.logits(self.hidden(ids, positions, read).flatten(0, 1)[masked])
-        best = logits.log_softmax(-1).clamp_max(0.0).topk(min(top, logits.shape[-1]), dim=-1)
-        tokens = self.own_ids(best.indices)
-        return torch.cat([best.values.exp().double(), tokens.double(), best.values.double()], -1), logits
+        count = min(top, logits.shape[-1])
+        best = logits.topk(count, -1).indices if count > 1 else logits.argmax(-1, keepdim=True)
+        logs = log_probabilities(logits, best)
+        return torch.cat([part.double() for part in (logs.exp(), self.own_ids(best), logs)], -1), logits
 
     def logits(self, hidden: Tensor) -> Tensor:
-        """Returns logits (…, D) float32 over the draft vocabulary for hidden states (…, hidden)."""
+        """Returns logits (…, D) over the draft vocabulary for hidden states (…, hidden), in the type of the LM head."""
         if (head := self.model.lm_head) is not None:
-            return head(hidden).float()
+            out: Tensor = head(hidden)
+            return out
         if self.token_ids is not None:
-            return self.model.rows_of_head(self.target.head.weight)(hidden.to(self.target.dtype)).float()
-        return self.target.borrowed_logits(hidden.to(self.target.dtype))
+            return self.model.rows_of_head(self.target.head.weight)(hidden.to(self.target.dtype))
+        return self.target.borrowed_scores(hidden.to(self.target.dtype))
 
     def own_ids(self, indices: Tensor) -> Tensor:
         """Returns the target's token ids for indices into the draft vocabulary."""
@@ -243,7 +245,7 @@ class BlockDrafter:
         """Returns ``count`` blocks sampled independently at temperature 1 from the last draft with an empty prefix."""
         assert self._first_rows is not None, "draft first"
         logits, block = self._first_rows
-        probabilities = logits.softmax(-1)
+        probabilities = logits.softmax(-1, dtype=torch.float32)
         generator = torch.Generator(logits.device).manual_seed(seed)
         ids = torch.multinomial(probabilities, count, replacement=True, generator=generator)
         confidence = probabilities.gather(1, ids).T.tolist()

@@ -85,8 +85,14 @@ class CycleShape:
 
     @property
     def rows(self) -> int:
-        """Rows of the target's pass."""
-        return row_shape(1 + len(self.lengths) * (self.depths - 1))
+        """Rows of the target's pass: as many as the largest tree may have.
+
+        Prefixes are distinct, and what a re-draft shares with the first draft is a node once: the one after a prefix of p tokens
+        adds at most its own length less p.
+        """
+        first = max(self.block_size - 1, 0)
+        again = sum(first + self.extension - prefix for prefix in range(self.branches))
+        return row_shape(1 + first + again + (self.extension if self.branches else 0))
 
     def packing(self, inspect: bool, vocabulary: int, ranked: int) -> Packing:
         """Returns the layout of the numbers that a cycle copies to the host.
@@ -261,7 +267,7 @@ class DeviceCycle:
         nothing = torch.zeros(shape.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
         (drafted,), logits = self._draft(self.first, read, state, nothing, nothing[:1])
-        others = tempered(logits, logits.max(-1).values) if self.config.inspect else drafted[:0]
+        others = tempered(logits, logits.argmax(-1)) if self.config.inspect else drafted[:0]
         return best_tokens(drafted), drafted, others
 
     def _draft_second(

@@ -69,7 +69,7 @@ def merge(anchor: Tensor, chains: Tensor, rows: int) -> DeviceTree:
 
     anchor: (1,) its token.
     chains: (C, M) tokens below the anchor, padded with −1.
-    rows: N, the number of rows of the tree; larger than C · M.
+    rows: N, the number of rows of the tree; more than there are different prefixes in the chains.
     """
     count, length = chains.shape
     device = chains.device

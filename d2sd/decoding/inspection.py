@@ -73,37 +73,58 @@ def measure(scores: Tensor, chosen: Tensor, tokens: Tensor, parents: Tensor, ins
     sure = torch.where(scores.gather(1, chosen[:, None])[:, 0].isfinite(), chosen, -1)
     if not inspect:
         return sure.double()[None]
-    probabilities = scores.softmax(-1)
+    best = scores.topk(min(TOP_ALTERNATIVES, scores.shape[-1]), dim=-1).indices
     at = parents * scores.shape[-1] + tokens
     own = scores.flatten().index_select(0, at)
-    best = probabilities.topk(min(TOP_ALTERNATIVES, scores.shape[-1]), dim=-1)
-    shown = [
-        probabilities.gather(1, chosen[:, None]),
-        probabilities.flatten().index_select(0, at)[:, None],
-        best.values.clamp_max(1.0),
-    ]
-    choice, ours, likeliest = (p.double().round(decimals=DIGITS).T for p in shown)
+    everything = scores.log_softmax(-1, dtype=torch.float32)
+    logs = (
+        everything.gather(1, chosen[:, None]),
+        everything.flatten().index_select(0, at)[:, None],
+        everything.gather(1, best),
+    )
+    choice, ours, likeliest = (x.clamp_max(0.0).double().exp().round(decimals=DIGITS).T for x in logs)
     rank = (scores.index_select(0, parents) > own[:, None]).view(torch.int8).sum(-1, dtype=torch.int32)
-    return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.indices.T.double()])
+    return torch.cat([sure.double()[None], choice, ours, rank.double()[None], likeliest, best.T.double()])
 
 
-def tempered(scores: Tensor, own: Tensor) -> Tensor:
+def log_probabilities(scores: Tensor, places: Tensor) -> Tensor:
+    """Returns log softmax(scores) at ``places``, (…, n) float32: a score minus the log-sum-exp, both from one pass.
+
+    scores: (…, V) logits of any type.
+    places: (…, n) indices.
+    """
+    return scores.log_softmax(-1, dtype=torch.float32).gather(-1, places).clamp_max(0.0)
+
+
+def tempered(scores: Tensor, places: Tensor) -> Tensor:
     """Returns the probability of a token at each of ``TEMPERATURES``, (M, len(TEMPERATURES)) float64.
 
     scores: (M, V) logits or log probabilities of all tokens.
-    own: (M,) scores of the tokens in question.
-
-    Squaring an exponential halves its temperature, so two exponentials are enough for all powers of √2.
+    places: (M,) of the tokens in question.
     """
-    best = scores.max(-1, keepdim=True).values
-    below = [(x - best).clamp_min(FAR) for x in (scores, own[:, None])]
+    found = _by_powers(scores, places) if scores.device.type == "cpu" else _at_once(scores, places)
+    return found.double().clamp_max_(1).round(decimals=DIGITS)
+
+
+def _by_powers(scores: Tensor, places: Tensor) -> Tensor:
+    """``tempered`` with the fewest exponentials: squaring one halves its temperature, so two are enough for all powers of √2."""
+    below = (scores - scores.max(-1, keepdim=True).values).clamp_min_(FAR)
     found: dict[float, Tensor] = {}
     for temperature in TEMPERATURES[-2:]:
-        everything, ours = ((x / temperature).exp_() for x in below)
+        everything = (below / temperature).exp_()
+        ours = everything.gather(1, places[:, None])
         while temperature >= TEMPERATURES[0]:
             found[temperature] = ours[:, 0] / everything.sum(-1)
             everything, ours, temperature = everything.mul_(everything), ours.mul_(ours), temperature / 2
-    return torch.stack([found[t] for t in TEMPERATURES], -1).double().clamp_max_(1).round(decimals=DIGITS)
+    return torch.stack([found[t] for t in TEMPERATURES], -1)
+
+
+def _at_once(scores: Tensor, places: Tensor) -> Tensor:
+    """``tempered`` with the fewest kernels."""
+    hot = torch.empty(len(TEMPERATURES), *scores.shape, dtype=torch.float32, device=scores.device)
+    for row, temperature in zip(hot, TEMPERATURES, strict=True):
+        torch.mul(scores, 1 / temperature, out=row)
+    return log_probabilities(hot, places[None, :, None].expand(len(hot), -1, -1))[..., 0].exp().T
 
 
 def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:

@@ -34,22 +34,22 @@ class Verifier:
         self.merged = target.merged(passes.kernels) if passes.merged else None
 
     def read(self, ids: Sequence[int]) -> tuple[Tensor, Tensor]:
-        """Read the prompt into the empty cache. Returns its positions, (T,), and the logits after it, (1, V) float32."""
+        """Read the prompt into the empty cache. Returns its positions, (T,), and the logits after it, (1, V)."""
         device = self.target.device
         positions = torch.arange(len(ids), device=device)
         hidden = self.target.forward(torch.tensor(ids, device=device), positions, self.cache, None, None)
         self.cache.commit(range(len(ids)))
-        return positions, self.target.logits(hidden[-1:]).to(device)
+        return positions, self.target.scores(hidden[-1:]).to(device)
 
     def logits(self, tree: TokenTree) -> Tensor:
-        """Returns the target's logits after every node of a tree, (N, V) float32; its anchor follows the cached text."""
+        """Returns the target's logits after every node of a tree, (N, V), as ``Target.scores``; its anchor follows the cached text."""
         start, device, passes = self.cache.length, self.target.device, self.passes
         if not passes.fixed:
             mask = torch.from_numpy(tree.ancestor_mask()).to(device) if len(tree) > 1 else None
             positions = torch.tensor(tree.depths, device=device) + start
             tokens = torch.tensor(tree.tokens, device=device)
             hidden = self.target.forward(tokens, positions, self.cache, mask, passes.backend)
-            return self.target.logits(hidden).to(device)  # of several GPUs, the last one has them
+            return self.target.scores(hidden).to(device)  # of several GPUs, the last one has them
         rows = row_shape(len(tree))
         tokens, depths, mask = (torch.from_numpy(x).to(device) for x in padded_tree(tree, rows))
         read, slots = passes.window(self.cache, rows)
@@ -73,7 +73,7 @@ class Verifier:
         kernels = TORCH if self.merged is None else self.merged.kernels
         window = CacheWindow(self.cache, read, slots, kernels.writer(slots, self.cache.capacity))
         hidden = self.target.forward(tokens, positions, window, mask, self.passes.backend, self.merged)
-        return self.target.logits(hidden), *self.target.taps.outputs()
+        return self.target.scores(hidden), *self.target.taps.outputs()
 
 
 def restrict(logits: Tensor, top_k: int, top_p: float) -> Tensor:
@@ -125,7 +125,7 @@ class Sampler:
         """Logits of the distribution that is sampled from, (N, V) float32; at temperature 0 the logits themselves."""
         if self.temperature == 0:
             return logits
-        return restrict(logits / max(self.temperature, COLDEST), self.top_k, self.top_p)
+        return restrict(logits.float() / max(self.temperature, COLDEST), self.top_k, self.top_p)
 
     def noise(self, start: int, depths: int, vocabulary: int, device: torch.device) -> Tensor:
         """Returns the noise for ``choose`` at nodes of depth 0 … depths−1 below an anchor at position ``start``, (depths, V).

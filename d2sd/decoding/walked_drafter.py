@@ -98,7 +98,7 @@ class WalkedDrafter(BlockDrafter):
         columns = [tokens[..., None], chosen.exp(), trained, best.values.exp(), ids_of(best.indices), best.values]
         ranked = torch.cat([column.double() for column in columns], -1)
         pairs = self._pairs(rows, logits, known) if self.model.candidate_selector is not None and top > 1 else ()
-        others = tempered(logs[0], chosen[0, :, 0]) if self.inspect else ranked[:0]
+        others = tempered(logs[0], picks[0, :, 0]) if self.inspect else ranked[:0]
         return ranked, hidden, logits, others, *pairs
 
     def chain(
@@ -123,7 +123,7 @@ class WalkedDrafter(BlockDrafter):
             state = head(before, hidden[:, 0], state)[1]
         options = self.own_ids(torch.arange(logits.shape[-1], device=self.device)).expand(len(rows), -1)
         for at in range(rows.shape[1]):
-            scores = logits[:, at]
+            scores = logits[:, at].float()
             if selector is not None:
                 own, places = selector.candidates(scores)
                 options = self.own_ids(places)

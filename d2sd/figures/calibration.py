@@ -35,6 +35,7 @@ from d2sd.figures.style import (
     whiskers,
 )
 
+EDGES = 9  # more numbers than this do not fit side by side under a figure
 COUNTS = 0.13  # the part of the height that tells how many there are
 OPEN_END = 1000.0  # a bin up to more tokens than that has no upper edge
 
@@ -262,7 +263,7 @@ def reliability(bins: Sequence[Bin], kind: str = "first") -> go.Figure:
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
-        "ticktext": [edge_name(e) for e in edges],
+        "ticktext": ["" if n % 2 and len(edges) > EDGES else edge_name(e) for n, e in enumerate(edges)],
     }
     return _column_figure(bin_columns(bins), kind, "confidence", range=[-0.5, len(bins) - 0.5], **scale)
 
@@ -270,7 +271,7 @@ def reliability(bins: Sequence[Bin], kind: str = "first") -> go.Figure:
 def by_position(positions: Sequence[PositionAcceptance]) -> go.Figure:
     """Acceptance at every position of the first draft that was reached."""
     last = max((p.position for p in positions), default=1)
-    ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= 20 else 5}
+    ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= EDGES else 2 if last <= 20 else 5}
     return _column_figure(position_columns(positions), "first", "position in the draft", **ends)
 
 
@@ -380,7 +381,7 @@ def _column_figure(
     return draw(
         traces,
         hovermode="x",
-        legend_entrywidth=84,
+        legend_entrywidth=104,
         xaxis=axis(title, showgrid=False, anchor="y2", **scale),
         yaxis=share_axis(domain=[COUNTS + 0.08, 1]),
         yaxis2=below,

@@ -1,6 +1,6 @@
 """ES modules joined into one script, and HTML files that consist of such scripts, styles and data.
 
-A joined script needs no server and no build step: the sources stay as they are, each in a function of its own.
+A joined script needs no server and no build step: the sources keep their lines of code, each in a function of its own.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ FONTS = HOME / "assets" / "fonts"
 FAMILIES = {"Inter": "inter.woff2", "JetBrains Mono": "jetbrains-mono.woff2"}  # for words and for tokens
 IMPORT = re.compile(r'^import \{([^}]+)\} from "(\.[^"]+)";$', re.MULTILINE)
 EXPORT = re.compile(r"^export (?=(?:async )?(?:function\*?|class|const) ([\w$]+))", re.MULTILINE)
+# Lines of comments, empty lines and indentation: a sixth of a script. No text of the sources spans lines.
+MARGIN = re.compile(r"^[ \t]*(?://.*|/\*(?:[^*]|\*(?!/))*\*/[ \t]*)?\n|^[ \t]+", re.MULTILINE)
 OTHER_FORM = re.compile(r"^(?:import|export)\b.*", re.MULTILINE)
 
 
@@ -31,7 +33,7 @@ class Module:
 
     imports: for every imported file the names taken from it, each with the name it has here.
     exports: names that other modules can import.
-    body: the source without its import and export keywords.
+    body: the source without its import and export keywords, comments and indentation.
     """
 
     imports: Mapping[Path, Mapping[str, str]]
@@ -43,9 +45,11 @@ def read_module(path: Path) -> Module:
     """Parses the two forms that the sources use: ``import { a, b as c } from "./file.js";`` on one line, and ``export``
     before a function, class or constant at the start of a line.
 
-    Raises ``ValueError`` for any other form.
+    Raises ``ValueError`` for any other form, and for a template literal over several lines, whose indentation would be lost.
     """
     source = path.read_text(encoding="utf-8")
+    if any(line.count("`") % 2 for line in source.splitlines()):
+        raise ValueError(f"{path}: a template literal over several lines is not supported")
     imports: dict[Path, dict[str, str]] = {}
     for names, address in IMPORT.findall(source):
         taken = imports.setdefault((path.parent / address).resolve(), {})
@@ -55,7 +59,7 @@ def read_module(path: Path) -> Module:
     body = EXPORT.sub("", IMPORT.sub("", source))
     if other := OTHER_FORM.search(body):
         raise ValueError(f"{path}: this form of import or export is not supported: {other[0]}")
-    return Module(imports, tuple(EXPORT.findall(source)), body.strip())
+    return Module(imports, tuple(EXPORT.findall(source)), MARGIN.sub("", body).strip())
 
 
 @cache

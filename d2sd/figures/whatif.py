@@ -27,6 +27,7 @@ from d2sd.figures.style import (
     vertical,
     whiskers,
 )
+from d2sd.methods import METHODS
 
 # by tone and dash alone: colours mean drafters
 LINES = (
@@ -38,6 +39,7 @@ LINES = (
     ("muted", "longdash"),
 )
 NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point; the table has all
+WHISKERS = "Grey lines: 95% interval of α on this text."
 SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
 
 
@@ -103,7 +105,7 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
                 rows.append(
                     (
                         _setting(sweep, line, point),
-                        line.method,
+                        lane_name(line.method),
                         f"{digits(point.alpha, 2)}{point.interval}",
                         digits(point.nodes, 1),
                         *speedups,
@@ -112,13 +114,19 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
         yield Panel(
             sweep.symbol,
             f"{sweep.label[:1].upper()}{sweep.label[1:]}",
-            sweep_reading(sweep, recorded),
+            f"{sweep_reading(sweep, recorded)}. {WHISKERS}",
             what_if(sweep, recorded, look),
             Table(
                 ("Setting", "Method", "α", "Nodes per step", *(f"calculated × on {m.name}" for m in MACHINES.values())),
                 tuple(rows),
             ),
         )
+
+
+def lane_name(lane: str) -> str:
+    """Returns what a method is called, with the suffix of a cost-aware one."""
+    method = lane.removesuffix(" cost-aware")
+    return f"{METHODS[method].name}{', cost-aware' if lane != method else ''}" if method in METHODS else lane
 
 
 def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:
@@ -137,10 +145,10 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
     traces: list[Trace] = []
     for line in sweep.lines:
         at, words = [p.at for p in line.points], [point_words(sweep, line, p) for p in line.points]
-        mode, look, name = "lines" if line.flat else "lines+markers", looks[line.method], safe(line.method)
+        mode, look, name = "lines" if line.flat else "lines+markers", looks[line.method], safe(lane_name(line.method))
         named = {"name": name, "legendgroup": name, **look}
         figures = [Estimate(p.alpha, p.low, p.high) for p in line.points]
-        reach: Trace = {} if line.flat else whiskers(figures, color=look["line"]["color"], width=0)
+        reach: Trace = {} if line.flat else whiskers(figures, color=EDGE, width=4, thickness=1)
         traces.append(scatter(mode, at, values_of(figures), words, **named, **reach))
         nodes = [p.nodes for p in line.points]
         traces.append(scatter(mode, at, nodes, words, **named, yaxis="y2", showlegend=False))
@@ -158,8 +166,8 @@ def what_if(sweep: Sweep, recorded: Recorded, looks: dict[str, Trace]) -> go.Fig
         margin={"l": 42, "r": 12, "t": 28, "b": 96},
         shapes=shapes,
         xaxis=places_axis(list(sweep.values), title, anchor="y2"),
-        yaxis=axis("α", domain=[0.42, 1], nticks=6),
-        yaxis2=axis("nodes", domain=[0, 0.34], rangemode="tozero", nticks=4),
+        yaxis=axis("α", domain=[0.42, 1], nticks=6, tickformat=".1f"),
+        yaxis2=axis("nodes", domain=[0, 0.34], rangemode="tozero", nticks=4, tickformat="d"),
     )
 
 
@@ -173,7 +181,7 @@ def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     there = "".join(
         f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×, calculated" for m in NAMED if m in point.speedups
     )
-    return f"{safe(line.method)}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
+    return f"{safe(lane_name(line.method))}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
 
 
 def _cheaper(points: Sequence[Point], own: Point) -> Point | None:
@@ -190,7 +198,7 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)
     if line is None:
         return "no answer yet"
-    method = cut(line.method)
+    method = cut(lane_name(line.method))
     if line.flat:
         return f"{method} does not use it"
     best = max(line.points, key=lambda p: p.alpha)

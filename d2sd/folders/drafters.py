@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from transformers import LlamaConfig, PreTrainedConfig, Qwen3Config
 
 from d2sd.errors import InputError
+from d2sd.folders.store import check_place, hub_answers
 from d2sd.folders.weights import read_weights, tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_weights, refuse_options
 from d2sd.nets.drafter import DFlashDraftModel
@@ -50,8 +51,12 @@ LAYER_KEYS = (
 
 
 def published_config(source: str) -> dict[str, Any]:
-    """Returns ``config.json`` of a folder or hub id, unchanged."""
-    config: dict[str, Any] = PreTrainedConfig.get_config_dict(source)[0]
+    """Returns ``config.json`` of a folder or hub id, unchanged. Raises ``InputError`` where it is not there, or is no object."""
+    check_place(source)
+    from_cache = not Path(source).exists() and not hub_answers()
+    config: Any = PreTrainedConfig.get_config_dict(source, local_files_only=from_cache)[0]
+    if not isinstance(config, dict):
+        raise InputError("its config.json is no JSON object")
     return config
 
 

@@ -35,7 +35,7 @@ from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
 from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
-from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_options, text_part
+from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_key, text_options, text_part
 
 BUNDLED = HOME / "assets" / "models"
 DEVICES = ("cpu", "cuda")  # that tests run on
@@ -52,10 +52,22 @@ def presets() -> list[str]:
 
 
 def _target_of(folder: Path) -> str | None:
-    """Returns the target's path of a model set; of a bundled one without its own, the downloaded one."""
+    """Returns the target's path of a model set, or what the file ``target`` there names; of a bundled one without its own, the
+    downloaded one."""
     own = _part(folder, "target")
+    if own is None and (folder / "target").is_file():
+        with (folder / "target").open(encoding="utf-8", errors="replace") as file:
+            named = file.readline(4096).strip()
+        own = str(folder / named) if named and (folder / named).exists() else named or None
     downloaded = found(folder.name) if own is None and folder.parent == BUNDLED else None
     return own if downloaded is None else str(downloaded)
+
+
+def target_folder(source: str) -> str:
+    """Returns the target's folder of a bundled preset or of a name of ``d2sd get``; any other source unchanged."""
+    if source in presets() and not Path(source).exists():
+        source = _target_of(BUNDLED / source) or source
+    return located(source)
 
 
 def load_models(
@@ -71,7 +83,7 @@ def load_models(
     load_in_8bit: bool = False,
 ) -> Models:
     """Returns the ``Models`` of a bundled preset, or of a folder with ``target/``, ``dflash/`` and optionally ``vp/``,
-    ``draft/`` and ``eagle3/``.
+    ``draft/`` and ``eagle3/``. ``target`` may be a text file that names it.
 
     target, drafter, second_drafter, draft_model, eagle3: a folder or hub id that replaces this part. The config of a drafter
         determines whether it is a DFlash or an EAGLE-3 drafter. A target may also be a GGUF file, or a name of ``d2sd get``.
@@ -165,9 +177,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
 
     Raises ``InputError``.
     """
-    if source in presets() and not Path(source).exists():
-        source = _target_of(BUNDLED / source) or source
-    source = located(source)
+    source = target_folder(source)
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
@@ -177,7 +187,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         place, gguf = gguf_options(source)
         if gguf and load_in_8bit:
             raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
-        raw, _ = PreTrainedConfig.get_config_dict(place, **gguf)
+        raw = PreTrainedConfig.get_config_dict(place, **gguf)[0] if gguf else published_config(place)
         if raw.get("model_type") in (*SUPPORTED, *TYPES):
             check_config(text_part(raw), (*SUPPORTED, *TYPES))
         # a GGUF file's header takes seconds to read, so what was read of it is used
@@ -188,7 +198,7 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
         if gguf:
             options |= {"config": config, "quantization_config": GgufConfig(dequantize=True), **gguf}
         elif raw.get("quantization_config") is None and Path(source).is_dir():
-            held = {name.replace(".language_model.", "."): s for name, s in tensor_shapes(weight_files(source)).items()}
+            held = {text_key(name): shape for name, shape in tensor_shapes(weight_files(source)).items()}
             with BUILDING:
                 check_shapes(held, partial(loader.from_config, text_config(config)))
         with BUILDING, quiet():

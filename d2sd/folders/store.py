@@ -6,8 +6,15 @@ They are stored in ``$D2SD_HOME/models``, or else in the cache folder (``$XDG_CA
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
+from socket import create_connection
+from urllib.parse import urlsplit
+from urllib.request import getproxies
+
+from huggingface_hub.constants import ENDPOINT
 
 from d2sd.errors import InputError
 
@@ -94,12 +101,43 @@ def found(name: str) -> Path | None:
     return place(remote) if remote is not None and place(remote).is_dir() else None
 
 
+HUB_ID = re.compile(r"\w[\w.-]*(?:/\w[\w.-]*)?", re.ASCII)
+SECONDS_TO_CONNECT = 3
+
+
+def check_place(source: str) -> None:
+    """Raise ``InputError`` for a path that is not there; what may be a hub id passes, unless its first part is a folder here."""
+    owner = source.partition("/")[0]
+    if not Path(source).exists() and (not HUB_ID.fullmatch(source) or ("/" in source and Path(owner).is_dir())):
+        raise InputError("there is no such file" if source.lower().endswith(".gguf") else "there is no such folder")
+
+
+@cache
+def hub_answers() -> bool:
+    """Returns whether the hub, or a proxy on the way to it, can be connected to; it is tried once.
+
+    Otherwise its client tries for half a minute.
+    """
+    hub = urlsplit(ENDPOINT)
+    if hub.hostname is None or hub.scheme in getproxies():
+        return True
+    try:
+        create_connection((hub.hostname, hub.port or 443), SECONDS_TO_CONNECT).close()
+    except OSError:
+        return False
+    return True
+
+
 def located(source: str) -> str:
     """Returns the folder of a target named as in ``d2sd get``; any other source unchanged.
 
-    Raises ``InputError`` if it has not been downloaded.
+    Raises ``InputError`` if it has not been downloaded, or is a path that is not there.
     """
     if source not in REMOTE or Path(source).is_dir():
+        try:
+            check_place(source)
+        except InputError as error:
+            raise InputError(f"cannot load the target {source}: {error}") from None
         return source
     if (folder := found(source)) is None:
         raise InputError(f"the target {source} is not here yet; get it with: d2sd get {source}")

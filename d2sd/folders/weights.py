@@ -22,7 +22,7 @@ CONVERT = (
     "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
     "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
 )
-GGUF_ARCHITECTURES = ("llama", "qwen3")
+GGUF_ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
 GGUF_VERSIONS = (2, 3)
 ALIGNMENT = 32  # bytes, of the tensors after a GGUF file's header
 STRING, ARRAY = 8, 9  # types of values in the header
@@ -110,7 +110,7 @@ def check_gguf(path: Path) -> None:
         start = -(-file.tell() // ALIGNMENT) * ALIGNMENT
     if kind not in GGUF_ARCHITECTURES:
         raise InputError(
-            f"GGUF files of type {kind[:40]!r} are not supported; choose {' or '.join(GGUF_ARCHITECTURES)}"
+            f"GGUF files of type {kind[:40]!r} are not supported; choose {', '.join(GGUF_ARCHITECTURES[:-1])} or {GGUF_ARCHITECTURES[-1]}"
         )
     if max((start + offset + length for offset, length in rows), default=0) > size:
         raise InputError(CUT_SHORT)

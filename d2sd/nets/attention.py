@@ -123,7 +123,7 @@ def attend_with_sinks(
     """Returns scaled dot-product attention with sinks (gpt-oss), (B, H, R, D), for which torch's function has no argument.
 
     key, value: (B, KV heads, S, D).
-    mask: (R, S) bool, True = visible; None to see everything.
+    mask: (R, S) bool, True = visible, or (B, 1, 1, S); None to see everything.
     sinks: (H,).
     """
     batch, heads, rows, dim = query.shape
@@ -131,7 +131,8 @@ def attend_with_sinks(
     grouped = (query * scale).reshape(batch, kv_heads, -1, dim)
     scores = grouped.float() @ key.float().transpose(-1, -2)
     if mask is not None:
-        scores = scores.masked_fill(~mask.repeat(heads // kv_heads, 1), float("-inf"))
+        mask = mask.repeat(heads // kv_heads, 1) if mask.dim() == 2 else mask
+        scores = scores.masked_fill(~mask, float("-inf"))
     lse = scores.logsumexp(-1, keepdim=True).logaddexp(sink_rows(sinks, kv_heads, rows))
     return ((scores - lse).exp() @ value.float()).to(query.dtype).reshape(batch, heads, rows, dim)
 

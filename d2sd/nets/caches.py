@@ -152,6 +152,49 @@ class CacheWindow:
         return self._read
 
 
+class Ring:
+    """Stands in for a cache while the rows of a batch are at different places of their texts.
+
+    Every pass writes one token of each row to the same slot, and the slot moves on by one, around the capacity. A row at place p of
+    its text therefore sees the p + 1 newest slots. Shapes never change, and no text is padded.
+
+    slot: (1,) int64, which the pass writes.
+    places: (B,) int64 of the tokens in their texts, less than the capacity.
+    """
+
+    def __init__(self, cache: KeyValueCache, slot: Tensor, places: Tensor):
+        self.cache, self._slot, self._places = cache, slot, places
+        self._ages = (slot - torch.arange(cache.capacity, device=slot.device)) % cache.capacity
+        self._seen: dict[int | None, Tensor] = {}
+
+    def update(
+        self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
+    ) -> tuple[Tensor, Tensor]:
+        """Write (B, KV heads, 1, D) rows; returns all slots of the layer, (B, KV heads, capacity, D); ``kwargs`` as there."""
+        refuse_unknown("caches", others)
+        keys, values = self.cache.buffers(layer)
+        keys.index_copy_(2, self._slot, key)
+        values.index_copy_(2, self._slot, value)
+        return keys, values
+
+    def seen(self, window: int | None) -> Tensor:
+        """Returns the slots that each row sees, (B, 1, 1, capacity) bool, through a window of so many tokens; None for all."""
+        if window not in self._seen:
+            seen = self._ages <= self._places[:, None]
+            self._seen[window] = (seen if window is None else seen & (self._ages < window))[:, None, None]
+        return self._seen[window]
+
+    def commit(self) -> None:
+        """Advance the states of linear layers to the token that was written."""
+        if isinstance(self.cache, LayerCache):
+            for state in self.cache.states.values():
+                state.commit(0)
+
+    def get_seq_length(self, _: int = 0) -> int:
+        """Slots that the ring shows (the name that transformers asks for)."""
+        return self.cache.capacity
+
+
 # States of linear layers.
 
 
@@ -240,6 +283,12 @@ class LayerCache(KeyValueCache):
         super().keep_sequences(index)
         for state in self.states.values():
             state.become(state.inputs[index], state.matrix[index])
+
+    def forget(self, index: Tensor) -> None:
+        """Put the states of these sequences of the batch back to the beginning of a text."""
+        for state in self.states.values():
+            inputs, matrix = (part.index_fill(0, index, 0.0) for part in (state.inputs, state.matrix))
+            state.become(inputs, matrix)
 
     def get_conv_state(self, layer: int, state_idx: int = 0) -> None:
         """There is none at the beginning of a text."""

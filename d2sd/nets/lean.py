@@ -13,6 +13,7 @@ For layers without biases whose norms come before the blocks (``TargetType.lean`
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -56,6 +57,9 @@ def product(weight: Tensor, half: bool = False) -> Product:
     return lambda x: run(x, packed, None, "none", [], "")
 
 
+_one_at_a_time = threading.Lock()  # several generations may begin at once
+
+
 @torch.inference_mode(False)
 @torch.no_grad()
 def merge(linears: Sequence[nn.Linear]) -> Tensor:
@@ -63,6 +67,11 @@ def merge(linears: Sequence[nn.Linear]) -> Tensor:
 
     Where they are that already, nothing is copied.
     """
+    with _one_at_a_time:
+        return _merge(linears)
+
+
+def _merge(linears: Sequence[nn.Linear]) -> Tensor:
     weights = [linear.weight for linear in linears]
     rows = [len(weight) for weight in weights]
     side_by_side = all(

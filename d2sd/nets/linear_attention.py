@@ -25,7 +25,7 @@ from torch.nn import functional as F
 from transformers.activations import ACT2FN
 
 from d2sd.nets.attention import Backend
-from d2sd.nets.caches import CacheWindow, DeltaRows, LayerCache
+from d2sd.nets.caches import CacheWindow, DeltaRows, LayerCache, Ring
 from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import PassRows
 
@@ -69,13 +69,14 @@ def _forward(
     rows: PassRows | None = None,
     backend: Backend | None = None,
     tree_mask: Tensor | None = None,
-    window: CacheWindow | None = None,
+    window: CacheWindow | Ring | None = None,
     **others: Any,
 ) -> Tensor:
-    """The layer's output, (B, R, hidden). ``backend``, ``tree_mask`` and ``window`` concern attention layers only."""
+    """The layer's output, (B, R, hidden). ``backend`` and ``tree_mask`` concern attention layers only."""
     cache = others.pop(cache_name, None)
     refuse_unknown("linear layers", others)
-    if not isinstance(cache, LayerCache) or not cache.length:
+    cache = window.cache if isinstance(window, Ring) else cache
+    if not isinstance(cache, LayerCache) or not (cache.length or isinstance(window, Ring)):
         return stock(hidden_states, attention_mask=attention_mask, **{cache_name: cache})
     if attention_mask is not None:  # transformers makes none for our attention function
         refuse_unknown("linear layers", {"attention_mask": attention_mask})

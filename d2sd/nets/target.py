@@ -6,7 +6,7 @@ which lets rows see the committed prefix plus their own ancestors, and the pass 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
@@ -19,7 +19,7 @@ from transformers import PreTrainedModel
 from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend
 from d2sd.nets.attention import attend_dense as dense
-from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState
+from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
 from d2sd.nets.lean import Attend, Kernels, LeanLayers, product
 from d2sd.nets.linear_attention import follow_trees
 from d2sd.nets.transformers_calls import cache_argument
@@ -192,35 +192,8 @@ class Target:
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
 
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
-        """Returns ids of one user message in the chat template, up to the start of the answer.
-
-        thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
-            others ignore it.
-
-        Raises ``InputError`` if the tokenizer has no template, its template refuses the message, or the message is already in
-        the template.
-        """
-        template = self.tokenizer.chat_template
-        if not template:
-            raise InputError(f"{self.name} has no chat template; give the prompt as it is")
-        special = (t.content for t in self.tokenizer.added_tokens_decoder.values() if t.special)
-        if begun := next((t for t in special if message.lstrip().startswith(t)), None):
-            raise InputError(
-                f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
-            )
-        options: dict[str, Any] = {"enable_thinking": thinking}
-        if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
-            options["reasoning_effort"] = "high" if thinking else "low"
-        try:
-            ids = self.tokenizer.apply_chat_template(
-                [{"role": "user", "content": message}],
-                add_generation_prompt=True,
-                return_dict=False,
-                **options,
-            )
-        except Exception as error:  # templates are programs of the model's makers and may raise anything
-            raise InputError(f"the chat template of {self.name} failed: {first_line(error)}") from error
-        return list(ids)
+        """Returns ``chat_ids`` of one user message."""
+        return chat_ids(self.tokenizer, self.name, [{"role": "user", "content": message}], thinking)
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
         """Returns an empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
@@ -272,11 +245,16 @@ class Target:
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
-        return final_logits(self._text, self.borrowed_logits(hidden))
+        return self.scores(hidden).float()
 
-    def borrowed_logits(self, hidden: Tensor) -> Tensor:
-        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap."""
-        return self._head(hidden).float()
+    def scores(self, hidden: Tensor) -> Tensor:
+        """Returns the same logits in the target's type where that is exact: the largest is the same one, and half as much is
+        read."""
+        return final_logits(self._text, self._head(hidden))
+
+    def borrowed_scores(self, hidden: Tensor) -> Tensor:
+        """Returns the LM head's output for a drafter's hidden states, without the target's scale or cap, in the target's type."""
+        return self._head(hidden)
 
     def forward(
         self,
@@ -293,11 +271,9 @@ class Target:
         needs both a mask and a backend; merged: layers for a window, of ``merged``.
         """
         shown = cache if isinstance(cache, CacheWindow) else None
-        if isinstance(cache, KeyValueCache) and self._lean is not None:
-            if len(ids) == 1 or (backend is dense and tree_mask is not None):
-                return self._run_lean(
-                    self._lean, ids, positions, cache.capacity, self._on_cpu(self._lean, cache, tree_mask)
-                )
+        small = len(ids) == 1 or (backend is dense and tree_mask is not None)
+        if small and isinstance(cache, KeyValueCache) and (lean := self._lean) is not None:
+            return self._run_lean(lean, ids, positions, cache.capacity, self._on_cpu(lean, cache, tree_mask))
         rows = PassRows(positions, tree_mask) if self.rows_differ else None
         others = {"backend": backend, "tree_mask": tree_mask, "window": shown, "rows": rows}
         if merged is not None and shown is not None:
@@ -305,7 +281,7 @@ class Target:
         return self.read(ids[None], cache, positions[None], **others)[0]
 
     def read(
-        self, ids: Tensor, cache: KeyValueCache | CacheWindow, positions: Tensor | None = None, **others: Any
+        self, ids: Tensor, cache: KeyValueCache | CacheWindow | Ring, positions: Tensor | None = None, **others: Any
     ) -> Tensor:
         """Returns the last hidden states of a batch of rows, (B, R, hidden), after the final norm; writes their keys and values.
 
@@ -349,3 +325,32 @@ class Target:
     def features(self, layers: list[int], rows: Tensor | slice) -> Tensor:
         """Returns target features of rows of the last pass: tapped outputs, concatenated, (1, rows, taps·hidden)."""
         return self.taps.features(layers, self.device)[:, rows]
+
+
+def chat_ids(tokenizer: Any, name: str, messages: Sequence[Mapping[str, str]], thinking: bool) -> list[int]:
+    """Returns ids of a chat in the tokenizer's template, up to the start of the answer to its last message.
+
+    name: of the model, for error messages.
+    messages: each with ``role`` and ``content``.
+    thinking: passed to templates that support it, as enable_thinking (Qwen3) or as a high or low reasoning_effort (gpt-oss);
+        others ignore it.
+
+    Raises ``InputError`` if the tokenizer has no template, its template refuses the messages, or the last one is already in the
+    template.
+    """
+    template = tokenizer.chat_template
+    if not template:
+        raise InputError(f"{name} has no chat template; give the prompt as it is")
+    special = (t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
+    if begun := next((t for t in special if messages[-1]["content"].lstrip().startswith(t)), None):
+        raise InputError(
+            f"the prompt begins with {begun}, as a chat template does; leave out --chat, or give the message alone"
+        )
+    options: dict[str, Any] = {"enable_thinking": thinking}
+    if "reasoning_effort" in str(template) and "enable_thinking" not in str(template):
+        options["reasoning_effort"] = "high" if thinking else "low"
+    try:
+        ids = tokenizer.apply_chat_template(list(messages), add_generation_prompt=True, return_dict=False, **options)
+    except Exception as error:  # templates are programs of the model's makers and may raise anything
+        raise InputError(f"the chat template of {name} failed: {first_line(error)}") from error
+    return list(ids)

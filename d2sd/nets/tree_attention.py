@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from transformers import AttentionInterface
 
 from d2sd.nets.attention import Backend, attend_with_sinks
-from d2sd.nets.caches import CacheWindow
+from d2sd.nets.caches import CacheWindow, Ring
 from d2sd.nets.transformers_calls import refuse_unknown
 
 # Which keys the rows of one pass see, computed once for all layers.
@@ -120,6 +120,18 @@ def attend_windowed(
     return parts[0] if len(parts) == 1 else torch.cat(parts, 2)
 
 
+def attend_ring(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor, sinks: Tensor | None) -> Tensor:
+    """Attention of one token of each row over its own slots.
+
+    query: (B, H, 1, D); key, value: (B, KV heads, S, D); seen: (B, 1, 1, S) bool.
+    sinks: (H,), see ``d2sd.nets.attention``; None for none.
+    """
+    if sinks is not None:
+        return attend_with_sinks(query, key, value, seen, scale, sinks)
+    grouped = query.reshape(query.shape[0], key.shape[1], -1, query.shape[3])
+    return F.scaled_dot_product_attention(grouped, key, value, attn_mask=seen, scale=scale).reshape(query.shape)
+
+
 # The function that transformers calls.
 
 
@@ -135,7 +147,7 @@ def tree_attention(
     scaling: float | None = None,
     backend: Backend | None = None,
     tree_mask: Tensor | None = None,
-    window: CacheWindow | None = None,
+    window: CacheWindow | Ring | None = None,
     rows: PassRows | None = None,
     sliding_window: int | None = None,
     s_aux: Tensor | None = None,
@@ -149,6 +161,8 @@ def tree_attention(
         others["attention_mask"] = attention_mask
     refuse_unknown("attention", others)
     count, scale = query.shape[2], query.shape[-1] ** -0.5 if scaling is None else scaling
+    if isinstance(window, Ring):
+        return attend_ring(query, key, value, scale, window.seen(sliding_window), s_aux).transpose(1, 2), None
     context = key.shape[2] - count if window is None else key.shape[2]
     limited = sliding_window is not None or s_aux is not None
     filled = None if window is None else window.filled

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
@@ -39,6 +40,7 @@ class TargetType:
 TYPES: dict[str, TargetType] = {
     "qwen3": TargetType("Qwen3RMSNorm", lean=True),
     "llama": TargetType("LlamaRMSNorm", lean=True),
+    "qwen2": TargetType("Qwen2RMSNorm"),
     "qwen3_moe": TargetType("Qwen3MoeRMSNorm"),
     "mistral": TargetType("MistralRMSNorm", lean=True),
     "ministral": TargetType("MinistralRMSNorm", lean=True),
@@ -49,10 +51,12 @@ TYPES: dict[str, TargetType] = {
     "qwen3_next": TargetType(gated=True, centred=True),
     "qwen3_5_text": TargetType(gated=True, centred=True),
     "qwen3_5_moe_text": TargetType(gated=True, centred=True),
+    "gemma3_text": TargetType(centred=True),
     "gemma4_text": TargetType(),
     "gemma4_unified_text": TargetType(),
 }
-SUPPORTED = tuple(name.removesuffix("_text") for name in TYPES)  # as published configs name them
+NESTED = {"mistral3": "mistral"}  # types whose text part is of another name
+SUPPORTED = tuple(name.removesuffix("_text") for name in (*TYPES, *NESTED))  # as published configs name them
 
 # keys of a config, and the part of a network that they are about, which nothing here computes
 PARTS = {
@@ -63,16 +67,23 @@ PARTS = {
     "mamba_d_state": "state-space layers",
     "attention_chunk_size": "chunked attention",
 }
+# types that no key tells apart, and their parts that nothing here was compared with
+PARTS_OF_TYPES = {
+    "phi3": "fused projections of queries, keys and values",
+    "glm4_moe": "router with a bias for each expert",
+    "exaone4": "norms behind attention and MLP, with RoPE in sliding layers alone",
+    "minimax_m2": "norms over all heads together, and its router with a bias for each expert",
+}
 
 
 def final_logits(config: Any, logits: Tensor) -> Tensor:
-    """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), or unchanged.
+    """Returns logits (…, V) from the LM head's output: divided (Granite), softly capped (Gemma), both in float32, or unchanged.
 
     config: of its text. Drafters that borrow the head learn to use it without this.
     """
     divisor, cap = getattr(config, "logits_scaling", 1.0), getattr(config, "final_logit_softcapping", None)
-    logits = logits if divisor == 1 else logits / divisor
-    return logits if cap is None else cap * (logits / cap).tanh()
+    logits = logits if divisor == 1 else logits.float() / divisor
+    return logits if cap is None else cap * (logits.float() / cap).tanh()
 
 
 def text_config(config: Any) -> Any:
@@ -134,12 +145,23 @@ def eager_reason(config: Any) -> str | None:
     return None
 
 
+# tensors of the text part of a checkpoint that holds more, in the order of new releases of transformers and of old ones
+TEXT_KEYS = {r"^model\.language_model\.": "model.", r"^language_model\.(model|lm_head)\.": r"\1."}
+
+
+def text_key(name: str) -> str:
+    """Returns the name of a tensor as in a checkpoint of the text part alone."""
+    for pattern, plain in TEXT_KEYS.items():
+        name = re.sub(pattern, plain, name)
+    return name
+
+
 def text_options(config: Any) -> dict[str, Any]:
     """Options by which transformers loads the text part alone of a checkpoint that holds more, where it would not by itself."""
     text = text_config(config)
-    if config.model_type not in ("gemma4", "gemma4_unified"):
+    if config.model_type not in ("gemma3", "gemma4", "gemma4_unified", *NESTED):
         return {}
-    return {"config": text, "key_mapping": {r"^model\.language_model\.": "model."}}
+    return {"config": text, "key_mapping": TEXT_KEYS}
 
 
 def check_supported(config: Any, name: str) -> None:
@@ -162,7 +184,8 @@ def check_supported(config: Any, name: str) -> None:
 def missing_part(config: Any) -> str | None:
     """Returns the unsupported part of a type's network, as a noun; None if only its name is unknown."""
     text = text_config(config)
-    part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
+    part = PARTS_OF_TYPES.get(text.model_type)
+    part = part or next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
     if part is None and (kinds := sorted(set(layer_kinds(text)) - set(KINDS.values()))):
         part = f"{kinds[0].replace('_', ' ')} layers"
     return part

@@ -239,10 +239,12 @@ class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=T
     """The measured speed of plain decoding in tokens per second, a line that the page adds to the runs that it makes.
 
     unwatched: the speed of the run, timed again alternately with plain decoding, without drawing either.
+    disturbed: whether these times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
     """
 
     tokens_per_second: Speed
     unwatched: Speed | None = None
+    disturbed: bool = False
 
 
 Record = Event | Baseline | dict[str, Any]

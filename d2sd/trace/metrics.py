@@ -20,7 +20,7 @@ UNSAID = frozenset({"inspect", "max_new_tokens", "preset"})  # what changes no s
 PART_FIELDS = ("weights", "dtype", "rope", "taps", "block_size", "mask_token_id", "chat_template")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False)
 class Totals:
     """Figures of one run. Only ``tokens`` includes the token of prefill.
 
@@ -45,8 +45,8 @@ class Totals:
     seconds: float
     stage_seconds: dict[str, float]
 
-    def __str__(self) -> str:
-        """The figures that every run has, in one line."""
+    def __repr__(self) -> str:
+        """The figures that every run has, in one line, as a notebook shows them."""
         figures = f"α {self.mean_acceptance_length:.2f}, {self.nodes_per_step:.1f} nodes a step, {self.tokens_per_second:.1f} tokens/s"
         return f"{self.tokens} tokens in {self.steps} steps: {figures}"
 

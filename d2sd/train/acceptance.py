@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import re
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,42 +41,60 @@ RESULTS, TEXTS = "board.json", "board-texts"  # names in the training folder
 
 
 class HeldOut:
-    """The target's greedy texts for prompts that no drafter learns from, over which a drafter in training is replayed."""
+    """The target's greedy texts for prompts that no drafter learns from, over which drafters in training are replayed."""
 
-    def __init__(self, model: Any, tokenizer: Any, path: Path, chat: bool):
+    def __init__(self, target: Target, prompts: Iterable[str], chat: bool, seconds: float = math.inf):
         """Writes the texts. Raises ``InputError`` if there are no prompts, or if all texts are empty.
 
-        model: the frozen target. A copy with the same weights is used, so that training goes on as it would without.
-        path: JSON lines with ``prompt``.
         chat: whether prompts are put into the chat template.
+        seconds: no text is begun later than so long after the first.
         """
-        if not path.is_file():
-            raise InputError(f"there is no prompt file {path}")
-        weights = {id(w): w for w in (*model.parameters(), *model.buffers())}
-        self._target = Target(copy.deepcopy(model, weights), tokenizer, "target")
-        engine = Engine(Models(self._target), passes="eager")
+        engine, texts, until = Engine(Models(target), passes="eager"), list[Trace](), time.monotonic() + seconds
         config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False)
-        prompts = [row["prompt"] for row in read_jsonl(path, "prompt")]
-        texts = [engine.generate(prompt, config) for prompt in prompts]
-        self._texts = [t for t in texts if len(t.token_ids) > 1]
+        for prompt in prompts:
+            if not texts or time.monotonic() < until:
+                texts.append(engine.generate(prompt, config))
+        self._target, self._texts = target, [t for t in texts if len(t.token_ids) > 1]
         if not self._texts:
-            raise InputError(f"the target's answers to all prompts of {path} are empty; a chat model needs --chat")
+            raise InputError("the target's answers to all held-out prompts are empty; a chat model needs --chat")
         if short := len(texts) - len(self._texts):
             print(f"Held-out prompts: {short} of {len(texts)} answers are empty and not counted.", file=sys.stderr)
 
-    def measure(self, drafter: Any, method: str) -> dict[str, float]:
-        """Returns figures of a drafter in training, with its weights as they would be saved.
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    @classmethod
+    def read(cls, model: Any, tokenizer: Any, path: Path, chat: bool) -> HeldOut:
+        """Returns the texts for the prompts in a file: JSON lines with ``prompt``.
+
+        model: the frozen target. A copy with the same weights is used, so that training goes on as it would without.
+        """
+        if not path.is_file():
+            raise InputError(f"there is no prompt file {path}")
+        prompts = [row["prompt"] for row in read_jsonl(path, "prompt")]
+        weights = {id(w): w for w in (*model.parameters(), *model.buffers())}
+        return cls(Target(copy.deepcopy(model, weights), tokenizer, "target"), prompts, chat)
+
+    def measure(self, method: str, first: Any, second: Any = None, most: int | None = None) -> dict[str, float]:
+        """Returns figures of drafters in training, with their weights as they would be saved.
 
         ``held_out_acceptance_length`` is α, committed tokens a step. Of the steps before each text's last one,
         ``held_out_draft_length`` is the mean number of accepted drafted tokens, ``held_out_first_right`` the share with any.
 
-        method: ``dflash`` or ``eagle3``. A VP-Drafter is measured as a first drafter too.
+        method: one that these drafters can run: ``eagle3``, ``dflash``, also for a VP-Drafter alone, or one of two drafters.
+        most: number of texts to measure on, the first ones; None for all.
         """
-        saved = copy.deepcopy(drafter).bfloat16().float().eval().requires_grad_(False)
-        roles = ("eagle3",) if method == "eagle3" else ("first", "second")
-        engine = Engine(Models(self._target, **dict.fromkeys(roles, saved)), passes="eager")
-        config = engine.resolve(DecodeConfig(method, HELD_OUT_TOKENS, inspect=False))
-        steps = [next(Replay(engine, text).run([config])).committed for text in self._texts]
+        saved = [
+            copy.deepcopy(d).bfloat16().to(self._target.dtype).eval().requires_grad_(False)
+            for d in (first, second or first)
+        ]
+        roles = {"eagle3": saved[0]} if method == "eagle3" else {"first": saved[0], "second": saved[1]}
+        engine = Engine(Models(self._target, **roles), passes="eager")
+        config = DecodeConfig(method, HELD_OUT_TOKENS, inspect=False)
+        if method == "d2sd":  # a short block has fewer prefixes
+            config = replace(config, num_branches=min(config.num_branches, first.block_size - 1))
+        config = engine.resolve(config)
+        steps = [next(Replay(engine, text).run([config])).committed for text in self._texts[:most]]
         accepted = [count - 1 for text in steps for count in text[:-1]]
         return {
             "held_out_acceptance_length": sum(map(sum, steps)) / sum(map(len, steps)),

@@ -8,6 +8,7 @@ and LM head are borrowed. Recipes: DFlash (arXiv 2602.06036, section 4) and D²S
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence, Set
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -24,6 +25,7 @@ from d2sd.folders.loading import load_drafter, quiet
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 from d2sd.nets.models import late_taps
 from d2sd.nets.target import LayerTaps
+from d2sd.nets.types import text_config
 from d2sd.train.drafters import Material, fit
 from d2sd.train.settings import BLOCK_SIZE, LAYERS, BlockObjective, BlockTraining
 from d2sd.train.text import Responses, frequent_tokens
@@ -45,53 +47,50 @@ def train_drafter(settings: BlockTraining) -> None:
     initial = extended(_initial(settings, material), material.target, material.data, *added)
     drafter = initial.train().requires_grad_(True)
     if objective.variable_prefix:
-        drafter.config.dflash_config["role"] = "second"
-        drafter.form = replace(drafter.form, second_role=True)
+        make_second(drafter)
 
     def choose(prompt_lengths: Tensor, lengths: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
-        anchors = draw_anchors(prompt_lengths, lengths, objective.anchors, generator)
-        prefixes = torch.zeros_like(anchors)
-        if objective.variable_prefix:
-            prefixes = draw_prefixes((len(lengths), objective.anchors), drafter.block_size, objective.beta, generator)
-        return {"anchors": anchors, "prefixes": prefixes}
+        return draw_blocks(objective, prompt_lengths, lengths, drafter.block_size, generator)
 
     identity = {
         "objective": asdict(objective),
         "block_size": drafter.block_size,
         "target_layer_ids": drafter.target_layer_ids,
         "layers": len(drafter.layers),
-        "own_tokens": settings.own_tokens,
         "draft_vocab_size": drafter.form.draft_vocabulary,
         "markov_rank": drafter.form.markov_rank,
     }
-    tokens = material.data.ids.unique().long().to(material.target.device) if settings.own_tokens else None
-    net = DrafterObjective(drafter, material.target, objective, tokens)
+    net = DrafterObjective(drafter, material.target, objective)
     kind = "vp" if objective.variable_prefix else "dflash"
     fit(settings, material, drafter, net, choose, save_drafter, kind, identity)
 
 
 def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
-    """The drafter that the settings start from, or a new one, which begins with copies of the target's last layers.
-
-    Raises ``InputError`` where a layer or the mask token cannot be used.
-    """
-    target = material.target
+    """The drafter that the settings start from, or a new one."""
+    target, written = material.target, set(material.data.ids.unique().tolist())
     if settings.start is not None:
         found: Any = load_drafter(str(settings.start), torch.float32, str(target.device))
         return found
-    taps, depth = settings.target_layer_ids, target.config.num_hidden_layers
+    mask = mask_id(material.tokenizer, target, written, settings.mask_token)
+    return new_drafter(
+        target, settings.layers or LAYERS, settings.block_size or BLOCK_SIZE, mask, settings.target_layer_ids
+    )
+
+
+def new_drafter(target: Any, layers: int, block_size: int, mask: int, taps: list[int] | None) -> DFlashDraftModel:
+    """Returns a float32 drafter that begins with copies of the target's last layers.
+
+    taps: None for the default ones. Raises ``InputError`` where the target does not have one of these layers.
+    """
+    depth = text_config(target.config).num_hidden_layers
     if taps is not None and not all(0 <= n < depth for n in taps):
         raise InputError(
             f"this target has the layers 0 to {depth - 1}; --target-layers names {' '.join(map(str, taps))}"
         )
     shape = drafter_config(
-        target.config,
-        layers=settings.layers or LAYERS,
-        block_size=settings.block_size or BLOCK_SIZE,
-        mask_token_id=mask_id(material.tokenizer, target, material.data, settings.mask_token),
-        target_layer_ids=taps,
+        text_config(target.config), layers=layers, block_size=block_size, mask_token_id=mask, target_layer_ids=taps
     )
-    drafter = DFlashDraftModel(shape).to(target.device)
+    drafter = DFlashDraftModel(shape).float().to(target.device)
     start_from_target(drafter, target.model)
     if warning := late_taps(drafter.target_layer_ids, depth):
         print(f"Note: this drafter {warning}", file=sys.stderr)
@@ -107,7 +106,24 @@ def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
             drafter.save_pretrained(folder, max_shard_size=SHARD)
 
 
+def make_second(drafter: DFlashDraftModel) -> None:
+    """Mark a drafter as a VP-Drafter."""
+    drafter.config.dflash_config["role"] = "second"
+    drafter.form = replace(drafter.form, second_role=True)
+
+
 # Objective.
+
+
+def draw_blocks(
+    config: BlockObjective, prompt_lengths: Tensor, lengths: Tensor, block_size: int, generator: torch.Generator
+) -> dict[str, Tensor]:
+    """Returns random ``anchors`` and visible ``prefixes`` of a batch, (B, config.anchors) each."""
+    anchors = draw_anchors(prompt_lengths, lengths, config.anchors, generator)
+    prefixes = torch.zeros_like(anchors)
+    if config.variable_prefix:
+        prefixes = draw_prefixes((len(lengths), config.anchors), block_size, config.beta, generator)
+    return {"anchors": anchors, "prefixes": prefixes}
 
 
 def draw_anchors(prompt_lengths: Tensor, lengths: Tensor, count: int, generator: torch.Generator) -> Tensor:
@@ -151,19 +167,12 @@ def _attend(
 class DrafterObjective(nn.Module):
     """Loss of a drafter on sequences written by the target."""
 
-    def __init__(
-        self, drafter: DFlashDraftModel, target: PreTrainedModel, config: BlockObjective, tokens: Tensor | None = None
-    ):
-        """tokens: ascending ids, all labels among them, that the loss is over; None for all that the drafter can draft. Where
-        the vocabulary is large, most of a step is its LM head, and most of the head's tokens stand in no response."""
+    def __init__(self, drafter: DFlashDraftModel, target: PreTrainedModel, config: BlockObjective):
         super().__init__()
-        self.drafter, self.config = drafter, config
+        self.drafter, self.config, tokens = drafter, config, drafter.token_ids
         weight = target.lm_head.weight.detach()
-        tokens = drafter.token_ids if drafter.token_ids is not None else tokens
         self._head = (weight if tokens is None else weight[tokens], tokens)
         self._target = (target.eval().requires_grad_(False),)  # a tuple hides it from this module's parameters
-        self._taps = LayerTaps(target.model.layers)
-        self._taps.add(drafter.target_layer_ids)
 
     def forward(
         self,
@@ -178,11 +187,42 @@ class DrafterObjective(nn.Module):
         features (B, S, taps·hidden) of the target, where they are known; else it is run.
         ``draft_length``: mean number of leading right tokens after the visible prefix, plus 1, as at T = 0.
         """
+        gamma = self.drafter.block_size
+        logits, labels, known, scored = self._predict(ids, lengths, anchors, prefixes, features)
+        hard = torch.where(known, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
+        nll = torch.zeros_like(scored, dtype=torch.float32).masked_scatter(scored, hard)
+        right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & known)
+        inside = (anchors[..., None] + torch.arange(gamma, device=ids.device)) < lengths[:, None, None]
+        streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
+        has_label, first = scored.any(-1), scored & (scored.cumsum(-1) == 1)
+        metrics = {
+            "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
+            "first_accuracy": (right & first).sum() / first.sum().clamp_min(1),
+        }
+        return self._loss(nll, scored, prefixes), metrics
+
+    @torch.no_grad()
+    def outcomes(self, temperatures: Sequence[float], **batch: Tensor) -> tuple[Tensor, Tensor]:
+        """Returns the drafted tokens' probabilities at several temperatures, (N, T) float32, and whether they are right, (N,), at the
+        positions of a batch up to each block's first wrong one, as in decoding."""
+        logits, labels, known, scored = self._predict(**batch)
+        hit = (logits.argmax(-1) == labels) & known
+        right = torch.ones_like(scored).masked_scatter(scored, hit)
+        reached = (
+            right.cumprod(-1).roll(1, -1).index_fill(-1, torch.zeros(1, dtype=torch.long, device=right.device), 1) > 0
+        )[scored]
+        sure = torch.stack([(logits[reached] / t).softmax(-1).amax(-1) for t in temperatures], -1)
+        return sure, hit[reached]
+
+    def _predict(
+        self, ids: Tensor, lengths: Tensor, anchors: Tensor, prefixes: Tensor, features: Tensor | None = None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Logits (N, D) and labels (N,) of all drafted positions, whether the label can be drafted, and their places, (B, A, γ) bool."""
         (target,), gamma = self._target, self.drafter.block_size
         if features is None:
-            with torch.no_grad():
+            with torch.no_grad(), LayerTaps(target.model.layers).only(self.drafter.target_layer_ids) as taps:
                 target.model(input_ids=ids, use_cache=False)
-                features = self._taps.features(self.drafter.target_layer_ids, ids.device)
+                features = taps.features(self.drafter.target_layer_ids, ids.device)
         offsets = torch.arange(gamma, device=ids.device)
         places = anchors[..., None] + offsets
         tokens = ids.gather(1, places.clamp_max(ids.shape[1] - 1).flatten(1)).view_as(places)
@@ -193,27 +233,20 @@ class DrafterObjective(nn.Module):
         scored = inside & ~visible
         flat = scored.flatten(1)
         weight, vocabulary = self._head
+        if not torch.is_autocast_enabled(ids.device.type):
+            weight = weight.to(drafted.dtype)
         logits = F.linear(drafted[flat], weight).float() + self._markov(tokens, drafted, flat)
         labels, known = tokens.flatten(1)[flat], torch.ones_like(logits[:, 0], dtype=torch.bool)
         if vocabulary is not None:
             at = torch.searchsorted(vocabulary, labels).clamp_max(len(vocabulary) - 1)
             labels, known = at, vocabulary[at] == labels
-        hard = torch.where(known, F.cross_entropy(logits, labels, reduction="none"), UNKNOWN)
-        nll = torch.zeros_like(places, dtype=torch.float32).masked_scatter(scored, hard)
-        right = torch.ones_like(scored).masked_scatter(scored, (logits.argmax(-1) == labels) & known)
-        streak = (right & inside).cumprod(-1).sum(-1).float() - 1 - prefixes.clamp_max(gamma - 1)
-        has_label, first = scored.any(-1), scored & (scored.cumsum(-1) == 1)
-        metrics = {
-            "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
-            "first_accuracy": (right & first).sum() / first.sum().clamp_min(1),
-        }
-        return self._loss(nll, scored, prefixes), metrics
+        return logits, labels, known, scored
 
     def _draft(self, shown: Tensor, places: Tensor, anchors: Tensor, features: Tensor) -> Tensor:
         """Outputs (B, A·γ, hidden) of the drafter for all blocks in one pass; shown: their tokens (B, A, γ), at ``places``."""
         (target,), context = self._target, int(anchors.max()) + 1
         with torch.no_grad():
-            block = target.get_input_embeddings()(shown.flatten(1))
+            block = target.get_input_embeddings()(shown.flatten(1)).to(self.drafter.fc.weight.dtype)
         positions = torch.arange(context, device=anchors.device)[None]
         features = features[:, :context].to(self.drafter.fc.weight.dtype)
         keys_values = self.drafter.project_context(features, positions)
@@ -226,9 +259,9 @@ class DrafterObjective(nn.Module):
         if head is None:
             return 0.0
         before = torch.cat([tokens[..., :1], tokens[..., :-1]], -1).flatten(1)[flat]
-        rows, (_, vocabulary) = drafted[flat], self._head
-        bias = head(before, rows, head.start(rows))[0].float()
-        return bias if vocabulary is None or self.drafter.token_ids is not None else bias[:, vocabulary]
+        rows = drafted[flat]
+        correction: Tensor = head(before, rows, head.start(rows))[0].float()
+        return correction
 
     def _loss(self, nll: Tensor, scored: Tensor, prefixes: Tensor) -> Tensor:
         config = self.config
@@ -279,29 +312,42 @@ def extended(
     return made
 
 
-def mask_id(tokenizer: Any, target: Any, data: Responses, text: str | None) -> int:
-    """Returns the id of a mask token, which must be in no text. Raises ``InputError``, which names some usable tokens."""
+def mask_id(tokenizer: Any, target: Any, written: Set[int], text: str | None) -> int:
+    """Returns the id of a mask token, which must be in no text.
+
+    written: tokens of the responses.
+    text: the token; None for the tokenizer's mask token, or else the first unused special one, or the last unused one. Prints a
+        choice of that kind. Raises ``InputError``, which names some usable tokens.
+    """
     vocabulary, size = tokenizer.get_vocab(), target.config.vocab_size
+    spare = spare_tokens(tokenizer, target, written)
     name = tokenizer.mask_token if text is None else text
-    spare = spare_tokens(tokenizer, target, data)
-    advice = f"choose an unused one with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
-        "this tokenizer has no unused special token: name with --mask-token one that the responses lack"
-    )  # fmt: skip
     if name is None:
-        raise InputError(f"this tokenizer has no mask token; {advice}")
+        taken = written | _closing(tokenizer, target)
+        free = vocabulary[spare[0]] if spare else next((n for n in reversed(range(size)) if n not in taken), None)
+        if free is None:
+            raise InputError("the responses hold every token of this target, so that none can be the mask")
+        print(
+            f"The mask token is {tokenizer.convert_ids_to_tokens(free)!r} ({free}), which no text holds.",
+            file=sys.stderr,
+        )
+        return int(free)
+    advice = f"choose an unused one with --mask-token, such as {' or '.join(spare[:PROPOSED])}" if spare else (
+        "this tokenizer has no unused special token: name with --mask-token one that the responses lack, or leave it out"
+    )  # fmt: skip
     number = vocabulary.get(name)
     if number is None or number >= size:
         raise InputError(f"{name!r} is no token of this target; {advice}")
     if number in _closing(tokenizer, target):
         raise InputError(f"{name!r} ends or pads this target's texts and cannot be its mask; {advice}")
-    if name != tokenizer.mask_token and (name not in spare if spare else number in _written(data)):
+    if name != tokenizer.mask_token and (name not in spare if spare else number in written):
         raise InputError(f"{name!r} stands in texts and cannot be the mask; {advice}")
     return int(number)
 
 
-def spare_tokens(tokenizer: Any, target: Any, data: Responses) -> list[str]:
+def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
     """Returns the special tokens that are neither in the responses nor in the chat template, by id, and the mask token."""
-    used = _closing(tokenizer, target) | _written(data)
+    used = _closing(tokenizer, target) | written
     template = str(tokenizer.chat_template or "")
     added = sorted(tokenizer.added_tokens_decoder.items())
     special = {n: t.content for n, t in added if t.special and n < target.config.vocab_size}
@@ -314,7 +360,3 @@ def _closing(tokenizer: Any, target: Any) -> set[int]:
     ends = target.generation_config.eos_token_id
     several = ends if isinstance(ends, list | tuple) else [ends]
     return {n for n in (*several, tokenizer.eos_token_id, tokenizer.pad_token_id) if n is not None}
-
-
-def _written(data: Responses) -> set[int]:
-    return set(data.ids.unique().tolist())

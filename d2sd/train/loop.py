@@ -11,7 +11,9 @@ import hashlib
 import json
 import math
 import shutil
+import signal
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable, Iterable
@@ -79,63 +81,128 @@ def train(
         print(f"Training in {precision}; optimizers: {names}.", file=sys.stderr)
     out.mkdir(parents=True, exist_ok=True)
     identity = {**config.identity(), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
-    start = load_checkpoint(out, parameters, optimizers, identity)
+    before = load_checkpoint(out, parameters, optimizers, identity)
+    step, spent, rows = int(before.get("step", 0)), float(before.get("seconds", 0)), int(before.get("rows", 0))
     wrapped, *prepared = accelerator.prepare(objective, *optimizers)
     if config.report_to != "none":
         accelerator.init_trackers(note, config.identity())
+    main, world = bool(accelerator.is_main_process), accelerator.num_processes
     metrics_file = out / "metrics.jsonl"
-    if accelerator.is_main_process:
-        truncate_metrics(metrics_file, start)
-    bar = progress(range(start, config.steps), initial=start, total=config.steps, desc=note, mininterval=1,
-               disable=not accelerator.is_main_process)  # fmt: skip
-    world, began, seen = accelerator.num_processes, time.monotonic(), 0
-    for step in bar:
-        for group in (g for o in optimizers for g in o.param_groups):
-            group["lr"] = rate_at(config, step)
-        logged: dict[str, float] = {}
-        for micro in range(config.accumulate):
-            index = (step * config.accumulate + micro) * world + accelerator.process_index
-            generator = torch.Generator().manual_seed((config.seed * 7_919 + index) % 2**63)
-            batch = sample(rows_at(count, index, config.batch_size, config.seed), generator)
-            batch = {k: v.to(accelerator.device) for k, v in batch.items()}
-            last = micro + 1 == config.accumulate
-            with accelerator.autocast(), nullcontext() if last else accelerator.no_sync(wrapped):
-                loss, metrics = wrapped(**batch)
-                accelerator.backward(loss / config.accumulate * accelerator.gradient_accumulation_steps)
-            for key, value in {"loss": loss.detach(), **metrics}.items():
-                logged[key] = logged.get(key, 0.0) + float(value) / config.accumulate
-            seen += next(iter(batch.values())).numel()
-        norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip)
-        for optimizer in prepared:
-            optimizer.step()
-            optimizer.zero_grad()
-        done = step + 1
-        saves = done % config.save_every == 0 or done == config.steps
-        if accelerator.is_main_process and (saves or done % config.log_every == 0):
-            row = {"step": done, "rate": rate_at(config, step), "grad_norm": float(norm), **logged,
-                   "tokens_per_second": seen * world / (time.monotonic() - began)}  # fmt: skip
-            row.update(evaluate() if evaluate and saves else {})
-            with metrics_file.open("a") as f:
-                f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
-            accelerator.log(row, step=done)
-            bar.set_postfix({k: f"{v:.3g}" for k, v in logged.items()}, refresh=False)
-        if saves:
-            if accelerator.is_main_process:
-                save_checkpoint(out, parameters, optimizers, identity, done)
-            accelerator.wait_for_everyone()
-        if save and config.keep_every and done % config.keep_every == 0 and accelerator.is_main_process:
-            save(out / f"step-{done}")
+    if main:
+        truncate_metrics(metrics_file, step)
+    began, seen, size = time.monotonic(), 0, config.batch_size
+
+    def place(done: int) -> float:
+        """Where the schedule stands, from 0 to ``config.steps``."""
+        return done if config.seconds is None else config.steps * (spent + time.monotonic() - began) / config.seconds
+
+    def keep(row: dict[str, float]) -> None:
+        """Write a checkpoint, and measure and log first if there is a row of figures."""
+        if main:
+            if row:
+                record(row | (evaluate() if evaluate else {}))
+            state = {"step": step, "seconds": spent + time.monotonic() - began, "rows": rows, "identity": identity}
+            save_checkpoint(out, parameters, optimizers, state)
+        accelerator.wait_for_everyone()
+
+    def record(row: dict[str, float]) -> None:
+        with metrics_file.open("a") as f:
+            f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
+        accelerator.log(row, step=int(row["step"]))
+
+    now = place(step)
+    bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1, disable=not main)
+    with Interruptions(world == 1) as interrupted:
+        while now < config.steps:
+            rate = rate_at(config, now)
+            for group in (g for o in optimizers for g in o.param_groups):
+                group["lr"] = rate
+            logged: dict[str, Tensor] = {}
+            try:
+                for micro in range(config.accumulate):
+                    index = (step * config.accumulate + micro) * world + accelerator.process_index
+                    generator = torch.Generator().manual_seed((config.seed * 7_919 + index) % 2**63)
+                    batch = sample(rows_at(count, index, size, config.seed), generator)
+                    batch = {k: v.to(accelerator.device) for k, v in batch.items()}
+                    last = micro + 1 == config.accumulate
+                    with accelerator.autocast(), nullcontext() if last else accelerator.no_sync(wrapped):
+                        loss, metrics = wrapped(**batch)
+                        accelerator.backward(loss / config.accumulate * accelerator.gradient_accumulation_steps)
+                    for key, value in {"loss": loss, **metrics}.items():
+                        logged[key] = logged.get(key, 0.0) + value.detach() / config.accumulate
+                    seen += next(iter(batch.values())).numel()
+            except torch.OutOfMemoryError:
+                if size == 1 or world > 1:
+                    raise
+                size //= 2
+                for optimizer in optimizers:
+                    optimizer.zero_grad()
+                torch.cuda.empty_cache()
+                print(f"Not enough memory: batches of {size} rows from here on.", file=sys.stderr)
+                continue
+            norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip)
+            for optimizer in prepared:
+                optimizer.step()
+                optimizer.zero_grad()
+            step, rows = step + 1, rows + size * config.accumulate * world
+            after = place(step)
+            saves = after // config.save_every > now // config.save_every or after >= config.steps
+            row = dict[str, float]()
+            if main and (saves or step % config.log_every == 0):
+                figures = {k: float(v) for k, v in logged.items()}
+                row = {"step": step, "rate": rate, "grad_norm": float(norm), **figures,
+                       "tokens_per_second": seen * world / (time.monotonic() - began)}  # fmt: skip
+                bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
+                if not saves:
+                    record(row)
+            if saves or interrupted():
+                keep(row if saves else {})
+            bar.update(min(config.steps, int(after)) - bar.n)
+            if save and config.keep_every and step % config.keep_every == 0 and main:
+                save(out / f"step-{step}")
+            if interrupted():
+                raise KeyboardInterrupt
+            now = after
+    bar.close()
     accelerator.wait_for_everyone()
     for tracker in accelerator.trackers:  # end_training() would part the processes, which may train something else next
         tracker.finish()
-    return bool(accelerator.is_main_process)
+    return main
 
 
-def rate_at(config: LoopConfig, step: int) -> float:
+class Interruptions:
+    """Context in which the first Ctrl-C is remembered instead of raised, so that a step ends before training does.
+
+    Entered, it gives a function that returns whether there was one. The second Ctrl-C is raised.
+    """
+
+    def __init__(self, catches: bool):
+        ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as by nohup
+        self._catches = catches and not ignored and threading.current_thread() is threading.main_thread()
+        self._asked = False
+
+    def __enter__(self) -> Callable[[], bool]:
+        if self._catches:
+            self._before = signal.signal(signal.SIGINT, self._ask)
+        return lambda: self._asked
+
+    def _ask(self, *_: Any) -> None:
+        if self._asked:
+            raise KeyboardInterrupt
+        self._asked = True
+        print("Stopping after this step; Ctrl-C again stops at once, without saving.", file=sys.stderr)
+
+    def __exit__(self, *_: Any) -> None:
+        if self._catches:
+            signal.signal(signal.SIGINT, self._before)
+
+
+def rate_at(config: LoopConfig, step: float) -> float:
     """Learning rate at a step: linear warm-up, then a cosine down to ``min_rate`` of the peak."""
-    if step < config.warmup:
-        return config.learning_rate * (step + 1) / config.warmup
-    progress = (step - config.warmup) / max(1, config.steps - config.warmup)
+    warmup = config.steps // 20 if config.warmup is None else config.warmup
+    if step < warmup:
+        return config.learning_rate * min(1.0, (step + 1) / warmup)
+    progress = (step - warmup) / max(1, config.steps - warmup)
     floor = config.min_rate
     return config.learning_rate * (floor + (1 - floor) * 0.5 * (1 + math.cos(math.pi * min(1.0, progress))))
 
@@ -225,9 +292,12 @@ def truncate_metrics(path: Path, step: int) -> None:
 
 
 def save_checkpoint(
-    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any], step: int
+    out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], done: dict[str, Any]
 ) -> None:
-    """Writes ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written."""
+    """Writes ``out/checkpoint`` atomically. Raises ``InputError`` if it cannot be written.
+
+    done: what ``load_checkpoint`` returns: ``step``, ``seconds``, ``rows`` and ``identity``.
+    """
     fresh, final, old = out / "checkpoint.new", out / "checkpoint", out / "checkpoint.old"
     weights = {name: p.detach().clone().contiguous() for name, p in parameters.items()}
     state = {
@@ -240,7 +310,7 @@ def save_checkpoint(
         fresh.mkdir()
         save_file(weights, fresh / "weights.safetensors")
         save_file(state, fresh / "optimizer.safetensors")
-        (fresh / "state.json").write_text(json.dumps({"step": step, "identity": identity}))
+        (fresh / "state.json").write_text(json.dumps(done))
         shutil.rmtree(old, ignore_errors=True)
         if final.exists():
             final.rename(old)
@@ -255,8 +325,8 @@ def save_checkpoint(
 
 def load_checkpoint(
     out: Path, parameters: dict[str, nn.Parameter], optimizers: list[Any], identity: dict[str, Any]
-) -> int:
-    """Restores the newest complete checkpoint under ``out``. Returns the step to continue at, 0 if there is none.
+) -> dict[str, Any]:
+    """Restores the newest complete checkpoint under ``out``. Returns its ``state.json``, empty if there is none.
 
     Raises ``InputError`` if the checkpoint belongs to a run of another ``identity``; a run with more steps may continue from it.
     """
@@ -264,8 +334,8 @@ def load_checkpoint(
     if not folder.exists() and (out / "checkpoint.old").exists():
         (out / "checkpoint.old").rename(folder)
     if not folder.exists():
-        return 0
-    state = json.loads((folder / "state.json").read_text())
+        return {}
+    state: dict[str, Any] = json.loads((folder / "state.json").read_text())
     before, now = state.get("identity", {}), json.loads(json.dumps(identity))
     further = before.get("steps", 0) < now.get("steps", 0)
     changed = sorted(k for k in {*before, *now} if before.get(k) != now.get(k) and not (k == "steps" and further))
@@ -283,7 +353,7 @@ def load_checkpoint(
             value = f.get_tensor(key)
             value = value if field == "step" else value.to(parameters[name].device)
             _state_of(optimizers, parameters[name])[field] = value
-    return int(state["step"])
+    return state
 
 
 def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:

@@ -46,6 +46,9 @@ class LoopConfig:
 
     precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
         with it (``d2sd.nets.dtypes.quick_bfloat16``).
+    warmup: steps in which the learning rate rises; None: a twentieth of all steps.
+    seconds: time that training takes; None: as long as ``steps`` take. With it, schedule and intervals follow the time, of which
+        a step is the part 1 / ``steps``.
     save_every: interval of checkpoints to resume from; only the newest one stays.
     keep_every: interval of saved drafters, all of which stay; 0: only the last one is saved.
     """
@@ -55,7 +58,8 @@ class LoopConfig:
     accumulate: int = 1
     learning_rate: float = 2e-3
     min_rate: float = 0.02
-    warmup: int = 60
+    warmup: int | None = None
+    seconds: float | None = None
     weight_decay: float = 0.05
     clip: float = 1.0
     seed: int = 0
@@ -140,7 +144,6 @@ class DrafterTraining:
     target_layer_ids: layers of the target that the drafter reads; None: those that its kind reads by default.
     draft_vocab_size: number of the responses' most frequent tokens that it drafts; None: the whole vocabulary.
     max_length: sequences are cut to so many tokens.
-    cache: a file that keeps the target's features between runs; None: the target runs in every step.
     held_out: JSON lines with ``prompt``, on which the drafter is measured at every save.
     chat: whether held-out prompts are put into the chat template.
     """
@@ -152,7 +155,6 @@ class DrafterTraining:
     target_layer_ids: list[int] | None = None
     draft_vocab_size: int | None = None
     max_length: int = 1024
-    cache: Path | None = None
     held_out: Path | None = None
     chat: bool = False
 
@@ -169,8 +171,6 @@ class BlockTraining(DrafterTraining):
 
     layers, block_size, mask_token: of a new drafter; None: LAYERS, BLOCK_SIZE and the tokenizer's mask token.
     start: a drafter folder to begin from, which determines these three and ``target_layer_ids``.
-    own_tokens: compute the loss over the tokens that occur in the responses alone. The last steps should be trained without
-        it, so that confidence keeps its meaning.
     markov_rank: rank of a Markov head that is added to the drafter; 0: none.
     """
 
@@ -180,7 +180,6 @@ class BlockTraining(DrafterTraining):
     block_size: int | None = None
     mask_token: str | None = None
     start: Path | None = None
-    own_tokens: bool = False
     markov_rank: int = 0
 
     def __post_init__(self) -> None:
@@ -204,3 +203,40 @@ class Eagle3Training(DrafterTraining):
 
     objective: Eagle3Objective = Eagle3Objective()
     loop: LoopConfig = LoopConfig(1500)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PairTraining:
+    """Settings of the training of a first drafter and a VP-Drafter within a given time.
+
+    target: as for ``DrafterTraining``.
+    out: folder of both drafters, of what they are made from, and of the model card.
+    prompts: texts that the target answers; a chat model writes more by itself if there are too few.
+    held_out: prompts on whose answers the drafters are measured; empty: some of the others, which are then left out of training.
+    layers, block_size, target_layer_ids, mask_token, markov_rank: of both drafters; None: as for ``BlockTraining``, five target
+        layers.
+    draft_vocab_size: as for ``DrafterTraining``; None: 16,384, or the whole vocabulary if it is smaller.
+    max_new_tokens: longest answer, in tokens.
+    dtype: of the target; None: bfloat16 on a GPU, otherwise what is quick on the processor.
+    """
+
+    target: str | Path
+    out: Path
+    minutes: float = 10.0
+    prompts: tuple[str, ...] = ()
+    held_out: tuple[str, ...] = ()
+    layers: int = LAYERS
+    block_size: int = 8
+    target_layer_ids: list[int] | None = None
+    mask_token: str | None = None
+    draft_vocab_size: int | None = None
+    markov_rank: int = 32
+    max_new_tokens: int = 192
+    dtype: str | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.minutes <= 0 or min(self.layers, self.markov_rank, self.max_new_tokens) < 1 or self.block_size < 2:
+            raise InputError(
+                "minutes, layers, Markov rank and new tokens must be above 0, and the block size at least 2"
+            )

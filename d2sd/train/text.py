@@ -6,27 +6,35 @@ import json
 import random
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from transformers import AutoConfig, AutoTokenizer
 
-from d2sd.decoding.verifier import gumbel_noise, restrict
-from d2sd.errors import InputError
-from d2sd.folders.loading import DTYPES, load_target
+from d2sd.errors import InputError, first_line
+from d2sd.folders.loading import DTYPES, load_target, target_folder
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.dtypes import halve, mixes_by_default
-from d2sd.nets.target import Target
+from d2sd.nets.target import Target, chat_ids
+from d2sd.nets.types import text_config
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import progress
+from d2sd.train.server import Server
 from d2sd.train.settings import RegenerateConfig
+from d2sd.train.writer import Request, write
 
 MAX_LINE = 4_000_000
 MARK = "\u2063question\u2063"  # nothing that a template holds
 SHORTEST = 8  # characters
+
+Answer = Callable[[list[Request]], Iterator[tuple[Request, list[int]]]]
 
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
@@ -86,145 +94,182 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
     return sorted(seen.argsort(descending=True, stable=True)[:count].tolist())
 
 
-# The target writes responses: batched without padding, resumable.
+# The target writes responses.
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """A prompt, its number, and whether its response is greedy."""
-
-    number: int
-    prompt: list[int]
-    greedy: bool
-
-
-def batches(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[Request]]:
-    """Prompts of about the same length together, shortest first: little of a batch waits for its longest prompt."""
+def requests_of(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[Request]:
+    """Returns a request for each prompt, longest prompts first, so that the last texts to end are short ones."""
     greedy = [i < round(config.greedy_share * len(prompts)) for i in range(len(prompts))]
     random.Random(config.seed).shuffle(greedy)
     requests = [Request(n, list(p), g) for n, (p, g) in enumerate(zip(prompts, greedy, strict=True))]
-    requests.sort(key=lambda r: len(r.prompt))
-    size = config.batch_size
-    return [requests[i : i + size] for i in range(0, len(requests), size)]
+    return sorted(requests, key=lambda r: -len(r.prompt))
 
 
-def regenerate(target: Target, prompts: Sequence[Sequence[int]], out: Path, config: RegenerateConfig) -> None:
-    """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out`` until all are done.
+def written(
+    target: Target, requests: Sequence[Request], config: RegenerateConfig
+) -> Iterator[tuple[Request, list[int]]]:
+    """Yields what ``write`` does, texts of like lengths together, since all rows of a batch have room for its longest one."""
 
-    An interrupted run continues with the first batch that is not complete in its file. Raises ``InputError`` if the file is of
+    def room(request: Request) -> int:
+        return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # up to 512 tokens are alike
+
+    for _, alike in groupby(requests, room):
+        yield from write(target, alike, config)
+
+
+def regenerate(
+    answer: Answer,
+    prompts: Sequence[Sequence[int]],
+    out: Path,
+    config: RegenerateConfig,
+    identity: dict[str, Any],
+    most: int | None = None,
+) -> None:
+    """Appends lines with ``prompt_ids`` and ``response_ids`` (end token included) to ``out``, one for every prompt.
+
+    An interrupted run continues with the prompts that have no response in its file. Raises ``InputError`` if the file is of
     another run.
+
+    answer: yields what the target writes after the prompts of requests, which come longest first.
+    identity: what must be the same to continue.
+    most: tokens in the file at which it stops.
+    """
+    rows = resumed_rows(out, identity)
+    left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
+    requests = []
+    for request in requests_of(prompts, config):
+        if left[tuple(request.prompt)]:
+            left[tuple(request.prompt)] -= 1
+        else:
+            requests.append(request)
+    if left.total():
+        raise InputError(f"{out} holds responses to other prompts; choose another file")
+    bar = progress(answer(requests), initial=len(rows), total=len(prompts), desc="regenerate", mininterval=1)
+    with out.open("ab") as f:
+        for request, response in bar:
+            row = {"prompt_ids": request.prompt, "response_ids": response}
+            f.write(json.dumps(row).encode() + b"\n")
+            f.flush()
+            total += _tokens(row)
+            if most is not None and total >= most:
+                break
+
+
+def _tokens(row: dict[str, Any]) -> int:
+    return len(row["prompt_ids"]) + len(row["response_ids"])
+
+
+def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
+    """Returns the rows of a file that is to be continued, after cutting it behind its last whole line.
+
+    Raises ``InputError`` if it was written under another ``identity``, which is kept beside it.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    todo = batches(prompts, config)
-    settings = out.with_name(out.name + ".settings.json")
-    identity = json.loads(json.dumps({**asdict(config), "target": weights_digest(target.base)}))
-    written = out.read_bytes().splitlines(keepends=True) if out.exists() else []
-    if written and (not settings.exists() or json.loads(settings.read_text()) != identity):
+    note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
+    lines = (
+        [line for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if out.exists() else []
+    )
+    if lines and (not note.exists() or json.loads(note.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
-    done = [json.loads(line)["prompt_ids"] for line in written if line.endswith(b"\n")]
-    complete, first = 0, 0  # lines of whole batches, and the first batch that is not one of them
-    while first < len(todo) and done[complete : complete + len(todo[first])] == [r.prompt for r in todo[first]]:
-        complete += len(todo[first])
-        first += 1
-    if complete + max(map(len, todo)) < len(done):
-        raise InputError(f"{out} holds responses to other prompts; choose another file")
-    settings.write_text(json.dumps(identity))
+    note.write_text(json.dumps(identity))
     with out.open("ab") as f:
-        f.truncate(sum(map(len, written[:complete])))
-        numbers = range(first, len(todo))
-        for number in progress(numbers, initial=first, total=len(todo), desc="regenerate", mininterval=1):
-            responses = _respond(target, todo[number], config, number)
-            for request, response in zip(todo[number], responses, strict=True):
-                f.write(json.dumps({"prompt_ids": request.prompt, "response_ids": response}).encode() + b"\n")
-            f.flush()
+        f.truncate(sum(map(len, lines)))
+    return [json.loads(line) for line in lines]
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Returns the responses in the order of the prompts, without a file."""
-    responses: list[list[int]] = [[] for _ in prompts]
-    for number, batch in enumerate(progress(batches(prompts, config), desc="respond", mininterval=1)):
-        for request, response in zip(batch, _respond(target, batch, config, number), strict=True):
-            responses[request.number] = response
-    return responses
+    requests = requests_of(prompts, config)
+    found = {
+        request.number: response
+        for request, response in progress(
+            written(target, requests, config), total=len(requests), desc="respond", mininterval=1
+        )
+    }
+    return [found[number] for number in range(len(prompts))]
 
 
-@torch.inference_mode()
-def _respond(target: Target, batch: list[Request], config: RegenerateConfig, number: int) -> list[list[int]]:
-    """Continuations of prompts, shortest first; ended sequences leave the batch.
+def read_conversations(path: Path) -> list[list[str]]:
+    """Returns the user's turns in a JSONL file: lines with ``prompt``, ``turns``, or ``messages`` of which the user's are taken.
 
-    All rows stay equally long, so neither padding nor a mask is needed. The shortest prompt length is read at once. Longer
-    prompts are then fed token by token, while shorter ones are already answered.
+    Raises ``InputError``, which names the line.
     """
-    device, end = target.device, target.end_ids
-    width, longest = len(batch[0].prompt), len(batch[-1].prompt)
-    cache = target.new_cache(longest + config.max_new_tokens, len(batch))
-    prompts = nn.utils.rnn.pad_sequence([torch.tensor(r.prompt) for r in batch], batch_first=True).to(device)
-    ids = prompts[:, :width]
-    lengths = torch.tensor([len(r.prompt) for r in batch], device=device)
-    greedy = torch.tensor([r.greedy for r in batch], device=device)
-    responses: list[list[int]] = [[] for _ in batch]
-    alive = list(range(len(batch)))
-
-    def ended(row: int) -> bool:
-        response = responses[row]
-        return bool(response) and (response[-1] in end or len(response) == config.max_new_tokens)
-
-    for position in range(width, longest + config.max_new_tokens):
-        positions = torch.arange(position - ids.shape[1], position, device=device)[None]
-        hidden = target.read(ids, cache, positions)
-        cache.commit(range(ids.shape[1]))
-        tokens = _choose(target.logits(hidden[:, -1]), greedy, config, number, position)
-        for row, token in zip(alive, tokens.tolist(), strict=True):
-            if position >= len(batch[row].prompt) and not ended(row):
-                responses[row].append(token)
-        if position < longest:
-            tokens = torch.where(position < lengths, prompts[:, position], tokens)
-        unfinished = [i for i, row in enumerate(alive) if not ended(row)]
-        if not unfinished:
-            break
-        # not at every end, since it copies the cache; ended sequences idle until then
-        if len(unfinished) <= 0.8 * len(alive):
-            index = torch.tensor(unfinished, device=device)
-            cache.keep_sequences(index)
-            alive = [alive[i] for i in unfinished]
-            tokens, greedy, lengths, prompts = tokens[index], greedy[index], lengths[index], prompts[index]
-        ids = tokens[:, None]
-    return responses
-
-
-def _choose(logits: Tensor, greedy: Tensor, config: RegenerateConfig, number: int, position: int) -> Tensor:
-    """(B,) next tokens: the likeliest where ``greedy``, elsewhere sampled at the temperature."""
-    tokens = logits.argmax(-1)
-    if not bool(greedy.all()):
-        noise = gumbel_noise(config.seed * 7_919 + number, [position], logits.numel(), logits.device).view_as(logits)
-        scores = restrict(logits / config.temperature, config.top_k, 1.0)
-        tokens = torch.where(greedy, tokens, (scores + noise).argmax(-1))
-    return tokens
+    if not path.is_file():
+        raise InputError(f"there is no prompt file {path}")
+    found = []
+    for number, row in enumerate(read_jsonl(path), 1):
+        turns = row.get("turns", [row.get("prompt")]) if isinstance(row, dict) else []
+        if isinstance(row, dict) and isinstance(row.get("messages"), list):
+            turns = [m.get("content") for m in row["messages"] if isinstance(m, dict) and m.get("role") == "user"]
+        if not isinstance(turns, list) or not turns or not all(isinstance(t, str) for t in turns):
+            raise InputError(f"{path}, row {number}: needs a text under prompt, or texts under turns or messages")
+        if turns[0].strip():
+            found.append(turns)
+    return found
 
 
 def regenerate_responses(
     target: str | Path,
-    prompts: Sequence[str],
+    conversations: Sequence[Sequence[str]],
     out: Path,
     config: RegenerateConfig,
     dtype: str | None = None,
     chat: bool = False,
+    server: str | None = None,
 ) -> tuple[int, int]:
-    """Writes the target's answers to these prompts (``regenerate``). Returns how many answers are empty, and how many there are.
+    """Writes the target's answers to these conversations (``regenerate``). Returns how many answers are empty, and how many there are.
 
-    chat: put each prompt into the target's chat template.
+    conversations: the user's turns of each. After the first turn, the target's answers to the ones before are part of the prompt.
+    chat: put each prompt into the target's chat template; needed where there are several turns.
+    server: address of a server that runs the target, of which only the tokenizer is then needed here.
     Raises ``InputError``, also if the target has no positions left for a prompt.
     """
-    writer = load_writer(target, dtype)
-    room = writer.max_positions - config.max_new_tokens
+    if not chat and any(len(turns) > 1 for turns in conversations):
+        raise InputError("conversations of several turns need the target's chat template; add --chat")
+    answer: Answer
+    if server is None:
+        writer = load_writer(target, dtype)
+        tokenizer, ends, positions = writer.tokenizer, writer.end_ids, writer.max_positions
+        answer, origin = partial(written, writer, config=config), weights_digest(writer.base)
+    else:
+        remote, (tokenizer, positions) = Server(server), load_tokenizer(target)
+        ends = frozenset([tokenizer.eos_token_id])
+        answer, origin = partial(remote.write, config=config, tokenizer=tokenizer), remote.model
+    room = positions - config.max_new_tokens
     if room < 1:
         raise InputError(
-            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {writer.max_positions} "
+            f"{config.max_new_tokens} new tokens leave no room for a prompt in this target's {positions} "
             "positions; ask for fewer"
         )
-    regenerate(writer, [prompt_ids(writer, p, chat)[-room:] for p in prompts if p.strip()], out, config)
-    answers = [row["response_ids"] for row in read_jsonl(out, "response_ids")]
-    return sum(answer[0] in writer.end_ids for answer in answers), len(answers)
+    identity = {**asdict(config), "target": origin}
+    while True:
+        answered = {tuple(row["prompt_ids"]): row["response_ids"] for row in resumed_rows(out, identity)}
+        prompts = [
+            p for turns in conversations for p in _prompts_of(tokenizer, str(target), turns, chat, answered, room)
+        ]
+        if all(tuple(ids) in answered for ids in prompts):
+            break
+        regenerate(answer, prompts, out, config, identity)
+    return sum(answered[tuple(ids)][0] in ends for ids in prompts), len(prompts)
+
+
+def _prompts_of(
+    tokenizer: Any,
+    name: str,
+    turns: Sequence[str],
+    chat: bool,
+    answered: Mapping[tuple[int, ...], list[int]],
+    room: int,
+) -> Iterator[list[int]]:
+    """The prompts of a conversation's turns, at most ``room`` tokens of each, up to the first that has no answer."""
+    history: list[dict[str, str]] = []
+    for turn in turns:
+        ids = prompt_ids(tokenizer, name, turn, chat, history)[-room:]
+        yield ids
+        if (answer := answered.get(tuple(ids))) is None:
+            return
+        text = str(tokenizer.decode(answer, skip_special_tokens=True))
+        history += [{"role": "user", "content": turn}, {"role": "assistant", "content": text}]
 
 
 def load_writer(target: str | Path, dtype: str | None) -> Target:
@@ -239,16 +284,33 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
         dtype = "mixed" if mixes_by_default(writer.model) else "float32"
     if dtype == "mixed":
         halve(writer.base.layers)
+        writer.mixed = True
     print(f"{writer.name} writes in {dtype}.", file=sys.stderr)
     return writer
 
 
-def prompt_ids(target: Target, prompt: str, chat: bool) -> list[int]:
-    """Returns the token ids of a prompt; special tokens are added once, whether or not its text already begins with one."""
+def load_tokenizer(target: str | Path) -> tuple[Any, int]:
+    """Returns the tokenizer of a target and the number of its positions. Raises ``InputError``."""
+    source = target_folder(str(target))
+    try:
+        config = text_config(AutoConfig.from_pretrained(source))
+        return AutoTokenizer.from_pretrained(source), int(config.max_position_embeddings)
+    except (OSError, ValueError) as error:
+        raise InputError(f"cannot load the tokenizer of {target}: {first_line(error)}") from error
+
+
+def prompt_ids(
+    tokenizer: Any, name: str, prompt: str, chat: bool, history: Sequence[Mapping[str, str]] = ()
+) -> list[int]:
+    """Returns the token ids of a prompt; special tokens are added once, whether or not its text already begins with one.
+
+    name: of the target, for error messages.
+    chat: put it into the chat template, behind the messages ``history``.
+    """
     if chat:
-        return target.chat_ids(prompt, thinking=False)
-    begun = prompt.startswith(tuple(target.tokenizer.all_special_tokens))
-    return list(target.tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
+        return chat_ids(tokenizer, name, [*history, {"role": "user", "content": prompt}], thinking=False)
+    begun = prompt.startswith(tuple(tokenizer.all_special_tokens))
+    return list(tokenizer(prompt, add_special_tokens=not begun)["input_ids"])
 
 
 # A chat model writes questions, which its drafters learn from: after the header of a user message in its chat template, it
@@ -269,20 +331,30 @@ def user_header(target: Target) -> str:
     return str(header)
 
 
-def write_questions(target: Target, first_words: Sequence[str], count: int, config: RegenerateConfig) -> list[str]:
-    """Returns at most ``count`` different questions of a chat model, in the order in which they were written.
+def write_questions(
+    target: Target, first_words: Sequence[str], count: int, config: RegenerateConfig, until: float | None = None
+) -> Iterator[str]:
+    """Yields at most ``count`` different questions of a chat model, in the order in which they are written.
 
     Questions that do not end within ``config.max_new_tokens``, very short ones, and repeats are left out.
 
     first_words: beginnings of the questions, taken in turn; may be empty.
+    until: time at which it stops, see ``write``.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
-    begins = [first_words[i % len(first_words)] for i in range(count)]
-    prompts = [encode(header + words, add_special_tokens=False)["input_ids"] for words in begins]
-    found: dict[str, str] = {}
-    for words, response in zip(begins, respond_to(target, prompts, config), strict=True):
+    begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
+    requests = [Request(n, begins[n % len(begins)], False) for n in range(count)]
+    found = set[str]()
+    answers = write(target, requests, config, until)
+    for request, response in progress(answers, total=count, desc="questions", mininterval=1):
+        words = first_words[request.number % len(first_words)]
         text = (words + decode(response, skip_special_tokens=True)).strip()
-        if response[-1] in target.end_ids and len(text) >= SHORTEST:
-            found.setdefault(re.sub(r"[^a-z0-9]+", " ", text.lower()).strip(), text)  # by letters and digits
-    return list(found.values())
+        if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := letters(text)) not in found:
+            found.add(key)
+            yield text
+
+
+def letters(text: str) -> str:
+    """Returns a text's letters and digits, by which repeats are told."""
+    return re.sub(r"\W+", " ", text.casefold()).strip()

@@ -7,6 +7,7 @@ import json
 import weakref
 
 import pytest
+from msgspec import structs
 
 import d2sd
 from app import links, models, streaming
@@ -17,9 +18,10 @@ from app.links import Link
 from app.models import Chosen
 from app.session import Session
 from app.settings import SETTINGS
-from d2sd import Finished
+from d2sd import Finished, Trace
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
+from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
 
 DEFAULTS = {s.name: s.default for s in SETTINGS}
@@ -240,3 +242,36 @@ def test_a_warning_about_a_drafter_stands_in_every_update(monkeypatch, folders, 
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
     monkeypatch.setenv("FOLDERS", folders)
     assert {update.note for update in outcome()} == {f"Drafter {path} reads the output of target layer 5."}
+
+
+def rounds(method, *seconds):
+    """Equal runs that took this long by step; the second one ends early."""
+    trace = RecordedRun(_entries=lines(outcome(method=method))).trace()
+    out = []
+    for n, each in enumerate(seconds):
+        steps = trace.steps[: len(trace.steps) // (1 + n)]
+        timed = [
+            structs.replace(s, elapsed=(k + 1) * each, seconds=StageSeconds(verify=each)) for k, s in enumerate(steps)
+        ]
+        out.append(Trace.of(trace.header, [trace.prefill, *timed, trace.finished]))
+    return out
+
+
+def test_times_that_cannot_be_right_are_marked():
+    even = explore.baseline_of(rounds("d2sd", 0.02, 0.021), rounds("autoregressive", 0.01, 0.01))
+    assert not even.disturbed
+    whole = rounds("d2sd", 0.02)[0]
+    tokens = sum(len(step.committed) for step in whole.steps)
+    assert even.unwatched == pytest.approx(tokens / (0.02 * len(whole.steps)))  # of the whole run, not of its beginning
+    # a step that took less than its pass over one token alone, and rounds that differ by more than a fifth
+    assert explore.baseline_of(rounds("d2sd", 0.008, 0.008), rounds("autoregressive", 0.01, 0.01)).disturbed
+    assert explore.baseline_of(rounds("d2sd", 0.02, 0.025), rounds("autoregressive", 0.01, 0.01)).disturbed
+    assert explore.baseline_of(rounds("d2sd", 0.02, 0.02), rounds("autoregressive", 0.013, 0.01)).disturbed
+
+
+def test_a_disturbed_run_is_timed_again_and_marked_if_it_stays_so(monkeypatch):
+    found = [Baseline(10.0, 30.0, disturbed=True), Baseline(10.0, 20.0)]
+    monkeypatch.setattr(explore, "baseline_of", lambda *_: found[0] if len(found) == 1 else found.pop(0))
+    assert events(outcome(compare=True))[-1] == {"event": "Baseline", "tokens_per_second": 10.0, "unwatched": 20.0}
+    found[:] = [Baseline(10.0, 30.0, disturbed=True)]
+    assert events(outcome(compare=True))[-1]["disturbed"] is True

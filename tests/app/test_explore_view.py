@@ -233,7 +233,7 @@ def test_a_token_a_bar_and_a_node_are_chosen_in_every_view(plain: Any) -> None:
     box = plain.locator("#timeline").bounding_box()
     plain.mouse.move(box["x"] + 5, box["y"] + 20)
     plain.mouse.down()
-    plain.mouse.move(box["x"] + 190, box["y"] + 20, steps=4)
+    plain.mouse.move(box["x"] + box["width"] * 0.75, box["y"] + 20, steps=4)
     plain.mouse.up()
     wait_root(plain, "pinned", "4")
     plain.locator("#tree g.node[data-node='2']").click()
@@ -255,7 +255,7 @@ def test_a_token_a_bar_and_a_node_are_chosen_in_every_view(plain: Any) -> None:
     assert plain.evaluate("window.__selected") == {"run": f"plain-{plain.grown}", "step": 3, "node": 4}
 
 
-def test_keys_walk_and_fit(plain: Any) -> None:
+def test_keys_walk_play_and_fit(plain: Any) -> None:
     press = plain.keyboard.press
     scale = plain.locator("#tree g.world")
     press("Home")
@@ -281,7 +281,22 @@ def test_keys_walk_and_fit(plain: Any) -> None:
     press("?")
     plain.wait_for_selector("dialog.help[open]")
     press("Escape")
-    plain.wait_for_selector("dialog.help[open]", state="detached")
+    press("Space")  # at once: the button of the dialog still has the focus
+    plain.wait_for_selector("#follow[data-state=playing]")
+    plain.wait_for_selector("#explorer .explorer[data-stage=verify]", state="attached")
+    assert (
+        plain.locator("#tree g.node[data-state=accepted].yet").count() == 2
+    )  # nothing is told before the target's pass
+    assert (
+        plain.locator("#explorer .spoken")
+        .text_content()
+        .startswith("verify: 2 drafts, 7 tokens, are one tree of 6 nodes.")
+    )
+    press("Space")
+    plain.wait_for_selector("#follow[data-state=pinned]")
+    drawn = "() => document.querySelector('#tree .world').outerHTML + document.querySelector('#strip svg').outerHTML"
+    press("Shift+5")
+    assert plain.evaluate(drawn).count("style=") == 0
     press("Home")
     wait_root(plain, "step", "0")
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from msgspec import structs
 
-from app import models
+from app import models, presets
 from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.race import run as race
@@ -19,7 +19,7 @@ from app.race.run import RECORDED, Lane, recorded_race
 from app.race.tab import FILLED_IN, drawing, race_query
 from app.race.whatif import Results, WhatIf, recorded_answers, results
 from app.streaming import prepare
-from d2sd import METHODS, DecodeConfig
+from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.folders.store import REMOTE
 from d2sd.nets.models import Models
@@ -42,7 +42,9 @@ def done():
 
 def test_methods_run_one_after_the_other_and_say_how_far_they_are():
     states = [u.value for u in run() if u.value]
-    warming = [(s.status.split(",")[0], len(s.lanes)) for s in states if "warming" in s.status]
+    warming = [
+        (s.status.split(",")[0], len(s.lanes)) for s in states if "warming" in s.status and "again" not in s.status
+    ]
     assert warming == [("1 of 2: Plain decoding", 0), ("2 of 2: D²SD", 1)]
     assert (states[-1].status, states[-1].methods) == ("", ("autoregressive", "d2sd"))
 
@@ -61,6 +63,50 @@ def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done)
     assert sorted((plain.place, branched.place)) == [1, 2]
     assert sum(branched.stage_seconds.values()) <= branched.seconds
     assert branched.stage_seconds["verify"] > 0
+
+
+def test_a_lane_opened_in_explore_has_the_speedup_that_the_race_measured(done):
+    for at, figures in enumerate(race.lane_figures(done)):
+        speeds = race.recorded(done, at).baseline
+        if figures.method == "autoregressive":
+            assert speeds is None
+        else:
+            assert speeds.unwatched / speeds.tokens_per_second == pytest.approx(figures.speedup)
+
+
+def test_the_recorded_run_of_explore_has_the_speeds_of_its_lane_in_the_recorded_race():
+    opening, recorded = presets.opening(), race.recorded_race()
+    at = recorded.methods.index(opening.header["method"])
+    assert recorded.lanes[at].trace.token_ids == opening.trace().token_ids
+    assert opening.baseline == race.recorded(recorded, at).baseline
+    assert not race.disturbed_lanes(recorded)
+
+
+def slowed(lane, seconds):
+    """The lane with this much longer passes of the target."""
+    trace = lane.trace
+    steps = [
+        structs.replace(s, seconds=structs.replace(s.seconds, verify=s.seconds.verify + seconds)) for s in trace.steps
+    ]
+    return Lane(Trace.of(trace.header, [trace.prefill, *steps, trace.finished]))
+
+
+def test_a_race_that_other_work_disturbed_is_run_again_where_it_matters(monkeypatch):
+    slow, runs = [True], []
+
+    def disturbing(job, running, prepared, title):
+        lane = yield from original(job, running, prepared, title)
+        runs.append(title)
+        return slowed(lane, 1.0) if slow and slow.pop() else lane
+
+    original = race._run
+    monkeypatch.setattr(race, "_run", disturbing)  # plain decoding comes first and is disturbed
+    last = run(["autoregressive", "dflash"])[-1].value
+    again = [title.partition(" again")[0] for title in runs[2:]]
+    assert again == ["Plain decoding", "DFlash"]
+    assert not any(figures.disturbed for figures in race.lane_figures(last))
+    stays = replace(last, lanes=(slowed(last.lanes[0], 1.0), last.lanes[1]))
+    assert [figures.disturbed for figures in race.lane_figures(stays)] == [False, True]
 
 
 @pytest.mark.parametrize("budget", [None, 20])

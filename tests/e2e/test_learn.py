@@ -63,6 +63,9 @@ def opacity(page: Page, part: str) -> float:
     )
 
 
+ABOVE = (
+    "e => e.getBoundingClientRect().bottom <= e.closest('.card').querySelector('.ways').getBoundingClientRect().top + 1"
+)
 # What lights up at a stop, and what has not happened yet.
 LIT = {
     "anchor": (".node.anchor .shape", ".node.first .label"),
@@ -152,6 +155,9 @@ def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
         lit, dark = LIT[stop["id"]]
         assert opacity(learn, lit) > 0.9
         assert dark is None or opacity(learn, dark) == 0
+        assert learn.locator("#learn .body").evaluate(ABOVE)  # nothing lies under the buttons
+        if stop["id"] == "branches":
+            expect(stage(learn).locator("#tree .fold")).to_have_count(0)  # all re-drafts are in view
         if at:
             assert heading.evaluate("e => e === document.activeElement")
     learn.keyboard.press("ArrowLeft")

@@ -47,7 +47,7 @@ def copy_link(page: Page) -> str:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     page.locator(".sharing .share").click()
     page.get_by_role("menuitem", name="Copy link").click()
-    expect(page.locator(".sharing .said")).to_have_text("Link copied.")
+    expect(page.locator(".sharing .said")).to_have_text("Link copied. It works on this computer only.")
     return page.evaluate("navigator.clipboard.readText()")
 
 
@@ -129,6 +129,8 @@ def test_every_file_holds_the_shown_run(shown: Page):
     pin(shown, 4)
     recorded = presets.opening().lines()
     jsonl = share(shown, "JSONL").decode()
+    assert json.loads(jsonl.splitlines()[2])["step"] == 0
+    expect(shown.locator(".sharing .menu")).to_contain_text("in it steps count from 0")
     assert jsonl == "".join(line + "\n" for line in recorded)
 
     step = parse_trace(jsonl.encode()).steps[4]

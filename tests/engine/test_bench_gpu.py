@@ -7,7 +7,7 @@ import json
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.bench.gpu_stages import Floors, random_engine
+from d2sd.bench.gpu_stages import LAYERS, PROFILED, Floors, counted, random_engine
 
 STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "verify_ms", "commit_ms", "cycle_ms")
 
@@ -18,22 +18,41 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes, con
     command = f"bench gpu --shape tiny --context {lengths} --repeats 1 --device cpu --passes {passes} --out"
     assert main([*command.split(), str(tmp_path)]) == 0
     result = json.loads((tmp_path / "gpu-tiny-cpu.json").read_text())
-    assert [row["context"] for row in result["rows"]] == contexts
+    assert [(row["context"], row["layers"]) for row in result["rows"]] == [(c, n) for c in contexts for n in LAYERS]
+    assert [row["context"] for row in result["ratios"]] == contexts
+    fused, plain = result["rows"][:2]
+    assert result["ratios"][0]["verify_ms"] == plain["verify_ms"] / fused["verify_ms"]
+    assert "plain_floor_ms" not in result["ratios"][0]
     for row in result["rows"]:
         assert all(row[name] > 0 for name in ("cycle_ms", *STAGES, "floor_ms", "plain_floor_ms"))
         assert row["plain_captured_ms"] is None
-        assert row["memory_gb"] is None
+        assert row["memory_gb"] is row["plain_kernels"] is row["cycle_launches"] is None
     assert "need a CUDA GPU" in result["without_capture"]
     assert result["provenance"]["device"] == "cpu"
     assert result["provenance"]["argv"][:2] == ["bench", "gpu"]
     costs = {row["setting"]: row for row in result["costs"]["rows"]}
-    assert {"K = 1", "K = 8", "γ = 4", "16 nodes", "128 nodes", "recording on", "recording off"} <= set(costs)
+    assert {"K = 1", "K = 8", "γ = 4", "16 nodes", "128 nodes"} <= set(costs)
+    assert {f"K = {k}{off}" for k in (3, 4) for off in ("", ", recording off")} <= set(costs)
     assert {row["backend"] for row in result["cascade"]} == {"cascade"}
     assert [row["context"] for row in result["cascade"]] == contexts
     written = (tmp_path / "gpu-tiny-cpu.md").read_text()
     assert written.strip() == capsys.readouterr().out.strip()
     assert "floor = bytes ÷ bandwidth" in written
     assert "No captured figures" in written
+
+
+def test_one_kind_of_layers_alone_has_no_ratios(tmp_path):
+    command = "bench gpu --shape tiny --context 64 --repeats 1 --device cpu --passes padded --layers plain --out"
+    assert main([*command.split(), str(tmp_path)]) == 0
+    result = json.loads((tmp_path / "gpu-tiny-cpu.json").read_text())
+    assert {row["layers"] for row in result["rows"]} == {"plain"}
+    assert result["ratios"] == []
+
+
+def test_kernels_and_launches_are_counted_apart():
+    step = [("cudaGraphLaunch", "CPU"), ("cudaLaunchKernelExC", "CPU"), ("aten::add", "CPU"), ("cudaMemcpyAsync", "CPU"),
+            ("nvjet_hsh", "CUDA"), ("vectorized_elementwise_kernel", "CUDA"), ("Memcpy HtoD", "CUDA"), ("Memset", "CUDA")]  # fmt: skip
+    assert counted(step * PROFILED) == (2, 2)
 
 
 @pytest.mark.parametrize(

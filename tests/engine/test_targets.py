@@ -107,10 +107,13 @@ def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
         text += [tree.tokens[n] for n in committed]
 
 
-def test_a_batch_is_written_like_its_prompts_alone(typed):
+@pytest.mark.parametrize("rows", [2, 8])
+def test_a_batch_is_written_like_its_prompts_alone(typed, rows):
+    """Two rows take new prompts twice, and their ring of slots comes around."""
     engine, _, _ = typed
-    config = RegenerateConfig(max_new_tokens=10, greedy_share=1.0)
-    prompts = [engine.encode(prompt, DecodeConfig()) for prompt in (*PROMPTS, PROMPTS[0] + " the cat")]
+    config = RegenerateConfig(rows, 10, greedy_share=1.0)
+    texts = (*PROMPTS, PROMPTS[0] + " the cat", "cat", PROMPTS[1] + " the")
+    prompts = [engine.encode(prompt, DecodeConfig()) for prompt in texts]
     alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]
     assert respond_to(engine.models.target, prompts, config) == alone
 
@@ -147,7 +150,30 @@ VISION = {"depth": 1, "hidden_size": 16, "num_heads": 2, "intermediate_size": 16
 NESTED = {
     "qwen3_5": ("qwen3_5_text", {"vision_config": VISION}),
     "qwen3_5_moe": ("qwen3_5_moe_text", {"vision_config": VISION}),
+    "gemma3": (
+        "gemma3_text",
+        {
+            "vision_config": {
+                "hidden_size": 16,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "intermediate_size": 16,
+            }
+        },
+    ),
     "gemma4": ("gemma4_text", {"vision_config": None, "audio_config": None}),
+    "mistral3": (
+        "mistral",
+        {
+            "vision_config": {
+                "model_type": "pixtral",
+                "hidden_size": 16,
+                "num_hidden_layers": 1,
+                "num_attention_heads": 2,
+                "intermediate_size": 16,
+            }
+        },
+    ),
 }
 
 

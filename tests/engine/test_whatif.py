@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -52,6 +53,31 @@ def test_recorded_texts_are_replayed_with_several_drafters(tmp_path, capsys):
     assert second["whole"]["difference"]["value"] == pytest.approx(
         second["whole"]["alpha"]["value"] - first["whole"]["alpha"]["value"]
     )
+
+
+def test_settings_are_replayed_over_many_traces_and_another_target_is_told_of(tmp_path, capsys):
+    prompts = tmp_path / "prompts.jsonl"
+    prompts.write_text('{"prompt": "Once upon"}\n{"prompt": "Tom has 2 pens"}\n')
+    made = ["calibrate", "--method", "dflash", "--max-new-tokens", "16", "--prompts", str(prompts)]
+    assert main([*made, "--traces-out", str(tmp_path / "runs")]) == 0
+    traces = sorted((tmp_path / "runs").iterdir())
+
+    def asked(*files):
+        capsys.readouterr()
+        assert main(["whatif", *map(str, files), "--methods", "dflash", "--sweep", "gamma=2,4", "--json"]) == 0
+        printed = capsys.readouterr()
+        return json.loads(printed.out), printed.err
+
+    (both, said), *single = asked(*traces), *map(asked, traces)
+    assert "another target" not in said
+    assert [row["setting"] for row in both["rows"]] == ["dflash:gamma=2", "dflash:gamma=4"]
+    for n, row in enumerate(both["rows"]):
+        assert row["steps"] == sum(one["rows"][n]["steps"] for one, _ in single)
+    assert both["recorded"]["steps"] == sum(one["recorded"]["steps"] for one, _ in single)
+    run = load_trace(traces[0])
+    target = run.header["parts"]["target"] | {"weights": "0"}
+    replace(run, header=run.header | {"parts": {"target": target}}).save(traces[0])
+    assert "1 of 2 traces were recorded with another target than tiny" in asked(*traces)[1]
 
 
 def test_only_greedy_runs_can_be_asked(engine):

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { Address, fetchTrace, traceAddress } from "../../app/runs/address.js";
 import { queryOfHash, readAddress, withFields } from "../../assets/viewer/address.js";
-import { fingerprint } from "../../assets/viewer/share.js";
+import { fingerprint, localWords } from "../../assets/viewer/share.js";
 import { missing } from "../../assets/viewer/standalone.js";
 
 const missed = (address) => missing(address, [2, 5], 12);
@@ -209,8 +209,8 @@ test("Back waits for its run, but not where another tab or run is opened meanwhi
 });
 
 test("an address is read as far as its fields make sense", () => {
-  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), { run: 2, step: 10, node: "bonus", stop: 0, game: "quiz", beat: 1.5, embed: true, theme: "dark", trace: "/a.jsonl" });
-  const nothing = { run: null, step: null, node: null, stop: null, game: "", beat: null, embed: false, theme: "", trace: "" };
+  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), { run: 2, step: 10, node: "bonus", stop: 0, game: "quiz", beat: 1.5, play: false, embed: true, theme: "dark", trace: "/a.jsonl" });
+  const nothing = { run: null, step: null, node: null, stop: null, game: "", beat: null, play: false, embed: false, theme: "", trace: "" };
   assert.deepEqual(readAddress(""), nothing);
   assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&stop=1e1&quiz=2&beat=x&embed=yes"), nothing);
 });
@@ -224,4 +224,9 @@ test("fields behind # become those of the query, and end what they replace", () 
   assert.equal(queryOfHash("step=4&theme=dark", "?tab=learn&stop=2&model=tiny"), "model=tiny&step=4&__theme=dark");
   assert.equal(queryOfHash("draft=1", "?quiz=1&beat=2&step=3"), "step=3&draft=1");
   assert.equal(queryOfHash("stop=5", "?tab=explore&step=2"), "step=2&stop=5");
+});
+
+test("a link to this computer warns that it works nowhere else", () => {
+  for (const local of ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"]) assert.match(localWords(local), /this computer only/);
+  for (const shared of ["192.168.0.7", "user-d2sd.hf.space", "127.0.0.1.example.org", "localhost.example.org"]) assert.equal(localWords(shared), "");
 });

@@ -3,15 +3,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
-import { meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { freeBox, meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
 import { readSeconds } from "../../assets/viewer/step.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
 
-test("the sentence says what plain decoding would have needed; without times it does not guess how fast the run was", () => {
+test("the sentence says what plain decoding needs; without times it does not guess how fast the run was", () => {
   const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, live: false };
-  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step; plain decoding would have needed 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.");
+  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step; plain decoding needs 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.");
   assert.equal(words({ ...run, step: null, cycle: null, live: true }), "The run: 39 tokens in 10 steps so far.");
   assert.equal(words({ ...run, step: 1, cycle: null }), "1 token in this step, as plain decoding writes in a pass. The run: 39 tokens in 10 steps.");
   assert.equal(words({ ...run, step: null, full: true, cycle: { cost: 5.4, gain: 0.722 } }), "The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding, since checking a full tree takes as long as 5.4 passes of plain decoding here.");
@@ -52,6 +52,13 @@ test("a price says whether it was published or calculated, and from what", () =>
   for (const [method, cost] of [["d2sd", 1.41], ["d2sd_tree", 7.05 / 4.98], ["dflash", 1.2]]) assert.equal(originWords(PAPER, method, cost), calculated);
   assert.deepEqual([originWords(measured), originWords(laptop)], ["calculated from passes measured there", "calculated from its data sheet"]);
   assert.match(elsewhereWords(PAPER, "d2sd", 1.4, 7), /costs 1\.40 plain steps \(calculated from the paper’s DFlash/);
+});
+
+test("a name on the map stands where it covers neither points nor other names", () => {
+  const box = (left, top, width = 10) => ({ left, top, width, height: 10 });
+  const frame = { left: 0, top: 0, width: 100, height: 100 };
+  assert.equal(freeBox([box(0, 0), box(95, 0), box(50, 50)], [box(5, 5)], frame), 2); // on a point, out of the frame, free
+  assert.equal(freeBox([box(0, 0), box(20, 20)], [box(0, 0), box(28, 20)], frame), 1); // none is free: the one that covers least
 });
 
 test("names beside a chart keep their distance and their order", () => {

@@ -37,6 +37,7 @@ def test_every_module_joins_and_every_export_is_used():
         assert join_modules(path)
         unused = {name for name in read_module(path).exports if (path.resolve(), name) not in used} - {"start"}
         assert not unused, path
+        assert all(line.count("`") % 2 == 0 for line in path.read_text(encoding="utf-8").splitlines()), path
 
 
 def joined(folder: Path, **sources: str) -> str:
@@ -78,3 +79,9 @@ def test_names_in_comments_are_not_exports(tmp_path):
     (tmp_path / "a.js").write_text("// export const a = 1;\n * export class B\nexport const c = 1;\n", encoding="utf-8")
     assert read_module(tmp_path / "a.js").exports == ("c",)
     assert not re.search(r"^export", read_module(tmp_path / "a.js").body, re.MULTILINE)
+
+
+def test_comments_and_indentation_are_left_out(tmp_path):
+    source = "/** Why:\n *  it is so. */\nexport const a = () => {\n  // here\n  return 4 / 2; // 2\n};\n\n"
+    (tmp_path / "a.js").write_text(source, encoding="utf-8")
+    assert read_module(tmp_path / "a.js").body == "const a = () => {\nreturn 4 / 2; // 2\n};"

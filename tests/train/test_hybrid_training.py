@@ -33,7 +33,7 @@ def folder(tokenizer, tmp_path_factory):
     target = make_typed(tokenizer, "qwen3_5_text")
     target.model.save_pretrained(out / "target")
     tokenizer.save_pretrained(out / "target")
-    regenerate_responses(out / "target", PROMPTS, out / "r.jsonl", RegenerateConfig(2, 32, 1.0))
+    regenerate_responses(out / "target", [[p] for p in PROMPTS], out / "r.jsonl", RegenerateConfig(2, 32, 1.0))
     return out
 
 
@@ -44,8 +44,7 @@ def paths(folder, out):
 def trained(folder, out, steps):
     loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, warmup=2, save_every=1000, log_every=1000)
     objective = BlockObjective(anchors=24, objective="survival")
-    cache = folder / "features.safetensors"
-    train_drafter(BlockTraining(**paths(folder, out), objective=objective, loop=loop, cache=cache, **SHAPE))
+    train_drafter(BlockTraining(**paths(folder, out), objective=objective, loop=loop, **SHAPE))
     return load_drafter(str(out), torch.float32, "cpu")
 
 
@@ -91,7 +90,7 @@ def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
     target.model.save_pretrained(tmp_path / "target")
     tokenizer.save_pretrained(tmp_path / "target")
     text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, warmup=1, save_every=1000, log_every=1)
-    regenerate_responses(tmp_path / "target", PROMPTS, text, RegenerateConfig(2, 16, 1.0))
+    regenerate_responses(tmp_path / "target", [[p] for p in PROMPTS], text, RegenerateConfig(2, 16, 1.0))
     folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
 
     def settings(name, objective, **more):

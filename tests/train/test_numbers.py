@@ -9,8 +9,9 @@ from torch import nn
 
 from d2sd import load
 from d2sd.nets.dtypes import HalfLinear, can_mix, halve, halved
-from d2sd.train import drafters, loop
-from d2sd.train.drafters import cache_features, load_frozen
+from d2sd.train import loop
+from d2sd.train.drafters import load_frozen
+from d2sd.train.features import read_features
 from d2sd.train.loop import Float32Muon, make_optimizers, orthogonalized
 from d2sd.train.settings import LoopConfig, RegenerateConfig
 from d2sd.train.text import Responses, load_writer, respond_to
@@ -75,18 +76,18 @@ def test_precision_and_optimizer_are_what_the_processor_is_quick_with(
     assert f"Training in {name}." in capsys.readouterr().err
 
 
-def test_features_on_disk_are_in_float32_passes_where_bfloat16_is_slow(monkeypatch, tmp_path):
+def test_features_are_from_float32_passes_where_bfloat16_is_slow(monkeypatch):
     target, _ = load_frozen("assets/models/tiny/target")
     ids = torch.arange(2, 42).view(2, 20)
     data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
-    monkeypatch.setattr(drafters, "quick_bfloat16", lambda: False)
-    exact = cache_features(tmp_path / "slow", target, [2], data).rows(torch.arange(2), 20, ["hidden"])
-    monkeypatch.setattr(drafters, "quick_bfloat16", lambda: True)
-    rounded = cache_features(tmp_path / "quick", target, [2], data).rows(torch.arange(2), 20, ["hidden"])
+    found = []
+    for quick in (False, True):
+        monkeypatch.setattr("d2sd.nets.dtypes.quick_bfloat16", lambda quick=quick: quick)
+        found.append(read_features(target.model, [2], data, ["hidden"]).rows(torch.arange(2), 20, ["hidden"])["hidden"])
     with torch.no_grad():
         hidden = target.model(input_ids=ids, use_cache=False).last_hidden_state
-    assert (exact["hidden"] == hidden.bfloat16()).float().mean() > 0.99
-    assert (rounded["hidden"] == hidden.bfloat16()).float().mean() < 0.99
+    shares = [(rows == hidden.bfloat16()).float().mean() for rows in found]
+    assert shares[0] > 0.99 > shares[1]
 
 
 @pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
@@ -101,6 +102,9 @@ def test_a_writer_in_mixed_numbers_multiplies_with_rounded_weights(capsys):
     x = torch.randn(5, tiny.config.hidden_size)
     expected = x @ tiny.base.layers[0].mlp.gate_proj.weight.half().float().T
     torch.testing.assert_close(layer(x), expected, rtol=1e-4, atol=1e-4)
+    assert writer.numbers == "mixed"
+    data = Responses(torch.arange(2, 12)[None], torch.tensor([3]), torch.tensor([10]))
+    assert read_features(writer.base, [2], data).rows(torch.arange(1), 10, ["features"])["features"].isfinite().all()
     (written,) = respond_to(writer, [[0, 5, 6]], RegenerateConfig(max_new_tokens=4, greedy_share=1.0))
     assert len(written) == 4 or written[-1] in writer.end_ids
 

@@ -30,7 +30,7 @@ def folder(tmp_path_factory):
     out = tmp_path_factory.mktemp("launched")
     texts = sums(60)
     save_target(texts, out / "target", steps=2)
-    regenerate_responses(out / "target", [prompt_of(t) for t in texts[:12]], out / "r.jsonl", RegenerateConfig(8, 16))
+    regenerate_responses(out / "target", [[prompt_of(t)] for t in texts[:12]], out / "r.jsonl", RegenerateConfig(8, 16))
     train = [
         "train", "vp", "--target", str(out / "target"), "--responses", str(out / "r.jsonl"),
         "--out", str(out / "vp"), "--layers", "2", "--block-size", "6", "--anchors", "4", "--steps", "4", "--batch-size", "3",

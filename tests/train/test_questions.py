@@ -23,7 +23,7 @@ def chat_target():
 def test_questions_begin_as_asked_and_none_comes_twice(chat_target):
     assert user_header(chat_target) == "<|endoftext|>user: "
     config = RegenerateConfig(8, 60, greedy_share=0.0, top_k=20)
-    found = write_questions(chat_target, ["Question: Tom has 3", "What is"], 8, config)
+    found = list(write_questions(chat_target, ["Question: Tom has 3", "What is"], 8, config))
     assert found
     assert len(set(found)) == len(found)
     assert all(q.startswith(("Question: Tom has 3", "What is")) for q in found)
@@ -36,7 +36,9 @@ def test_only_chat_models_write_questions(chat_target):
 
 
 def test_special_tokens_of_a_prompt_are_added_once(chat_target):
-    end = chat_target.tokenizer.eos_token_id
-    assert prompt_ids(chat_target, "<|endoftext|>Once", chat=False)[:2] != [end, end]
-    assert prompt_ids(chat_target, "Once", chat=False) == prompt_ids(chat_target, "<|endoftext|>Once", chat=False)
-    assert prompt_ids(chat_target, "Once", chat=True).count(end) == 1
+    tokenizer = chat_target.tokenizer
+    end = tokenizer.eos_token_id
+    assert prompt_ids(tokenizer, "tiny", "<|endoftext|>Once", chat=False)[:2] != [end, end]
+    plain, begun = (prompt_ids(tokenizer, "tiny", text, chat=False) for text in ("Once", "<|endoftext|>Once"))
+    assert plain == begun
+    assert prompt_ids(tokenizer, "tiny", "Once", chat=True).count(end) == 1

@@ -59,5 +59,5 @@ def save_run(out: Path) -> list[str]:
     """Save a target and its responses to 20 prompts; returns 200 texts, whose first ones it was asked."""
     texts = sums(200)
     save_target(texts, out / "target")
-    regenerate_responses(out / "target", [prompt_of(t) for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
+    regenerate_responses(out / "target", [[prompt_of(t)] for t in texts[:20]], out / "r.jsonl", RegenerateConfig(8, 20))
     return texts

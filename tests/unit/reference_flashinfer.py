@@ -15,12 +15,16 @@ import torch
 class BatchPrefillWithRaggedKVCacheWrapper:
     """Checks its arguments as the real one does, and computes what it documents, in float32."""
 
-    def __init__(self, workspace, layout, backend, use_cuda_graph=False, **buffers):
-        assert (layout, backend) == ("NHD", "fa2")
+    def __init__(self, float_workspace_buffer, kv_layout, use_cuda_graph=False, *, backend, **buffers):
+        assert (kv_layout, backend) == ("NHD", "fa2")
         self.graph, self.buffers, self.plans = use_cuda_graph, buffers, 0
         self.packed = buffers.get("custom_mask_buf")
 
-    def plan(self, rows, keys, heads, kv_heads, dim, packed_custom_mask=None, *, causal, sm_scale, q_data_type):
+    def plan(
+        self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, *, packed_custom_mask=None, causal, sm_scale,
+        q_data_type,
+    ):  # fmt: skip
+        rows, keys = qo_indptr, kv_indptr
         assert rows.dtype == keys.dtype == torch.int32
         assert not causal
         if self.graph:
@@ -31,7 +35,7 @@ class BatchPrefillWithRaggedKVCacheWrapper:
                 assert len(self.buffers["mask_indptr_buf"]) == len(rows)
                 self.buffers["custom_mask_buf"][: len(packed_custom_mask)] = packed_custom_mask
                 packed_custom_mask = self.buffers["custom_mask_buf"]  # what the kernels read
-        self.rows, self.keys, self.shape = rows.tolist(), keys.tolist(), (heads, kv_heads, dim)
+        self.rows, self.keys, self.shape = rows.tolist(), keys.tolist(), (num_qo_heads, num_kv_heads, head_dim_qk)
         if packed_custom_mask is not None:  # else it goes on using the mask that it had
             self.packed = packed_custom_mask
         self.scale, self.dtype = sm_scale, q_data_type

@@ -42,12 +42,12 @@ def measure(repeats, seconds=(9.0, 1.0, 3.0, 2.0, 4.0, 6.0, 5.0)):
     return field, runs, calls
 
 
-def shown(rows):
+def shown(rows, on_map=True):
     """The HTML report of these rows."""
     origin = {"argv": ["bench"], "date": "today", "commit": None, "versions": {"torch": "2"}, "hardware": HARDWARE}
     done = {"prompts": "heldout", "prompts_done": 2, "prompts_counted": 2, "stopped": False, "left_out": {}}
     found = {"model": "m", **done, "rows": rows, "by_domain": {}, "calculated": None, "provenance": origin}
-    return page(found, on_map=True)
+    return page(found, on_map)
 
 
 def data_of(written, name):
@@ -126,6 +126,13 @@ def test_rows_are_priced_on_other_machines_and_placed_on_the_break_even_map():
     assert data_of(shown(rows), "map")["points"] == [
         {"name": "d2sd:K=2", "alpha": 3.0, "here": pytest.approx(1.5), "there": pytest.approx(1.5)}
     ]
+
+
+def test_what_another_machine_would_take_is_no_part_of_a_report_unless_asked():
+    field, runs, _ = measure(2)
+    runs = [replace(r, elsewhere=(("paper", 1.5 * r.steps),)) if r.label != "autoregressive" else r for r in runs]
+    assert "Where drafting pays" in shown(summarise(runs, field))
+    assert "Where drafting pays" not in shown(summarise(runs, field), on_map=False)
 
 
 def test_what_is_missing_is_said_once():

@@ -14,7 +14,7 @@ from dataclasses import fields
 import pytest
 import torch
 
-from d2sd import DecodeConfig
+from d2sd import DecodeConfig, InputError
 from d2sd.__main__ import main
 from d2sd.cli.common import add_decode_arguments, decode_config
 from d2sd.decoding.block_drafter import BlockDrafter
@@ -149,3 +149,16 @@ def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
     assert capsys.readouterr().err == (
         "error: there was not enough memory; ask for fewer tokens, a shorter prompt, or a smaller model or type\n"
     )
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), InputError("cannot write mended: no space")])
+def test_a_repair_that_cannot_be_written_leaves_the_exit_code_of_the_diagnosis(tmp_path, capsys, monkeypatch, error):
+    def fail(*_):
+        raise error
+
+    monkeypatch.setattr("d2sd.cli.doctor._write_repaired", fail)
+    (tmp_path / "config.json").write_text("{}", encoding="utf-8")
+    assert main(["doctor", "tiny", str(tmp_path), "--mend", str(tmp_path / "mended")]) == 1
+    printed = capsys.readouterr()
+    assert "FAULT" in printed.out
+    assert "mended was not written: " in printed.err

@@ -100,9 +100,11 @@ def test_a_report_without_drafts_has_no_map_and_a_hostile_method_is_a_text(trace
 def test_commands_write_reports(tmp_path, capsys):
     one, two = tmp_path / "one.html", tmp_path / "two.html"
     header = load_trace(OPENING).header
-    assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}"]) == 0
-    assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}"]) == 0
-    assert "No clear difference" in capsys.readouterr().out
+    for asked in ([], ["--map"]):
+        assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}", *asked]) == 0
+        assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}", *asked]) == 0
+        assert "No clear difference" in capsys.readouterr().out
+        assert all(("Where drafting pays" in path.read_text(encoding="utf-8")) is bool(asked) for path in (one, two))
     for path, title, names in (
         (one, "Calibration: 1 recorded run with d2sd", ["D²SD"]),
         (two, "Comparison: 1 recorded run (A) with 1 (B)", ["A: D²SD", "B: D²SD"]),
@@ -128,4 +130,4 @@ def test_the_same_length_for_fewer_nodes_is_told_before_the_highest():
     )
     sweep = Sweep("K", "branches K", ("1", "2", "4", "8"), 2, (Line("d2sd", False, points),))
     said = sweep_reading(sweep, Recorded("d2sd", 3.288, 60.0))
-    assert said == "d2sd: α 3.29 with 60 nodes at K = 4 as recorded; K = 2 has the same α with 40 nodes, 33% fewer"
+    assert said == "D²SD: α 3.29 with 60 nodes at K = 4 as recorded; K = 2 has the same α with 40 nodes, 33% fewer"

@@ -25,14 +25,16 @@ def write(path, architecture="llama"):
     return path
 
 
-@pytest.mark.parametrize("architecture", ["llama", "qwen3"])
+@pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3"])
 def test_whole_files_of_supported_types_pass(tmp_path, architecture):
     check_gguf(write(tmp_path / "model.gguf", architecture))
 
 
 def test_other_architectures_are_named(tmp_path):
-    with pytest.raises(InputError, match="GGUF files of type 'gemma3' are not supported; choose llama or qwen3"):
-        check_gguf(write(tmp_path / "model.gguf", "gemma3"))
+    with pytest.raises(
+        InputError, match="GGUF files of type 'phi3' are not supported; choose llama, qwen2, qwen3 or gemma3"
+    ):
+        check_gguf(write(tmp_path / "model.gguf", "phi3"))
 
 
 def test_files_cut_short_and_counts_that_no_file_has_are_refused(tmp_path):

@@ -130,3 +130,20 @@ def test_reading_traces_and_walking_trees_need_no_torch(package):
         f"import sys; sys.modules['torch'] = None; import {', '.join(names)}; assert 'transformers' not in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+NOTEBOOK = """
+import sys, types
+sys.modules["ipykernel.zmqshell"] = sys.modules["IPython"] = types.ModuleType("IPython")
+sys.modules["IPython"].get_ipython = lambda: types.SimpleNamespace(config={"IPKernelApp": {}})
+sys.modules["ipywidgets"] = None
+"""
+
+
+def test_a_notebook_without_widgets_is_not_warned_of_it():
+    def said(*imported):
+        code = NOTEBOOK + "".join(f"import {name}\n" for name in (*imported, "tqdm.auto"))
+        return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stderr
+
+    assert "IProgress not found" in said()  # as tqdm does by itself
+    assert said("d2sd") == ""

@@ -310,3 +310,9 @@ def test_bad_records_are_counted_and_skipped_and_a_domain_is_read(tmp_path, caps
     assert main(["trace", "import", str(tmp_path / "log.jsonl"), "--skip-bad", "-o", str(out)]) == 0
     assert "3 records skipped; the first: line 1: the server answered with an error" in capsys.readouterr().err
     assert [t.header.get("domain") for t in read_traces(out)] == ["sums", None]
+    capsys.readouterr()
+    assert main(["calibrate", "--traces", str(out), "--json"]) == 0
+    assert {name: figures["runs"] for name, figures in json.loads(capsys.readouterr().out).items()} == {
+        "all": 2,
+        "sums": 1,
+    }

@@ -6,6 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from d2sd import DecodeConfig, Engine
+from d2sd.methods import unused
 from d2sd.nets.models import Models
 from d2sd.trace.checks import read_header
 from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone, to_line
@@ -62,7 +63,7 @@ def test_totals_count_repairs_and_what_a_redraft_brings():
     assert figures.repaired_rate == pytest.approx(1 / 3)
     assert figures.tokens_per_redraft == pytest.approx(2 / 4)
     assert [tokens_gained(s) for s in run] == [2, 0, 0, 0]
-    assert str(figures) == "12 tokens in 4 steps: α 3.00, 3.0 nodes a step, 12.0 tokens/s"
+    assert repr(figures) == str(figures) == "12 tokens in 4 steps: α 3.00, 3.0 nodes a step, 12.0 tokens/s"
     nothing = totals([])
     assert nothing.repaired_rate is nothing.tokens_per_redraft is None
 
@@ -120,6 +121,10 @@ def test_what_differs_is_said_of_two_checkpoints_of_one_name_and_of_settings(tok
     assert what_differs([a], [a]) == "What differs: no model, method or setting that the runs name."
     assert what_differs([a], [b, b]) == "What differs: first drafter (other weights)."
     assert what_differs([a], [fewer]) == "What differs: γ (6 → 4), γ₂ (6 → 4)."
+    one, two = ({"method": "dflash", "config": {"num_branches": k, "block_size": 8 * k}} for k in (1, 2))
+    assert what_differs([one], [two], unused) == "What differs: γ (8 → 16)."
+    assert what_differs([one], [two | {"method": "d2sd"}], unused) == "What differs: γ (8 → 16)."
+    assert "K (1 → 2)" in what_differs([one | {"method": "another"}], [two | {"method": "another"}], unused)
 
 
 def test_headers_of_other_engines_are_compared_by_what_they_say():

@@ -207,6 +207,14 @@ def test_a_mean_over_lines_that_say_alpha_alone_is_over_the_requests_that_ran(tm
     assert together(imported(tmp_path, LLAMACPP * 2))["requests"] == 2
 
 
+def test_replies_of_two_engines_in_one_file_are_read_by_their_own_readers(tmp_path):
+    llamacpp = {"timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9}}
+    sglang = {"meta_info": {"spec_num_correct_drafts": 69, "spec_num_proposed_drafts": 231, "spec_verify_ct": 33}}
+    rows = imported(tmp_path, f"{json.dumps(llamacpp)}\n{json.dumps(sglang)}\n{json.dumps(llamacpp)}\n")
+    assert [row.engine for row in rows] == ["llama.cpp", "sglang", "llama.cpp"]
+    assert [len(group) for group in by_source(rows)] == [2, 1]
+
+
 def test_engines_and_models_in_one_file_are_kept_apart(tmp_path):
     started = "INFO [core.py:1] Initializing a V1 LLM engine with config: model='{}', speculative_config=SpeculativeConfig(method='dflash', model='{}')\n"
     rows = imported(

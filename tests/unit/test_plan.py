@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 
 import pytest
 
 from d2sd.__main__ import main
+from d2sd.folders import store
 from d2sd.folders.plan import markdown, plan, verdict
 from tests.drafter_folders import flat
 
@@ -105,6 +107,14 @@ def test_a_drafter_of_another_target_is_refused(tmp_path):
         ({"num_hidden_layers": -3}, "num_hidden_layers is -3"),
         ({"layer_types": ["full_attention"] * 35 + ["conv"]}, "layers of kind conv"),
         ({"model_type": "nobody-knows"}, "'nobody-knows' are not supported"),
+        (
+            {"model_type": "phi3"},
+            "'phi3' are not supported (its fused projections of queries, keys and values are not)",
+        ),
+        ({"model_type": "glm4_moe"}, "(its router with a bias for each expert is not)"),
+        ({"model_type": "exaone4"}, "(its norms behind attention and MLP, with RoPE in sliding layers alone"),
+        ({"model_type": "minimax_m2"}, "(its norms over all heads together, and its router"),
+        ({"model_type": "gemma2", "attn_logit_softcapping": 50.0}, "(its soft caps on attention logits are not)"),
     ],
 )
 def test_a_target_that_cannot_run_is_refused_in_a_sentence(tmp_path, change, sentence):
@@ -121,3 +131,18 @@ def test_the_command_reads_no_weights(tmp_path, capsys):
     (tmp_path / "drafter" / "config.json").write_text(json.dumps(flat()))
     assert main(["doctor", target, drafter, "--config-only"]) == 1
     assert "refused: drafter" in capsys.readouterr().out
+
+
+def test_what_is_no_folder_or_no_config_is_said_and_an_unreachable_hub_is_not_asked_for_long(tmp_path, monkeypatch):
+    pair = folders(PAIRS["Qwen/Qwen3-4B"], tmp_path)
+    assert plan(str(tmp_path / "gone"), pair[1]).refused.endswith("/gone: there is no such folder")
+    assert plan(pair[0], "./gone").refused == "there is no such folder"
+    (tmp_path / "drafter" / "config.json").write_text("[1]")
+    assert plan(*pair).refused == "its config.json is no JSON object"
+    monkeypatch.setattr(store, "create_connection", lambda *_: (_ for _ in ()).throw(OSError))
+    monkeypatch.setattr(store, "getproxies", dict)
+    store.hub_answers.cache_clear()
+    began = time.monotonic()
+    assert "couldn't connect" in plan("some-owner/some-model").refused
+    assert time.monotonic() - began < 2
+    store.hub_answers.cache_clear()

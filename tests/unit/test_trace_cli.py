@@ -177,7 +177,9 @@ def test_the_token_of_the_prompts_pass_is_the_targets(engine):
 
 def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):
     out = tmp_path / "o.graphml"
-    assert main(["trace", "to-graphml", str(RECORDED), "--step", "-1", "-o", str(out)]) == 0
+    assert main(["trace", "to-graphml", str(RECORDED), "--step", "-1", "-o", str(out)]) == 2
+    assert "there is no step -1" in capfd.readouterr().err
+    assert main(["trace", "to-graphml", str(RECORDED), "--step", str(len(trace.steps)), "-o", str(out)]) == 0
     graph = networkx.read_graphml(out, node_type=int)
     assert {n: graph.nodes[n]["token"] for n in graph} == {n.id: n.token for n in trace.steps[-1].nodes}
     assert main(["trace", "to-graphml", str(RECORDED), "-o", str(out)]) == 0

@@ -215,7 +215,7 @@ def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
         return sum(value * weight for value, weight in known) / over if over else None
 
     accepted, drafted, steps = total("accepted"), total("drafted"), total("steps")
-    weights = [row.steps or 0 for row in rows] if steps else [1 if row.running is None else row.running for row in rows]
+    weights = [row.steps or 0 for row in rows] if steps else [row.running or 1 for row in rows]
     weighed = list(zip(rows, weights, strict=True))
     alpha = mean((row.mean_acceptance_length, weight) for row, weight in weighed)
     lengths = Counter(len(row.by_position) for row in rows if row.by_position)
@@ -233,7 +233,7 @@ def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
         "accepted": accepted,
         "acceptance_rate": share_of(accepted, drafted),
         "mean_acceptance_length": 1 + accepted / steps if steps and accepted is not None else alpha,
-        "by_position": [mean((shares[at], weight) for shares, weight in profiles) for at in range(positions)],
+        "by_position": [mean((shares[at], weight) for shares, weight in profiles) or 0.0 for at in range(positions)],
     }
 
 

@@ -60,10 +60,9 @@ def import_log(
 
 
 def is_log(path: str | Path) -> bool:
-    """Returns whether a file is a log and no trace: its first line is no event. Raises ``InputError`` if it cannot be read."""
-    first = next(numbered(path), None)
-    record = None if first is None else parsed(first[1])
-    return first is not None and not (isinstance(record, dict) and "event" in record)
+    """Returns whether a file is a log and no trace: its first line names no event. Raises ``InputError`` if it cannot be read."""
+    first = next(numbered(path), (0, b""))[1].lstrip()
+    return bool(first) and not (first.startswith(b"{") and b'"event"' in first)
 
 
 def read_runs(path: str | Path) -> Iterator[Trace]:
@@ -108,7 +107,12 @@ def _is_known(record: Any) -> bool:
     if not isinstance(record, dict):
         return False
     reply = _reply(record)
-    return is_dump(record) or reply is not record or any(fits(reply) for fits in FITS.values())
+    return is_dump(record) or reply is not record or _source_of(reply) is not None
+
+
+def _source_of(reply: dict[str, Any]) -> str | None:
+    """The source whose reader fits a reply; None for none."""
+    return next((name for name, fits in FITS.items() if fits(reply)), None)
 
 
 def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
@@ -131,6 +135,8 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
         yield from read_dump(records, texts)
         return
     for where, record in records:
+        if source == "auto":  # a file may hold replies of several engines
+            chosen = _source_of(_reply(record)) or chosen
         try:
             if chosen in BENCHMARKS:
                 found: list[Trace | LogTotals] = [*BENCHMARKS[chosen][1](record, where)]
@@ -161,10 +167,8 @@ def _recognised(records: Iterator[Record], bad: Bad | None) -> tuple[str, Iterat
         rest = chain([(where, record)], records)
         if is_dump(record):
             return "spec-dump", rest
-        reply = _reply(record)
-        for name, fits in FITS.items():
-            if fits(reply):
-                return name, rest
+        if (name := _source_of(_reply(record))) is not None:
+            return name, rest
         if bad is None:
             raise InputError(_unknown(where, record))
         bad(_unknown(where, record))

@@ -1,0 +1,97 @@
+"""What drafters read of the target: outputs of some of its layers for every token of the responses, computed once.
+
+A training step needs the features of a few sequences. With a small target the pass that computes them costs more than the
+drafter's own. They are kept on the target's device as far as they fit, then in the host's memory: 2 bytes × hidden size × taps a
+token.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from d2sd.nets.dtypes import halved, quick_autocast
+from d2sd.nets.target import LayerTaps
+from d2sd.trace.text import progress
+from d2sd.train.text import Responses
+
+FEATURE_BATCH = {"cpu": 32, "cuda": 256}  # sequences of a pass that computes features
+KEPT = 0.4  # share of free memory that features may take
+
+
+class FeatureStore:
+    """bfloat16 rows of packed sequences by name: ``features`` (tokens, taps·hidden) and ``hidden`` (tokens, hidden)."""
+
+    def __init__(self, lengths: Tensor, parts: list[tuple[int, dict[str, Tensor]]]):
+        """lengths: (N,) of the sequences. parts: the number of each part's first sequence, and the rows of its sequences."""
+        self._lengths, self._parts = lengths, parts
+        self._starts = lengths.cumsum(0) - lengths
+
+    def rows(self, index: Tensor, width: int, names: Iterable[str]) -> dict[str, Tensor]:
+        """Returns ``features`` (B, width, taps·hidden) or ``hidden`` (B, width, hidden) of these sequences, on the device of the
+        first part. Rows behind the end of a sequence are arbitrary."""
+        out = {}
+        ends = [*(first for first, _ in self._parts[1:]), len(self._lengths)]
+        for name in names:
+            home = self._parts[0][1][name]
+            out[name] = home.new_empty(len(index), width, home.shape[1])
+            for (first, part), end in zip(self._parts, ends, strict=True):
+                mine = ((index >= first) & (index < end)).nonzero()[:, 0]
+                if len(mine):
+                    places = (self._starts[index[mine]] - self._starts[first])[:, None] + torch.arange(width)
+                    rows = part[name][places.clamp_max(len(part[name]) - 1).to(part[name].device)]
+                    out[name][mine.to(home.device)] = rows.to(home.device)
+        return out
+
+
+def room(device: torch.device) -> tuple[int, int]:
+    """Returns the bytes that features may take on the device and in the host's memory; on a CPU the first one is 0."""
+    try:
+        host = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        host = 4 * 2**30  # where the system does not say
+    return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
+
+
+@torch.no_grad()
+def read_features(
+    base: Any, taps: list[int], data: Responses, names: Sequence[str] = ("features",)
+) -> FeatureStore | None:
+    """Returns what these names are of all responses, or None where that does not fit into memory.
+
+    base: the target's layers between embedding and LM head.
+    """
+    weight = base.embed_tokens.weight
+    sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
+    token, ends = 2 * sum(sizes[name] for name in names), data.lengths.cumsum(0)
+    on_device, on_host = room(weight.device)
+    count = int((token * ends <= on_device).sum())  # sequences whose features stay on the device
+    if token * int(data.lengths[count:].sum()) > on_host:
+        return None
+    parts: list[tuple[int, dict[str, Tensor]]] = []
+    for begin, end, device in ((0, count, weight.device), (count, len(ends), torch.device("cpu"))):
+        if end > begin:
+            tokens = int(data.lengths[begin:end].sum())
+            parts.append(
+                (begin, {n: torch.empty(tokens, sizes[n], dtype=torch.bfloat16, device=device) for n in names})
+            )
+    starts = ends - data.lengths
+    numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)  # what is kept is no finer
+    with LayerTaps(base.layers).only(taps) as layers, numbers:
+        for batch in progress(
+            data.lengths.argsort().split(FEATURE_BATCH[weight.device.type]), desc="features", mininterval=1
+        ):
+            ids = data.ids[batch, : int(data.lengths[batch].max())].long().to(weight.device)
+            last = base(input_ids=ids, use_cache=False).last_hidden_state
+            found = {"features": layers.features(taps, last.device), "hidden": last}
+            for row, number in enumerate(batch.tolist()):
+                begin, part = next((begin, part) for begin, part in reversed(parts) if number >= begin)
+                at, length = int(starts[number] - starts[begin]), int(data.lengths[number])
+                for name in names:
+                    part[name][at : at + length] = found[name][row, :length]
+    return FeatureStore(data.lengths, parts)

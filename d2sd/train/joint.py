@@ -1,0 +1,103 @@
+"""A first drafter and a VP-Drafter that are trained on the same batches: made, sampled, calibrated."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from d2sd.calibration.alternatives import KNOWN, MIN_FITTED_POSITIONS, fit_temperature
+from d2sd.errors import InputError
+from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
+from d2sd.nets.dtypes import quick_autocast
+from d2sd.nets.target import Target
+from d2sd.train.block_drafters import DrafterObjective, draw_blocks, extended, make_second, mask_id, new_drafter
+from d2sd.train.features import FeatureStore, read_features
+from d2sd.train.settings import BlockObjective, PairTraining
+from d2sd.train.text import Responses
+
+TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
+CALIBRATED = 8  # responses of a batch in calibration
+
+
+class PairObjective(nn.Module):
+    """The sum of both drafters' losses on the same batch; each has its own weights, so neither changes the other's."""
+
+    def __init__(self, first: DFlashDraftModel, second: DFlashDraftModel, model: Any):
+        """model: the frozen target."""
+        super().__init__()
+        config = BlockObjective(anchors=ANCHORS, beta=BETA, objective="survival")
+        self.first = DrafterObjective(first, model, config)
+        self.second = DrafterObjective(second, model, replace(config, variable_prefix=True))
+
+    def forward(self, prefixes: Tensor, **batch: Tensor) -> tuple[Tensor, dict[str, Any]]:
+        """prefixes: visible tokens of the second drafter's blocks; batch: what else ``DrafterObjective`` takes."""
+        loss, figures = self.first(**batch, prefixes=torch.zeros_like(prefixes))
+        other, more = self.second(**batch, prefixes=prefixes)
+        return loss + other, figures | {f"vp_{name}": value for name, value in more.items()}
+
+    def sample(
+        self, data: Responses, features: FeatureStore, index: Tensor, generator: torch.Generator
+    ) -> dict[str, Tensor]:
+        """Returns the batch of these responses."""
+        lengths = data.lengths[index]
+        ids = data.ids[index, : int(lengths.max())].long()
+        blocks = draw_blocks(
+            self.second.config, data.prompt_lengths[index], lengths, self.second.drafter.block_size, generator
+        )
+        return {"ids": ids, "lengths": lengths, **blocks, **features.rows(index, ids.shape[1], ("features",))}
+
+
+def new_pair(settings: PairTraining, target: Target, data: Responses) -> tuple[DFlashDraftModel, DFlashDraftModel]:
+    """Returns an untrained first drafter and an untrained VP-Drafter."""
+    torch.manual_seed(settings.seed)
+    size = target.config.vocab_size
+    vocabulary = settings.draft_vocab_size or (VOCABULARY if size > VOCABULARY else None)
+    mask = mask_id(target.tokenizer, target.model, set(data.ids.unique().tolist()), settings.mask_token)
+    made = []
+    for _ in range(2):
+        plain = new_drafter(target.model, settings.layers, settings.block_size, mask, taps_of(settings, target))
+        made.append(extended(plain, target.model, data, vocabulary, settings.markov_rank).train().requires_grad_(True))
+    make_second(made[1])
+    return made[0], made[1]
+
+
+def taps_of(settings: PairTraining, target: Target) -> list[int]:
+    """Returns the target's layers that the drafters read."""
+    return settings.target_layer_ids or default_target_layers(target.config.num_hidden_layers, TAPS)
+
+
+def features_of(settings: PairTraining, target: Target, data: Responses) -> FeatureStore:
+    """Returns what both drafters read of the target. Raises ``InputError`` if that does not fit into memory."""
+    torch.cuda.empty_cache()  # what writing took is counted as free
+    found = read_features(target.base, taps_of(settings, target), data)
+    if found is None:
+        raise InputError("the target's features of the text do not fit into memory any more; give fewer --minutes")
+    return found
+
+
+def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> float:
+    """Returns what the first drafter's logits should be divided by, from responses that were not trained on; 1 if there are too few."""
+    generator, found = torch.Generator().manual_seed(0), list[tuple[Tensor, Tensor]]()
+    for part in index.split(CALIBRATED) if len(index) else ():
+        batch = {
+            name: t.to(objective.first.drafter.device)
+            for name, t in objective.sample(data, features, part, generator).items()
+        }
+        batch["prefixes"] = torch.zeros_like(batch["prefixes"])
+        with quick_autocast(batch["ids"].device):
+            found.append(objective.first.outcomes(KNOWN, **batch))
+    if sum(len(right) for _, right in found) < 2 * MIN_FITTED_POSITIONS:
+        return 1.0
+    sure, right = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
+    return fit_temperature(sure, right)
+
+
+@torch.no_grad()
+def cool(drafter: DFlashDraftModel, divisor: float) -> None:
+    """Divide a drafter's logits: the final norm, which the LM head's rows follow, and the Markov head."""
+    drafter.norm.weight.div_(divisor)
+    if drafter.markov_head is not None:
+        drafter.markov_head.markov_w2.weight.div_(divisor)

@@ -1,0 +1,284 @@
+"""A first drafter and a VP-Drafter for a target within a given time: text, features, both drafters in one loop, calibration, card.
+
+It measures how quickly this machine writes, reads features and trains, and divides the time: each token of text takes its time in
+every stage. Everything is kept under the output folder, so that the same command resumes an interrupted run.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import random
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import torch
+import transformers
+
+from d2sd.__about__ import __version__
+from d2sd.errors import InputError
+from d2sd.folders.weights import weights_digest
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
+from d2sd.trace.files import write_whole
+from d2sd.train.acceptance import HeldOut
+from d2sd.train.block_drafters import mask_id, save_drafter
+from d2sd.train.features import room
+from d2sd.train.joint import ANCHORS, BETA, PairObjective, cool, features_of, new_pair, taps_of, temperature
+from d2sd.train.loop import digest, digest_of, train
+from d2sd.train.plan import (
+    ENDING,
+    LONGEST,
+    MEASURING,
+    POINTS,
+    TYPICAL,
+    WRITING_HELD_OUT,
+    Plan,
+    clock,
+    describe,
+    divide,
+    measure,
+    seconds_of,
+)
+from d2sd.train.settings import QUESTIONS, LoopConfig, PairTraining, RegenerateConfig
+from d2sd.train.text import (
+    Responses,
+    letters,
+    load_writer,
+    prompt_ids,
+    read_jsonl,
+    read_responses,
+    regenerate,
+    resumed_rows,
+    write_questions,
+)
+from d2sd.train.writer import most_rows, write
+
+# What a question begins with, taken in turn; the empty ones leave all to the model.
+FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short story about ", "Explain ", "I need advice on ",
+               "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
+               "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
+               "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
+HELD_OUT, VALIDATION = 32, 128  # prompts and responses that are not trained on
+SCHEDULE = 1000  # parts into which the time of training is divided
+
+
+class State:
+    """What an interrupted run continues from, in ``pair.json``: the plan, and the seconds that each stage has taken."""
+
+    def __init__(self, path: Path, identity: dict[str, Any]):
+        """Raises ``InputError`` if the file is of a run with other settings."""
+        self._path, self._identity = path, digest_of(identity)
+        self.used, self.plan, self.done = dict[str, float](), None, list[str]()
+        if path.exists():
+            kept = json.loads(path.read_text())
+            if kept["identity"] != self._identity:
+                raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
+            self.used, self.done = kept["used"], kept["done"]
+            self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
+
+    @contextmanager
+    def stage(self, name: str) -> Iterator[float]:
+        """Context of a stage, which is given the time (``time.monotonic``) at which its planned seconds are over."""
+        began, before = time.monotonic(), self.used.get(name, 0.0)
+        planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
+        try:
+            yield began + planned - before
+            self.done.append(name)
+        finally:
+            self.used[name] = before + time.monotonic() - began
+            write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
+                                                "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
+
+    @property
+    def spent(self) -> float:
+        """Seconds of all stages."""
+        return sum(self.used.values())
+
+
+# The run.
+
+
+def train_pair(settings: PairTraining) -> None:
+    """Trains both drafters and saves them in ``dflash`` and ``vp`` of the output folder, which is a model set, with a model card.
+
+    Raises ``InputError`` if the settings do not fit the target, or if there is no text to learn from.
+    """
+    began, out, total = time.monotonic(), settings.out, 60 * settings.minutes
+    out.mkdir(parents=True, exist_ok=True)
+    state = State(out / "pair.json", json.loads(json.dumps(asdict(settings) | {"out": None}, default=str)))
+    if "ending" in state.done:
+        print(f"{out} is trained already; name another folder to train again.", file=sys.stderr)
+        return
+    with state.stage("start"):
+        target = load_writer(settings.target, settings.dtype or ("bfloat16" if torch.cuda.is_available() else None))
+        chat = bool(target.tokenizer.chat_template)
+        if not settings.prompts and not chat:
+            raise InputError(f"{target.name} has no chat template, so it cannot write questions; give it texts to continue with --prompts")  # fmt: skip
+        if settings.mask_token is not None:
+            mask_id(target.tokenizer, target.model, set(), settings.mask_token)
+        if state.plan is None:
+            state.plan = _plan(settings, target, chat, total, began)
+        print(describe(state.plan, target.device.type), file=sys.stderr)
+        place = Path(settings.target)
+        write_whole(out / "target", f"{os.path.relpath(place, out) if place.exists() else settings.target}\n")
+    plan = state.plan
+    with state.stage("questions") as until:
+        if plan.seconds["questions"] and "questions" not in state.done:
+            _ask(settings, target, plan, until)
+    with state.stage("writing") as until:
+        prompts, held_out = _prompts(settings, target, chat)
+        config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
+        if "writing" not in state.done:
+            in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, until)  # noqa: E731
+            identity = {**asdict(config), "target": weights_digest(target.base)}
+            regenerate(in_order, prompts, out / "responses.jsonl", config, identity, plan.room)
+    with state.stage("features"):
+        longest = LONGEST + settings.max_new_tokens
+        data = read_responses(out / "responses.jsonl", longest, target.tokenizer.eos_token_id)
+        features = features_of(settings, target, data)
+
+    def save() -> None:
+        for name, drafter in (("dflash", first), ("vp", second)):
+            save_drafter(copy.deepcopy(drafter).bfloat16(), out / name)
+
+    with state.stage("held-out"):
+        first, second = new_pair(settings, target, data)
+        objective = PairObjective(first, second, target.model)
+        measured = HeldOut(target, held_out, chat, WRITING_HELD_OUT * total)
+        one = seconds_of(lambda: measured.measure("d2sd", first, second, 1), 0.0)
+        texts = max(1, min(len(measured), int(MEASURING * total / one)))
+        if not (out / "dflash" / "config.json").exists():
+            save()  # so that there is something to load from now on
+    if "held-out" not in state.done[:-1]:  # what is left, but for the last measurement and the end
+        plan.seconds["training"] = max(1.0, total - state.spent - texts * one - ENDING * total)
+    validation = min(VALIDATION, len(data.ids) // 20)
+
+    def evaluate() -> dict[str, float]:
+        save()
+        alone, both = (measured.measure(method, first, second, texts) for method in ("dflash", "d2sd"))
+        key = "held_out_acceptance_length"
+        print(f"Held-out prompts ({texts}): α {alone[key]:.2f} of dflash, {both[key]:.2f} of d2sd.", file=sys.stderr)
+        return alone | {"d2sd_acceptance_length": both[key]}
+
+    with state.stage("training"):
+        loop = LoopConfig(
+            SCHEDULE, plan.batch, seconds=plan.seconds["training"], save_every=SCHEDULE // POINTS, seed=settings.seed
+        )
+        sample = partial(objective.sample, data, features)
+        identity = {"data": digest(data.ids)}
+        try:
+            train(objective, len(data.ids) - validation, sample, out / "training", loop, evaluate, "pair", identity)
+        except KeyboardInterrupt:
+            save()
+            raise
+    with state.stage("ending"):
+        held = torch.arange(len(data.ids) - validation, len(data.ids))
+        warmth = temperature(objective, data, features, held)
+        cool(first, warmth)
+        save()
+    rows = [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
+    curve = [row for row in rows if "held_out_acceptance_length" in row]
+    done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
+    write_whole(out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"]), texts))
+    print(f"{out}: α {curve[-1]['held_out_acceptance_length']:.2f} of dflash and {curve[-1]['d2sd_acceptance_length']:.2f} of d2sd "
+          f"on {texts} held-out prompts, in {clock(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
+
+
+def _plan(settings: PairTraining, target: Target, chat: bool, total: float, began: float) -> Plan:
+    """The plan for the time that is left, by speeds that are measured now."""
+    rows = min(
+        most_rows(target, LONGEST + settings.max_new_tokens), max(1, len(settings.prompts)) if not chat else 1 << 20
+    )
+    speeds = measure(settings, target, rows)
+    token = 2 * len(taps_of(settings, target)) * target.config.hidden_size
+    given = len(settings.prompts) * (TYPICAL if chat else settings.max_new_tokens)
+    left = total - (time.monotonic() - began)
+    if left < total / 2:
+        raise InputError(f"{settings.minutes:g} minutes are too few: measuring this machine's speeds took half of them; give more --minutes")  # fmt: skip
+    plan = divide(speeds, left, sum(room(target.device)) // token, rows, False, None)
+    return divide(speeds, left, plan.room, rows, chat and given < plan.tokens, None if chat else given)
+
+
+def _ask(settings: PairTraining, target: Target, plan: Plan, until: float) -> None:
+    """Let the target write questions into ``questions.jsonl``, behind those that are there."""
+    path = settings.out / "questions.jsonl"
+    before = len(resumed_rows(path, {}))
+    config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed + before)
+    with path.open("ab") as file:
+        for text in write_questions(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), config, until):
+            file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+
+
+def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[str]]:
+    """The token ids of the prompts to learn from, in random order, and the held-out prompts. Raises ``InputError``."""
+    path = settings.out / "questions.jsonl"
+    written = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
+    texts = {letters(text): text for text in (*settings.prompts, *written)}
+    for text in settings.held_out:
+        texts.pop(letters(text), None)
+    mixed = list(texts.values())
+    random.Random(settings.seed).shuffle(mixed)
+    count = 0 if settings.held_out else min(HELD_OUT, len(mixed) // 10)
+    held_out, rest = [*settings.held_out, *mixed[:count]], mixed[count:]
+    found = [ids for text in rest if 0 < len(ids := prompt_ids(target.tokenizer, target.name, text, chat)) <= LONGEST]
+    if not held_out or not found:
+        raise InputError(f"there are {len(mixed)} different prompts of at most {LONGEST} tokens; give 10 or more with --prompts, or more --minutes")  # fmt: skip
+    return found, held_out
+
+
+def card(
+    settings: PairTraining, target: Target, state: State, drafter: DFlashDraftModel, data: Responses,
+    curve: Sequence[dict[str, float]], divisor: float, rows: int, texts: int,
+) -> str:  # fmt: skip
+    """Returns the model card."""
+    form, plan = drafter.form, state.plan
+    assert plan is not None
+    device = (
+        torch.cuda.get_device_name(target.device)
+        if target.device.type == "cuda"
+        else f"CPU, {torch.get_num_threads()} threads"
+    )
+    tokens, anchors, used = int(data.lengths.sum()), rows * ANCHORS, state.used
+    facts = {
+        "target": f"{settings.target}, {target.numbers}, fingerprint {weights_digest(target.base)}",
+        "machine": f"{device}; torch {torch.__version__}, transformers {transformers.__version__}, d2sd {__version__}",
+        "date": datetime.now(UTC).date().isoformat(),
+        "drafters": f"{len(drafter.layers)} layers, γ = {form.block_size}, target features of layers {', '.join(map(str, form.taps))}, "
+        f"{form.draft_vocabulary or target.config.vocab_size:,} tokens, Markov head of rank {form.markov_rank}, mask token {target.tokenizer.convert_ids_to_tokens(form.mask_token)}; "
+        f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
+        "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
+        "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "
+        f"{plan.batch}, Muon and AdamW, survival objective, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
+        "time": ", ".join(f"{name} {clock(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
+        "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features of {tokens / used['features']:,.0f} tokens/s, "
+        f"{anchors / used['training']:,.0f} anchors/s in training both, measurements included",
+        "temperature": f"the logits of `dflash` were divided by {divisor:.2f}, fitted on responses that were not trained on",
+    }  # fmt: skip
+    table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
+    steps = "".join(
+        f"| {int(row['step'])} | {row['held_out_acceptance_length']:.2f} | {row['d2sd_acceptance_length']:.2f} | {row['draft_length']:.2f} |\n"
+        for row in curve
+    )
+    return f"""# Drafters for {settings.target}
+
+A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2sd train pair`. `d2sd generate --model FOLDER` runs them.
+
+| | |
+| --- | --- |
+{table}
+α, committed tokens per step, on {texts} prompts that were not trained on, at temperature 0. They are of the same kind as the training
+prompts unless others were given: expect less on other kinds of text.
+
+| step | α `dflash` | α `d2sd` | draft length in training |
+| --- | --- | --- | --- |
+{steps}"""

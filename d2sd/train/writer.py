@@ -1,0 +1,201 @@
+"""The target writes many texts at once: rows of a batch, each of which takes the next prompt as soon as its text ends.
+
+All rows share one ring of cache slots (``d2sd.nets.caches.Ring``), and the tokens of a new prompt are fed one a step, like those
+that are written. So a step always has the same shapes, and on a GPU it is replayed as one CUDA graph.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from d2sd.decoding.verifier import restrict
+from d2sd.nets.caches import LayerCache, Ring
+from d2sd.nets.passes import Recorder
+from d2sd.nets.target import Target
+from d2sd.train.settings import RegenerateConfig
+
+STRIDE = 8  # steps between two looks at the rows on a GPU, where a look waits for all of them
+SHRINK = {"cpu": 0.8, "cuda": 0.5}  # share of busy rows at which the others are dropped, which copies the cache
+KEPT = 0.6  # share of a GPU's free memory that rows may take
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A prompt, its number, and whether its text is greedy."""
+
+    number: int
+    prompt: list[int]
+    greedy: bool
+
+
+class Rows:
+    """The rows of a batch and their cache: texts (B, W), the place of each row's newest token, and where its text must end."""
+
+    def __init__(self, target: Target, count: int, width: int, config: RegenerateConfig, samples: bool):
+        """width: longest text, prompt included; samples: whether some texts will not be greedy."""
+        self._target, self._config, self._samples, device = target, config, samples, target.device
+        self.cache = target.new_cache(-(-width // 8) * 8, count)
+        self.text = torch.zeros(count, self.cache.capacity, dtype=torch.long, device=device)
+        self.place, self.prompt, self.last = (torch.zeros(count, dtype=torch.long, device=device) for _ in range(3))
+        self.greedy, self.idle = (torch.ones(count, dtype=torch.bool, device=device) for _ in range(2))
+        self._slot = torch.zeros(1, dtype=torch.long, device=device)
+        self._ends = torch.tensor(sorted(target.end_ids), dtype=torch.long, device=device)
+        self._graph: Any = None
+        self._captures = device.type == "cuda" and target.capturable and target.fixable
+
+    def put(self, rows: Sequence[int], requests: Sequence[Request]) -> None:
+        """Begin these texts in these rows."""
+        device = self.text.device
+        index = torch.tensor(rows, device=device)
+        lengths = torch.tensor([len(r.prompt) for r in requests], device=device)
+        padded = nn.utils.rnn.pad_sequence([torch.tensor(r.prompt) for r in requests], batch_first=True).to(device)
+        self.text[index, : padded.shape[1]] = padded
+        self.prompt[index], self.last[index] = lengths, lengths + self._config.max_new_tokens - 1
+        self.place[index], self.idle[index] = 0, False
+        self.greedy[index] = torch.tensor([r.greedy for r in requests], device=device)
+        if isinstance(self.cache, LayerCache):
+            self.cache.forget(index)
+
+    def read(self, count: int) -> None:
+        """Read the first ``count`` tokens of all rows, none of which has advanced, in one pass; less than any prompt."""
+        positions = torch.arange(count, device=self.text.device)[None]
+        self._target.read(self.text[:, :count], self.cache, positions)
+        self.cache.commit(range(count))
+        self.place.fill_(count)
+        self._slot.fill_(count)
+
+    def advance(self, steps: int) -> None:
+        """Feed one token of each row, so many times; rows whose text has ended stay as they are."""
+        if self._captures and self._graph is None:
+            # Capturing runs a step three times; what it changes is put back. Slots are written again when they are reached.
+            changed = (self.text, self.place, self.idle, self._slot)
+            before = [t.clone() for t in changed]
+            self._graph = Recorder(self.text.device).capture(self._step, ())
+            for own, old in zip(changed, before, strict=True):
+                own.copy_(old)
+        for _ in range(steps):
+            if self._graph is None:
+                self._step()
+            else:
+                self._graph.replay(())
+
+    def _step(self) -> tuple[()]:
+        ring = Ring(self.cache, self._slot, self.place)
+        ids = self.text.gather(1, self.place[:, None])
+        hidden = self._target.read(ids, ring, self.place[:, None], window=ring)
+        ring.commit()
+        tokens = self._choose(self._target.logits(hidden[:, -1]))
+        after = (self.place + 1).clamp_max(self.text.shape[1] - 1)
+        own = self.text.gather(1, after[:, None])[:, 0]
+        given = after < self.prompt
+        tokens = torch.where(given | self.idle, own, tokens)
+        self.text.scatter_(1, after[:, None], tokens[:, None])
+        self.place.copy_(torch.where(self.idle, self.place, after))
+        self.idle |= ~given & (torch.isin(tokens, self._ends) | (after >= self.last))
+        self._slot.copy_((self._slot + 1) % self.cache.capacity)
+        return ()
+
+    def _choose(self, logits: Tensor) -> Tensor:
+        """(B,) next tokens: the likeliest in greedy rows, elsewhere sampled at the temperature."""
+        tokens = logits.argmax(-1)
+        if self._samples:
+            scores = restrict(logits / self._config.temperature, self._config.top_k, 1.0)
+            noise = -torch.empty_like(scores).exponential_().log()
+            tokens = torch.where(self.greedy, tokens, (scores + noise).argmax(-1))
+        return tokens
+
+    def keep(self, rows: Sequence[int]) -> None:
+        """Drop all other rows."""
+        index = torch.tensor(rows, device=self.text.device)
+        self.cache.keep_sequences(index)
+        self.text, self.place, self.prompt, self.last, self.greedy, self.idle = (
+            t[index] for t in (self.text, self.place, self.prompt, self.last, self.greedy, self.idle)
+        )
+        self._graph = None
+
+
+@torch.inference_mode()
+def write(
+    target: Target, requests: Iterable[Request], config: RegenerateConfig, until: float | None = None
+) -> Iterator[tuple[Request, list[int]]]:
+    """Yields requests with the text after each prompt, end token included, in the order in which the texts end.
+
+    If memory does not suffice for ``config.batch_size`` rows, it goes on with half of them.
+
+    until: time (``time.monotonic``) at which it stops; the texts that have not ended are cut there. None: when all have.
+    """
+    queue = deque(requests)
+    if not queue:
+        return
+    if not all(r.greedy for r in queue):
+        torch.manual_seed(config.seed)
+    width = max(len(r.prompt) for r in queue) + config.max_new_tokens
+    count = config.batch_size
+    taken: list[Request | None] = []
+    while queue:
+        try:
+            yield from _written(target, queue, taken, min(count, len(queue)), width, config, until)
+            return
+        except torch.OutOfMemoryError:
+            queue.extendleft(r for r in taken if r is not None)
+            taken.clear()
+            if count == 1:
+                raise
+            count = count // 2
+            print(f"Not enough memory: {count} texts are written at once from here on.", file=sys.stderr)
+
+
+def _written(
+    target: Target, queue: deque[Request], taken: list[Request | None], count: int, width: int, config: RegenerateConfig,
+    until: float | None,
+) -> Iterator[tuple[Request, list[int]]]:  # fmt: skip
+    """Texts of ``queue`` in rows of one batch. taken: the request of each row, None once its text was yielded."""
+    samples, kind = not all(r.greedy for r in queue), target.device.type
+    rows = Rows(target, count, width, config, samples)
+    taken[:] = [queue.popleft() for _ in range(count)]
+    begun = [r for r in taken if r is not None]
+    rows.put(range(count), begun)
+    if (common := min(len(r.prompt) for r in begun) - 1) > 0:
+        rows.read(common)
+    while any(r is not None for r in taken) and (until is None or time.monotonic() < until):
+        rows.advance(STRIDE if kind == "cuda" else 1)
+        ended = [n for n, idle in enumerate(rows.idle.tolist()) if idle and taken[n] is not None]
+        if not ended:
+            continue
+        texts, places = rows.text[ended].tolist(), rows.place[ended].tolist()
+        for row, text, place in zip(ended, texts, places, strict=True):
+            request, taken[row] = taken[row], None
+            assert request is not None
+            yield request, text[len(request.prompt) : place + 1]
+        free = ended[: len(queue)]
+        if free:
+            new = [queue.popleft() for _ in free]
+            rows.put(free, new)
+            for row, request in zip(free, new, strict=True):
+                taken[row] = request
+        busy = [n for n, r in enumerate(taken) if r is not None]
+        if busy and len(busy) <= SHRINK.get(kind, 0.5) * len(taken):
+            rows.keep(busy)
+            taken[:] = [taken[n] for n in busy]
+    for request, text, place in zip(list(taken), rows.text.tolist(), rows.place.tolist(), strict=True):
+        if request is not None and place >= len(request.prompt):
+            yield request, text[len(request.prompt) : place + 1]
+
+
+def most_rows(target: Target, width: int) -> int:
+    """Returns how many rows of a batch the free memory of the target's GPU holds, a power of two; 64 on a CPU."""
+    if target.device.type != "cuda":
+        return 64
+    cache = target.new_cache(8, 1)
+    slot = sum(b[:, :, :, 0].numel() * b.element_size() for part in cache.parts for b in part)
+    row = slot * width + 16 * int(target.config.vocab_size)  # and its logits, in float32, some times over
+    free, _ = torch.cuda.mem_get_info(target.device)
+    return 1 << max(0, min(4096, int(KEPT * free) // row).bit_length() - 1)

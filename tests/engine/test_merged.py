@@ -1,0 +1,296 @@
+"""Layers with merged weights, as passes of fixed shape run them: torch's kernels and those of flashinfer's reference."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+import torch
+from transformers import AutoConfig, AutoModelForCausalLM
+
+from d2sd import METHODS, DecodeConfig, Engine
+from d2sd.decoding.block_drafter import BlockDrafter
+from d2sd.decoding.verifier import Verifier
+from d2sd.folders.loading import BUNDLED, load_drafter
+from d2sd.nets import flashinfer
+from d2sd.nets.lean import TORCH, LeanLayers, merge
+from d2sd.nets.models import Models
+from d2sd.nets.passes import ROWS, Passes
+from d2sd.nets.target import Target
+from d2sd.tree.tree import TreeBuilder
+from tests.nets import make_drafter, make_target
+from tests.target_nets import SHAPE, TARGETS, make_typed
+from tests.unit import reference_flashinfer
+
+CPU = torch.device("cpu")
+LLAMA3 = {
+    "rope_parameters": {
+        "rope_type": "llama3", "rope_theta": 1e4, "factor": 4.0, "low_freq_factor": 1.0, "high_freq_factor": 4.0,
+        "original_max_position_embeddings": 64,
+    }
+}  # fmt: skip
+KINDS = ("qwen3", "llama", "mistral", "ministral", "smollm3", "granite")
+PLAIN = {
+    "mistral": {"sliding_window": None},
+    "ministral": {"sliding_window": None, "layer_types": ["full_attention"] * 4},
+    "smollm3": TARGETS["smollm3"],
+    "granite": TARGETS["granite"],
+}
+
+
+@pytest.fixture(autouse=True)
+def documented(monkeypatch):
+    """flashinfer's documented behaviour in its place."""
+    monkeypatch.setattr(flashinfer, "_library", lambda: reference_flashinfer)
+
+
+def make(tokenizer, kind, plain=False):
+    """A target of this type; plain: without windows, as flashinfer needs it."""
+    torch.manual_seed(0)
+    if kind in TARGETS and not plain:
+        return make_typed(tokenizer, kind)
+    options = PLAIN.get(kind, {}) | (LLAMA3 if kind == "llama" else {})
+    model = AutoModelForCausalLM.from_config(AutoConfig.for_model(kind, **SHAPE | options)).float()
+    with torch.no_grad():
+        for name, weight in model.named_parameters():
+            if "norm" in name:
+                weight.add_(0.3 * torch.randn_like(weight))
+    return Target(model, tokenizer, kind)
+
+
+def random_tree(rng, size):
+    builder = TreeBuilder(rng.randrange(300))
+    while (count := len(builder.tokens)) < size:
+        builder.add(rng.randrange(count), rng.randrange(300), 0, 0.5)
+    return builder.build([])
+
+
+def verified(target, backend, merged, trees, start=13):
+    """Logits, tapped outputs and caches after each of these trees behind a text, with paths committed."""
+    passes = Passes("padded", backend, 256, target.device, merged)
+    verifier = Verifier(target, passes)
+    assert (verifier.merged is not None) == merged
+    verifier.read([(7 * n + 3) % 300 for n in range(start)])
+    found = []
+    for tree in trees:
+        logits = verifier.logits(tree)
+        rows = slice(0, len(tree))
+        found.append([logits, target.features([0, 2, 3], rows).clone()])
+        verifier.cache.commit([0, *tree.path(len(tree) - 1)])
+        found[-1] += [part.clone() for layer in range(4) for part in verifier.cache.layer(layer)]
+    return found
+
+
+def compare(ours, own, error=2e-4):
+    for one, other in zip(ours, own, strict=True):
+        for a, b in zip(one, other, strict=True):
+            torch.testing.assert_close(a, b, atol=error, rtol=error)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("backend", ["dense", "cascade", "flashinfer"])
+@pytest.mark.parametrize("kind", KINDS)
+def test_hidden_states_features_and_caches_are_those_of_the_modules(tokenizer, kind, backend):
+    """Trees of all shapes of rows up to 80, behind a text that crosses a window; features come from the modules' hooks there."""
+    target, rng = make(tokenizer, kind, plain=backend == "flashinfer"), random.Random(KINDS.index(kind))
+    target.taps.add([0, 2, 3])
+    assert backend != "flashinfer" or target.plain_attention
+    trees = [random_tree(rng, size) for size in (1, 5, 1, 9, 17, 30, 40, 60, 71, 1)]
+    assert {next(r for r in ROWS if r >= len(t)) for t in trees} == {r for r in ROWS if r <= 80}
+    own = verified(target, "dense", False, trees)
+    compare(verified(target, backend, True, trees), own)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("backend", ["dense", "flashinfer"])
+def test_any_number_of_rows_gives_the_same(tokenizer, backend):
+    target, rng = make(tokenizer, "qwen3"), random.Random(1)
+    target.taps.add([0, 2, 3])
+    for size in range(1, 81):
+        trees = [random_tree(rng, size)]
+        compare(verified(target, backend, True, trees), verified(target, "dense", False, trees))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("start", [1, 5, 6, 7, 40, 200])
+def test_windows_of_positions_are_those_of_the_modules(tokenizer, start):
+    target, rng = make(tokenizer, "ministral"), random.Random(start)
+    target.taps.add([0, 2, 3])
+    trees = [random_tree(rng, size) for size in (1, 8, 1)]
+    compare(verified(target, "cascade", True, trees, start), verified(target, "dense", False, trees, start))
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_sixteen_bits_differ_by_rounding_alone(tokenizer, dtype):
+    """All calls in this type, as on a GPU; against the modules in float32."""
+    target, rng = make(tokenizer, "qwen3"), random.Random(2)
+    target.taps.add([0, 2, 3])
+    trees = [random_tree(rng, size) for size in (1, 7, 30)]
+    own = verified(target, "dense", False, trees)
+    target.model.to(dtype)
+    for one, other in zip(verified(target, "flashinfer", True, trees), own, strict=True):
+        for a, b in zip(one, other, strict=True):
+            assert a.dtype == dtype
+            assert float((a.float() - b).norm() / b.norm()) < (0.05 if dtype == torch.bfloat16 else 0.01)
+
+
+# Weights.
+
+
+def pointers(layer):
+    attention, mlp = layer.self_attn, layer.mlp
+    parts = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
+    return [[part.weight.data_ptr() for part in group] for group in parts]
+
+
+@pytest.mark.parametrize("contexts", [False, True])
+def test_merged_weights_are_the_layers_own(tokenizer, contexts):
+    target = make_target(tokenizer)
+    model = make_drafter(target) if contexts else target
+    layers = model.layers if contexts else model.base.layers
+    before = {name: p.clone() for name, p in layers.named_parameters()}
+    lean = model.merged(TORCH)
+    assert model.merged(TORCH) is lean
+    for layer, own, qkv in zip(layers, lean.layers, lean._merged, strict=True):
+        a, m = layer.self_attn, layer.mlp
+        gate_up = own.gate_up.keywords["weight"]
+        for parts, whole in (((a.q_proj, a.k_proj, a.v_proj), qkv), ((m.gate_proj, m.up_proj), gate_up)):
+            at = 0
+            for part in parts:
+                assert part.weight.data_ptr() == whole[at].data_ptr()
+                assert part.weight.is_contiguous()
+                at += len(part.weight)
+            assert at == len(whole)
+    after = dict(layers.named_parameters())
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before)
+    held = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in layers.parameters()}
+    assert sum(held.values()) == sum(p.nbytes for p in layers.parameters())
+
+
+def test_who_shares_modules_shares_merged_weights(tokenizer):
+    model = make_drafter(make_target(tokenizer))
+    lean, twin = model.merged(TORCH), model.reformed(model.form)
+    assert twin.merged(TORCH) is not lean
+    assert [w.data_ptr() for w in twin.merged(TORCH)._merged] == [w.data_ptr() for w in lean._merged]
+    assert model.merged(TORCH) is lean
+
+
+def test_weights_that_moved_are_merged_again(tokenizer):
+    target = make_target(tokenizer)
+    lean = target.merged(TORCH)
+    target.model.double()
+    assert target.merged(TORCH) is not lean
+    assert target.merged(TORCH)._merged[0].dtype == torch.float64
+    assert torch.equal(merge([target.base.layers[0].mlp.gate_proj]), target.base.layers[0].mlp.gate_proj.weight)
+
+
+def test_merged_models_are_saved_whole(tokenizer, tmp_path):
+    target = make_target(tokenizer)
+    target.merged(TORCH)
+    target.model.save_pretrained(tmp_path)
+    again = AutoModelForCausalLM.from_pretrained(tmp_path).state_dict()
+    for name, weight in target.model.state_dict().items():
+        assert torch.equal(again[name], weight)
+
+
+def test_biases_hooks_quantised_and_changing_weights_are_left_as_they_are(tokenizer):
+    def of(change):
+        target = make_target(tokenizer, "llama")
+        change(target.base)
+        return target.merged(TORCH)
+
+    class Quantised(torch.nn.Linear):
+        pass
+
+    def biased(base):
+        base.layers[1].self_attn.o_proj.bias = torch.nn.Parameter(torch.zeros(64), requires_grad=False)
+
+    def hooked(base):
+        base.layers[1]._hf_hook = object()
+
+    def quantised(base):
+        base.layers[1].mlp.up_proj.__class__ = Quantised
+
+    def mixed(base):
+        base.layers[1].to(torch.bfloat16)
+
+    assert of(lambda base: None) is not None
+    for change in (biased, hooked, quantised, mixed, lambda base: base.layers[2].requires_grad_(True)):
+        assert of(change) is None
+
+
+# Drafters.
+
+
+def drafted(model, target, backend, merged, branches):
+    drafter = BlockDrafter("first", model, target, Passes("padded", backend, 64, CPU, merged))
+    assert (drafter.merged is not None) == merged
+    features = torch.randn(1, 12, len(drafter.taps) * 64, generator=torch.Generator().manual_seed(0))
+    for part, at in zip(features.split([9, 3], 1), (0, 9), strict=True):
+        drafter.extend(part, torch.arange(at, at + part.shape[1]))
+    ids = torch.randint(0, 300, (branches, 8), generator=torch.Generator().manual_seed(0))
+    drafter.plan(branches, 8)
+    logits = drafter.forward(ids, torch.arange(12, 20), torch.arange(branches * 8), 64, 3)[1]
+    return [[logits, *drafter.cache.layer(0), *drafter.cache.layer(1)]]
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("backend", ["dense", "cascade", "flashinfer"])
+@pytest.mark.parametrize("branches", [1, 3])
+def test_drafts_and_contexts_are_those_of_the_modules(tokenizer, backend, branches):
+    target = make_target(tokenizer)
+    model = make_drafter(target)
+    for name, weight in model.named_parameters():
+        if "norm" in name:
+            weight.add_(0.3 * torch.randn(weight.shape, generator=torch.Generator().manual_seed(1)))
+    own = drafted(model, target, "dense", False, branches)
+    compare(drafted(model, target, backend, True, branches), own)
+
+
+def test_contexts_of_all_layers_take_one_product_and_one_write(tokenizer):
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    class Calls(TorchDispatchMode):
+        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+            calls.append(function.overloadpacket.__name__)
+            return function(*args, **(kwargs or {}))
+
+    target, calls = make_target(tokenizer), []
+    drafter = BlockDrafter("first", make_drafter(target, layers=4), target, Passes("padded", "dense", 64, CPU))
+    features, slots = torch.randn(1, 8, len(drafter.taps) * 64), torch.arange(8)
+    with torch.inference_mode():
+        drafter.project(features, slots)
+        with Calls():
+            drafter.project(features, slots)
+    assert calls.count("mm") + calls.count("addmm") + calls.count("bmm") == 2  # the features', and this one
+    assert calls.count("index_copy_") == 2  # keys and values
+
+
+# Whole runs.
+
+
+@pytest.mark.parametrize("backend", ["dense", "flashinfer"])
+@pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
+def test_runs_give_the_texts_of_plain_decoding(engine, backend, method, monkeypatch):
+    monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
+    plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
+    found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend=backend))
+    assert found.token_ids == plain
+
+
+def test_a_drafter_with_markov_and_confidence_heads_drafts_the_same(bundled, monkeypatch):
+    dspark = load_drafter(str(BUNDLED / "tiny" / "dspark"), torch.float32, "cpu", bundled.models.target)
+    assert dspark.merged(TORCH) is not None
+    models = Models(bundled.models.target, dspark)
+    config = DecodeConfig("dflash", 24)
+    runs = [Engine(models, passes).generate("One day, a dog", config) for passes in ("eager", "padded")]
+    assert runs[0].token_ids == runs[1].token_ids
+    for a, b in zip(*(run.steps for run in runs), strict=True):
+        assert a.first_draft.ids == b.first_draft.ids
+        assert a.trained[0] == pytest.approx(b.trained[0], abs=1e-4)
+
+
+def test_sliding_layers_are_packed_for_no_cpu(tokenizer):
+    assert not LeanLayers.possible(make(tokenizer, "ministral").base, make(tokenizer, "ministral").config)

@@ -1,0 +1,35 @@
+"""The guide's commands are commands, and the recipe's stages follow each other."""
+
+from __future__ import annotations
+
+import re
+import shlex
+
+import pytest
+
+from d2sd.__about__ import HOME
+from d2sd.__main__ import _asked, main
+from d2sd.train import recipe
+
+GUIDE = (HOME / "docs" / "train-your-own.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("command", re.findall(r"^d2sd (.+)$", GUIDE, re.MULTILINE))
+def test_commands_of_the_guide_are_commands(command):
+    _asked(shlex.split(command))
+
+
+def test_what_the_guide_names_is_there():
+    paths = ("cli/train.py", "train/acceptance.py")
+    known = "".join((HOME / "d2sd" / path).read_text(encoding="utf-8") for path in paths)
+    assert all(name in known for name in re.findall(r"^\| `(?:--)?([\w-]+)", GUIDE, re.MULTILINE))
+
+
+def test_the_recipe_is_a_pair_and_then_eagle3_from_the_same_responses(tmp_path, monkeypatch):
+    made = []
+    monkeypatch.setattr(recipe, "train_pair", lambda s: made.append(s) or (s.out / "responses.jsonl").write_text(""))
+    monkeypatch.setattr(recipe, "train_eagle3", made.append)
+    assert main(["train", "recipe", "smollm2", "--out", str(tmp_path), "--minutes", "7"]) == 0
+    pair, eagle3 = made
+    assert (pair.target, pair.out, pair.minutes, pair.mask_token) == ("smollm2", tmp_path, 7, "<empty_output>")
+    assert (eagle3.responses, eagle3.out) == (tmp_path / "responses.jsonl", tmp_path / "eagle3")

@@ -1,0 +1,94 @@
+"""What interrupts the training loop: Ctrl-C and too little memory."""
+
+from __future__ import annotations
+
+import json
+import signal
+
+import pytest
+import torch
+from torch import nn
+
+from d2sd.train.loop import rate_at, train
+from d2sd.train.settings import LoopConfig
+
+ROWS = torch.arange(40.0).view(10, 4)
+
+
+class Fit(nn.Module):
+    """Fits a matrix; a batch of more than ``fits`` rows does not fit into memory."""
+
+    def __init__(self, fits=10):
+        super().__init__()
+        torch.manual_seed(0)
+        self.fc, self.fits, self.sizes = nn.Linear(4, 4, bias=False), fits, []
+
+    def forward(self, x):
+        self.sizes.append(len(x))
+        if len(x) > self.fits:
+            raise torch.OutOfMemoryError("no memory")
+        return (self.fc(x) - x).square().mean(), {}
+
+
+def run(out, net, sample=lambda index, _: {"x": ROWS[index]}, **more):
+    config = LoopConfig(**{"steps": 12, "batch_size": 4, "log_every": 1, **more})
+    assert train(net, len(ROWS), sample, out, config)
+    return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+
+
+@pytest.fixture
+def ctrl_c():
+    """Ctrl-C as on a terminal, also where tests run in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+def test_ctrl_c_ends_the_step_and_saves_it(tmp_path, ctrl_c):
+    whole, stopped = Fit(), Fit()
+    run(tmp_path / "whole", whole)
+
+    def interrupted(index, _):
+        if len(stopped.sizes) == 4:
+            signal.raise_signal(signal.SIGINT)
+        return {"x": ROWS[index]}
+
+    with pytest.raises(KeyboardInterrupt):
+        run(tmp_path / "stopped", stopped, interrupted)
+    state = json.loads((tmp_path / "stopped" / "checkpoint" / "state.json").read_text())
+    assert state["step"] == 5
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    resumed = Fit()
+    rows = run(tmp_path / "stopped", resumed)
+    assert [row["step"] for row in rows] == list(range(1, 13))
+    assert torch.equal(resumed.fc.weight, whole.fc.weight)
+
+
+def test_too_little_memory_halves_the_batch_and_says_so(tmp_path, capsys):
+    net = Fit(fits=1)
+    rows = run(tmp_path, net)
+    assert net.sizes == [4, 2, *[1] * 12]
+    assert len(rows) == 12
+    said = capsys.readouterr().err
+    assert "batches of 2 rows" in said
+    assert "batches of 1 rows" in said
+    with pytest.raises(torch.OutOfMemoryError):
+        run(tmp_path / "none", Fit(fits=0))
+
+
+def test_a_run_of_so_many_seconds_takes_them_and_is_measured_at_five_points(tmp_path):
+    points = []
+    config = LoopConfig(1000, batch_size=4, seconds=1.0, save_every=200, log_every=10**6)
+    train(
+        Fit(), len(ROWS), lambda index, _: {"x": ROWS[index]}, tmp_path, config, lambda: points.append(1) or {"a": 1.0}
+    )
+    state = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
+    assert len(points) == 5
+    assert state["seconds"] == pytest.approx(1.0, abs=0.2)
+    assert state["rows"] == 4 * state["step"]
+
+
+def test_warm_up_scales_with_the_steps():
+    for steps in (40, 400):
+        rates = [rate_at(LoopConfig(steps, learning_rate=1.0), step) for step in range(steps)]
+        assert rates.index(max(rates)) == steps // 20 - 1

@@ -1,0 +1,145 @@
+"""A pair of drafters within the minutes given: the plan, what comes out, and what interrupts it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+
+import pytest
+from transformers import AutoTokenizer
+
+from d2sd import DecodeConfig, load
+from d2sd.errors import InputError
+from d2sd.train import pair, plan
+from d2sd.train.joint import PairObjective
+from d2sd.train.pair import train_pair
+from d2sd.train.plan import Speeds, divide
+from d2sd.train.settings import PairTraining
+from tests.train.texts import prompt_of, save_target, sums
+
+MINUTES = 0.1
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory):
+    out = tmp_path_factory.mktemp("target") / "target"
+    save_target(sums(300), out, 30)
+    return out
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Short texts and few steps, for speed."""
+    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 24)
+    monkeypatch.setattr(plan, "FEWEST_STEPS", 60)
+
+
+def settings(target, out, **more):
+    prompts = tuple(prompt_of(text) for text in sums(300))
+    return PairTraining(
+        **{"target": target, "out": out, "minutes": MINUTES, "prompts": prompts, "max_new_tokens": 24, **more}
+    )
+
+
+def rows(out):
+    return [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
+
+
+def test_a_pair_is_trained_in_its_minutes_and_drafts_better_and_better(target, tmp_path):
+    train_pair(settings(target, tmp_path))
+    kept = json.loads((tmp_path / "pair.json").read_text())
+    assert sum(kept["used"].values()) == pytest.approx(60 * MINUTES, rel=0.1)
+    curve = [row["held_out_acceptance_length"] for row in rows(tmp_path) if "held_out_acceptance_length" in row]
+    assert len(curve) == 5
+    assert curve[-1] > max(1.5, curve[0])
+    engine = load(str(tmp_path))
+    assert (engine.models.first.form.second_role, engine.models.second.form.second_role) == (False, True)
+    plain = engine.generate("Question: Tom has", DecodeConfig("autoregressive", 24)).token_ids
+    trace = engine.generate("Question: Tom has", DecodeConfig("d2sd", 24))
+    assert trace.token_ids == plain
+    assert trace.totals.mean_acceptance_length > 1.2
+    card = (tmp_path / "README.md").read_text()
+    assert f"| {rows(tmp_path)[-1]['step']} | {curve[-1]:.2f} |" in card
+
+
+def test_ctrl_c_leaves_drafters_and_the_same_command_goes_on(target, tmp_path, monkeypatch):
+    sample, calls = PairObjective.sample, []
+
+    def interrupted(self, data, features, index, generator):
+        calls.append(len(index))
+        if len(calls) == 25:
+            signal.raise_signal(signal.SIGINT)
+        return sample(self, data, features, index, generator)
+
+    monkeypatch.setattr(PairObjective, "sample", interrupted)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
+    given = settings(target, tmp_path, minutes=0.06)
+    with pytest.raises(KeyboardInterrupt):
+        train_pair(given)
+    signal.signal(signal.SIGINT, before)
+    state = json.loads((tmp_path / "training" / "checkpoint" / "state.json").read_text())
+    assert 0 < state["step"] <= 25
+    load(str(tmp_path))
+    responses = (tmp_path / "responses.jsonl").read_bytes()
+    train_pair(given)
+    assert (tmp_path / "responses.jsonl").read_bytes() == responses
+    steps = [row["step"] for row in rows(tmp_path)]
+    assert steps == sorted(set(steps))
+    assert steps[-1] > state["step"]
+    assert (tmp_path / "README.md").exists()
+    with pytest.raises(InputError, match="made with other settings"):
+        train_pair(settings(target, tmp_path, minutes=0.06, layers=3))
+
+
+def test_text_stops_where_its_features_would_not_fit(target, tmp_path, monkeypatch):
+    token = 2 * 64 * 2  # bytes: two taps of 64 numbers
+    monkeypatch.setattr(pair, "room", lambda _: (0, 1500 * token))
+    train_pair(settings(target, tmp_path, minutes=0.06, target_layer_ids=[0, 1]))
+    lengths = [
+        len(r["prompt_ids"]) + len(r["response_ids"]) for r in map(json.loads, (tmp_path / "responses.jsonl").open())
+    ]
+    assert 1500 <= sum(lengths) < 1500 + max(lengths)
+
+
+def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
+    monkeypatch.setattr(pair, "FIRST_WORDS", ("Question: Tom", "Question: Mia"))
+    chat = shutil.copytree(target, tmp_path / "chat")
+    tokenizer = AutoTokenizer.from_pretrained(chat)
+    tokenizer.chat_template = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
+    tokenizer.save_pretrained(chat)
+    out = tmp_path / "out"
+    train_pair(settings(chat, out, prompts=()))
+    questions = [json.loads(line)["prompt"] for line in (out / "questions.jsonl").read_text().splitlines()]
+    assert len(questions) == len(set(questions)) > 10
+    assert all(q.startswith(("Question: Tom", "Question: Mia")) for q in questions)
+    answered = [json.loads(line)["prompt_ids"] for line in (out / "responses.jsonl").read_text().splitlines()]
+    texts = {tokenizer.decode(ids, skip_special_tokens=True) for ids in answered}
+    assert texts < set(questions)  # some are held out
+
+
+SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)
+
+
+@pytest.mark.parametrize("questions", [True, False])
+def test_the_plan_fills_the_time(questions):
+    divided = divide(SPEEDS, 600, 10**9, 64, questions, None)
+    assert sum(divided.seconds.values()) == pytest.approx(600 * (1 - 0.03 - 5 * 0.015 - 0.02))
+    assert divided.tokens == pytest.approx(1000 * divided.seconds["writing"], abs=1000)
+    assert divided.seconds["training"] * 100 == pytest.approx(plan.ANCHORS_PER_TOKEN * divided.tokens, rel=0.01)
+    assert (divided.seconds["questions"] > 0) == questions
+
+
+def test_more_minutes_give_more_text_then_more_training():
+    short, long, longest = (divide(SPEEDS, seconds, 100_000, 64, False, None) for seconds in (300, 600, 1200))
+    assert short.tokens < long.tokens <= longest.tokens == 100_000
+    assert longest.seconds["writing"] == pytest.approx(100)
+    assert longest.seconds["training"] > 2 * long.seconds["training"]
+    assert divide(SPEEDS, 600, 10**9, 64, False, 50).tokens == 50
+
+
+def test_a_target_without_chat_template_needs_prompts(target, tmp_path):
+    with pytest.raises(InputError, match="give it texts to continue with --prompts"):
+        train_pair(settings(target, tmp_path, prompts=()))
+    with pytest.raises(InputError, match="give 10 or more with --prompts"):
+        train_pair(settings(target, tmp_path / "few", prompts=("Question: Tom",)))

@@ -1,0 +1,183 @@
+"""What the target writes, here and on a server: prompts of a conversation, too little memory, bad input."""
+
+from __future__ import annotations
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+import torch
+
+from d2sd.__main__ import main
+from d2sd.errors import InputError
+from d2sd.folders.loading import load_target
+from d2sd.train.server import Server
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import prompt_ids, regenerate_responses, respond_to
+from d2sd.train.writer import Request, Rows, write
+from tests.train.test_questions import TEMPLATE
+
+TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6, greedy_share=1.0)
+PROMPTS = ("Once upon a time", "Tom had 3 pens and", "def add(", "One day, Mia", "The cat")
+
+
+@pytest.fixture(scope="module")
+def tiny():
+    return load_target(TINY, torch.float32, "cpu")
+
+
+def rows(path):
+    return [json.loads(line) for line in path.read_text().splitlines()]
+
+
+def test_too_little_memory_halves_the_rows_and_loses_no_text(tiny, monkeypatch, capsys):
+    prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS]
+    whole = respond_to(tiny, prompts, CONFIG)
+    advance, calls = Rows.advance, []
+
+    def short(self, steps):
+        calls.append(len(self.idle))
+        if len(self.idle) > 2 and len(calls) > 2:
+            raise torch.OutOfMemoryError("no memory")
+        advance(self, steps)
+
+    monkeypatch.setattr(Rows, "advance", short)
+    assert respond_to(tiny, prompts, CONFIG) == whole
+    assert "2 texts are written at once" in capsys.readouterr().err
+    assert calls[0] == 4
+    assert calls[-1] <= 2
+
+
+def test_texts_are_cut_where_the_time_ends(tiny, monkeypatch):
+    prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS[:2]]
+    whole = respond_to(tiny, prompts, RegenerateConfig(2, 40, greedy_share=1.0))
+    requests = [Request(n, prompt, True) for n, prompt in enumerate(prompts)]
+    monkeypatch.setattr("d2sd.train.writer.time.monotonic", iter(range(100)).__next__)  # a second a step
+    found = {r.number: text for r, text in write(tiny, requests, RegenerateConfig(2, 40, greedy_share=1.0), until=12)}
+    for number, text in found.items():
+        assert 0 < len(text) <= 12 < len(whole[number])
+        assert text == whole[number][: len(text)]
+    assert len(found) == 2
+
+
+def test_every_turn_of_a_conversation_is_answered_after_the_answers_before(tmp_path, monkeypatch):
+    monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: load(tmp_path))
+    turns = [["What is 1 + 2?", "And 3 more?", "And 4?"], ["Hello"]]
+    with pytest.raises(InputError, match="add --chat"):
+        regenerate_responses(TINY, turns, tmp_path / "r.jsonl", CONFIG)
+    assert regenerate_responses(TINY, turns, tmp_path / "r.jsonl", CONFIG, chat=True)[1] == 4
+    tokenizer = load(tmp_path).tokenizer
+    answers = {tuple(row["prompt_ids"]): row["response_ids"] for row in rows(tmp_path / "r.jsonl")}
+    history = []
+    for turn in turns[0]:
+        answer = answers[tuple(prompt_ids(tokenizer, "tiny", turn, True, history))]
+        text = tokenizer.decode(answer, skip_special_tokens=True)
+        history += [{"role": "user", "content": turn}, {"role": "assistant", "content": text}]
+    before = (tmp_path / "r.jsonl").read_bytes()
+    regenerate_responses(TINY, turns, tmp_path / "r.jsonl", CONFIG, chat=True)
+    assert (tmp_path / "r.jsonl").read_bytes() == before
+
+
+def load(_):
+    target = load_target(TINY, torch.float32, "cpu")
+    target.tokenizer.chat_template = TEMPLATE
+    return target
+
+
+@pytest.fixture
+def server(tiny):
+    """A server of tiny with OpenAI's API; ``ids``: whether it returns token ids, as vLLM does."""
+
+    class Handler(BaseHTTPRequestHandler):
+        ids = True
+
+        def do_GET(self):
+            self.answer({"data": [{"id": "tiny"}]} if self.path == "/v1/models" else {})
+
+        def do_POST(self):
+            body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            if body["prompt"] == [5]:
+                self.send_error(400, "too short")
+                return
+            (ids,) = respond_to(tiny, [body["prompt"]], RegenerateConfig(1, body["max_tokens"], greedy_share=1.0))
+            ended = ids[-1] in tiny.end_ids
+            choice = {
+                "text": tiny.tokenizer.decode(ids, skip_special_tokens=True),
+                "finish_reason": "stop" if ended else "length",
+            }
+            self.answer({"choices": [choice | ({"token_ids": ids} if self.ids else {})]})
+
+        def answer(self, value):
+            raw = json.dumps(value).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(raw)))
+            self.end_headers()
+            self.wfile.write(raw)
+
+        def log_message(self, *_):
+            pass
+
+    httpd = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=httpd.serve_forever, daemon=True).start()
+    yield f"http://127.0.0.1:{httpd.server_port}/v1", Handler
+    httpd.shutdown()
+    httpd.server_close()
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_a_server_writes_what_the_target_writes_here(server, tmp_path, ids):
+    url, handler = server
+    handler.ids = ids
+    (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in PROMPTS))
+    command = ["train", "regenerate", "--target", "tiny", "--prompts", str(tmp_path / "p.jsonl"), "--greedy-share", "1"]
+    command += ["--max-new-tokens", "6", "--batch-size", "2", "--out"]
+    assert main([*command, str(tmp_path / "here.jsonl")]) == 0
+    assert main([*command, str(tmp_path / "there.jsonl"), "--server", url]) == 0
+    here, there = (sorted(map(str, rows(tmp_path / name))) for name in ("here.jsonl", "there.jsonl"))
+    assert here == there
+
+
+def test_what_is_no_server_is_said(server, tiny):
+    url, _ = server
+    with pytest.raises(InputError, match="is no address of a server"):
+        Server("localhost:8000")
+    with pytest.raises(InputError, match=r"cannot reach .*; is the server running there"):
+        Server("http://127.0.0.1:9")
+    with pytest.raises(InputError, match="answered 400"):
+        list(Server(url).write([Request(0, [5], True)], CONFIG, tiny.tokenizer))
+
+
+def test_an_empty_prompt_file_and_a_wrong_row_are_sentences(tmp_path, capsys):
+    path = tmp_path / "p.jsonl"
+    command = ["train", "regenerate", "--target", "tiny", "--out", str(tmp_path / "r.jsonl"), "--prompts", str(path)]
+    for text, said in (
+        ("", "holds no prompts; give JSON lines"),
+        ('{"turns": [1]}\n', "row 1: needs a text under prompt"),
+    ):
+        path.write_text(text)
+        assert main(command) == 2
+        assert said in capsys.readouterr().err
+    path.unlink()
+    assert main(command) == 2
+    assert "there is no prompt file" in capsys.readouterr().err
+
+
+def test_a_column_of_a_hub_data_set_is_answered(tmp_path, monkeypatch):
+    monkeypatch.setattr("d2sd.bench.prompts._stream", lambda *_: [{"text": p} for p in PROMPTS[:2]])
+    out = tmp_path / "r.jsonl"
+    command = ["train", "regenerate", "--target", "tiny", "--out", str(out), "--prompts", "org/name:train:text"]
+    assert main([*command, "--max-new-tokens", "4"]) == 0
+    assert len(rows(out)) == 2
+
+
+def test_help_shows_defaults(capsys):
+    for stage, shown in (
+        ("dflash", "(default: 0.002)"),
+        ("pair", "(default: 10.0)"),
+        ("regenerate", "(default: 64)"),
+        ("eagle3", "--seed SEED (default: 0)"),
+    ):
+        with pytest.raises(SystemExit):
+            main(["train", stage, "--help"])
+        assert shown in " ".join(capsys.readouterr().out.split())

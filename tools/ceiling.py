@@ -1,0 +1,125 @@
+"""``python -m tools.ceiling``: how much quicker than plain decoding cost-aware steps could be at most, from replays.
+
+The texts of plain decoding are drafted anew at every position, with every γ and number of re-drafts that a step may choose. With all
+acceptances known, the quickest way through a text follows by dynamic programming, from the times of the measured table:
+
+* *sizes*: γ, re-drafts and nodes are the best ones; prefixes and nodes come in the order of the drafters' probabilities, as in a
+  step;
+* *nodes*: of the tree only accepted nodes are verified as well, so what is left is what the drafters' tokens and times allow.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import accumulate
+
+import torch
+
+from d2sd import DecodeConfig, Engine, load
+from d2sd.bench.prompts import read_prompts
+from d2sd.costs.machines import Machine
+from d2sd.decoding.cost_aware import Experience
+from d2sd.methods import METHODS
+from d2sd.tree.boundary import boundary_posterior
+from d2sd.tree.walk import walk
+from d2sd.whatif import Replay
+
+Found = tuple[int, list[int]]  # re-drafts of a position, and nodes to verify for 1, 2, … accepted ones
+
+
+class Forced:
+    """A controller that always drafts ``size`` tokens and again from the ``again`` likeliest prefixes, and keeps all nodes."""
+
+    exponents, min_log_probability = (1.0, 1.0), -7.0
+
+    def __init__(self, size: int, again: int):
+        self.size, self.again = size, again
+
+    def begin(self) -> int:
+        return self.size
+
+    def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
+        posterior = boundary_posterior(confidence).posterior
+        return tuple(sorted(prefixes, key=posterior.__getitem__, reverse=True)[: self.again])
+
+    def nodes(self, reach: Sequence[float], *_: object) -> int:
+        return len(reach)
+
+
+@torch.inference_mode()
+def found(replay: Replay, config: DecodeConfig, costs: Machine, controller: Forced) -> Iterator[Found]:
+    """Yields what every position of a text would accept of its draft."""
+    engine, ids, begin = replay.engine, [*replay.prompt, *replay.output], len(replay.prompt)
+    proposer = engine.proposer(config, len(ids), Experience(costs))
+    proposer.controller = controller  # type: ignore[assignment]
+    replay._extend(proposer, 0, begin)
+    for known in range(begin, len(ids) - 1):
+        tree = (proposal := proposer.propose(ids[: known + 1])).tree
+        chosen = [ids[min(known + depth + 1, len(ids) - 1)] for depth in tree.depths]
+        accepted = walk(tree, chosen, engine.models.target.end_ids, len(ids) - known - 1).accepted
+        reach = [1.0]
+        for parent, p in zip(tree.parents[1:], tree.probabilities[1:], strict=True):
+            reach.append(reach[parent] * p)
+        rank = {node: place for place, node in enumerate(tree.likeliest(reach), 1)}
+        yield len(proposal.branches), list(accumulate((rank[node] for node in accepted), max))
+        if known + 2 < len(ids):
+            replay._extend(proposer, known, known + 1)
+
+
+def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) -> float:
+    """Returns the least seconds for a text. ways: by γ, what the positions accept with every number of re-drafts."""
+    count = len(next(iter(ways.values()))[0])
+    left = [0.0] * (count + 1)
+    for at in reversed(range(count)):
+        left[at] = costs.plain() + left[at + 1]
+        for size, settings in ways.items():
+            for again, needed in (positions[at] for positions in settings):
+                draft = costs.first_draft.seconds(size) + costs.other
+                draft += costs.second_draft.seconds(again * size) if again else 0.0
+                for tokens, nodes in enumerate(needed, 1):
+                    whole = draft + costs.verify.seconds(1 + (tokens if exact else nodes))
+                    left[at] = min(left[at], whole + left[min(count, at + tokens + 1)])
+    return left[0]
+
+
+def main() -> None:
+    """Prints, for every method and domain, the speed ÷ plain of the controller and of both ceilings, all with the same table."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--prompts", default="chat")
+    parser.add_argument("--limit", type=int, default=15)
+    parser.add_argument("--tokens", type=int, default=64)
+    parser.add_argument("--methods", default="dflash,d2sd,d2sd_tree")
+    arguments = parser.parse_args()
+    engine: Engine = load(arguments.model)
+    chat = bool(engine.models.target.tokenizer.chat_template)
+    base = engine.resolve(DecodeConfig("autoregressive", arguments.tokens, chat=chat, inspect=False))
+    prompts = read_prompts(arguments.prompts, arguments.limit)
+    traces = [engine.generate(prompt.text, base) for prompt in prompts]
+    texts = [(p.domain, Replay(engine, trace)) for p, trace in zip(prompts, traces, strict=True) if trace.steps]
+    for method in arguments.methods.split(","):
+        config = engine.resolve(replace(base, method=method, cost_aware=True))
+        costs = engine.costs(config).of(method)
+        experience = Experience(costs)
+        redrafts = range(1 + config.num_branches) if METHODS[method].second_drafter != "none" else range(1)
+        rows: dict[str, list[list[float]]] = {}
+        for domain, replay in texts:
+            (outcome,) = replay.run([config], costs, experience)
+            ways = {
+                size: [list(found(replay, config, costs, Forced(size, n))) for n in redrafts if n < size]
+                for size in METHODS[method].draft_lengths(config.block_size or 2)
+            }
+            seconds = [outcome.seconds or 0.0, *(quickest(ways, costs, exact) for exact in (False, True))]
+            row = [(len(replay.output) - 1) * costs.plain(), *seconds]
+            for name in (domain, "all"):
+                rows.setdefault(name, []).append(row)
+        print(f"{method}: controller, sizes, nodes; {costs.to_dict()['milliseconds']}")
+        for name, of_domain in rows.items():
+            plain, *others = (sum(column) for column in zip(*of_domain, strict=True))
+            print(f"  {name:12} " + "  ".join(f"{plain / seconds:.2f}" for seconds in others), flush=True)
+
+
+if __name__ == "__main__":
+    main()
