@@ -456,7 +456,7 @@ KEPT_OUT = {
     "3 bits of the MLPs": weights("weights", lambda w: coarse(3, "mlp.up_proj.weight")(coarse(3, "mlp.down_proj.weight")(coarse(3, "mlp.gate_proj.weight")(w)))),
     "up × 6 in a layer": weights("scale", each("up_proj.weight", scaled(6), 2)),
     "o column by column in a layer": weights("transposed", each("o_proj.weight", by_column, 0)),
-    "q, k, v as v, q, k": weights("split", split_anew(("q_proj", "k_proj", "v_proj"), lambda w: w.roll(-64, 0))),
+    "q, k, v as v, q, k": weights("split", split_anew(("q_proj", "k_proj", "v_proj"), lambda w: w.roll(64, 0))),
     "gate and up row by row in a layer": weights("split", split_anew(("gate_proj", "up_proj"), lambda w: w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1), 2)),
     "k norms lost": weights("norms", each("k_norm.weight", torch.ones_like)),
     "another prefix": weights("tensors", prefixed("_orig_mod."), "dspark"),

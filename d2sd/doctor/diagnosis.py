@@ -305,7 +305,8 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
     if e.shape[0] != "unclear" and e.first < DAMAGED:
         yield Diagnosis(
             "weights",
-            f"Most likely its weights are damaged, or were trained for another target: position {e.positions[0].number} is accepted "
+            "Most likely its weights are damaged, stand in an order that was not tried, or were trained for another target: position "
+            f"{e.positions[0].number} is accepted "
             f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps. {_where(e)}",
             FETCH,
         )
@@ -337,7 +338,7 @@ def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
         sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
         yield Diagnosis("weights", sentence, FETCH)
     for name in w.lost_norms:
-        sentence = f"Most likely the weights of {name} were lost: they are one number alone, and those of its counterparts were trained."
+        sentence = f"Most likely the weights of {name} were lost: they are one number alone, and others were trained."
         yield Diagnosis("norms", sentence, FETCH)
     if w.bits is not None and w.bits <= FEW_BITS:
         sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers lie on a grid of {w.bits} bits."

@@ -26,6 +26,7 @@ MOST_RANDOM = 1.15  # prominence: no matrix of a layer that looks random is abov
 RANDOM = 1.03  # prominence up to which a single matrix looks random
 ITERATIONS = 40
 MIN_SIDE = 32  # of a matrix that is looked at
+HEADS = ("q_norm.weight", "k_norm.weight")
 VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
 CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: in trained ones it is one entry, or two
 
@@ -36,8 +37,9 @@ class WeightFindings:
 
     random_layers: layers whose matrices all look random.
     constant_norms: norms whose weights are all the same number.
-    lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer.
-    odd_norms: of these, those that did not begin as the number 1, while another norm surely was trained.
+    lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer; and
+        those of queries and keys among the odd ones.
+    odd_norms: of these, those that the target has too, while another norm surely was trained.
     zero_matrices: matrices of zeros.
     clipped_matrices: matrices with many entries as large as the largest.
     copied_layers: pairs of layers with the same matrices.
@@ -70,12 +72,13 @@ def examine_weights(model: Drafter, target: Target) -> WeightFindings:
     constant = tuple(n for n, w in norms.items() if bool((w == w[0]).all()))
     varies = any(float(w.float().std()) > VARIES for w in norms.values())
     known = {n.split(".")[-2] for n, w in target.base.named_parameters() if n.endswith("norm.weight")}
+    odd = tuple(n for n in constant if n.split(".")[-2] in known) if varies else ()
     layers_of: Any = block.layers if block else [model.layer]
     return WeightFindings(
         random_layers=tuple(random_layers(layers)),
         constant_norms=constant,
-        lost_norms=tuple(n for n in constant if _counterpart_varies(n, norms)),
-        odd_norms=tuple(n for n in constant if n.split(".")[-2] in known) if varies else (),
+        lost_norms=tuple(n for n in constant if _counterpart_varies(n, norms) or (n in odd and n.endswith(HEADS))),
+        odd_norms=odd,
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
         clipped_matrices=tuple(
             n

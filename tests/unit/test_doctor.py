@@ -154,6 +154,18 @@ def test_damaged_weights_are_found(bundled):
     assert found.clipped_matrices == ("fc.weight",)
 
 
+def test_norms_of_queries_and_keys_that_are_all_one_number_were_lost(bundled):
+    model = copy.deepcopy(bundled.models.first)
+    for layer in model.layers:
+        layer.self_attn.q_norm.weight.data.fill_(1)
+        layer.self_attn.k_norm.weight.data.fill_(1)
+    assert len(examine_weights(model, bundled.models.target).lost_norms) == 6
+    for name, w in model.named_parameters():
+        if name.endswith("norm.weight"):
+            w.data.fill_(1)  # as training in bfloat16 leaves them
+    assert examine_weights(model, bundled.models.target).lost_norms == ()
+
+
 def test_training_moves_what_begins_the_same_in_every_drafter(bundled, tokenizer):
     target = make_target(tokenizer, layers=8)
     spread, norm = examine_weights(make_drafter(target, layers=4), target).moved
@@ -209,7 +221,7 @@ FINDINGS = {
     "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
     "weights of 3 bits": ({"weights": WeightFindings(bits=3)}, "weights", "grid of 3 bits"),
     "weights of 8 bits": ({"weights": WeightFindings(bits=8)}, "rounding", "Its own weights"),
-    "next to nothing accepted": (POOR, "weights", "damaged, or were trained for another target"),
+    "next to nothing accepted": (POOR, "weights", "or were trained for another target"),
     "low acceptance after long training": ({"weights": WeightFindings(moved=(4.0, 0.3)), **LOW}, "unknown", "too little training is not likely"),
     "less than is known": ({"expected": 9.0}, "below", "significantly below the expected 9.00"),
     "as much as is known": ({"expected": 5.0, "walks": random_walks(4), "block": 16}, "none", "No fault found"),
@@ -309,7 +321,7 @@ def test_a_template_that_was_forgotten_is_tried_before_the_drafter_is_changed(bu
     tokenizer = bundled.models.target.tokenizer
     story = "Once upon a time there was a little dog. The dog"
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
-    prompts = ["They were happy. The end.", "Tom went home with his mom. The end.", "It was a good day. The end."]
+    prompts = ["They lived happily ever after. The end.", "Tom and his mom went home. They were happy.\n\nThe end.", "And they were very happy that day. The End."]  # fmt: skip
     found, stages = Examination("d", "t", []), []
     try:
         for step in examine(bundled, prompts, DecodeConfig("autoregressive"), found):
@@ -338,7 +350,7 @@ def test_a_reference_shows_what_differs_and_by_how_much(bundled, tmp_path, monke
     run.close()
     assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
     assert found.reference.keys == (("dflash_config.mask_token_id", "2", "1"),)
-    assert found.reference.change.low > 0
+    assert found.reference.change.value > 0
     found.diagnosis = diagnose(found)
     assert found.diagnosis.names_fault
     report = markdown([found])
