@@ -263,7 +263,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
             path = gr.File(
                 label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
             )
-        with gr.Group(), gr.Row():
+        with gr.Group(elem_classes="small-numbers"), gr.Row():
             source = gr.Dropdown(
                 prompts.names(),
                 value=presets.prompt_set(presets.first_model()),
