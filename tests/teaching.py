@@ -32,7 +32,7 @@ def teach(
     rows = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)
     for row, ids in zip(rows, texts, strict=True):
         row[: len(ids)] = torch.tensor(ids)
-    config = BlockObjective(variable_prefix=variable_prefix, anchors=ANCHORS, objective="survival")
+    config = BlockObjective(variable_prefix=variable_prefix, anchors=ANCHORS)
     objective = DrafterObjective(drafter.train().requires_grad_(True), target.model, config)
     optimizer = torch.optim.AdamW(drafter.parameters(), lr=RATE, fused=True)
     taps = LayerTaps(target.model.model.layers)

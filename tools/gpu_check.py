@@ -1,4 +1,4 @@
-"""Checks and measures the engine on a GPU, in at most six minutes: ``python -m tools.gpu_check OUT``.
+"""Checks and measures the engine on a GPU with flashinfer, in at most six minutes: ``python -m tools.gpu_check OUT``.
 
 In this order, each in a process of its own that ends at its limit: flashinfer's kernels are compiled, all at once; every call is
 compared with its reference; stages are measured with fused and plain layers in one call; the engine's GPU tests; kernels by name.
@@ -58,17 +58,18 @@ for method in ("autoregressive", "d2sd"):
     for name, times in sorted(found.items(), key=lambda pair: -sum(pair[1])):
         print(f"{sum(times):9.1f} us {len(times):5d} x {name[:110]}")
 """
-PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-rs", "-x")
+PYTEST = ("-m", "pytest", "-p", "no:cacheprovider", "-rs")
 
 
 def parts(out: Path) -> dict[str, tuple[list[tuple[str, ...]], int]]:
-    """Returns for every part the arguments of its processes, which run at the same time, and its limit in seconds."""
+    """Returns for every part the arguments of its processes, which run at the same time, and the seconds that it may take at most; the last
+    parts get what is left."""
     bench = ("-m", "d2sd", "bench", "gpu", "--context", "1024", "--repeats", "12", "--out", str(out))
     return {
         "compile": ([("-c", COMPILE, name) for name in COMPILED], 120),
-        "calls": ([(*PYTEST, "tests/gpu/test_kernels.py")], 60),
-        "bench": ([bench], 110),
-        "engine": ([(*PYTEST, "tests/gpu/test_engine.py", "-k", "not thousand", "-n", "4")], 150),
+        "calls": ([(*PYTEST, "-n", "0", "tests/gpu/test_kernels.py")], 60),
+        "bench": ([bench], 170),
+        "engine": ([(*PYTEST, "tests/gpu/test_engine.py", "-k", "not thousand", "-n", "4")], 200),
         "profile": ([("-c", PROFILE)], 60),
     }
 

@@ -48,7 +48,9 @@ def film(page: Page, address: str) -> None:
         frames.append(Image.open(io.BytesIO(drawing.screenshot())).convert("RGB"))
     times = [round(1200 / FRAMES_A_STAGE)] * (len(frames) - 1) + [3000]
     first, *others = frames
-    first.save(IMAGES / "step.webp", save_all=True, append_images=others, duration=times, loop=0, quality=60, method=6)
+    first.save(
+        IMAGES / "step.webp", save_all=True, append_images=others, duration=times, loop=0, lossless=True, method=3
+    )
 
 
 def take_tabs(page: Page, address: str) -> None:

@@ -31,7 +31,7 @@ SECONDS_BETWEEN_YIELDS = 1 / 6
 MAX_ROUNDS = 3
 SECONDS_OF_ROUNDS = 0.25
 CHECKED = 4  # of a long run, a quarter is timed a second time, to see whether the times are even
-LEAST_CHECKED = 8  # tokens
+LEAST_CHECKED = 32  # tokens: several steps
 TRIES = 2  # of timing a run, where other work disturbs it
 STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
 MAX_NAME = 60  # characters of a model's name in a sentence
@@ -145,7 +145,7 @@ def _timed(run: Prepared, tokens: int, stop: Callable[[], bool], timed: Rounds) 
     plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)
     began = time.monotonic()
     for number in range(MAX_ROUNDS):
-        long = time.monotonic() - began > SECONDS_OF_ROUNDS
+        long = number > 0 and time.monotonic() - began > SECONDS_OF_ROUNDS
         if stop() or (long and number > 1):
             break
         most = min(tokens, max(LEAST_CHECKED, tokens // CHECKED)) if long else tokens

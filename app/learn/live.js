@@ -43,7 +43,7 @@ export class LiveView {
     this.reading = h("p", { class: "reading" });
     this.chart = s("svg", { class: "alphas", viewBox: "0 0 340 120", role: "img" });
     this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading, h("label", { class: "elsewhere" }, "8B model on ", this.choice.select), this.there);
-    this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", {}));
+    this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", { tabindex: 0 }));
   }
 
   /** `here`: the machine that recorded the run; null: not measured. */

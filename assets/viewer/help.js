@@ -66,11 +66,10 @@ export function ours(element, target) {
   return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
 }
 
-/** What a key is called in `keyActions`: Shift with a digit is a stage, on keyboards where the digit itself needs no Shift. */
-function keyName({ key, code, shiftKey }) {
-  const [, digit] = (shiftKey && !/^\d$/.test(key) && /^Digit(\d)$/.exec(code)) || [];
-  if (digit) return `Stage${digit}`;
-  return (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
+/** What a key is called in `keyActions`, the first name first: Shift with a digit's key is a stage, and on some keyboards the digit. */
+export function keyNames({ key, code, shiftKey }) {
+  const name = (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
+  return [...((shiftKey && /(?<=^Digit)[1-5]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
 }
 
 /** `act` maps a key name to what it does; true from it means the key was used. */
@@ -86,8 +85,7 @@ export function listenForKeys(element, act) {
     // a button that is out of sight, as that of a dialog which was just closed, keeps the focus for a while
     const button = target.closest("button, a");
     if ([" ", "Enter"].includes(event.key) && button && button.getClientRects().length) return;
-    const name = keyName(event);
-    if (act[name] && act[name]() !== false) event.preventDefault();
+    if (keyNames(event).some((name) => act[name] && act[name]() !== false)) event.preventDefault();
   };
   document.addEventListener("keydown", onKey);
 }
@@ -114,7 +112,7 @@ export function keyActions({ store, selection, tree, viewport, help, finder, tim
     Home: () => selection.pin(0),
     End: () => selection.pin(store.length - 1),
     " ": () => player.toggle(),
-    ...Object.fromEntries(STAGE_NAMES.map((_, at) => [`Stage${at + 1}`, () => player.jump(at)])),
+    ...Object.fromEntries(STAGE_NAMES.map((_, at) => [`Stage${at + 1}`, () => !quiz.asking && player.jump(at)])),
     f: () => viewport.fit(),
     "+": () => zoom(1.2),
     "=": () => zoom(1.2),

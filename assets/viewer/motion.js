@@ -76,7 +76,7 @@ export class Motion {
       element.classList.remove("yet", "mask");
     }
     for (const tokens of this.words.tokens) for (const token of tokens) token.classList.remove("ahead", "coming");
-    for (const flyer of this.flyers) flyer.remove();
+    this.flyers.forEach((flyer) => flyer.remove()); // some may have no way
     this.temporary.remove();
     this.acts = null;
     this.root.classList.remove("moves");
@@ -202,6 +202,7 @@ export class Motion {
     const places = step.posterior.length;
     all(".posterior :is(.line, .closed)", (line, now) => (line.matches(".line") ? unroll(line, now.posterior) : fade(line, now.posterior)));
     all(".posterior :is(.stick, .dot, .end)", (part, now) => fade(part, Math.min(1, Math.max(0, now.posterior * (places + 1.5) - Number(part.dataset.at)))));
+    all(".titles .end", (values, now) => fade(values, now.posterior));
     all(".flag", (flag, now) => {
       const { dropped } = now.flag(Number(flag.dataset.nth));
       fade(flag, dropped);
@@ -242,7 +243,7 @@ export class Motion {
     return tokens.map((token, i) => {
       const node = this.tree.world.querySelector(`[data-node="${committed[i].node ?? "bonus"}"]`);
       const [from, to] = [node, token].map((element) => element && element.getBoundingClientRect());
-      if (!from || !to.width || to.top < box.top || to.bottom > box.bottom || from.left < view.left || from.right > view.right) return null;
+      if (!from || !to.width || to.top < box.top || to.bottom > Math.min(box.bottom, innerHeight) || from.left < view.left || from.right > view.right) return null;
       return [{ x: from.left + from.width / 2 - to.width / 2 - frame.left, y: from.top + 4 - frame.top }, { x: to.left - frame.left, y: to.top - frame.top }];
     });
   }

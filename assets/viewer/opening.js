@@ -3,7 +3,7 @@
 import { button, h } from "./dom.js";
 
 /** What speculative decoding is, in words that need nothing. */
-export const OPENING = "A small model guesses ahead. The large one checks the guesses in one pass and keeps what it would have written: same text, fewer passes.";
+const OPENING = "A small model guesses ahead. The large one checks the guesses in one pass and keeps what it would have written: same text, fewer passes.";
 
 /** The sentence and the ways on: `story()` tells it in pictures, `begin()` runs it here; null where there is none. */
 export function opening({ story, begin }) {

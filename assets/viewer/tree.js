@@ -319,7 +319,7 @@ export class TreeView {
 
   /** Shows which node is selected; one that is folded away is brought out. */
   mark() {
-    if (!this.viewport.size.width) return; // out of sight, where nothing is laid out
+    if (!this.viewport.size.width || !this.layout) return; // out of sight, where nothing is laid out
     const { shownNode: node, shown } = this.selection;
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
     if (known && !this.layout.lanes.has(node)) return this.show(this.step);
@@ -349,7 +349,7 @@ export class TreeView {
 
   reveal(node) {
     const found = node === BONUS ? this.step.bonus : this.step.nodes.get(node);
-    if (found && this.layout.lanes.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
+    if (found && this.layout?.lanes.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
   }
 
   listen() {

@@ -215,19 +215,19 @@ export function nextNode(step, layout, node, direction) {
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-const COLUMN = [54, 108];
+const COLUMN = { least: 54, read: 70, most: 108 }; // read: where they do not fit in any case
 const FITTED = { wide: 46, slim: 8 };
 export const WORDLESS = 24; // a column below this holds a shape without a word
 
 /** How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view: the columns
  *  that tell the story are wide enough for their words, the others are slim. */
 export class Columns {
-  /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN[0];
+  /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN.least;
    *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:
    *  pixels that the words of one take. */
   constructor(count, across, fitted, matters, need = () => FITTED.wide) {
-    const even = Math.min(COLUMN[1], Math.max(COLUMN[0], across / count));
-    this.slim = fitted && across / count < COLUMN[0]; // whether columns are narrower than they may be
+    const even = across / count < COLUMN.least ? COLUMN.read : Math.min(COLUMN.most, across / count);
+    this.slim = fitted && across / count < COLUMN.least; // whether columns are narrower than they may be
     this.widths = Array.from({ length: count }, () => even);
     if (this.slim) {
       const wide = new Map();

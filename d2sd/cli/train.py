@@ -141,8 +141,6 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
     )
     add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
     add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
-    add("--objective", default=default.objective, help="cross_entropy or survival")
-    add("--decay", type=float, default=default.decay, metavar="TAU")
     add("--beta", type=float, default=default.beta, help="visible-prefix prior (vp)")
 
 

@@ -28,9 +28,12 @@ class Curve:
 
     @classmethod
     def through(cls, points: Sequence[tuple[int, float]]) -> Curve:
-        """Returns the curve through measured points, made non-decreasing in the number of rows."""
+        """Returns the curve through measured points, made non-decreasing in the number of rows: a time is at most that of more rows.
+
+        What disturbs a pass makes it longer, so of two times in the wrong order the longer one is wrong.
+        """
         rows, times = zip(*sorted(points), strict=True)
-        return cls(tuple(zip(rows, accumulate(times, max), strict=True)))
+        return cls(tuple(zip(rows, [*accumulate(reversed(times), min)][::-1], strict=True)))
 
     @classmethod
     def fitted(cls, points: Sequence[tuple[int, float]], knots: Sequence[int]) -> Curve:

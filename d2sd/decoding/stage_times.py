@@ -17,7 +17,7 @@ from d2sd.decoding.verifier import Verifier
 from d2sd.methods.base import WIDEST
 from d2sd.tree.tree import path_tree
 
-SIZES = (1, 2, 4, 6, 8, 10, 12, 14, 16, 18, 20, 22, 24, 28, 32, 48, 64)  # tree nodes that are timed
+SIZES = (1, 2, 3, 4, 5, 6, 8, 10, 12, 14, 16, 20, 24, 32, 64)  # tree nodes that are timed
 # Between two corners every node costs the same: kernels work on six, eight or more rows at once.
 CORNERS = (2, 4, 6, 8, 12, 16, 24, 32, 64)
 BRANCHES = (1, 2, 4, 8)  # numbers of re-drafts that are timed
@@ -76,7 +76,8 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> tuple[Machine, bool
     times = _typical(rounds)
     points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}
     first_draft, second_draft = (Curve.through(points[stage] or [(1, 0.0)]) for stage in STAGES[:2])
-    verified = Curve.through([points["verify"][0], *Curve.fitted(points["verify"][1:], CORNERS).points])
+    plain, *more = Curve.through(points["verify"]).points
+    verified = Curve.through([plain, *((n, max(t, plain[1])) for n, t in Curve.fitted(more, CORNERS).points)])
     return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1)), _steady(rounds)
 
 

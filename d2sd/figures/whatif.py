@@ -124,9 +124,9 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
 
 
 def lane_name(lane: str) -> str:
-    """Returns what a method is called, with the suffix of a cost-aware one."""
+    """Returns what a method is called; of a cost-aware one as the page says it."""
     method = lane.removesuffix(" cost-aware")
-    return f"{METHODS[method].name}{', cost-aware' if lane != method else ''}" if method in METHODS else lane
+    return f"{METHODS[method].name}{', quickest here' if lane != method else ''}" if method in METHODS else lane
 
 
 def looks(sweeps: Sequence[Sweep]) -> dict[str, Trace]:

@@ -35,7 +35,16 @@ from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
 from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
-from d2sd.nets.types import SUPPORTED, TYPES, check_supported, text_config, text_key, text_options, text_part
+from d2sd.nets.types import (
+    OTHER_PARTS,
+    SUPPORTED,
+    TYPES,
+    check_supported,
+    text_config,
+    text_key,
+    text_options,
+    text_part,
+)
 
 BUNDLED = HOME / "assets" / "models"
 DEVICES = ("cpu", "cuda")  # that tests run on
@@ -205,6 +214,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
             options |= text_options(config) | widened_experts(raw)
             options |= {"dtype": dtype, "output_loading_info": True, "use_safetensors": True, **SAFE}
             model, info = loader.from_pretrained(place, **options)
+            if "key_mapping" in options:  # of the text part alone
+                info["unexpected_keys"] = [k for k in info["unexpected_keys"] if not OTHER_PARTS.match(k)]
             kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
             if wrong := [f"{k.replace('_', ' ')} {sorted(map(str, info[k]))[:3]}" for k in kinds if info.get(k)]:
                 raise InputError(f"its weights do not match its config ({'; '.join(wrong)})")

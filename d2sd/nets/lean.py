@@ -202,7 +202,6 @@ class LeanLayers:
         self.half = False
         self._final: Any = norm
         self._own, self._rotary = layers, rotary
-        self._weights = [p for layer in layers for p in layer.parameters()]
         self._merged: list[Tensor] = []  # weights of query, key and value by layer
         self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
 
@@ -212,21 +211,11 @@ class LeanLayers:
         lean = cls(layers, rotary, config, norm, PackedKernels())
         lean.half, scale = half, config.hidden_size**0.5
         for layer in layers:
-            attention, mlp = layer.self_attn, layer.mlp
-            qkv = torch.cat([attention.q_proj.weight, attention.k_proj.weight, attention.v_proj.weight])
-            gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight])
-            lean.layers.append(
-                LeanLayer(
-                    None,
-                    product(qkv * (layer.input_layernorm.weight * scale), half),
-                    lean._head_norms(attention, lean.head_dim**0.5),
-                    product(attention.o_proj.weight, half),
-                    None,
-                    product(gate_up * (layer.post_attention_layernorm.weight * scale), half),
-                    product(mlp.down_proj.weight, half),
-                    bool(getattr(attention, "use_rope", True)),
-                )
-            )
+            a, mlp = layer.self_attn, layer.mlp
+            norm_1, norm_2 = (n.weight * scale for n in (layer.input_layernorm, layer.post_attention_layernorm))
+            qkv = torch.cat([a.q_proj.weight, a.k_proj.weight, a.v_proj.weight]) * norm_1
+            gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]) * norm_2
+            lean._add(layer, qkv, gate_up, partial(product, half=half), lean.head_dim**0.5)
         return lean
 
     @classmethod
@@ -243,29 +232,36 @@ class LeanLayers:
             whole = merge([part for a in group for part in (a.q_proj, a.k_proj, a.v_proj)])
             lean._merged += whole.view(len(group), -1, whole.shape[1]).unbind()
         for layer, qkv in zip(layers, lean._merged, strict=True):
-            attention, mlp = layer.self_attn, layer.mlp
-            lean.layers.append(
-                LeanLayer(
-                    layer.input_layernorm.weight.detach(),
-                    partial(F.linear, weight=qkv),
-                    lean._head_norms(attention, 1.0),
-                    partial(F.linear, weight=attention.o_proj.weight),
-                    layer.post_attention_layernorm.weight.detach(),
-                    partial(F.linear, weight=merge((mlp.gate_proj, mlp.up_proj))),
-                    partial(F.linear, weight=mlp.down_proj.weight),
-                    bool(getattr(attention, "use_rope", True)),
-                )
-            )
+            gate_up = merge((layer.mlp.gate_proj, layer.mlp.up_proj))
+            lean._add(layer, qkv, gate_up, lambda weight: partial(F.linear, weight=weight))
         if lean._merged[0].is_cuda:
             torch.cuda.empty_cache()  # the separate weights were as large as the merged ones
-        lean._weights = [p for layer in layers for p in layer.parameters()]
         return lean
 
-    def _head_norms(self, attention: Any, scale: float) -> Tensor | None:
-        q, k = (getattr(getattr(attention, name, None), "weight", None) for name in ("q_norm", "k_norm"))
-        if q is None or k is None:
-            return None
-        return torch.cat([q.detach().expand(self.heads, -1), k.detach().expand(self.kv_heads, -1)]) * scale
+    def _add(
+        self, layer: Any, qkv: Tensor, gate_up: Tensor, make: Callable[[Tensor], Product], included: float | None = None
+    ) -> None:
+        """Add a layer. ``included``: √head_dim, if the first products include the norms, factors √size as well."""
+        attention, norms = layer.self_attn, None
+        if hasattr(attention, "q_norm"):
+            parts = (attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)
+            norms = torch.cat([norm.weight.detach().expand(count, -1) for norm, count in parts]) * (included or 1.0)
+        self.layers.append(
+            LeanLayer(
+                None if included else layer.input_layernorm.weight,
+                make(qkv),
+                norms,
+                make(attention.o_proj.weight),
+                None if included else layer.post_attention_layernorm.weight,
+                make(gate_up),
+                make(layer.mlp.down_proj.weight),
+                bool(getattr(attention, "use_rope", True)),
+            )
+        )
+
+    @cached_property
+    def _weights(self) -> list[Tensor]:
+        return [p for layer in self._own for p in layer.parameters()]
 
     @property
     def frozen(self) -> bool:
@@ -289,8 +285,9 @@ class LeanLayers:
         values but never queries."""
         own = [layer.self_attn for layer in self._own]
         norms = None
-        if (weights := [a.k_norm.weight.detach() for a in own if hasattr(a, "k_norm")]) and len(weights) == len(own):
-            norms = torch.stack(weights)[:, None, None, None] * (1.0 if self._merged else self.head_dim**0.5)
+        if hasattr(own[0], "k_norm"):
+            scale = 1.0 if self._merged else self.head_dim**0.5
+            norms = torch.stack([a.k_norm.weight.detach() for a in own])[:, None, None, None] * scale
         shape = (len(own), 2 * self.kv_heads, self.head_dim)
         if self._merged:
             first = self._merged[0]  # those of the other layers follow it

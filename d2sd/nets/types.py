@@ -146,7 +146,12 @@ def eager_reason(config: Any) -> str | None:
 
 
 # tensors of the text part of a checkpoint that holds more, in the order of new releases of transformers and of old ones
-TEXT_KEYS = {r"^model\.language_model\.": "model.", r"^language_model\.(model|lm_head)\.": r"\1."}
+TEXT_KEYS = {
+    r"^model\.language_model\.": "model.",
+    r"^language_model\.model\.": "model.",
+    r"^language_model\.lm_head\.": "lm_head.",
+}
+OTHER_PARTS = re.compile(r"(?:model\.)?(?:vision_tower|multi_modal_projector)\.")  # tensors of the rest of it
 
 
 def text_key(name: str) -> str:

@@ -32,6 +32,7 @@ from d2sd.train.text import Responses, frequent_tokens
 
 # Nats of a label outside the draft vocabulary: no draft gets past it, and there is nothing to learn from it.
 UNKNOWN = 20.0
+SMOOTHING = 0.5  # of D-PACE, as in the paper
 PROPOSED = 3  # mask tokens that an error message names
 
 
@@ -150,11 +151,17 @@ def block_mask(anchors: Tensor, context: int, block_size: int) -> Tensor:
     return torch.cat([before, own], dim=-1)[:, None]
 
 
-def position_weights(prefixes: Tensor, block_size: int, decay: float) -> Tensor:
-    """(…, γ) loss weights exp(−(k−l−1)/decay) at masked positions k > l, 0 at visible ones."""
-    k = torch.arange(block_size, device=prefixes.device)
-    distance = k - prefixes[..., None] - 1
-    return torch.where(distance >= 0, torch.exp(-distance / decay), 0.0)
+def position_weights(nll: Tensor, scored: Tensor) -> Tensor:
+    """(…, γ) detached loss weights of the scored positions, 0 at others: D-PACE (arXiv 2605.18810, equations 7 and 8).
+
+    The weight of a position is the sum, over it and all later ones, of the chance that a draft gets as far: products of
+    SMOOTHING + (1 − SMOOTHING) times the labels' probabilities.
+
+    nll: (…, γ) negative log-likelihoods of the labels.
+    """
+    chance = torch.where(scored, SMOOTHING + (1 - SMOOTHING) * (-nll.detach()).exp(), 1.0)
+    reached = chance.cumprod(-1) * scored
+    return reached.flip(-1).cumsum(-1).flip(-1) * scored
 
 
 def _attend(
@@ -199,7 +206,8 @@ class DrafterObjective(nn.Module):
             "draft_length": 1 + (streak.clamp_min(0) * has_label).sum() / has_label.sum().clamp_min(1),
             "first_accuracy": (right & first).sum() / first.sum().clamp_min(1),
         }
-        return self._loss(nll, scored, prefixes), metrics
+        weights = position_weights(nll, scored)
+        return (weights * nll).sum() / weights.sum().clamp_min(1e-6), metrics
 
     @torch.no_grad()
     def outcomes(self, temperatures: Sequence[float], **batch: Tensor) -> tuple[Tensor, Tensor]:
@@ -262,15 +270,6 @@ class DrafterObjective(nn.Module):
         rows = drafted[flat]
         correction: Tensor = head(before, rows, head.start(rows))[0].float()
         return correction
-
-    def _loss(self, nll: Tensor, scored: Tensor, prefixes: Tensor) -> Tensor:
-        config = self.config
-        if config.objective == "survival":
-            earlier = torch.where(scored, -nll.detach(), 0.0).cumsum(-1) + torch.where(scored, nll.detach(), 0.0)
-            weights = earlier.exp().clamp_min(0.02) * scored
-        else:
-            weights = position_weights(prefixes, self.drafter.block_size, config.decay) * scored
-        return (weights * nll).sum() / weights.sum().clamp_min(1e-6)
 
 
 # The drafter that training starts from: added heads and the mask token.

@@ -28,7 +28,7 @@ class PairObjective(nn.Module):
     def __init__(self, first: DFlashDraftModel, second: DFlashDraftModel, model: Any):
         """model: the frozen target."""
         super().__init__()
-        config = BlockObjective(anchors=ANCHORS, beta=BETA, objective="survival")
+        config = BlockObjective(anchors=ANCHORS, beta=BETA)
         self.first = DrafterObjective(first, model, config)
         self.second = DrafterObjective(second, model, replace(config, variable_prefix=True))
 

@@ -258,7 +258,7 @@ def card(
         f"{sum(p.numel() for p in drafter.parameters()) / 1e6:.1f}M parameters each, bfloat16",
         "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
         "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "
-        f"{plan.batch}, Muon and AdamW, survival objective, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
+        f"{plan.batch}, Muon and AdamW, D-PACE's weights, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
         "time": ", ".join(f"{name} {clock(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
         "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features of {tokens / used['features']:,.0f} tokens/s, "
         f"{anchors / used['training']:,.0f} anchors/s in training both, measurements included",

@@ -10,7 +10,6 @@ from d2sd.errors import InputError
 
 TRACKERS = ("none", "tensorboard", "trackio")
 PRECISIONS = ("auto", "float32", "bfloat16")
-OBJECTIVES = ("cross_entropy", "survival")
 LAYERS, BLOCK_SIZE = 2, 16  # of a new block drafter
 
 
@@ -99,21 +98,15 @@ class BlockObjective:
 
     variable_prefix: train as VP-Drafter, with l ∝ beta^l visible drafted tokens (0 … γ−2), else l = 0.
     anchors: blocks per sequence.
-    objective: ``cross_entropy``, weighted by exp(−(k−l−1)/decay), or ``survival``, weighted by the (detached) probability that
-        all earlier drafted positions are right.
     """
 
     variable_prefix: bool = False
     anchors: int = 20
     beta: float = 0.9
-    decay: float = 7.0
-    objective: str = "cross_entropy"
 
     def __post_init__(self) -> None:
-        if self.objective not in OBJECTIVES:
-            raise InputError(f"unknown objective {self.objective!r}; choose one of: {', '.join(OBJECTIVES)}")
-        if not 0 < self.beta <= 1 or self.decay <= 0 or self.anchors < 1:
-            raise InputError("beta must be in (0, 1], decay and anchors above 0")
+        if not 0 < self.beta <= 1 or self.anchors < 1:
+            raise InputError("beta must be in (0, 1], anchors above 0")
 
 
 @dataclass(frozen=True, slots=True)

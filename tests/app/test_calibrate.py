@@ -133,12 +133,18 @@ def test_prompts_that_run_do_not_list_the_steps_of_those_before():
     assert recordings.runs == []
 
 
-def test_stop_stays_while_the_prompts_of_another_source_may_run():
+def test_stop_is_there_from_the_request_to_the_end_of_the_work():
     with gr.Blocks() as page, gr.Tabs() as tabs, gr.Tab("Calibrate") as tab:
         build_calibrate(tab, tabs, build_explore(gr.State(Session())))
-    choose = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "choose")
-    assert [choose(kind)[-1] for kind in ("shown", "files")] == [gr.skip(), gr.skip()]
-    assert choose("own")[-1].visible
+    stop = next(b for b in page.blocks.values() if getattr(b, "elem_id", "") == "stop-measuring")
+    changing = [f for f in page.fns.values() if stop in f.outputs]
+    rests = [f.fn for f in changing if f.fn.__name__ == "rest"]
+    assert not stop.visible
+    assert len(changing) == 2 * len(rests) == 4  # Measure and the doctor: shown by a request, hidden by its end
+    job = Job()
+    assert rests[0](Ticket(job)) == gr.skip()
+    job.ended = True
+    assert rests[0](Ticket(job)).visible is False
 
 
 @pytest.mark.parametrize(

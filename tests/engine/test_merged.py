@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import random
+import weakref
 
 import pytest
 import torch
@@ -13,12 +15,13 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.folders.loading import BUNDLED, load_drafter
 from d2sd.nets import flashinfer
+from d2sd.nets import lean as lean_layers
 from d2sd.nets.lean import TORCH, LeanLayers, merge
 from d2sd.nets.models import Models
 from d2sd.nets.passes import ROWS, Passes
 from d2sd.nets.target import Target
 from d2sd.tree.tree import TreeBuilder
-from tests.nets import make_drafter, make_target
+from tests.nets import make_drafter, make_target, stock_pass
 from tests.target_nets import SHAPE, TARGETS, make_typed
 from tests.unit import reference_flashinfer
 
@@ -67,7 +70,7 @@ def random_tree(rng, size):
 
 def verified(target, backend, merged, trees, start=13):
     """Logits, tapped outputs and caches after each of these trees behind a text, with paths committed."""
-    passes = Passes("padded", backend, 256, target.device, merged)
+    passes = Passes("padded", backend, start + 243, target.device, merged)
     verifier = Verifier(target, passes)
     assert (verifier.merged is not None) == merged
     verifier.read([(7 * n + 3) % 300 for n in range(start)])
@@ -121,6 +124,22 @@ def test_windows_of_positions_are_those_of_the_modules(tokenizer, start):
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("backend", ["dense", "flashinfer"])
+@pytest.mark.parametrize("start", [254, 255, 256])
+def test_a_row_behind_a_full_window_sees_itself(tokenizer, backend, start):
+    target = make(tokenizer, "llama")
+    target.taps.add([0, 2, 3])
+    trees = [random_tree(random.Random(0), 1) for _ in range(3)]
+    own = verified(target, "dense", False, trees, start)
+    compare(verified(target, backend, True, trees, start), own)
+    stock = stock_pass(
+        target.model, [[(7 * n + 3) % 300 for n in range(start)] + [tree.tokens[0] for tree in trees]]
+    ).logits
+    for (logits, *_), wanted in zip(own, stock[0, start:], strict=True):
+        torch.testing.assert_close(logits[0], wanted, atol=2e-4, rtol=2e-4)
+
+
+@torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 def test_sixteen_bits_differ_by_rounding_alone(tokenizer, dtype):
     """All calls in this type, as on a GPU; against the modules in float32."""
@@ -128,7 +147,9 @@ def test_sixteen_bits_differ_by_rounding_alone(tokenizer, dtype):
     target.taps.add([0, 2, 3])
     trees = [random_tree(rng, size) for size in (1, 7, 30)]
     own = verified(target, "dense", False, trees)
+    target = make(tokenizer, "qwen3")
     target.model.to(dtype)
+    target.taps.add([0, 2, 3])
     for one, other in zip(verified(target, "flashinfer", True, trees), own, strict=True):
         for a, b in zip(one, other, strict=True):
             assert a.dtype == dtype
@@ -167,6 +188,23 @@ def test_merged_weights_are_the_layers_own(tokenizer, contexts):
     assert all(torch.equal(before[name], after[name]) for name in before)
     held = {p.untyped_storage().data_ptr(): p.untyped_storage().nbytes() for p in layers.parameters()}
     assert sum(held.values()) == sum(p.nbytes for p in layers.parameters())
+
+
+def test_no_weight_is_held_twice_while_layers_are_merged(tokenizer, monkeypatch):
+    target, sizes = make_target(tokenizer, layers=6), []
+    alive = [weakref.ref(p) for p in target.base.layers.parameters()]
+    merge_one = lean_layers._merge
+
+    def counted(linears):
+        whole = merge_one(linears)
+        sizes.append(sum(ref() is not None for ref in alive))
+        return whole
+
+    monkeypatch.setattr(lean_layers, "_merge", counted)
+    target.merged(TORCH)
+    gc.collect()
+    assert len(sizes) == 12
+    assert len(alive) - sizes[-1] >= 3 * 5  # those of the layers before are gone by then
 
 
 def test_who_shares_modules_shares_merged_weights(tokenizer):
@@ -264,7 +302,7 @@ def test_contexts_of_all_layers_take_one_product_and_one_write(tokenizer):
         drafter.project(features, slots)
         with Calls():
             drafter.project(features, slots)
-    assert calls.count("mm") + calls.count("addmm") + calls.count("bmm") == 2  # the features', and this one
+    assert [calls.count(name) for name in ("linear", "bmm")] == [1, 1]  # of the features, and of all keys and values
     assert calls.count("index_copy_") == 2  # keys and values
 
 

@@ -1,7 +1,7 @@
 // Which keys are the view's, where the focus is outside it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ours } from "../../assets/viewer/help.js";
+import { keyNames, ours } from "../../assets/viewer/help.js";
 
 const body = { closest: () => null };
 globalThis.document = { body };
@@ -17,4 +17,11 @@ test("after a click on a button elsewhere the keys still work", () => {
 test("what has a use for the arrow keys keeps them", () => {
   assert.equal(ours(view, inside("button", "[role='tablist']")), false);
   assert.equal(ours(view, inside()), false);
+});
+
+test("Shift with a digit is a stage, also where the digit needs Shift", () => {
+  const pressed = (key, code, shiftKey = false) => keyNames({ key, code, shiftKey });
+  assert.deepEqual(pressed("#", "Digit3", true), ["Stage3", "#"]);
+  assert.deepEqual(pressed("3", "Digit3", true), ["Stage3", "3"]);
+  assert.deepEqual([pressed("3", "Digit3"), pressed("T", "KeyT", true), pressed("ArrowLeft", "ArrowLeft", true)], [["3"], ["t"], ["ShiftArrowLeft"]]);
 });

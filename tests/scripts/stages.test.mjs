@@ -127,7 +127,7 @@ function playerOf() {
   const wait = (seconds) => {
     for (const end = now + seconds * 1000; now < end; now += 50) frames.splice(0).forEach((act) => act(now));
   };
-  return { player, selection, drawn, said, wait, keys: keyActions({ store, selection, player }) };
+  return { player, selection, drawn, said, wait, keys: keyActions({ store, selection, player, quiz: { asking: false } }) };
 }
 
 test("the space plays the step in six seconds, then the next ones, and pauses", () => {

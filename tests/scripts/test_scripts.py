@@ -81,7 +81,11 @@ def test_names_in_comments_are_not_exports(tmp_path):
     assert not re.search(r"^export", read_module(tmp_path / "a.js").body, re.MULTILINE)
 
 
-def test_comments_and_indentation_are_left_out(tmp_path):
-    source = "/** Why:\n *  it is so. */\nexport const a = () => {\n  // here\n  return 4 / 2; // 2\n};\n\n"
-    (tmp_path / "a.js").write_text(source, encoding="utf-8")
-    assert read_module(tmp_path / "a.js").body == "const a = () => {\nreturn 4 / 2; // 2\n};"
+def test_comments_and_indentation_stay_out_of_the_page(tmp_path):
+    (tmp_path / "a.js").write_text(
+        "// of readers\n/** A number,\n *  of no use. */\nexport const c = () => {\n  return 1; // one\n};\n"
+    )
+    assert read_module(tmp_path / "a.js").body == "const c = () => {\nreturn 1; // one\n};"
+    (tmp_path / "a.js").write_text("const a = `\n  b`;\n")
+    with pytest.raises(ValueError, match="several lines"):
+        read_module(tmp_path / "a.js")

@@ -173,7 +173,7 @@ test("columns that matter are as wide as their words, as far as there is room", 
   assert.ok(Math.abs(widths.reduce((a, b) => a + b) - 360) < 16);
   const few = new Columns(5, 240, true, [0]);
   assert.ok(few.slim && Math.abs(few.widths.reduce((a, b) => a + b) - 240) < 1e-9);
-  assert.equal(new Columns(16, 390, false, [0]).widths[15], 54);
+  assert.equal(new Columns(16, 390, false, [0]).widths[15], 70);
 });
 
 const pen = { measureText: (words) => ({ width: 10 * [...words].length }) };

@@ -100,11 +100,12 @@ def test_blocks_see_context_before_their_anchor_and_themselves_only():
     ]
 
 
-def test_weights_fall_from_the_first_masked_position():
-    weights = position_weights(torch.tensor([0, 2]), block_size=5, decay=2.0)
-    decay = torch.exp(-torch.arange(4) / 2.0)
-    assert weights[0].tolist() == pytest.approx([0, *decay.tolist()])
-    assert weights[1].tolist() == pytest.approx([0, 0, 0, *decay[:2].tolist()])
+def test_weights_are_what_a_position_adds_to_the_draft_length():
+    """The example is calculated by hand: chances of 1/2 + 1/2 · (1/2, 1, 0) at three scored positions."""
+    nll, scored = -torch.tensor([[0.3, 0.5, 1.0, 1e-9]]).log(), torch.tensor([[False, True, True, True]])
+    reached = [0.75, 0.75, 0.375]
+    expected = [0, sum(reached), sum(reached[1:]), reached[2]]
+    assert position_weights(nll, scored)[0].tolist() == pytest.approx(expected)
 
 
 def test_visible_prefixes_follow_their_prior_and_include_zero():
@@ -140,7 +141,7 @@ def test_metrics_go_to_a_tracker_that_is_there(monkeypatch):
         LoopConfig(1, report_to="trackio")
 
 
-@pytest.mark.parametrize("objective", [{"variable_prefix": True}, {"objective": "survival"}])
+@pytest.mark.parametrize("objective", [{"variable_prefix": True}, {}])
 def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
     drafter(folder, tmp_path / "whole", 6, **objective)
     # a run killed after its third step leaves that checkpoint and perhaps later metrics
@@ -315,7 +316,7 @@ def test_an_eagle3_drafter_is_trained_and_runs(folder, tmp_path):
 def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used(folder, tmp_path):
     drafter(folder, tmp_path / "start", 2)
     for name, variable in (("dflash", False), ("vp", True)):
-        objective = BlockObjective(variable, anchors=4, objective="survival")
+        objective = BlockObjective(variable, anchors=4)
         added = {"markov_rank": 8, "draft_vocab_size": 40}
         block(folder, tmp_path / name, 9, objective, start=tmp_path / "start", **added)
         losses = [json.loads(line)["loss"] for line in (tmp_path / name / "metrics.jsonl").read_text().splitlines()]

@@ -43,7 +43,7 @@ def paths(folder, out):
 
 def trained(folder, out, steps):
     loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, warmup=2, save_every=1000, log_every=1000)
-    objective = BlockObjective(anchors=24, objective="survival")
+    objective = BlockObjective(anchors=24)
     train_drafter(BlockTraining(**paths(folder, out), objective=objective, loop=loop, **SHAPE))
     return load_drafter(str(out), torch.float32, "cpu")
 

@@ -55,6 +55,10 @@ def test_a_measurement_is_steady_if_its_halves_agree():
     assert measure._steady(rounds(1.0, 1.0, 9.0, 1.0, 1.0, 1.0))  # one late pass
 
 
+def test_one_pass_that_was_disturbed_does_not_make_larger_ones_dearer():
+    assert Curve.through([(1, 1.0), (2, 9.0), (4, 1.2), (8, 1.6)]).points == ((1, 1.0), (2, 1.2), (4, 1.2), (8, 1.6))
+
+
 def test_passes_are_timed_after_what_they_follow_in_a_run_in_a_new_order_every_round(monkeypatch):
     calls, keys = [], [("verify", 1), ("verify", 8), ("verify", 16), ("first_draft", 4), ("second_draft", 16)]
     monkeypatch.setattr(measure, "ROUNDS", 3)

@@ -143,7 +143,7 @@ def test_the_documented_mapping_is_the_drafter_of_qwen3_8b():
     [
         ({"model_type": "deepseek_v3", "kv_lora_rank": 16}, r"'deepseek_v3' are not supported \(its latent attention is not\)"),
         ({"model_type": "gemma2"}, r"'gemma2' are not supported \(its soft caps on attention logits are not\)"),
-        ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3, llama, .* or gemma4"),
+        ({"model_type": "gpt2"}, r"'gpt2' are not supported; choose qwen3, llama, .* or mistral3"),
         (
             {"model_type": "qwen3", "layer_types": ["full_attention", "chunked_attention", "full_attention"]},
             "has layers of kind chunked_attention, which tree verification does not support; choose a target with",

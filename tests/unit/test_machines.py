@@ -44,8 +44,8 @@ def test_a_pass_waits_for_the_weights_up_to_the_ridge_and_for_arithmetic_beyond(
 
 def test_a_curve_goes_on_straight_and_never_falls():
     curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
-    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [2, 2, 2, 2, 3, 4, 6]
-    assert [curve.next_row(n) for n in (1, 16, 40)] == pytest.approx([0.0, 1 / 8, 1 / 8])
+    assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [1, 1, 1, 1, 2.5, 4, 7]
+    assert [curve.next_row(n) for n in (1, 16, 40)] == pytest.approx([0.0, 3 / 16, 3 / 16])
 
 
 def test_a_fitted_curve_is_the_line_behind_noisy_times():
