@@ -153,7 +153,7 @@ def _examine(
     try:
         engine = load_checked(models, dtype, into)
         for step in () if engine is None else examine(engine, prompts, config, into, (), reference):
-            bar.set_description(step.stage, refresh=False)
+            bar.set_description_str(step.stage, refresh=False)
             bar.set_postfix_str(printable(step.tried), refresh=False)
             bar.total = step.total
             bar.update(step.done - bar.n)

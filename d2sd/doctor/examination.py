@@ -136,7 +136,7 @@ def _search_repair(
 
     taps: target layers whose features the texts hold.
     """
-    target, steps, base = engine.models.target, list[Trial](), into.walks
+    target, steps, base, promising = engine.models.target, list[Trial](), into.walks, set[str]()
     for _ in range(MOST_CHANGES + 1):
         if len(steps) == MOST_CHANGES and into.repair is not None and not replace(into.repair, complete=True).confirmed:
             return  # they are not the cause, whatever else would help
@@ -145,9 +145,14 @@ def _search_repair(
         found = variants(model, target, into.longest, WHOLE_IN * whole >= len(accepted))
         left = [v for v in found if taps.issuperset(v.taps)]
         masks = 0
-        for progress in _compare_masks(engine, model, texts, into.visible, left):
-            masks = progress.total
-            yield progress
+        if (
+            steps and into.confirmed_repair is not None
+        ):  # more of the same, such as a second tap, and what helped before
+            left = [v for v in left if v.kind == steps[0].variant.kind or v.description in promising]
+        else:
+            for progress in _compare_masks(engine, model, texts, into.visible, left):
+                masks = progress.total
+                yield progress
         into.masks = into.masks or masks
         latest: dict[str, Trial] = {}
         trials = probe(target, model, into.visible, texts, base, left, len(left) + masks)
@@ -157,6 +162,7 @@ def _search_repair(
                 into.trials = list(latest.values())
             stage = f"after {steps[-1].variant.description}" if steps else "probes"
             yield StageProgress(stage, min(done, len(left)), len(left), trial.variant.description)
+        promising = {t.variant.description for t in latest.values() if (t.gain.value or 0.0) > 0}
         best = best_of([t for t in latest.values() if t.helps])
         if into.repair is not None:
             into.repair = replace(into.repair, complete=best is None)

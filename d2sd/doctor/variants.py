@@ -313,6 +313,9 @@ class _Network:
         here = [float(self.weights[n].float().median()) for n in (one, other)]
         return sum(abs(a - b) for a, b in zip(here, usual, strict=True)) > sum(abs(a - b) for a, b in zip(here[::-1], usual, strict=True))  # fmt: skip
 
+    def is_square(self, name: str) -> bool:
+        return self.weights[name].shape[0] == self.weights[name].shape[1]
+
     def same_shape(self, one: str, other: str) -> bool:
         return self.weights[one].shape == self.weights[other].shape
 
@@ -367,8 +370,13 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
 
 
 def _transposed(net: _Network) -> Iterator[Edit]:
-    """Matrices read by columns: square ones transposed, of others the entries in the other order."""
-    scopes = [(part.rpartition(".")[2], where, net.names(part, layers)) for part in MATRICES for where, layers in net.scopes()]  # fmt: skip
+    """Matrices read by columns: square ones transposed, of others, in all layers, the entries in the other order."""
+    scopes = [
+        (part.rpartition(".")[2], where, names)
+        for part in MATRICES
+        for where, layers in net.scopes()
+        if (names := net.names(part, layers)) and (layers == net.layers or net.is_square(names[0]))
+    ]
     every = [n for n, w in net.weights.items() if w.dim() == 2 and n.startswith(net.layers)]
     for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices", " of the layers", every)):
         if names:

@@ -156,7 +156,7 @@ def test_a_repair_that_cannot_be_written_leaves_the_exit_code_of_the_diagnosis(t
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("d2sd.cli.doctor._write_repaired", fail)
+    monkeypatch.setattr("d2sd.cli.doctor.write_mended", fail)
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     assert main(["doctor", "tiny", str(tmp_path), "--mend", str(tmp_path / "mended")]) == 1
     printed = capsys.readouterr()

@@ -451,6 +451,18 @@ def test_a_fault_of_the_folder_is_mended_to_the_weights_as_they_were(bundled, tm
         assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
 
 
+def test_a_folder_that_was_mended_so_that_it_loads_is_examined(bundled, tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr(examination, "TOKENS", 8)
+    folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "m"
+    assert main(["doctor", "tiny", str(folder), "--mend", str(mended), "--limit", "1"]) == 1
+    broken, repaired = capsys.readouterr().out.split("\n## ")[1:3]
+    assert "begin with module." in broken
+    assert "### A short run" in repaired
+    assert main(["doctor", "tiny", str(mended), "--expect", "0.5"]) == 2
+    assert "it is at least 1" in capsys.readouterr().err
+
+
 def test_a_pointer_of_git_lfs_is_called_what_it_is(bundled, tmp_path):
     checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
     assert [c.finding for c in checks if c.state == "fault"] == [

@@ -189,7 +189,7 @@ def test_a_full_disk_while_training_keeps_the_checkpoint_before(tmp_path, monkey
 
     parameters = {"w": torch.nn.Parameter(torch.ones(3))}
     optimizers = [torch.optim.AdamW(parameters.values())]
-    checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {}, 1)
+    checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 1})
 
     def full(*_, **__):
         raise OSError(errno.ENOSPC, "No space left on device")
@@ -198,8 +198,8 @@ def test_a_full_disk_while_training_keeps_the_checkpoint_before(tmp_path, monkey
     with pytest.raises(
         InputError, match=r"cannot write a checkpoint .*No space left on device; the one before is still"
     ):
-        checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {}, 2)
-    assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {}) == 1
+        checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 2})
+    assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {})["step"] == 1
 
 
 def test_a_port_that_is_taken_is_a_sentence(monkeypatch):

@@ -190,7 +190,7 @@ def signatures(source):
     return found
 
 
-SIGNATURES = Path(__file__).with_name("flashinfer_signatures.pyi").read_text()
+SIGNATURES = Path(__file__).with_name("flashinfer_signatures.txt").read_text()
 FILES = ("norm/__init__.py", "activation.py", "rope.py", "page.py", "cascade.py", "prefill.py")
 
 

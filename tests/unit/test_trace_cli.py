@@ -215,7 +215,7 @@ def test_the_page_holds_all_lines_and_nothing_outside(trace, tmp_path):
     out = tmp_path / "o.html"
     assert main(["trace", "to-html", str(RECORDED), "-o", str(out)]) == 0
     page = out.read_text(encoding="utf-8")
-    assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#)""", page)
+    assert not re.search(r"""(src|href)\s*=\s*["']?http|@import|url\((?!#|"data:)""", page)
     assert page.count("</script>") == 2
     assert "default-src 'none'" in page
     assert lines_in(page)[-1]["event"] == "Baseline"  # the measured speed came along

@@ -9,6 +9,7 @@ from transformers import AttentionInterface
 
 from d2sd import InputError
 from d2sd.nets.caches import CacheWindow, KeyValueCache
+from d2sd.nets.lean import TORCH
 from d2sd.nets.transformers_calls import cache_argument, refuse_unknown
 from d2sd.nets.tree_attention import ATTENTION
 from tests.target_nets import make_typed
@@ -25,7 +26,9 @@ def test_every_function_that_transformers_calls_refuses_unknown_arguments(tokeni
         "attention": lambda **new: attention(linear, rows, rows, rows, None, **new),
         "linear layers": lambda **new: linear(torch.zeros(1, 3, 32), **new),
         "caches": lambda **new: cache.update(rows, rows, 0, **new),
-        "windows": lambda **new: CacheWindow(cache, 8, torch.arange(3)).update(rows, rows, 0, **new),
+        "windows": lambda **new: CacheWindow(cache, 8, torch.arange(3), TORCH.writer(torch.arange(3), 8)).update(
+            rows, rows, 0, **new
+        ),
     }
     for function, call in calls.items():
         call()
