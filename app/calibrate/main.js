@@ -16,7 +16,7 @@ class SummaryView {
   constructor(choose) {
     this.choose = choose;
     this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
-    this.rest = h("dl", { class: "panel figures", "aria-label": "More figures" });
+    this.rest = h("dl", { class: "fine", "aria-label": "More figures" });
     this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
     this.reading.addEventListener("click", (event) => {

@@ -50,7 +50,9 @@ def data(recorded) -> dict[str, Any]:
 
 def test_every_figure_has_its_place_in_the_page(data):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
-    places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
+    places = set(
+        re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER|FOLDED) = \[(.*?)\]", main, re.MULTILINE)))
+    )
     drawn = {panel["id"] for panel in data["panels"]}
     assert places == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not
     assert places == data["places"]["positions"].keys() | data["places"]["steps"].keys()

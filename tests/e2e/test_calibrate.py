@@ -82,9 +82,10 @@ def test_the_drawing_library_comes_with_the_first_figure_in_view(page: Page):
     assert not asked
     assert not page.evaluate("Boolean(window.Plotly)")
     page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#source").get_by_label("The run in Explore").check()
     drawn_figure(page, "uniform")
-    expect(page.locator("#calibration [data-figure=kind] .plot")).to_be_visible()
-    assert page.locator("#calibration [data-figure=kind] .main-svg").count() == 0
+    expect(page.locator("#calibration [data-figure=second] .plot")).to_be_visible()
+    assert page.locator("#calibration [data-figure=second] .main-svg").count() == 0
     drawn_figure(page, "kind")
     assert len(asked) == 1
 
