@@ -108,8 +108,6 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             gr.Button(visible=run),
         ]
 
-    source.change(choose, source, [group, bundled, mine, uploads, log, why], **AT_ONCE)
-
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """Returns the current runs and sets to choose from."""
         known = [("nothing", NOTHING), *compare.choices(current.history)]
@@ -126,6 +124,8 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     # What costs nothing is shown at once.
     offered(quick(uploads.upload, _measure, measured_with))
     quick(source.change, _measure_shown, measured_with)
+    # After it, so that who then measures what has come into view is the later call.
+    source.change(choose, source, [group, bundled, mine, uploads, log, why], **AT_ONCE)
     offered(quick(tab.select, _measure_shown, measured_with))
     quick(against.input, _compare_again, [recordings, explore, against])
     measured = wire(

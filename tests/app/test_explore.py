@@ -202,7 +202,7 @@ def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypa
 def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
     assert not outcome()[-1].problem  # what is measured once is measured
     engine = models.engine(Chosen("tiny"))
-    real = engine.models.target.logits
+    real = engine.models.target.scores
     calls = []
 
     def fail_later(hidden):
@@ -211,7 +211,7 @@ def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
             raise MemoryError
         return real(hidden)
 
-    monkeypatch.setattr(engine.models.target, "logits", fail_later)
+    monkeypatch.setattr(engine.models.target, "scores", fail_later)
     updates = outcome()
     got = events(updates)
     assert got[-1]["event"] == "Failed"

@@ -293,10 +293,10 @@ def test_figures_of_files_that_were_read_too_long_come_no_more(trace, monkeypatc
     newer = []
 
     def press():
-        newer.append(answered(_measure, ticket, "shown", kept, explore, None, None, number=2))
+        newer.append(answered(_measure, ticket, "shown", kept, explore, None, None, None, number=2))
 
     meanwhile(monkeypatch, calibrate, "read_uploads", press)
-    assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, number=1))
+    assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, None, number=1))
     assert json.loads(newer[0][0])["progress"]["title"].startswith("The run in Explore")
     assert kept.title == "The run in Explore"
     assert [s.title for s in explore.history.sets] == ["mine.jsonl"]  # what was read is not lost
@@ -304,7 +304,7 @@ def test_figures_of_files_that_were_read_too_long_come_no_more(trace, monkeypatc
 
 def test_an_older_choice_of_the_source_does_not_clear_a_newer_problem():
     ticket, kept, explore = Ticket(), Recordings(), Session()
-    given = "files", kept, explore, [], None
+    given = "files", kept, explore, [], None, None
     assert answered(_measure, ticket, *given, number=5)[1].value == "choose one or more trace files first"
     assert nothing(answered(_measure_shown, ticket, *given, number=4))
     assert answered(_measure_shown, ticket, *given, number=6)[1].visible is False
@@ -313,7 +313,7 @@ def test_an_older_choice_of_the_source_does_not_clear_a_newer_problem():
 def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch):
     ticket, explore = Ticket(), Session()
     kept = Recordings()
-    answered(_measure, ticket, "files", kept, explore, [trace], None, number=1)
+    answered(_measure, ticket, "files", kept, explore, [trace], None, None, number=1)
     again = lambda number: answered(_compare_again, ticket, kept, explore, None, number=number)  # noqa: E731
     assert not nothing(again(2))
     meanwhile(monkeypatch, calibrate_tab.calibrate, "again", lambda: ticket.latest(4))

@@ -70,7 +70,7 @@ def test_a_recorded_race_replays_by_itself_and_can_be_scrubbed(page: Any) -> Non
         "".join(c.text for s in (lane.trace.prefill, *lane.trace.steps) for c in s.committed) for lane in race.lanes
     ]
     ends = sorted(zip(race.methods, race.lanes, strict=True), key=lambda end: end[1].trace.totals.seconds)
-    order = "; ".join(lane_title(lane).rpartition(" (")[0] for lane, _ in ends)
+    order = "; ".join(lane_title(lane) for lane, _ in ends)
     assert page.locator("#race [aria-live=polite]").text_content() == f"Finish order: {order}."
     winner = page.locator(f"#race .track[data-method='{ends[0][0]}'] .result").text_content()
     assert winner.startswith("1st · ")
@@ -110,7 +110,7 @@ def test_the_what_if_figures_mark_the_recorded_setting_and_have_a_table(page: An
     assert "recorded: 4" in page.locator("#whatif [data-figure=K] .xtitle").text_content()
     figures.first.get_by_role("button", name="Table").click()
     rows = page.locator("#whatif [data-figure=K] tbody tr").all_text_contents()
-    assert any(words.startswith("K = 4d2sd") for words in rows)
+    assert any(words.startswith("K = 4D²SD") for words in rows)
     page.locator("#whatif [data-figure=γ]").scroll_into_view_if_needed()
     names = page.locator("#whatif [data-figure=γ] .plot .legendtext")
     expect(names).to_have_count(5)  # four methods and the recorded run

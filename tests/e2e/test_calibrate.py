@@ -86,7 +86,7 @@ def test_the_drawing_library_comes_with_the_first_figure_in_view(page: Page):
     drawn_figure(page, "uniform")
     expect(page.locator("#calibration [data-figure=second] .plot")).to_be_visible()
     assert page.locator("#calibration [data-figure=second] .main-svg").count() == 0
-    drawn_figure(page, "kind")
+    drawn_figure(page, "second")
     assert len(asked) == 1
 
 

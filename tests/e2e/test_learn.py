@@ -155,7 +155,7 @@ def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
         lit, dark = LIT[stop["id"]]
         assert opacity(learn, lit) > 0.9
         assert dark is None or opacity(learn, dark) == 0
-        assert learn.locator("#learn .body").evaluate(ABOVE)  # nothing lies under the buttons
+        assert learn.locator("#learn .card .body").evaluate(ABOVE)  # nothing lies under the buttons
         if stop["id"] == "branches":
             expect(stage(learn).locator("#tree .fold")).to_have_count(0)  # all re-drafts are in view
         if at:

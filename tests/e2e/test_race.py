@@ -8,6 +8,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import models, presets
+from app.methods import lane_title
 from app.models import Chosen
 from d2sd import DecodeConfig
 from tests.e2e.driving import start
@@ -36,9 +37,9 @@ def ask_only(page: Page, sweep: str) -> None:
 
 
 def choose(page: Page, *methods: str) -> None:
-    for box in page.locator("#race-methods input[type=checkbox]").all():
-        name = re.findall(r"\(([^)]*)\):", box.locator("xpath=..").text_content() or "")[0]
-        box.set_checked(name in methods)
+    names = [lane_title(method) for method in methods]
+    for label in page.locator(".race-methods label:visible").all():
+        label.locator("input").set_checked((label.text_content() or "").strip() in names)
 
 
 def test_a_mistake_then_a_race_of_ones_own_then_what_if(race: Page):
