@@ -1,11 +1,11 @@
-"""The README's pictures, taken anew: ``python -m tools.pictures`` writes them to ``assets/images``."""
+"""The README's picture, taken anew: ``python -m tools.pictures`` writes it to ``assets/images``."""
 
 from __future__ import annotations
 
 import io
 
 from PIL import Image
-from playwright.sync_api import Page, expect, sync_playwright
+from playwright.sync_api import Page, sync_playwright
 
 from app import presets
 from app.layout import build, launch_options
@@ -19,20 +19,6 @@ MOVE = """(slider, value) => {
   slider.dispatchEvent(new Event("input"));
 }"""
 IMAGES = presets.ASSETS / "images"
-
-
-def save(page: Page, name: str) -> None:
-    """The window as a picture with a palette: small, and the text stays sharp."""
-    picture = Image.open(io.BytesIO(page.screenshot())).convert("RGB")
-    picture.quantize(256).save(IMAGES / f"{name}.png", optimize=True)
-
-
-def take(page: Page, address: str) -> None:
-    """Explore, light and dark."""
-    for theme in ("light", "dark"):
-        opened(page, f"{address}?__theme={theme}")
-        page.wait_for_timeout(500)
-        save(page, f"explore-{theme}")
 
 
 def film(page: Page, address: str) -> None:
@@ -53,29 +39,6 @@ def film(page: Page, address: str) -> None:
     )
 
 
-def take_tabs(page: Page, address: str) -> None:
-    """Race at the end of its replay, Calibrate after a prompt set, Learn at the stop of the boundaries."""
-    page.emulate_media(reduced_motion="reduce")  # the replay then shows its end
-    opened(page, f"{address}?__theme=light")
-    page.get_by_role("tab", name="Race").click()
-    page.wait_for_timeout(1500)
-    save(page, "race")
-    page.get_by_role("tab", name="Calibrate").click()
-    page.locator("#source").get_by_label("A prompt set").check()
-    page.locator("#measure").click()
-    expect(page.locator("#calibration .what").first).to_contain_text("prompts", timeout=120_000)
-    expect(page.locator("#calibration progress")).to_be_hidden(timeout=1_800_000)  # a chat model takes its time
-    page.wait_for_timeout(1000)
-    save(page, "calibrate")
-    page.get_by_role("tab", name="Learn").click()
-    expect(page.locator("#learn [data-ready=yes]")).to_be_attached(timeout=60_000)
-    page.locator("#learn .story .head .on").click()
-    for _ in range(3):
-        page.locator("#learn").get_by_role("button", name="Next").click()
-        page.wait_for_timeout(800)
-    save(page, "learn")
-
-
 def main() -> None:
     """Start the page, look at it, stop it."""
     leave_a_core()
@@ -84,9 +47,7 @@ def main() -> None:
     try:
         with sync_playwright() as playwright:
             browser = launch(playwright)
-            take(browser.new_page(viewport={"width": 1440, "height": 900}, device_scale_factor=2), address)
             film(browser.new_page(viewport={"width": 1200, "height": 800}), address)
-            take_tabs(browser.new_page(viewport={"width": 1440, "height": 1000}), address)
             browser.close()
     finally:
         demo.close(verbose=False)
