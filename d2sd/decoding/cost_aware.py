@@ -133,6 +133,7 @@ class Experience:
         # of re-drafts from the true boundary; without a token to go on from they often repeat what was rejected
         self.redrafts = {whole: AcceptanceByDepth() for whole in (False, True)}
         self.siblings = 0.0  # tokens accepted after a boundary that was not drafted from again
+        self.after_draft = self.costs.seconds("verify", 4)  # seconds of re-drafting and verifying, a running mean
         self.calibrations = Calibration(), Calibration()  # by drafter
 
 
@@ -151,7 +152,6 @@ class Controller:
         self._depth = lengths[-1] - 1 + extension
         self._text = AcceptanceByDepth(TEXT_KEEP, experience.drafts.chances(self._depth))
         self._wait, self._plain_steps = SHORTEST_WAIT, 0
-        self._after_draft = self.costs.seconds("verify", 8)  # seconds of re-drafting and verifying, a running mean
         self.next_redrafts = 0  # as many as the last draft was worth
 
     def begin(self) -> int:
@@ -159,7 +159,7 @@ class Controller:
         costs, tokens = self.costs, self._text.tokens(self._depth)
         self._options = [Option(0, 0, 1.0, costs.plain())]
         for size in self.lengths:
-            seconds = costs.seconds("first_draft", size) + self._after_draft + costs.other[False]
+            seconds = costs.seconds("first_draft", size) + self.experience.after_draft + costs.other[False]
             self._options.append(Option(size, 0, 1.0 + tokens[size - 1 + self.extension], seconds))
         rates = [option.tokens / option.seconds for option in self._options]
         self.rate, drafting = max(rates), rates.index(max(rates[1:]), 1)
@@ -255,7 +255,7 @@ class Controller:
             self._plain_steps, self._wait = 0, SHORTEST_WAIT if fruitful else min(2 * self._wait, LONGEST_WAIT)
         for estimate in (self._text, known.drafts):
             estimate.observe(accepted, depth + self.extension * bool(self._redrafts))
-        self._after_draft += MEAN_RATE * (self._seconds()[1] - self._after_draft)
+        known.after_draft += MEAN_RATE * (self._seconds()[1] - known.after_draft)
 
     def timed(self, decision: Decision, nodes: int, stages: StageSeconds, whole: float) -> None:
         """Update the costs with the measured times of a step: of its stages, with ``nodes`` nodes including the anchor, and in all."""
