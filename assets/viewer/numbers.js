@@ -17,7 +17,7 @@ export function gist({ method, step, tokens, steps, cycle, live, full = false })
   const here = step === null ? [] : step > 1 ? [b(count(step, "token")), t(` in this step; plain decoding needs ${step} passes. `)] : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
   const run = [t(`The run: ${count(tokens, "token")} in ${count(steps, "step")}${live ? " so far" : ""}`)];
   if (!cycle) return [...here, ...run, t(".")];
-  const why = full ? `, since checking a full tree takes as long as ${fixed(cycle.cost, 1)} passes of plain decoding here.` : ".";
+  const why = full ? `: a full tree costs ${fixed(cycle.cost, 1)} plain passes here.` : ".";
   return [...here, ...run, t(", "), { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" }, t(` as fast as plain decoding${cycle.disturbed ? ` (${DISTURBED}; run it again)` : ""}${why}`)];
 }
 
