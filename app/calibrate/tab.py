@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -35,6 +36,11 @@ SOURCES = {
 }
 RUN = ("prompts", "own")  # the sources that are run step by step
 NOTHING = "nothing"
+# In the browser: an answer of the server may come when the next source is chosen, and hide a file that is being uploaded.
+SHOW_CONTROLS = f"""kind => {{
+  const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
+  return [run, kind === 'prompts', kind === 'own', files, files, run].map(visible => ({{ __type__: 'update', visible }}));
+}}"""
 # source, number of prompts, models, method, settings by name
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
@@ -97,17 +103,6 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             )
             figures = CalibrationView()
 
-    def choose(kind: str) -> list[Any]:
-        run = kind in RUN
-        return [
-            gr.Column(visible=run),
-            gr.Dropdown(visible=kind == "prompts"),
-            gr.Column(visible=kind == "own"),
-            gr.File(visible=kind == "files"),
-            gr.Textbox(visible=kind == "files"),
-            gr.Button(visible=run),
-        ]
-
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """Returns the current runs and sets to choose from."""
         known = [("nothing", NOTHING), *compare.choices(current.history)]
@@ -124,8 +119,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     # What costs nothing is shown at once.
     offered(quick(uploads.upload, _measure, measured_with))
     quick(source.change, _measure_shown, measured_with)
-    # After it, so that who then measures what has come into view is the later call.
-    source.change(choose, source, [group, bundled, mine, uploads, log, why], **AT_ONCE)
+    source.change(None, source, [group, bundled, mine, uploads, log, why], js=SHOW_CONTROLS, **AT_ONCE)
     offered(quick(tab.select, _measure_shown, measured_with))
     quick(against.input, _compare_again, [recordings, explore, against])
     measured = wire(
