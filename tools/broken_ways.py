@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from d2sd.doctor.variants import halves_to_pairs, pairs_to_halves
+from d2sd.doctor.weight_edits import halves_to_pairs, pairs_to_halves
 from d2sd.folders.loading import BUNDLED, load_target
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
 

@@ -27,7 +27,8 @@ from d2sd.doctor.evidence import (
 from d2sd.doctor.examination import best_of
 from d2sd.doctor.probes import MIN_RISE, Trial, change_of_alpha, is_clear, probe, relative_gain, score_masks, templates
 from d2sd.doctor.redraft import BlockRedrafter, Text, Walk, generate_texts, redrafter, walk, with_features
-from d2sd.doctor.variants import mask_tokens, variants, weight_variants, with_mask
+from d2sd.doctor.variants import mask_tokens, variants, with_mask
+from d2sd.doctor.weight_edits import weight_variants
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_drafter

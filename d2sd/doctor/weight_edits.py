@@ -1,0 +1,324 @@
+"""Edits of a drafter's weights that undo common conversion mistakes, in all layers and in each layer alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain, combinations
+from math import log2
+from statistics import median
+
+import torch
+from torch import Tensor
+
+from d2sd.doctor.changes import TOKEN_IDS, Form, Kind, Variant, WeightEdit, weights_of
+from d2sd.doctor.redraft import Drafter
+from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.target import Target
+
+MOST_LAYERS = 8
+# Tensors that have one shape in most drafters, so that nothing notices when they are exchanged.
+PAIRS = (
+    ("mlp.gate_proj", "mlp.up_proj"), ("self_attn.k_proj", "self_attn.v_proj"), ("self_attn.q_proj", "self_attn.o_proj"),
+    ("input_layernorm", "post_attention_layernorm"), ("self_attn.q_norm", "self_attn.k_norm"), ("input_layernorm", "hidden_norm"),
+    ("hidden_norm", "post_attention_layernorm"),
+)  # fmt: skip
+MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
+LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
+MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
+PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
+TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
+OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
+
+Edit = tuple[Kind, str, str, WeightEdit]  # kind, description, fix and edit of a variant
+
+
+@dataclass(frozen=True, slots=True)
+class _Network:
+    """A drafter's weights, the prefixes of its layers' names, and the numbers of its heads."""
+
+    weights: Mapping[str, Tensor]
+    layers: tuple[str, ...]
+    query_heads: int
+    key_heads: int
+
+    def names(self, part: str, layers: Sequence[str]) -> list[str]:
+        """Returns the weights of this part in these layers that exist."""
+        return [n for at in layers if (n := f"{at}{part}.weight") in self.weights]
+
+    def scopes(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yields all layers, then each alone, with words for them."""
+        yield "" if len(self.layers) == 1 else " in every layer", self.layers
+        if 1 < len(self.layers) <= MOST_LAYERS:
+            yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
+
+    def stranger(self, one: str, other: str) -> bool:
+        """Returns whether two norms of a layer are less like the same ones of the other layers than they are exchanged."""
+        at = next(at for at in self.layers if one.startswith(at))
+        places = (one.removeprefix(at), other.removeprefix(at))
+        usual = [median(float(self.weights[to + n].float().median()) for to in self.layers if to != at) for n in places]
+        here = [float(self.weights[n].float().median()) for n in (one, other)]
+        return sum(abs(a - b) for a, b in zip(here, usual, strict=True)) > sum(abs(a - b) for a, b in zip(here[::-1], usual, strict=True))  # fmt: skip
+
+    def is_square(self, name: str) -> bool:
+        return self.weights[name].shape[0] == self.weights[name].shape[1]
+
+    def same_shape(self, one: str, other: str) -> bool:
+        return self.weights[one].shape == self.weights[other].shape
+
+
+def weight_variants(model: Drafter, target: Target) -> list[Variant]:
+    """Returns all variants of a drafter with edited weights."""
+    if isinstance(model, DFlashDraftModel):
+        layers, config = tuple(f"layers.{n}." for n in range(len(model.layers))), model.config
+        form: Form = model.form
+    else:
+        layers, config, form = ("layer.",), model.config.layer, model.config
+    net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
+    edits = chain(
+        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net, target), _exchanged_layers(net),
+        _tables(net, target), _shifted_map(net), _split(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
+    )  # fmt: skip
+    found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
+    for part, names in _removable(net):
+        kind: Kind = "layer" if part.startswith("layer") else "sublayer"
+        found.append(Variant(kind, f"{part} left out", None, form, _each(names, torch.zeros_like), left_out=part))
+    return found
+
+
+def _each(names: Sequence[str], change: Callable[[Tensor], Tensor]) -> WeightEdit:
+    return lambda w: {n: change(w[n]) for n in names}
+
+
+def _exchange(pairs: Iterable[tuple[str, str]]) -> WeightEdit:
+    pairs = list(pairs)
+    return lambda w: {a: w[b] for one, other in pairs for a, b in ((one, other), (other, one))}
+
+
+def _exchanged_weights(net: _Network) -> Iterator[Edit]:
+    for one, other in PAIRS:
+        for where, layers in net.scopes():
+            pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
+            if len(layers) == 1 < len(net.layers) and pairs and "norm" in one and not net.stranger(*pairs[0]):
+                continue  # in a damaged drafter it helps too
+            if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
+                names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
+                yield "swapped", f"{names} exchanged{where}", f"exchange {names}{where}", _exchange(pairs)
+    for pair in PAIRS_OF_MODEL:
+        one, other = (f"{name}.weight" for name in pair)
+        if {one, other} <= net.weights.keys() and net.same_shape(one, other):
+            names = f"{one} and {other}"
+            yield "swapped", f"{names} exchanged", f"exchange {names}", _exchange([(one, other)])
+    if net.layers == ("layer.",):  # EAGLE-3 reads embedding and feature side by side
+        inputs = [n for part in "qkv" for n in net.names(f"self_attn.{part}_proj", net.layers)]
+        description = "halves of the inputs of q, k and v exchanged"
+        fix = "exchange the halves of the columns of q_proj, k_proj and v_proj"
+        yield "swapped", description, fix, _each(inputs, lambda w: w.roll(w.shape[1] // 2, 1))
+
+
+def _transposed(net: _Network) -> Iterator[Edit]:
+    """Matrices read by columns: square ones transposed, of others, in all layers, the entries in the other order."""
+    scopes = [
+        (part.rpartition(".")[2], where, names)
+        for part in MATRICES
+        for where, layers in net.scopes()
+        if (names := net.names(part, layers)) and (layers == net.layers or net.is_square(names[0]))
+    ]
+    every = [n for n, w in net.weights.items() if w.dim() == 2 and n.startswith(net.layers)]
+    for part, where, names in (*scopes, ("fc", "", ["fc.weight"]), ("all matrices", " of the layers", every)):
+        if names:
+            fix = f"transpose {part}{where}, or write it row by row"
+            yield "transposed", f"{part} transposed{where}", fix, _each(names, _from_columns)
+
+
+def _from_columns(weight: Tensor) -> Tensor:
+    return weight.reshape(weight.shape[::-1]).T.contiguous()
+
+
+def _split(net: _Network) -> Iterator[Edit]:
+    """Matrices that were stacked in another order of rows than they were split by."""
+    for where, layers in net.scopes():
+        for description, parts, order in _splits(net):
+            stacks = list(zip(*(net.names(part, layers) for part in parts), strict=False))
+            if len(stacks) == len(layers):
+                yield "split", description + where, f"split the stacked matrices anew: {description}{where}", _resplit(stacks, order)  # fmt: skip
+
+
+def _splits(net: _Network) -> Iterator[tuple[str, tuple[str, ...], Callable[[Tensor], Tensor]]]:
+    """How the rows of stacked parts may have been read: a description, the parts, and what puts the rows in their order."""
+    mlp, attention = ("mlp.gate_proj", "mlp.up_proj"), tuple(f"self_attn.{p}_proj" for p in "qkv")
+    yield "gate and up row by row", mlp, lambda w: w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)
+    yield "gate and up one after the other", mlp, lambda w: w.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)
+    queries, keys = net.query_heads, net.key_heads
+    sizes = {"q": queries, "k": keys, "v": keys}
+    for order in ("kqv", "kvq", "vqk", "vkq"):
+
+        def sort(w: Tensor, order: str = order) -> Tensor:
+            heads = w.unflatten(0, (queries + 2 * keys, -1)).split([sizes[p] for p in order])
+            return torch.cat([dict(zip(order, heads, strict=True))[p] for p in "qkv"]).flatten(0, 1)
+
+        yield f"q, k and v in the order {order}", attention, sort
+    if keys > 1:
+        per = queries // keys
+
+        def group(w: Tensor) -> Tensor:
+            groups = w.unflatten(0, (keys, per + 2, -1)).split([per, 1, 1], 1)
+            return torch.cat([part.flatten(0, 1) for part in groups]).flatten(0, 1)
+
+        yield "q, k and v group by group", attention, group
+
+
+def _resplit(stacks: Sequence[Sequence[str]], order: Callable[[Tensor], Tensor]) -> WeightEdit:
+    def edit(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        changed: dict[str, Tensor] = {}
+        for names in stacks:
+            rows = order(torch.cat([weights[n] for n in names]))
+            changed |= zip(names, rows.split([len(weights[n]) for n in names]), strict=True)
+        return changed
+
+    return edit
+
+
+def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
+    fc = net.weights.get("fc.weight")
+    if fc is not None and taps > 1 and not fc.shape[1] % taps:
+        description = "columns of fc from feature by feature to tap by tap"
+        edit = _each(["fc.weight"], lambda w: w.unflatten(1, (-1, taps)).transpose(1, 2).flatten(1))
+        yield "taps", description, f"order the {description}", edit
+
+
+def _scaled(net: _Network) -> Iterator[Edit]:
+    """Weights that are much larger or smaller than the same ones of other layers, or than all others of the layers."""
+    sizes = {n: float(w.float().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
+    for part in (*MATRICES, *LAYER_NORMS):
+        names = net.names(part, net.layers)
+        if not names or min(sizes[n] for n in names) == 0:
+            continue
+        for name in names if len(names) > 1 else ():
+            times = sizes[name] / median([sizes[n] for n in names if n != name])
+            if abs(log2(times)) > MAX_TIMES:
+                for by in dict.fromkeys((2.0 ** -round(log2(times)), 1 / times)):
+                    yield _scale([name], by, name.removesuffix(".weight"))
+        matrices = [sizes[n] for n in sizes if net.weights[n].dim() == 2 and n not in names]
+        times = median([sizes[n] for n in names]) / median(matrices)
+        if part in MATRICES and abs(log2(times)) > MAX_TIMES:
+            for by in (2.0 ** (n - round(log2(times))) for n in (0, -1, 1)):
+                yield _scale(names, by, f"every {part.rpartition('.')[2]}")
+
+
+def _scale(names: Sequence[str], by: float, words: str) -> Edit:
+    description = f"{words} times {by:.3g}"
+    return "scale", description, description, _each(names, lambda w: w * by)
+
+
+def pairs_to_halves(weight: Tensor, heads: int) -> Tensor:
+    """Reorders the rows of every head from adjacent pairs into two halves, as PyTorch's RoPE expects them."""
+    return weight.unflatten(0, (heads, -1, 2)).transpose(1, 2).flatten(0, 2)
+
+
+def halves_to_pairs(weight: Tensor, heads: int) -> Tensor:
+    """The inverse: halves into pairs, as llama.cpp's converter does for some types."""
+    return weight.unflatten(0, (heads, 2, -1)).transpose(1, 2).flatten(0, 2)
+
+
+def _reordered_heads(net: _Network) -> Iterator[Edit]:
+    heads = {"q": net.query_heads, "k": net.key_heads}
+    for order, change in (("pairs into halves", pairs_to_halves), ("halves into pairs", halves_to_pairs)):
+        for parts in ("qk", "q", "k"):
+            counts = {n: heads[p] for p in parts for n in net.names(f"self_attn.{p}_proj", net.layers)}
+            names = " and ".join(f"{p}_proj" for p in parts)
+            description = f"rows of {names} within each head from {order}"
+            fix = f"order the {description}, as a GGUF conversion undone"
+            yield "rotary", description, fix, _reorder(counts, change)
+
+
+def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) -> WeightEdit:
+    return lambda w: {name: change(w[name], count) for name, count in heads.items()}
+
+
+def _shifted_norms(net: _Network, target: Target) -> Iterator[Edit]:
+    """Only shifts after which the weights are nearer to 1 or to those of the target's norms: in a damaged drafter others help too."""
+    usual: dict[str, list[float]] = {}
+    for name, w in target.base.named_parameters():
+        if w.dim() == 1 and name.endswith("norm.weight") and not w.is_meta:
+            usual.setdefault(name.split(".")[-2], []).append(float(w.float().median()))
+    every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
+    heads = [n for n in every if n.endswith(("q_norm.weight", "k_norm.weight"))]
+    rest = [n for n in every if n not in heads]
+    groups = {
+        "all norms": every,
+        "norms of queries and keys": heads,
+        "the other norms": rest,
+        "input and post-attention norms": [n for n in rest if n.endswith("layernorm.weight")],
+    }
+    seen: list[list[str]] = []
+    for group, names in groups.items():
+        if not names or names in seen:
+            continue
+        seen.append(names)
+        for by in (1.0, -1.0):
+            if (
+                sum(_strangeness(net.weights[n] + by, n, usual) - _strangeness(net.weights[n], n, usual) for n in names)
+                >= 0
+            ):
+                continue
+            change = "add 1 to" if by > 0 else "take 1 off"
+            fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
+            yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+
+
+def _strangeness(weight: Tensor, name: str, usual: Mapping[str, Sequence[float]]) -> float:
+    """Returns by how many powers of two the median of a norm's weights differs from 1, or from that of the target's if it is nearer.
+
+    usual: medians of the target's norms, by part.
+    """
+    own = max(float(weight.float().median()), 1e-3)
+    return min(abs(log2(own / max(other, 1e-3))) for other in (1.0, median(usual.get(name.split(".")[-2], [1.0]))))
+
+
+def _exchanged_layers(net: _Network) -> Iterator[Edit]:
+    if len(net.layers) > MOST_LAYERS:
+        return
+    for one, other in combinations(range(len(net.layers)), 2):
+        first, second = net.layers[one], net.layers[other]
+        pairs = [(n, second + n.removeprefix(first)) for n in net.weights if n.startswith(first)]
+        fix = f"exchange the weights of layers {one} and {other}"
+        yield "order", f"layers {one} and {other} exchanged", fix, _exchange(pairs)
+
+
+def _tables(net: _Network, target: Target) -> Iterator[Edit]:
+    ids = net.weights.get(TOKEN_IDS)
+    for part in TABLES:
+        name = f"{part}.weight"
+        if (own := net.weights.get(name)) is None:
+            continue
+        if not part.startswith("markov_head"):
+            table = (target.head if part == "lm_head" else target.embedding).weight
+            if part == "lm_head" and ids is not None and len(ids) == len(own):
+                table = table[ids.to(table.device)]
+            if table.shape == own.shape and not table.is_meta:
+                yield "tables", f"the target's own {part}", f"the target's {part}, or none", _each([name], table.to)
+        for by in (1, -1):
+            description = f"rows of {part} moved by {by:+d}"
+            yield "tables", description, description, _each([name], partial(torch.roll, shifts=by, dims=0))
+
+
+def _shifted_map(net: _Network) -> Iterator[Edit]:
+    ids = net.weights.get(TOKEN_IDS)
+    if ids is None or bool((ids == torch.arange(len(ids), device=ids.device)).all()):
+        return
+    for by in (1, -1):
+        edit = _each([TOKEN_IDS], lambda ids, by=by: (ids + by).clamp_min(0))  # type: ignore[misc]
+        yield "map", f"d2t {by:+d}", f"d2t {by:+d} for every token", edit
+
+
+def _removable(net: _Network) -> Iterator[tuple[str, list[str]]]:
+    """Layers, and the attention or the MLP of one, with the weights that remove it where they are 0."""
+    if len(net.layers) > MOST_LAYERS:
+        return
+    for number, at in enumerate(net.layers):
+        ends = {part: f"{at}{end}.weight" for part, end in OUTPUTS.items()}
+        yield from ((f"the {part} of layer {number}", [end]) for part, end in ends.items())
+        if len(net.layers) > 1:
+            yield f"layer {number}", list(ends.values())
