@@ -226,9 +226,16 @@ def _questions(arguments: argparse.Namespace) -> None:
 def _regenerate(arguments: argparse.Namespace) -> None:
     from d2sd.train.text import regenerate_responses
 
-    config = _settings(RegenerateConfig, arguments)
-    conversations, chat = _conversations(arguments.prompts), arguments.chat
-    empty, answers = regenerate_responses(arguments.target, conversations, arguments.out, config, arguments.dtype, chat)
+    config, chat = _settings(RegenerateConfig, arguments), arguments.chat
+    empty, answers = regenerate_responses(
+        arguments.target,
+        _conversations(arguments.prompts),
+        arguments.out,
+        config,
+        dtype=arguments.dtype,
+        chat=chat,
+        server=arguments.server,
+    )
     print(f"{answers} answers: {arguments.out}. {ended_at_once(empty, answers, chat)}".rstrip())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from typing import ClassVar
 
 import pytest
 import torch
@@ -87,16 +88,18 @@ def load(_):
 
 @pytest.fixture
 def server(tiny):
-    """A server of tiny with OpenAI's API; ``ids``: whether it returns token ids, as vLLM does."""
+    """A server of tiny with OpenAI's API; ``ids``: whether it returns token ids, as vLLM does; ``asked``: prompts it was sent."""
 
     class Handler(BaseHTTPRequestHandler):
         ids = True
+        asked: ClassVar = []
 
         def do_GET(self):
             self.answer({"data": [{"id": "tiny"}]} if self.path == "/v1/models" else {})
 
         def do_POST(self):
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+            self.asked.append(body["prompt"])
             if body["prompt"] == [5]:
                 self.send_error(400, "too short")
                 return
@@ -136,6 +139,7 @@ def test_a_server_writes_what_the_target_writes_here(server, tmp_path, ids):
     assert main([*command, str(tmp_path / "there.jsonl"), "--server", url]) == 0
     here, there = (sorted(map(str, rows(tmp_path / name))) for name in ("here.jsonl", "there.jsonl"))
     assert here == there
+    assert len(handler.asked) == len(PROMPTS)  # the second command wrote nothing itself
 
 
 def test_what_is_no_server_is_said(server, tiny):
