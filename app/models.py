@@ -400,7 +400,8 @@ def _load(chosen: Chosen) -> d2sd.Engine:
 def planned(model: str, folder: str) -> str:
     """Returns a one-line summary of chosen models that are not bundled, from their configs alone; empty if nothing is known yet.
 
-    model: the choice; folder: of one's own models.
+    model: the choice.
+    folder: of one's own models.
     """
     if model in d2sd.presets():
         return ""

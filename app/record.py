@@ -43,10 +43,10 @@ BRANCHES = (0, 1, 2, 4, 6, 8)  # of the tour; 0: the first draft alone
 BLOCKS = (4, 6, 8, 12, 16)
 
 
-def record_run(model: Chosen, prompt: str, values: dict[str, Any], compare: bool = True) -> RecordedRun:
-    """Returns a run of Explore's default method; ``compare``: whether it is timed against plain decoding."""
+def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRun:
+    """Returns a run of Explore's default method, timed against plain decoding."""
     session = Session()
-    for update in explore.run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, compare, values)):
+    for update in explore.run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, True, values)):
         if update.problem:
             raise SystemExit(update.problem)
     return session.shown

@@ -32,8 +32,11 @@ class Setting:
     least, most: inclusive bounds of a number; ``above`` excludes ``least``.
     bounds: the bounds in words for error messages, if the numbers alone are not clear.
     symbol: short name in ``bench`` settings (``d2sd:K=8``).
-    help: of the command-line option; None if there is no such option. metavar: its placeholder.
-    label, meaning: on the page; without a label the page does not show it. control: id of its element there; step: of its number field.
+    help: of the command-line option; None if there is no such option.
+    metavar: placeholder of its value.
+    label, meaning: on the page; without a label the page does not show it.
+    control: id of its element on the page.
+    step: of its number field on the page.
     """
 
     name: str

@@ -107,7 +107,8 @@ def _wire_runs(shown: Shown) -> None:
 def _wire_question(shown: Shown, name: str, event: Any) -> None:
     """A question about the shown step: it takes its turn as a run does, without cancelling the run of this window.
 
-    name: of the kind of question; ``event``: with which the view asks it.
+    name: of the kind of question.
+    event: with which the view asks it.
     """
 
     def run(job: Job, session: Session) -> Iterator[Update[str]]:

@@ -17,6 +17,7 @@ from app.models import Chosen
 from app.presets import ASSETS
 from app.streaming import Prepared, Recorder, announce_loading, first_tokens, paced, prepare
 from d2sd import DecodeConfig, InputError, Trace
+from d2sd.calibration.comparison import first_difference
 from d2sd.costs.runs import impossible
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.events import Baseline
@@ -63,7 +64,8 @@ class Race:
 class LaneFigures:
     """Figures of one lane. Its text is compared with the reference: plain decoding, or else the first complete lane.
 
-    seconds: time of all steps, without prefill; ``stage_seconds``: the same by stage.
+    seconds: time of all steps, without prefill.
+    stage_seconds: the same by stage.
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete.
     disturbed: whether other work disturbed its times, or those of plain decoding (``d2sd.costs.runs.impossible``).
@@ -205,7 +207,7 @@ def lane_figures(race: Race) -> list[LaneFigures]:
 def _figures(lane: Lane, base: Lane | None, plain: Totals | None, order: list[float]) -> LaneFigures:
     totals = lane.trace.totals
     comparable = lane.complete and base is not None
-    differs = _differs_at(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
+    differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(
         method=trace_lane(lane.trace),
         tokens=totals.tokens,
@@ -220,11 +222,3 @@ def _figures(lane: Lane, base: Lane | None, plain: Totals | None, order: list[fl
         identical=differs is None if comparable else None,
         differs_at=differs,
     )
-
-
-def _differs_at(own: list[int], other: list[int]) -> int | None:
-    """Returns the length of the common prefix of two texts in tokens, or None if they are equal."""
-    if own == other:
-        return None
-    pairs = enumerate(zip(own, other, strict=False))
-    return next((i for i, (a, b) in pairs if a != b), min(len(own), len(other)))

@@ -145,8 +145,12 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
 
 
 class Column(NamedTuple):
-    """One column of the table. cell: the figure's name in a row of ``summarise``; form: how a number is written; spread:
-    whether its interval follows."""
+    """One column of the table.
+
+    cell: the figure's name in a row of ``summarise``.
+    form: how a number is written.
+    spread: whether its interval follows.
+    """
 
     head: str
     cell: str

@@ -81,7 +81,8 @@ class Difference:
 class ResampledSide:
     """One side with its resampler.
 
-    observed: all positions with a known outcome; ``scores``: those with a confidence.
+    observed: all positions with a known outcome.
+    scores: those of them with a confidence.
     alone: the side as its calibration report resamples it; None if that is the same.
     """
 

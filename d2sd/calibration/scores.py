@@ -17,6 +17,8 @@ from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampled, Resample
 from d2sd.calibration.steps import UNSEEN, StepTable, observed
 from d2sd.trace.events import StepDone
 
+BINS = 10
+
 
 @dataclass(frozen=True, slots=True)
 class Scores:
@@ -100,14 +102,14 @@ def score(table: StepTable, unit: np.ndarray) -> Scores:
     return Scores(table.confidence[row, at], accepted, at + 1, row, unit[row])
 
 
-def uniform_edges(bins: int = 10) -> np.ndarray:
-    """Returns bin edges of equal width."""
-    return np.linspace(0, 1, bins + 1)
+def uniform_edges() -> np.ndarray:
+    """Returns the edges of ``BINS`` bins of equal width."""
+    return np.linspace(0, 1, BINS + 1)
 
 
-def equal_mass_edges(confidence: np.ndarray, bins: int = 10) -> np.ndarray:
+def equal_mass_edges(confidence: np.ndarray) -> np.ndarray:
     """Returns bin edges with about equally many positions between them (adaptive ECE)."""
-    inner = np.quantile(confidence, np.linspace(0, 1, bins + 1)[1:-1]) if len(confidence) else []
+    inner = np.quantile(confidence, np.linspace(0, 1, BINS + 1)[1:-1]) if len(confidence) else []
     return np.unique(np.concatenate([[0.0], inner, [1.0]]))
 
 

@@ -275,8 +275,10 @@ class DeviceCycle:
     ) -> tuple[Tensor, ...]:
         """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
 
-        chain: the first draft; basis: its confidences, or its prefix lengths in the order in which they are chosen. A
-        branch that is not used, for want of prefixes without an end of text, has −1 for its prefix and its tokens.
+        A branch that is not used, for want of prefixes without an end of text, has −1 for its prefix and its tokens.
+
+        chain: the first draft, (M,).
+        basis: its confidences, or its prefix lengths in the order in which they are chosen.
         """
         assert self.second is not None
         if self.proposer.method.on_device == "likeliest":

@@ -16,7 +16,8 @@ from torch import Tensor
 class DeviceTree(NamedTuple):
     """A token tree padded to N rows: node 0 is the anchor, added rows have depth 0 and see only themselves.
 
-    tokens, parents, depths: (N,) int64, the anchor's parent is 0; mask: (N, N) bool, [n, m]: m is n or an ancestor of n.
+    tokens, parents, depths: (N,) int64; the anchor's parent is 0.
+    mask: (N, N) bool, [n, m]: m is n or an ancestor of n.
     """
 
     tokens: Tensor

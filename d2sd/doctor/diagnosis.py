@@ -110,9 +110,9 @@ class Repair:
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence, tokenizer; "below" if it is
-        worse than it is known to be, and nothing else is known; "rounding" if only that remains to be ruled out; "little" if a
-        change helps but does not explain it; "unknown"; "none".
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence or tokenizer. Further:
+        "below" if α is below the expected one and the reason is not known, "rounding" if rounding alone is not ruled out,
+        "little" if a change helps but does not explain it, "unknown" and "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
     changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.

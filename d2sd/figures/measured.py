@@ -98,9 +98,11 @@ def _by_row(traces: list[Trace], rows: Rows, along: dict[str, Any], **layout: An
 
 
 def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], second: bool = False) -> Iterator[Panel]:
-    """Both figures. rows: as ``compare_checkpoints`` gives them; steps: of training, of each; second: whether they draft second.
+    """Yields both figures. A checkpoint whose step is not known stands in the table alone.
 
-    A checkpoint whose step is not known stands in the table alone.
+    rows: result of ``compare_checkpoints``.
+    steps: training step of each row.
+    second: whether the drafters are second ones.
     """
     kind = "second" if second else "first"
     alphas = [row.whole.alpha for row in rows]

@@ -47,7 +47,8 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
     """One answer.
 
     at: the index of the setting's value.
-    alpha: α; low, high: its 95% interval.
+    alpha: α.
+    low, high: its 95% interval.
     nodes: verified nodes per step.
     less, more: the 95% interval of α minus the recorded run's.
     speedups: over plain decoding by the id of a known machine, calculated.

@@ -133,7 +133,8 @@ class MarkovHead(nn.Module):
     """Corrects a row's logits by the token before it (DSpark, arXiv 2607.05147): vanilla by that token alone, gated with the
     row's hidden state, rnn with all tokens of the block before it.
 
-    vocabulary: of the tokens before; drafted: tokens that can be drafted.
+    vocabulary: number of tokens that may stand before.
+    drafted: number of tokens that can be drafted.
     """
 
     def __init__(self, kind: MarkovKind, rank: int, hidden: int, vocabulary: int, drafted: int):
@@ -163,8 +164,10 @@ class MarkovHead(nn.Module):
 
 
 class ConfidenceHead(nn.Module):
-    """How likely a row's token is accepted if all before it were (DSpark); it reads the row's hidden state and, where the
-    drafter is made so, the Markov head's entry of the token before, never the token itself."""
+    """The probability that a row's token is accepted if all before it were (DSpark).
+
+    It reads the row's hidden state and, in some drafters, the Markov head's embedding of the token before; never the token itself.
+    """
 
     def __init__(self, width: int):
         super().__init__()
@@ -308,7 +311,9 @@ class DFlashDraftModel(PreTrainedModel):
     def project_context(self, features: Tensor, position_ids: Tensor) -> list[KeyValue]:
         """Keys and values of context tokens, once per committed token.
 
-        features: (B, T, taps·hidden) target features; position_ids: (B, T) absolute positions.
+        features: (B, T, taps·hidden) target features.
+        position_ids: (B, T) absolute positions.
+
         Returns per layer a pair of (B, KV heads, T, head_dim).
         """
         context = self.hidden_norm(self.fc(features))
@@ -324,9 +329,10 @@ class DFlashDraftModel(PreTrainedModel):
     ) -> Tensor:
         """Hidden states of every block row, ready for the target's LM head.
 
-        block: (B, R, hidden) embedded with the target's table; position_ids: (B or 1, R) absolute positions;
-        context: per layer keys and values, (B or 1, KV heads, T, head_dim); ``attend`` joins the two levels, by layer where
-        layers differ in what they see.
+        block: (B, R, hidden), embedded with the target's table.
+        position_ids: (B or 1, R) absolute positions.
+        context: keys and values by layer, (B or 1, KV heads, T, head_dim).
+        attend: joins the two levels; one by layer where layers differ in what they see.
         """
         cos, sin = self.rotary_emb(block, position_ids)
         ways = attend if isinstance(attend, Sequence) else [attend] * len(self.layers)
@@ -338,10 +344,11 @@ class DFlashDraftModel(PreTrainedModel):
 def attention_mask(
     form: DrafterForm, layer: int, start: Tensor | int, context: int, rows: int, device: torch.device
 ) -> Tensor:
-    """What a layer's rows see, (R, C + R) bool: of ``context`` slots, whose numbers are their positions and of which those
-    before ``start`` are filled, and of the block's own rows at ``start`` and after it.
+    """Returns what a layer's rows see of the context's slots and of the rows of their own block, (R, C + R) bool.
 
-    start: of one block, or of many as (A, 1, 1), which gives (A, R, C + R).
+    start: position of the first row; of many blocks (A, 1, 1), which gives (A, R, C + R).
+    context: C, number of slots. Their numbers are their positions, and those before ``start`` are filled.
+    rows: R, of the block.
     """
     query = torch.arange(rows, device=device)[:, None] + start
     slots = torch.arange(context, device=device)[None]

@@ -130,8 +130,10 @@ class Eagle3DraftModel(nn.Module):
     def forward(self, embedding: Tensor, feature: Tensor, positions: Tensor, attend: Attend) -> Tensor:
         """Returns hidden states of rows, (B, R, hidden), before the final norm.
 
-        embedding: (B, R, hidden) of the tokens after the rows; feature: (B, R, hidden); positions: (B or 1, R);
-        ``attend`` gets queries (B, heads, R, D), keys and values (B, KV heads, R, D) of the rows.
+        embedding: (B, R, hidden) of the tokens after the rows.
+        feature: (B, R, hidden).
+        positions: (B or 1, R).
+        attend: gets queries (B, heads, R, D), keys and values (B, KV heads, R, D) of the rows.
         """
         cos, sin = self.rotary_emb(feature, positions)
         return self.layer(embedding, feature, cos, sin, attend)
@@ -149,8 +151,11 @@ class Eagle3DraftModel(nn.Module):
 def new_eagle3(target: Any, token_ids: Sequence[int], layers: Sequence[int]) -> Eagle3DraftModel:
     """Returns an untrained drafter for a target of transformers, initialised from the target's weights.
 
-    token_ids: the target's ids of the draft vocabulary, ascending; layers: the tapped ones. ``fc`` begins as the identity
-    on the last tap, the final norm and the LM head as the target's, and so does the MLP where the target's is dense.
+    ``fc`` begins as the identity on the last tap, the final norm and the LM head as the target's, and so does the MLP where the
+    target's is dense.
+
+    token_ids: the target's ids of the draft vocabulary, ascending.
+    layers: the tapped ones.
     """
     from transformers import LlamaConfig
 

@@ -37,7 +37,8 @@ def tree_delta(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """Applies the gated delta rule to the rows of a tree.
 
-    query, key: (B, H, R, K), normed and scaled; value: (B, H, R, V).
+    query, key: (B, H, R, K), normed and scaled.
+    value: (B, H, R, V).
     g, beta: (B, H, R), logarithm of the decay and strength of the update.
     matrix: (B, H, K, V), S₀.
     ancestors: (R, R) bool, a row's ancestors and itself, which come before it.

@@ -1,7 +1,8 @@
 """The target model: a causal LM of transformers of one of the types in ``d2sd.nets.types``, run over token trees.
 
-Its layers stay as they are; ours is the attention function that they call, registered with transformers' attention interface,
-which lets rows see the committed prefix plus their own ancestors, and the pass of linear layers (``d2sd.nets.linear_attention``).
+Its layers stay as they are. They call an attention function of this package, registered with transformers' attention interface,
+which lets rows see the committed prefix plus their own ancestors. Linear layers have a pass of their own
+(``d2sd.nets.linear_attention``).
 """
 
 from __future__ import annotations
@@ -267,8 +268,9 @@ class Target:
     ) -> Tensor:
         """Returns the last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
 
-        ids, positions: (R,) int64; tree_mask: (R, R) bool or None for a causal chain on an empty cache; a window
-        needs both a mask and a backend; merged: layers for a window, of ``merged``.
+        ids, positions: (R,) int64.
+        tree_mask: (R, R) bool, or None for a causal chain on an empty cache. A window needs both a mask and a backend.
+        merged: layers for a window, of ``merged``.
         """
         shown = cache if isinstance(cache, CacheWindow) else None
         small = len(ids) == 1 or (backend is dense and tree_mask is not None)
@@ -285,7 +287,8 @@ class Target:
     ) -> Tensor:
         """Returns the last hidden states of a batch of rows, (B, R, hidden), after the final norm; writes their keys and values.
 
-        ids: (B, R) int64; positions: (B or 1, R) int64, None for those after the cache's text.
+        ids: (B, R) int64.
+        positions: (B or 1, R) int64, None for those after the cache's text.
         others: further arguments of the layers, for their attention function.
         """
         hidden: Tensor = self.base(

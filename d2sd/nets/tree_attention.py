@@ -95,7 +95,8 @@ def attend_windowed(
 ) -> Tensor:
     """Attention of R rows, the last of S keys, each over its own key and those before it.
 
-    query: (B, H, R, D); key, value: (B, KV heads, S, D).
+    query: (B, H, R, D).
+    key, value: (B, KV heads, S, D).
     window: how many keys a row sees, its own included; None for all.
     sinks: (H,), see ``d2sd.nets.attention``; None for none.
     """
@@ -123,7 +124,9 @@ def attend_windowed(
 def attend_ring(query: Tensor, key: Tensor, value: Tensor, scale: float, seen: Tensor, sinks: Tensor | None) -> Tensor:
     """Attention of one token of each row over its own slots.
 
-    query: (B, H, 1, D); key, value: (B, KV heads, S, D); seen: (B, 1, 1, S) bool.
+    query: (B, H, 1, D).
+    key, value: (B, KV heads, S, D).
+    seen: (B, 1, 1, S) bool.
     sinks: (H,), see ``d2sd.nets.attention``; None for none.
     """
     if sinks is not None:

@@ -118,11 +118,11 @@ def window(config: Any) -> int | None:
     return size if size and getattr(config, "use_sliding_window", True) else None
 
 
-def head_shape(config: Any, layer: int = 0) -> tuple[int, int, int]:
-    """Returns attention heads, key-value heads and head size, of a full layer if layers differ."""
+def head_shape(config: Any) -> tuple[int, int, int]:
+    """Returns attention heads, key-value heads and head size, of the first layer if layers differ."""
     config = text_config(config)
     layers = getattr(config, "per_layer_config", None)
-    own = config if layers is None else layers[layer]
+    own = config if layers is None else layers[0]
     size = getattr(own, "head_dim", None) or config.hidden_size // config.num_attention_heads
     return config.num_attention_heads, own.num_key_value_heads, size
 

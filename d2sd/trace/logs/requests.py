@@ -245,7 +245,8 @@ class Counts:
     accepted, drafted: numbers of tokens per step, in order.
     histogram: [j]: number of steps that accepted j tokens.
     completion, prompt_tokens: number of tokens of the output and of the prompt.
-    seconds: time of the output, without prefill; elapsed: the same after every step.
+    seconds: time of the output, without prefill.
+    elapsed: the same after every step.
     pieces, prompt_pieces: the texts of the ids, if the engine returned them.
     domain: prompt group.
     """
