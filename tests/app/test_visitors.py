@@ -26,7 +26,7 @@ def test_another_port_can_be_named_with_and_without_a_checkout(monkeypatch, name
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
-        for port in (str(taken.getsockname()[1]), "eighty"):
+        for port in (str(taken.getsockname()[1]), "eighty", "0", "70000", "-1", "٣"):
             monkeypatch.setenv(name, port)
             with pytest.raises(InputError, match=r"PORT=8123 python app.py, or PORT=8123 make run$"):
                 visitors.listen_options()

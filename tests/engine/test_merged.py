@@ -105,16 +105,6 @@ def test_hidden_states_features_and_caches_are_those_of_the_modules(tokenizer, k
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("backend", ["dense", "flashinfer"])
-def test_any_number_of_rows_gives_the_same(tokenizer, backend):
-    target, rng = make(tokenizer, "qwen3"), random.Random(1)
-    target.taps.add([0, 2, 3])
-    for size in range(1, 81):
-        trees = [random_tree(rng, size)]
-        compare(verified(target, backend, True, trees), verified(target, "dense", False, trees))
-
-
-@torch.inference_mode()
 @pytest.mark.parametrize("start", [1, 5, 6, 7, 40, 200])
 def test_windows_of_positions_are_those_of_the_modules(tokenizer, start):
     target, rng = make(tokenizer, "ministral"), random.Random(start)

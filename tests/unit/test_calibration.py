@@ -11,13 +11,13 @@ from msgspec import structs
 
 from d2sd import DecodeConfig, Engine, calibration
 from d2sd.calibration import alternatives, scores, steps
-from d2sd.calibration.boundaries import expectations, ranks
+from d2sd.calibration.boundaries import expectations
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import TEMPERATURES, Committed, Draft, Node, StageSeconds, StepDone
-from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_prefixes
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
 from tests.nets import CHEAP_DRAFTS
 
 
@@ -220,26 +220,6 @@ def test_too_many_cells_are_a_sentence_before_memory_is_taken():
         calibration.tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
     with pytest.raises(InputError, match="too many to count at once"):
         calibration.tabulate([[made_step([0.5] * 4000, 1)]])
-
-
-def test_posteriors_and_ranks_are_those_of_the_method(recorded):
-    all_steps = [s for t in recorded for s in t.steps]
-    table = calibration.tabulate([t.steps for t in recorded])
-    r, full = boundary_posteriors(table.confidence)
-    places = ranks(table.confidence, table.boundary)
-    for row, step in enumerate(all_steps):
-        assert r[row].tolist() == list(step.boundary_posterior)
-        assert full[row] == step.full_acceptance
-        if step.actual_boundary is not None and step.actual_boundary < 15:
-            order = select_prefixes(step.boundary_posterior, 15)
-            assert order.index(step.actual_boundary) == places[row]
-            assert (places[row] < 4) == table.hit[row]
-
-
-def test_equal_posteriors_rank_the_shorter_prefix_first():
-    confidence = np.array([[0.5, 0.0, 0.3]])
-    assert boundary_posteriors(confidence)[0].tolist() == [[0.5, 0.5, 0.0]]
-    assert [ranks(confidence, np.array([b]))[0] for b in (0, 1, 2, 3, -1)] == [0, 1, 2, 3, 3]
 
 
 def test_drafts_of_different_length_are_counted_together():

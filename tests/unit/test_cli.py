@@ -8,15 +8,12 @@ import re
 import subprocess
 import sys
 import time
-from argparse import ArgumentParser
-from dataclasses import fields
 
 import pytest
 import torch
 
-from d2sd import DecodeConfig, InputError
+from d2sd import InputError
 from d2sd.__main__ import main
-from d2sd.cli.common import add_decode_arguments, decode_config
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.trace.trace import load_trace
@@ -34,21 +31,6 @@ def test_json_is_one_object_and_nothing_else(capfd):
     assert len(out["token_ids"]) == 24
     assert out["config"]["block_size"] == 16
     assert sum(v for k, v in out["stage_seconds"].items() if k != "prefill") <= out["seconds"]
-
-
-def test_every_setting_has_a_flag_that_reaches_it():
-    values = {
-        "max_new_tokens": 9, "block_size": 7, "second_block_size": 8, "num_branches": 3, "node_budget": 20, "draft_depth": 4,
-        "draft_top_k": 6, "temperature": 0.5, "top_p": 0.8, "top_k": 11, "seed": 5, "backend": "dense", "confidence": "head",
-    }  # fmt: skip
-    switches = ("cost_aware", "chat", "thinking")
-    assert {*values, *switches, "method", "inspect"} == {f.name for f in fields(DecodeConfig)}
-    parser = ArgumentParser()
-    add_decode_arguments(parser)
-    flags = [word for name, value in values.items() for word in (f"--{name.replace('_', '-')}", str(value))]
-    arguments = parser.parse_args([*flags, *(f"--{name.replace('_', '-')}" for name in switches)])
-    config = decode_config(arguments, "d2sd")
-    assert {name: getattr(config, name) for name in (*values, *switches)} == values | dict.fromkeys(switches, True)
 
 
 def test_plain_output_is_the_text(capfd, tmp_path):

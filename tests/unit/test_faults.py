@@ -6,7 +6,6 @@ import errno
 import random
 import resource
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -14,7 +13,6 @@ from pathlib import Path
 
 import pytest
 
-from app import visitors
 from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.__main__ import main
 from d2sd.engine import Engine
@@ -200,29 +198,3 @@ def test_a_full_disk_while_training_keeps_the_checkpoint_before(tmp_path, monkey
     ):
         checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 2})
     assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {})["step"] == 1
-
-
-def test_a_port_that_is_taken_is_a_sentence(monkeypatch):
-    monkeypatch.setenv("GRADIO_SERVER_NAME", "127.0.0.1")
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        taken.listen()
-        port = taken.getsockname()[1]
-        monkeypatch.setenv("GRADIO_SERVER_PORT", str(port))
-        with pytest.raises(
-            InputError, match=rf"cannot listen on 127\.0\.0\.1:{port}: Address already in use; choose another"
-        ):
-            visitors.listen_options()
-    assert visitors.listen_options() == {"server_name": "127.0.0.1", "server_port": port}
-    for wrong in ("http", "0", "70000", "-1", "٣"):
-        monkeypatch.setenv("GRADIO_SERVER_PORT", wrong)
-        with pytest.raises(InputError, match="the port must be a number from 1 to 65535"):
-            visitors.listen_options()
-    monkeypatch.setenv("GRADIO_SERVER_PORT", "8123")
-    monkeypatch.setenv("GRADIO_SERVER_NAME", "203.0.113.5")
-    with pytest.raises(InputError, match=r"cannot listen on 203\.0\.113\.5:8123"):
-        visitors.listen_options()
-    monkeypatch.setenv("GRADIO_SERVER_NAME", "127.0.0.1")
-    monkeypatch.delenv("GRADIO_SERVER_PORT")
-    monkeypatch.delenv("PORT", raising=False)
-    assert visitors.listen_options() == {"server_name": "127.0.0.1"}

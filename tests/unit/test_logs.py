@@ -222,22 +222,6 @@ def test_logs_without_text_are_laid_side_by_side_over_their_tokens(tmp_path):
     assert positions[0].difference.low is None  # eight steps are too few to ask
 
 
-# As servers print them: vLLM's and llama.cpp's trackers and sources, SGLang's tracker.
-VLLM_LINES = """\
-(APIServer pid=1) INFO 05-03 18:51:05 [loggers.py:271] Engine 000: Avg prompt throughput: 0.0 tokens/s, Running: 1 reqs
-(APIServer pid=1) INFO 05-03 18:51:05 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.79, Accepted throughput: \
-0.05 tokens/s, Drafted throughput: 0.05 tokens/s, Accepted: 25 tokens, Drafted: 28 tokens, Per-position acceptance rate: \
-0.929, 0.857, Avg Draft acceptance rate: 89.3%
-""".replace("\\\n", "")
-LLAMACPP_LINES = """\
-slot print_timing: id  1 | task 0 | prompt eval time =     300.11 ms /    20 tokens (   15.01 ms per token)
-slot print_timing: id  1 | task 0 |        eval time =    2296.72 ms /   256 tokens (    8.97 ms per token)
-slot print_timing: id  1 | task 0 | draft acceptance = 0.64479 (  167 accepted /   259 generated), mean acceptance length =  2.92, \
-acceptance rate per position = (0.805, 0.632, 0.483)
-slot print_timing: id  1 | task 1 |        eval time =    2296.72 ms /    53 tokens (    8.97 ms per token)
-slot print_timing: id  1 | task 1 | draft acceptance rate = 0.57576 (   19 accepted /    33 generated)
-""".replace("\\\n", "")
-SGLANG_LINE = "Decode batch. #running-req: 4, #token: 3894, token usage: 0.00, accept len: 3.10, accept rate: 0.42, cuda graph: True, gen throughput (token/s): 138.60, #queue-req: 0\n"
 METRICS = """\
 # HELP vllm:spec_decode_num_drafts_total Number of spec decoding drafts.
 # TYPE vllm:spec_decode_num_drafts_total counter
@@ -264,9 +248,6 @@ EAGLE = {"question_id": 81, "choices": [{"index": 0, "turns": ["a", "b"], "idxs"
 @pytest.mark.parametrize(
     ("text", "rows"),
     [
-        (VLLM_LINES, [(14, 28, 25, 2.79, (0.929, 0.857))]),
-        (LLAMACPP_LINES, [(87, 259, 167, 2.92, (0.805, 0.632, 0.483)), (33, 33, 19, 1 + 19 / 33, ())]),
-        (SGLANG_LINE, [(None, None, None, 3.1, ())]),
         (METRICS, [(100, 300, 180, 2.8, (0.9, 0.6, 0.3))]),
         (SGLANG_METRICS, [(None, None, None, 3.25, ())]),
         (json.dumps(OLDER), [(33, 231, 69, 1 + 69 / 33, ())]),

@@ -6,19 +6,16 @@ import copy
 import gzip
 import json
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 import orjson
 import pytest
 from msgspec import structs
 
-import d2sd
 from d2sd import METHODS, DecodeConfig, InputError, load_trace
 from d2sd.trace import trace as module
 from d2sd.trace.events import to_line
-from d2sd.trace.graph import step_graph
-from d2sd.trace.trace import Trace, parse_trace
+from d2sd.trace.trace import parse_trace
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
@@ -113,6 +110,10 @@ def test_a_run_killed_anywhere_leaves_every_finished_step(trace):
         (lambda s: s["branches"][1]["confidence"].pop(), r"branches\[1\]\.confidence: empty, or one"),
         (lambda s: s["branches"][0].update(base=1), r"branches\[0\]\.base: it must be a draft before"),
         (lambda s: s["branches"][0].update(prefix=16), r"branches\[0\]\.prefix: draft 0 has 15 tokens"),
+        (lambda s: s.update(tempered=[[0.5] * 6]), "tempered: empty, or one list for each"),
+        (lambda s: s.update(tempered=[[0.5], *[[0.5] * 6] * 14]), r"tempered\[0\]: one value for each of 6"),
+        (lambda s: s.update(trained=[[0.5] * 3, *[[]] * len(s["branches"])]), r"trained\[0\]: empty, or one for each of the 15 ids"),
+        (lambda s: s.update(target_tops=[{"node": len(s["nodes"]), "top": []}]), r"target_tops\[0\]\.node"),
         (lambda s: s["boundary_posterior"].pop(), "boundary_posterior: empty, or one value"),
         (lambda s: s["selected_prefixes"].append(16), "selected_prefixes: 15 tokens were drafted"),
         (lambda s: s.update(actual_boundary=16), "actual_boundary: 15 tokens were drafted"),
@@ -321,10 +322,3 @@ def test_reading_costs_the_same_for_every_step_and_little_for_each_node():
 
 def test_text_that_no_encoding_holds_is_replaced():
     assert to_line({"event": "Header", "text": "a\ud800b"}) == '{"event":"Header","text":"a?b"}\n'
-
-
-def test_a_trace_is_what_notebooks_get():
-    trace = d2sd.load_trace(RECORDED)
-    assert isinstance(trace, Trace)
-    assert {f.name for f in fields(trace)} == {"header", "prefill", "steps", "finished"}
-    assert step_graph(trace.steps[3]).number_of_nodes() == len(trace.steps[3].nodes)
