@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from threading import Thread
 from typing import Any
@@ -13,6 +13,19 @@ from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
 PATIENCE = 120  # seconds without a byte
+
+
+@contextmanager
+def served() -> Iterator[Any]:
+    """The page, served by this process; ``address`` says where."""
+    from app.layout import build, launch_options
+
+    page: Any = build()
+    _, page.address, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
+    try:
+        yield page
+    finally:
+        page.close(verbose=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,23 +4,17 @@ from __future__ import annotations
 
 import pytest
 
+from tests.page_client import PageClient, served
+
 
 @pytest.fixture(scope="module")
 def demo():
     """A page, served; ``address`` says where."""
-    from app.layout import build, launch_options
-
-    page = build()
-    _, page.address, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
-    try:
+    with served() as page:
         yield page
-    finally:
-        page.close(verbose=False)
 
 
 @pytest.fixture(scope="module")
 def client(demo):
     """A client of it."""
-    from tests.page_client import PageClient
-
     return PageClient(demo.address)

@@ -12,6 +12,7 @@ import pytest
 
 from app.explore.controls import ExplorerView
 from d2sd.trace.run import RecordedRun
+from tests.e2e.driving import alone
 from tests.records import record
 
 
@@ -165,17 +166,9 @@ def page(browser: Any) -> Iterator[Any]:
         view.missed(again, None, view, show_progress="hidden")
         for name, feed in {"grow": judged(grow), "outcomes": judged(outcomes), "lossy": lossy}.items():
             gr.Button(name, elem_id=name).click(feed, None, view, show_progress="hidden")
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True)
-    page = browser.new_page(viewport={"width": 1100, "height": 900})
-    page.set_default_timeout(30_000)
-    errors: list[str] = []
-    page.on("pageerror", lambda e: errors.append(str(e)))
-    page.goto(url)
-    page.wait_for_selector("#explorer .empty")
-    yield page
-    page.close()
-    demo.close()
-    assert errors == []
+    with alone(browser, demo, viewport={"width": 1100, "height": 900}) as page:
+        page.wait_for_selector("#explorer .empty")
+        yield page
 
 
 @pytest.fixture

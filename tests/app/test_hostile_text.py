@@ -20,11 +20,10 @@ from app.race.run import Lane, Race, recorded_race
 from app.race.tab import RaceView
 from app.race.tab import drawing as race
 from app.runs.recordings import Recording
-from app.view import ROUTES
 from d2sd import Trace
 from d2sd.calibration.report import Measured
 from d2sd.trace.run import RecordedRun
-from tests.e2e.driving import list_steps
+from tests.e2e.driving import alone, list_steps
 
 HOSTILE = [
     "<script>window.__pwned=1</script>",
@@ -79,16 +78,8 @@ def page(browser: Any) -> Iterator[Any]:
         ExplorerView(RecordedRun.of(run.records()).segment())
         RaceView(race(hostile_race()))
         CalibrationView(calibration(Measured([run]), [named], HOSTILE[1]))
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": ROUTES})
-    page = browser.new_page(viewport={"width": 1100, "height": 900}, reduced_motion="reduce")
-    wrong: list[str] = []
-    page.on("dialog", lambda d: (wrong.append(d.message), d.dismiss()))
-    page.on("pageerror", lambda e: wrong.append(str(e)))
-    page.goto(url)
-    yield page
-    page.close()
-    demo.close()
-    assert wrong == []
+    with alone(browser, demo, viewport={"width": 1100, "height": 900}, reduced_motion="reduce") as page:
+        yield page
 
 
 def test_hostile_text_stays_text_in_every_view(page: Any) -> None:

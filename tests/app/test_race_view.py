@@ -13,7 +13,7 @@ from app.methods import lane_title
 from app.race.run import recorded_race
 from app.race.tab import RaceView, drawing
 from app.race.whatif import WhatIfView, recorded_answers
-from app.view import ROUTES
+from tests.e2e.driving import alone
 
 
 @pytest.fixture(scope="module")
@@ -22,16 +22,8 @@ def page(browser: Any) -> Iterator[Any]:
     with gr.Blocks() as demo:
         RaceView(drawing(recorded_race()))
         WhatIfView(recorded_answers())
-    _, url, _ = demo.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": ROUTES})
-    page = browser.new_page(viewport={"width": 1100, "height": 1400})
-    page.set_default_timeout(20_000)
-    wrong: list[str] = []
-    page.on("pageerror", lambda e: wrong.append(str(e)))
-    page.goto(url)
-    yield page
-    page.close()
-    demo.close()
-    assert wrong == []
+    with alone(browser, demo, viewport={"width": 1100, "height": 1400}) as page:
+        yield page
 
 
 def data(page: Any, name: str) -> str:

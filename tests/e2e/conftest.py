@@ -8,20 +8,16 @@ from __future__ import annotations
 import pytest
 
 from app import machine
-from app.layout import build, launch_options
 from tests.e2e.driving import FREE_MEMORY, PHONE, put_back, window
+from tests.page_client import served
 
 
 @pytest.fixture(scope="package")
 def address():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(machine, "memory", lambda: FREE_MEMORY)
-        page = build()
-    _, url, _ = page.launch(**launch_options(), prevent_thread_lock=True, quiet=True, server_port=None)
-    try:
-        yield url
-    finally:
-        page.close(verbose=False)
+        with served() as page:
+            yield page.address
 
 
 @pytest.fixture(scope="package")

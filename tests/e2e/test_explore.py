@@ -9,11 +9,10 @@ import pytest
 from playwright.sync_api import Page, expect
 
 import d2sd
-from app import machine, models, presets, settings
+from app import models, presets, settings
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.generation import Generation
 from tests.e2e.driving import (
-    FREE_MEMORY,
     PATIENCE,
     choose_method,
     finished,
@@ -144,7 +143,7 @@ def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
         expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
 
 
-def test_models_say_what_they_can_do_and_why_they_cannot_run(used: Page, monkeypatch):
+def test_models_say_what_they_can_do_and_why_they_cannot_run(used: Page):
     unfold(used)
     expect(used.locator("#able")).to_contain_text(presets.TINY)
     prompt = used.locator("#prompt textarea")
@@ -157,7 +156,6 @@ def test_models_say_what_they_can_do_and_why_they_cannot_run(used: Page, monkeyp
     expect(used.locator("#examples-tiny")).to_be_hidden()
     used.locator("#model select").select_option("tiny")
     expect(used.locator("#able")).to_be_visible()
-    monkeypatch.setattr(machine, "memory", lambda: FREE_MEMORY)
     impossible = [offer for offer in models.offers() if offer.obstacle]
     disabled = used.locator("#model option[disabled]")
     expect(disabled).to_have_count(len(impossible))
