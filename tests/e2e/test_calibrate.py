@@ -90,19 +90,6 @@ def test_the_drawing_library_comes_with_the_first_figure_in_view(page: Page):
     assert len(asked) == 1
 
 
-def test_to_measure_without_a_file_is_a_sentence_and_the_figures_stay(calibrate: Page):
-    figures = calibrate.locator("#calibration .figures")
-    before = figures.text_content()
-    calibrate.locator("#measure").click()
-    expect(figures).to_be_visible()
-    calibrate.locator("#source").get_by_label("Trace files").check()
-    expect(calibrate.locator("#traces")).to_be_visible()  # Gradio has taken up the choice
-    calibrate.locator("#measure").click()
-    notice = calibrate.locator("#calibrate-notice textarea")
-    expect(notice).to_have_value(re.compile("choose one or more trace files first"))
-    assert figures.text_content() == before
-
-
 def test_a_file_stays_when_it_is_measured_again_and_a_bad_one_is_a_sentence(calibrate: Page, monkeypatch):
     heard: list[bool] = []
     real = Ticket.latest

@@ -1,9 +1,8 @@
-"""The doctor: checks of a folder, evidence in weights, the diagnosis, and the command that examines and reports."""
+"""The doctor: evidence in weights, the diagnosis, and the command that examines and reports."""
 
 from __future__ import annotations
 
 import copy
-import json
 import re
 from dataclasses import replace
 from types import SimpleNamespace
@@ -11,14 +10,14 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from safetensors.torch import load_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import load_checked, write_mended
+from d2sd.cli.doctor import write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination
-from d2sd.doctor.checks import Check, check_folder
+from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import Examination, Repair, diagnose
 from d2sd.doctor.evidence import (
     TextFindings,
@@ -37,61 +36,11 @@ from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_drafter
-from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
-from tools.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, speculators_form, window
+from tools.broken_ways import TINY, WAYS, copied, inner
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
-
-FOLDERS = {
-    "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "taps", "reads 5 layers of width 192, and the config names 3", "dflash_config.target_layer_ids: [1, 4, 7, 10, 13]"),
-    "misnamed": (dict, renamed("norm.weight", "final_norm.weight"), "tensors", "final_norm.weight, of the same shape, is not known: it is misnamed", "rename final_norm.weight to norm.weight"),
-    "surplus": (dict, lambda w: {**w, "layers.0.self_attn.sinks": torch.zeros(3)}, "tensors", "attention sinks", None),
-    "shape": (outer(intermediate_size=256), dict, "tensors", "mlp.down_proj.weight is", None),
-    "outside": (outer(num_target_layers=40, dflash_config={"mask_token_id": 1, "target_layer_ids": [1, 4, 7, 10, 30]}), dict, "taps", "it reads layer 30, and the target has layers 0 to 15", None),
-    "other target": (outer(num_target_layers=20), dict, "target", "its num_target_layers is 20, and the target has 16", "num_target_layers: 16"),
-    "contradiction": (inner(block_size=8), dict, "folder", "its block_size is 16 and its dflash_config.block_size 8", None),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_a_fault_of_the_folder_is_named_with_its_fix(bundled, tmp_path, name):
-    config, weights, kind, finding, fix = FOLDERS[name]
-    checks = check_folder(str(copied(tmp_path / "d", config, weights)), bundled.models.target)
-    wrong = next(c for c in checks if c.state == "fault")
-    assert (wrong.kind, finding in wrong.finding) == (kind, True), wrong
-    assert fix is None or (wrong.fix or "").startswith(fix)
-
-
-NOTES = {
-    "late": (inner(target_layer_ids=[1, 4, 7, 10, 15]), "taps", "published ones read none after layer 13"),
-    "reversed": (inner(target_layer_ids=[13, 10, 7, 4, 1]), "taps", "not in ascending order"),
-    "end": (inner(mask_token_id=0), "mask token", "which ends a text"),
-    "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),
-    "rope": (rope(5e5), "RoPE", "the target's are 10000 and default"),
-    "window": (window(512), "window", "3 of 3 layers see only [512] positions back, causal in the block"),
-    "eos": (outer(eos_token_id=5), "end tokens", "its config names [5], the target ends with [0]"),
-}
-
-
-@pytest.mark.parametrize("name", NOTES)
-def test_what_may_be_intended_is_a_note(bundled, tmp_path, name):
-    config, check, finding = NOTES[name]
-    checks = check_folder(str(copied(tmp_path / "d", config)), bundled.models.target)
-    (note,) = [c for c in checks if c.state == "note"]
-    assert (note.name, finding in note.finding) == (check, True), note
-
-
-@pytest.mark.parametrize("part", ["dflash", "vp", "dspark", "eagle3"])
-def test_sound_folders_have_neither_faults_nor_notes(bundled, part):
-    assert {c.state for c in check_folder(str(TINY / part), bundled.models.target)} == {"good"}
-
-
-def test_a_folder_that_cannot_be_read_is_a_fault(bundled, tmp_path):
-    (tmp_path / "config.json").write_text("{")
-    (check,) = check_folder(str(tmp_path), bundled.models.target)
-    assert check.state == "fault"
 
 
 def walks_of(*shares, steps=200):
@@ -386,90 +335,6 @@ def test_the_command_ends_with_1_where_a_cause_is_named(tmp_path, capsys):
     assert (tmp_path / "r.md").read_text(encoding="utf-8").strip() == out.strip()
 
 
-def fewer_tokens(config):
-    """The bundled drafter as speculators publish one that drafts 64 tokens of the vocabulary."""
-    return {**speculators_form(config), "draft_vocab_size": 64}
-
-
-def sharded(folder, part):
-    """Its weights as a large model's are published: in files that an index names."""
-    weights = load_file(folder / "model.safetensors")
-    (folder / "model.safetensors").rename(folder / "backup.safetensors")  # another file, which the index does not name
-    files = {name: f"model-{n % 2 + 1}-of-2.safetensors" for n, name in enumerate(sorted(weights))}
-    for file in sorted(set(files.values()))[:part]:
-        save_file({n: w for n, w in weights.items() if files[n] == file}, folder / file)
-    (folder / "model.safetensors.index.json").write_text(json.dumps({"weight_map": files}))
-    return str(folder)
-
-
-def test_only_the_files_that_an_index_names_are_read(bundled, tmp_path):
-    target = bundled.models.target
-    source = sharded(copied(tmp_path / "d", weights=lambda w: {**w, "norm.weight": w["norm.weight"] * 2}), 2)
-    save_file({"norm.weight": torch.ones(3), "sinks": torch.ones(3)}, tmp_path / "d" / "backup.safetensors")
-    assert {c.state for c in check_folder(source, target)} == {"good"}
-    loaded = load_drafter(source, torch.float32, "cpu", target)
-    assert torch.equal(loaded.norm.weight, 2 * bundled.models.first.norm.weight)
-    checks = check_folder(sharded(copied(tmp_path / "e"), 1), target)
-    assert [c.finding for c in checks if c.state == "fault"] == [
-        "some of the safetensors files that its index names are missing"
-    ]
-
-
-UNLOADABLE = {
-    "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "fault: its weight norm.weight holds NaN", "dflash"),
-    "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
-    "EAGLE-3": (dict, lambda w: {k: v for k, v in w.items() if k != "fc.weight"}, "fc.weight is missing", "eagle3"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", UNLOADABLE)
-def test_what_keeps_a_drafter_from_being_loaded_is_a_fault(bundled, tmp_path, name):
-    config, weights, sentence, part = UNLOADABLE[name]
-    found = Examination(str(copied(tmp_path / "d", config, weights, part)), "t", [])
-    assert load_checked(Models(bundled.models.target), None, found) is None
-    assert found.diagnosis.names_fault
-    assert sentence in found.diagnosis.sentence
-
-
-MENDED = ["a prefix", "a longer prefix", "misnamed tensor", "eagle3 d2t absolute", "eagle3 d2t against t2d"]
-
-
-@pytest.mark.parametrize("name", MENDED)
-def test_a_fault_of_the_folder_is_mended_to_the_weights_as_they_were(bundled, tmp_path, name):
-    folder = WAYS[name].drafter(tmp_path / "d")
-    found = Examination(str(folder), "t", [])
-    assert load_checked(Models(bundled.models.target), None, found) is None
-    assert found.diagnosis.cause in WAYS[name].causes.split()
-    write_mended(found, tmp_path / "m")
-    again = Examination(str(tmp_path / "m"), "t", [])
-    mended = load_checked(Models(bundled.models.target), None, again).models
-    if mended.first is not None:
-        assert weights_digest(mended.first) == weights_digest(bundled.models.first)
-    elif "d2t" in name:
-        assert mended.eagle3.token_ids.tolist() == list(range(0, 4096, 2))
-    else:
-        assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
-
-
-def test_a_folder_that_was_mended_so_that_it_loads_is_examined(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
-    monkeypatch.setattr(examination, "TOKENS", 8)
-    folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "m"
-    assert main(["doctor", "tiny", str(folder), "--mend", str(mended), "--limit", "1"]) == 1
-    broken, repaired = capsys.readouterr().out.split("\n## ")[1:3]
-    assert "begin with module." in broken
-    assert "### A short run" in repaired
-    assert main(["doctor", "tiny", str(mended), "--expect", "0.5"]) == 2
-    assert "it is at least 1" in capsys.readouterr().err
-
-
-def test_a_pointer_of_git_lfs_is_called_what_it_is(bundled, tmp_path):
-    checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
-    assert [c.finding for c in checks if c.state == "fault"] == [
-        "model.safetensors is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
-    ]
-
-
 def test_nothing_is_written_but_what_undoes_the_named_cause(bundled, tmp_path):
     """A change may help a drafter whose texts mean nothing to the target, and is not its fault."""
     found = Examination(
@@ -493,16 +358,6 @@ def test_a_fault_that_the_texts_prove_is_undone_in_the_folder(bundled, tmp_path,
     assert all(torch.equal(w, sound[key]) for key, w in load_file(tmp_path / "m" / "model.safetensors").items())
 
 
-def test_after_a_fault_of_one_drafter_the_next_one_is_examined(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
-    config, weights, *_ = UNLOADABLE["NaN"]
-    broken = copied(tmp_path / "d", config, weights)
-    other = copied(tmp_path / "vp", FOLDERS["contradiction"][0])
-    assert main(["doctor", "tiny", str(broken), "--vp", str(other)]) == 1
-    out = capsys.readouterr().out
-    assert out.index("holds NaN") < out.index("its dflash\\_config.block\\_size 8")
-
-
 def test_where_a_check_is_a_fault_nothing_is_run(bundled):
     found = Examination("d", "t", [Check("fc", "fault", "it is wrong")])
     assert list(examine(bundled, PROMPTS, DecodeConfig("autoregressive"), found)) == []
@@ -522,12 +377,3 @@ def test_stopped_early_the_command_reports_what_was_not_examined(bundled, monkey
     assert "Stopped before the end" in first
     assert "Not examined" in second
     assert "| check |" not in second
-
-
-def test_every_way_of_breaking_is_a_folder_or_a_target(tmp_path):
-    for number, way in enumerate({**WAYS, **KEPT_OUT, **SOUND}.values()):
-        folder = way.drafter(tmp_path / str(number))
-        assert json.loads((folder / "config.json").read_text())
-    assert len(WAYS) + len(KEPT_OUT) >= 60
-    assert len(SOUND) >= 8
-    assert 10 * len(KEPT_OUT) >= len(WAYS)
