@@ -149,7 +149,7 @@ def read_stored(text: str) -> tuple[Any, Link | None]:
     try:
         stored = json.loads(text)
         form = json.loads(stored["form"] or "null")
-    except (TypeError, ValueError, KeyError):
+    except (TypeError, ValueError, KeyError, RecursionError):
         return None, None
     fields = {str(k): v for k, v in form.items() if isinstance(v, str)} if isinstance(form, dict) else {}
     return stored.get("window"), links.read_form(fields) if fields else None
