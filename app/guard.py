@@ -47,6 +47,7 @@ class Guard:
     def __init__(self, app: Callable[..., Awaitable[None]]):
         self.app = app
         self.open = Counter[str]()  # connections by which windows say that they are there
+        self.leaving: dict[str, asyncio.TimerHandle] = {}  # those that have closed their last one
 
     async def __call__(self, scope: Message, receive: Receive, send: Send) -> None:
         """Answer, refuse, or watch a window."""
@@ -98,18 +99,19 @@ class Guard:
     async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
         """Serve a window; a while after its last connection is closed, drop its data."""
         self.open[window] += 1
+        if (leaving := self.leaving.pop(window, None)) is not None:
+            leaving.cancel()
         try:
             await self.app(scope, receive, send)
         finally:
             self.open[window] -= 1
             gone = scope.get("app")
-            if gone is not None:
-                asyncio.get_running_loop().call_later(SECONDS_KEPT, self._let_go, window, gone)
+            if gone is not None and not self.open[window]:
+                loop = asyncio.get_running_loop()
+                self.leaving[window] = loop.call_later(SECONDS_KEPT, self._let_go, window, gone)
 
     def _let_go(self, window: str, app: Any) -> None:
-        if self.open[window] > 0:
-            return
-        del self.open[window]
+        del self.open[window], self.leaving[window]
         forget(window, app)
 
 

@@ -163,6 +163,29 @@ def test_a_window_that_comes_back_keeps_its_things(client, demo, monkeypatch):
     window.leave()
 
 
+def test_a_window_that_leaves_again_is_kept_from_then_on(monkeypatch):
+    monkeypatch.setattr(guard, "SECONDS_KEPT", 1.0)
+    forgotten = []
+    monkeypatch.setattr(guard, "forget", lambda window, _: forgotten.append(window))  # also those of other tests
+    scope = {"type": "http", "method": "GET", "path": "/gradio_api/heartbeat/w", "headers": [], "app": object()}
+
+    async def gone_at_once(*_):
+        pass
+
+    async def visits():
+        watch = guard.Guard(gone_at_once)
+        for _ in range(2):
+            await watch(scope, None, None)
+            await asyncio.sleep(0.6)
+        assert "w" not in forgotten
+        await asyncio.sleep(0.8)
+        assert forgotten.count("w") == 1
+        assert not watch.open
+        assert not watch.leaving
+
+    asyncio.run(visits())
+
+
 def test_places_are_asked_for_until_the_run_begins(client):
     window, first = Window(client), client.call("run", "click")
     tick = client.ticked(first).call

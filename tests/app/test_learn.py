@@ -8,13 +8,12 @@ import zlib
 from dataclasses import replace
 
 import pytest
-from msgspec import structs
 
 from app import presets, record
 from app.learn.tab import lesson_run, roofline, tour
 from d2sd import METHODS, DecodeConfig
 from d2sd.costs.runs import works_of
-from d2sd.trace.metrics import boundary_hit, closed_from
+from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.run import OUTCOME, RecordedRun
 from tests.scripts.node import stops_of
 
@@ -101,12 +100,3 @@ def test_one_text_is_recorded_once_so_that_its_speed_is_one_number():
     tour, opening = presets.lesson()["lines"], presets.opening().lines()
     one, other = json.loads(tour[0]), json.loads(opening[0])
     assert one["prompt"] != other["prompt"] or tour == opening
-
-
-def test_places_behind_a_drafted_end_of_text_are_found(recorded):
-    step = recorded.steps[0]
-    assert closed_from(step, "d2sd") is None
-    likeliest = max(range(len(step.boundary_posterior)), key=step.boundary_posterior.__getitem__)
-    ended = structs.replace(step, selected_prefixes=tuple(range(likeliest)))
-    assert closed_from(ended, "d2sd") == likeliest
-    assert closed_from(ended, "random_prefix") is None

@@ -299,12 +299,12 @@ def test_contexts_of_all_layers_take_one_product_and_one_write(tokenizer):
 # Whole runs.
 
 
-@pytest.mark.parametrize("backend", ["dense", "flashinfer"])
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
-def test_runs_give_the_texts_of_plain_decoding(engine, backend, method, monkeypatch):
+def test_runs_give_the_texts_of_plain_decoding(engine, method, monkeypatch):
+    """With flashinfer; tests of padded passes have the other backends."""
     monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
-    found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend=backend))
+    found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend="flashinfer"))
     assert found.token_ids == plain
 
 

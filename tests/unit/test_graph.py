@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 
 import d2sd
-from d2sd import METHODS, DecodeConfig
-from d2sd.trace.graph import forest, step_graph
+from d2sd import DecodeConfig
+from d2sd.trace.graph import step_graph
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
@@ -42,12 +42,6 @@ def test_the_graph_is_the_tree(steps):
     assert set(graph.nodes[0]) == {"token", "text", "depth", "proposer", "state"}
 
 
-def test_the_forest_keeps_steps_apart(steps):
-    graph = forest(steps[:3])
-    assert graph.number_of_nodes() == sum(len(s.nodes) for s in steps[:3])
-    assert graph.nodes["3.7"]["token"] == steps[2].nodes[7].token
-
-
 @pytest.mark.parametrize(
     "text", ["\x00", "\x1b[2J", "\x7f", "\ufffe", "\ud800", "]]>", "<&\"'", "\u2028", "\x85", "\n", ""]
 )
@@ -57,13 +51,6 @@ def test_any_text_survives_graphml(steps, text, tmp_path):
     read = networkx.read_graphml(tmp_path / "o.graphml").nodes["1"]["text"]
     assert len(read) == len(text)
     assert read.strip("\n") == text.strip("\n") or not text.isprintable()
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_a_step_of_every_method_is_a_tree(engine, method):
-    run = engine.generate("the cat", DecodeConfig(method, 6, num_branches=2))
-    for step in run.steps:
-        assert networkx.is_arborescence(step_graph(step))
 
 
 def imported_at_once(path: Path) -> set[str]:
