@@ -11,7 +11,8 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
-from statistics import geometric_mean, median
+from math import sqrt
+from statistics import fmean, geometric_mean, median, variance
 
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
@@ -29,6 +30,8 @@ DEAD = 3  # last positions that were never accepted
 FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
 FAR_BELOW = 0.7  # of the lowest published α
+WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
+MOST_LENGTHS = 100_000  # steps or rows of which the length of their text is kept
 BLOCKS = ("dflash", "dspark", "jetspec", "d2sd")  # in names of drafters that draft a block in one pass
 MAX_SOURCES = 20
 
@@ -102,6 +105,7 @@ class Profile:
     drafted: tokens drafted a step.
     alpha: mean acceptance length.
     by_position: [k]: share of the steps that accepted token k + 1.
+    by_length: number of tokens of the text and α, of single steps or of rows about one request.
     """
 
     engine: str
@@ -111,6 +115,7 @@ class Profile:
     drafted: float | None
     alpha: float | None
     by_position: tuple[float, ...]
+    by_length: tuple[tuple[int, float], ...] = ()
 
     @property
     def names(self) -> str:
@@ -140,15 +145,20 @@ class _Counted:
     committed: int = 0
     drafted: int = 0
     reached: Counter[int] = field(default_factory=Counter)
+    by_length: list[tuple[int, float]] = field(default_factory=list)
 
     def add(self, trace: Trace) -> None:
+        length = len(trace.prefill.prompt_token_ids) + 1 if trace.prefill else 1
         for step in trace.steps:
+            length += len(step.committed)
             if step.first_draft is None or step.actual_boundary is None:
                 continue
             self.steps += 1
             self.drafted += len(step.first_draft.ids)
             self.committed += step.actual_boundary + 1
             self.reached.update(range(step.actual_boundary))
+            if len(self.by_length) < MOST_LENGTHS:
+                self.by_length.append((length, step.actual_boundary + 1))
 
 
 def profiles_of(found: Iterable[Trace | LogTotals]) -> list[Profile]:
@@ -169,17 +179,22 @@ def profiles_of(found: Iterable[Trace | LogTotals]) -> list[Profile]:
         if sums.steps:
             longest = -(-sums.drafted // sums.steps)
             shares = tuple(sums.reached[k] / sums.steps for k in range(max(longest, len(sums.reached))))
-            profiles.append(
-                Profile(engine, model, None, sums.steps, sums.drafted / sums.steps, sums.committed / sums.steps, shares)
-            )
+            drafted, alpha = sums.drafted / sums.steps, sums.committed / sums.steps
+            profiles.append(Profile(engine, model, None, sums.steps, drafted, alpha, shares, tuple(sums.by_length)))
     for group in by_source(rows):
         all_of = together(group)
         steps, drafted = all_of["steps"], all_of["drafted"]
         shares = tuple(accumulate(all_of["by_position"], min))  # rounded, or of a file that claims anything
         each = drafted / steps if steps and drafted is not None else float(len(shares)) if shares else None
+        lengths = [
+            (row.held, row.mean_acceptance_length)
+            for row in group
+            if row.held and row.running == 1 and row.mean_acceptance_length is not None
+        ]
         profiles.append(
             Profile(
-                all_of["engine"], all_of["model"], all_of["drafter"], steps, each, all_of["mean_acceptance_length"], shares
+                all_of["engine"], all_of["model"], all_of["drafter"], steps, each, all_of["mean_acceptance_length"], shares,
+                tuple(lengths[:MOST_LENGTHS]),
             )
         )  # fmt: skip
     if not profiles:
@@ -198,7 +213,7 @@ def read_log(found: Iterable[Trace | LogTotals], machine: str = DEFAULT) -> list
 
 def read_profile(profile: Profile, machine: Machine) -> Reading:
     """Returns what one profile says."""
-    found = list(_out_of_the_ordinary(profile))
+    found = [*_out_of_the_ordinary(profile), *_falls_with_length(profile)]
     published = _published(profile)
     known = "" if published is None else f"Published for this pair: α {published.range} ({published.source})."
     if published is not None and profile.alpha is not None and profile.alpha < FAR_BELOW * published.low:
@@ -302,6 +317,26 @@ def _form(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
                 ("block", "window", "position"),
             )
             return
+
+
+def _falls_with_length(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
+    """Whether much less is accepted once a text is longer than a usual window, at the window where the fall is greatest."""
+    falls = []
+    for window in WINDOWS:
+        short, long = ([alpha for n, alpha in p.by_length if (n > window) == over] for over in (False, True))
+        if min(len(short), len(long)) < ENOUGH:
+            continue
+        before, after = fmean(short), fmean(long)
+        error = sqrt(variance(short) / len(short) + variance(long) / len(long))
+        if after - 1 < FALL * (before - 1) and before - after > 4 * error:
+            falls.append((before - after, window, before, after))
+    if falls:
+        _, window, before, after = max(falls)
+        yield (
+            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. Other requests may be "
+            "long than are short; one long answer would tell.",
+            ("window", "position", "language"),
+        )
 
 
 def quickest(by_position: Sequence[float], machine: Machine, block: bool) -> str:

@@ -15,6 +15,7 @@ from d2sd.nets.models import Models
 from tests.nets import CHEAP_DRAFTS, make_drafter, make_eagle3, stock_greedy
 from tests.teaching import teach
 
+pytestmark = pytest.mark.timeout(1800)
 TOKENS = 300
 PROMPT = " ".join(f"On day {n} the sailor counted {7 * n % 13} gulls and wrote it down." for n in range(1, 45))
 SETTINGS = {

@@ -290,6 +290,43 @@ def test_a_profile_is_named_only_where_it_is_out_of_the_ordinary(found, named, s
     assert any(case in one for one in reading.tries) if case else not reading.tries
 
 
+def long_texts(alphas, requests=1):
+    """A server's lines about one text that grows by 100 tokens a line."""
+    return "".join(
+        SGLANG.replace("1024", str(100 * n)).format(requests, alpha + 0.1 * (n % 3))
+        for n, alpha in enumerate(alphas, 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("lines", "named"),
+    [
+        (long_texts([4.0] * 40 + [1.6] * 40), True),
+        (long_texts([4.0] * 80), False),
+        (long_texts([4.0] * 40 + [3.0] * 40), False),
+        (long_texts([4.0] * 40 + [1.6] * 9), False),
+        (long_texts([4.0] * 40 + [1.6] * 40, requests=2), False),  # how long each text is remains unknown
+    ],
+)
+def test_a_fall_in_long_texts_is_named_with_the_window_where_it_is(tmp_path, lines, named):
+    (tmp_path / "log").write_text(lines, encoding="utf-8")
+    (reading,) = read_log(import_log(tmp_path / "log"))
+    assert reading.named is named
+    assert any("α is 4.10 up to 4096 tokens and 1.70 beyond" in s for s in reading.sentences) is named
+    assert any("AEON" in one for one in reading.tries) is named
+
+
+def test_a_fall_in_a_long_reply_is_named(tmp_path):
+    accepted = [4] * 200 + [1] * 100
+    stats = {
+        "acceptance_histogram": [0, 100, 0, 0, 200], "num_spec_steps": 300, "num_accepted_draft_tokens": 900,
+        "num_draft_tokens": 1200, "per_step_accepted": accepted, "per_step_drafted": [4] * 300,
+    }  # fmt: skip
+    (tmp_path / "log").write_text(json.dumps({"metrics": {"speculative_decoding": stats}}), encoding="utf-8")
+    (reading,) = read_log(import_log(tmp_path / "log"))
+    assert any(" up to 1024 tokens and 2.00 beyond" in s for s in reading.sentences), reading.sentences
+
+
 def test_the_quickest_length_is_that_of_the_machine():
     slow = profile(*(0.9**k for k in range(1, 16)))
     on = {name: read_profile(slow, MACHINES[name]).sentences[-1] for name in ("paper", "laptop-cpu")}

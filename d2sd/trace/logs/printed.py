@@ -61,7 +61,7 @@ FORMS = (
         "mean acceptance length:": "alpha", r"acceptance at token [0-9]{1,4}:": "at",
     }),
     Form("sglang", "interval", r"\baccept len:", {
-        "#running-req:": "running", "accept len:": "alpha", "accept rate:": "rate", r"gen throughput \(token/s\):": "speed",
+        "#running-req:": "running", "#token:": "held", "accept len:": "alpha", "accept rate:": "rate", r"gen throughput \(token/s\):": "speed",
     }),
     Form("sglang", "request", r"\bFinish: obj=", {
         _json("completion_tokens"): "tokens", _json("spec_accept_length"): "alpha", _json("spec_accept_rate"): "rate",
@@ -219,7 +219,7 @@ def _row(form: Form, before: str, text: str) -> LogTotals | None:
         engine=form.engine, unit=form.unit, drafter=word.get("drafter"), tokens=_whole(tokens), steps=_whole(steps),
         drafted=_whole(drafted), accepted=_whole(accepted), acceptance_rate=rate if share is None else share,
         mean_acceptance_length=alpha, by_position=rates, tokens_per_second=number.get("speed"),
-        running=_whole(number.get("running")),
+        running=_whole(number.get("running")), held=_whole(number.get("held")),
         unknown=NOT_PRINTED if form.unit != "request" else NOT_PRINTED.replace("single requests, ", ""),
     )  # fmt: skip
 
