@@ -3,131 +3,103 @@
 from __future__ import annotations
 
 import itertools
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import gradio as gr
 import pytest
+from msgspec import structs
 
 from app.explore.controls import ExplorerView
+from d2sd.trace.events import (
+    Alternative,
+    Baseline,
+    Choice,
+    Committed,
+    Draft,
+    Finished,
+    Node,
+    PrefillDone,
+    Record,
+    StageSeconds,
+    StepDone,
+)
 from d2sd.trace.run import RecordedRun
+from d2sd.tree.block import DrafterName
 from tests.e2e.driving import alone
-from tests.records import record
+
+RIGHT, BETTER, BONUS, WRONG, LATE = " the", " cat", " sat", " dog", " ran"
+HEADER = {"event": "Header", "schema": 1, "method": "d2sd", "config": {"block_size": 4}, "prompt": "Once"}
 
 
-def draft(drafter: str, prefix: int, texts: list[str], confidence: list[float]) -> dict[str, Any]:
-    top = [
-        [{"id": 90, "text": t, "probability": c}, {"id": 91, "text": " other", "probability": 0.01}]
-        for t, c in zip(texts, confidence, strict=True)
-    ]
-    return {
-        "drafter": drafter,
-        "prefix": prefix,
-        "ids": [90] * len(texts),
-        "texts": texts,
-        "confidence": confidence,
-        "alternatives": top,
-    }
+def draft(drafter: DrafterName, prefix: int, texts: tuple[str, ...], confidence: tuple[float, ...]) -> Draft:
+    tops = ((Alternative(90, t, c), Alternative(91, " other", 0.01)) for t, c in zip(texts, confidence, strict=True))
+    return Draft(drafter, prefix, (90,) * len(texts), texts, confidence, tuple(tops))
 
 
-def step_event(number: int, words: list[str]) -> dict[str, Any]:
+def step(number: int) -> StepDone:
     """A block of 4: the first draft gets one token right, the re-draft from 1 adds one, the target adds the bonus."""
-    right, better, bonus, wrong, late = words
-    rows = [
-        # id, parent, depth, text, candidates, proposer, state
-        (0, -1, 0, ":", [0, 1], "target", "root"),
-        (1, 0, 1, right, [0, 1], "first", "accepted"),
-        (2, 1, 2, wrong, [0], "first", "rejected"),
-        (3, 2, 3, late, [0], "first", "unreached"),
-        (4, 1, 2, better, [1], "second", "accepted"),
-        (5, 4, 3, late, [1], "second", "rejected"),
+    rows: list[tuple[Any, ...]] = [
+        # parent, depth, text, candidates, proposer, state
+        (-1, 0, ":", (0, 1), "target", "root"),
+        (0, 1, RIGHT, (0, 1), "first", "accepted"),
+        (1, 2, WRONG, (0,), "first", "rejected"),
+        (2, 3, LATE, (0,), "first", "unreached"),
+        (1, 2, BETTER, (1,), "second", "accepted"),
+        (4, 3, LATE, (1,), "second", "rejected"),
     ]
-    nodes = [
-        {"id": i, "parent": p, "depth": d, "token": 90, "text": t, "candidates": c, "proposer": who, "state": s}
-        | {
-            "drafter_probability": 0.5 if i else None,
-            "target_probability": 0.25 if i else None,
-            "target_rank": 3 if i else None,
-        }
-        for i, p, d, t, c, who, s in rows
-    ]
-    return {
-        "event": "StepDone",
-        "step": number,
-        "anchor": 5,
-        "anchor_text": ":",
-        "anchor_position": 3 * number + 1,
-        "first_draft": draft("first", 0, [right, wrong, late], [0.9, 0.4, 0.3]),
-        "boundary_posterior": [0.1, 0.54, 0.252],
-        "full_acceptance": 0.108,
-        "selected_prefixes": [1],
-        "branches": [draft("second", 1, [better, late], [0.8, 0.6])],
-        "nodes": nodes,
-        "choices": [
-            {"node": n, "token": 91, "text": t, "probability": 0.81} for n, t in ((0, right), (1, better), (4, bonus))
-        ],
-        "accepted": [1, 4],
-        "committed": [
-            {"token": 90, "text": right, "proposer": "first", "node": 1},
-            {"token": 90, "text": better, "proposer": "second", "node": 4},
-            {"token": 90, "text": bonus, "proposer": "target", "node": None},
-        ],
-        "actual_boundary": 1,
-        "seconds": {"first_draft": 0.01, "second_draft": 0.01, "tree": 0.001, "verify": 0.03, "commit": 0.002},
-        "elapsed": 0.06 * (number + 1),
-    }
+    known = (0.5, 0.25, 3)  # of the nodes below the anchor: both probabilities, and the rank
+    return StepDone(
+        step=number,
+        anchor=5,
+        anchor_text=":",
+        anchor_position=3 * number + 1,
+        first_draft=draft("first", 0, (RIGHT, WRONG, LATE), (0.9, 0.4, 0.3)),
+        boundary_posterior=(0.1, 0.54, 0.252),
+        full_acceptance=0.108,
+        selected_prefixes=(1,),
+        branches=(draft("second", 1, (BETTER, LATE), (0.8, 0.6)),),
+        nodes=tuple(Node(n, *row[:2], 90, *row[2:], *(known if n else (None,) * 3)) for n, row in enumerate(rows)),
+        choices=tuple(Choice(node, 91, text, 0.81) for node, text in ((0, RIGHT), (1, BETTER), (4, BONUS))),
+        accepted=(1, 4),
+        committed=(
+            Committed(90, RIGHT, "first", 1),
+            Committed(90, BETTER, "second", 4),
+            Committed(90, BONUS, "target", None),
+        ),
+        actual_boundary=1,
+        seconds=StageSeconds(0.01, 0.01, 0.001, 0.03, 0.002),
+        elapsed=0.06 * (number + 1),
+    )
 
 
-WORDS = [" the", " cat", " sat", " dog", " ran"]
-
-
-def trace(run: str, steps: list[list[str]], prompt: str = "Once", end: bool = True) -> list[str]:
-    events: list[dict[str, Any]] = [
-        {"event": "Header", "schema": 1, "run": run, "method": "d2sd", "config": {"block_size": 4}, "prompt": prompt}
-    ]
-    events.append({"event": "PrefillDone", "prompt_token_ids": [1], "texts": [prompt], "seconds": 0.1})
-    events += [step_event(i, words) for i, words in enumerate(steps)]
-    if end:
-        events.append(
-            {
-                "event": "Finished",
-                "stop_reason": "stopped",
-                "text": "",
-                "token_ids": [],
-                "steps": len(steps),
-                "seconds": 1.0,
-                "prefill_seconds": 0.1,
-            }
-        )
-        again = {"unwatched": 62.5} if run.startswith("plain") else {}  # older runs were not timed again
-        events.append({"event": "Baseline", "tokens_per_second": 25.0, **again})
-    return [json.dumps(e) + "\n" for e in events]
-
-
-def judged(feed: Callable[[], Any]) -> Callable[[], Iterator[str]]:
-    """A feed as the server sends it: before each step its outcome."""
-
-    def sent() -> Iterator[str]:
-        values = feed()
-        for value in [values] if isinstance(values, str) else values:
-            yield "\n".join(RecordedRun.of(map(record, value.splitlines())).lines(outcomes=True))
-
-    return sent
-
-
-def outcome_step(number: int, kind: str) -> dict[str, Any]:
+def outcome_step(number: int, kind: str) -> StepDone:
     """A step whose boundary was repaired, found for nothing, or missed."""
-    step = step_event(number, WORDS)
+    made = step(number)
     if kind == "repaired":
-        return step
-    if kind == "missed":
-        step["selected_prefixes"] = [0]
-    step |= {"accepted": [1], "committed": [step["committed"][0], {**step["committed"][2], "text": " cat"}]}
-    step["choices"] = step["choices"][:2]
-    for node in step["nodes"][4:]:
-        node["state"] = {4: "rejected", 5: "unreached"}[node["id"]]
-    return step
+        return made
+    first, _, last = made.committed
+    states = ("rejected", "unreached")
+    return structs.replace(
+        made,
+        selected_prefixes=(0,) if kind == "missed" else made.selected_prefixes,
+        nodes=(*made.nodes[:4], *map(lambda n, s: structs.replace(n, state=s), made.nodes[4:], states)),
+        choices=made.choices[:2],
+        accepted=(1,),
+        committed=(first, structs.replace(last, text=BETTER)),
+    )
+
+
+def records(run: str, steps: Sequence[StepDone] = tuple(map(step, range(6)))) -> list[Record]:
+    """A whole run; older ones were not timed again."""
+    speeds = Baseline(25.0, 62.5) if run.startswith("plain") else Baseline(25.0)
+    end = Finished("stopped", "", (), len(steps), 1.0, 0.1)
+    return [HEADER | {"run": run}, PrefillDone((1,), ("Once",), 0.1), *steps, end, speeds]
+
+
+def sent(run: Iterable[Record]) -> str:
+    """A run as the server sends it: before each step its outcome."""
+    return "\n".join(RecordedRun.of(run).lines(outcomes=True))
 
 
 OUTCOMES = ["repaired", "found", "missed", "found", "repaired", "missed"]
@@ -139,18 +111,15 @@ def page(browser: Any) -> Iterator[Any]:
     runs = itertools.count(1)
 
     def grow() -> Iterator[str]:
-        plain = trace(f"plain-{next(runs)}", [WORDS] * 6)
+        plain = records(f"plain-{next(runs)}")
         for end in (3, 5, len(plain)):
-            yield "".join(plain[:end])
+            yield sent(plain[:end])
 
     def outcomes() -> str:
-        lines = trace("outcomes", [WORDS] * len(OUTCOMES))
-        steps = [json.dumps(outcome_step(i, kind)) + "\n" for i, kind in enumerate(OUTCOMES)]
-        return "".join([*lines[:2], *steps, *lines[-2:]])
+        return sent(records("outcomes", list(itertools.starmap(outcome_step, enumerate(OUTCOMES)))))
 
-    run, steps = RecordedRun(), RecordedRun()
-    run.append(map(record, trace("lossy", [WORDS] * 6)))
-    steps.append(map(record, trace("wanted", [WORDS] * 6)))
+    run = RecordedRun()
+    run.append(records("lossy"))
 
     def lossy() -> Iterator[str]:
         for start, end in ((0, 3), (5, 7), (7, len(run))):
@@ -164,7 +133,7 @@ def page(browser: Any) -> Iterator[Any]:
     with gr.Blocks() as demo:
         view = ExplorerView()
         view.missed(again, None, view, show_progress="hidden")
-        for name, feed in {"grow": judged(grow), "outcomes": judged(outcomes), "lossy": lossy}.items():
+        for name, feed in {"grow": grow, "outcomes": outcomes, "lossy": lossy}.items():
             gr.Button(name, elem_id=name).click(feed, None, view, show_progress="hidden")
     with alone(browser, demo, viewport={"width": 1100, "height": 900}) as page:
         page.wait_for_selector("#explorer .empty")

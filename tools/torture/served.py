@@ -17,11 +17,13 @@ from urllib.parse import urlencode
 from playwright.sync_api import Page, expect, sync_playwright
 
 from app import presets
+from d2sd.errors import InputError
 from d2sd.figures.viewer import standalone_page
+from d2sd.trace.checks import read_event
+from d2sd.trace.events import EVENTS, Record
 from d2sd.trace.run import RecordedRun
 from tests.chromium import launch
 from tests.page_client import PageClient, Window
-from tests.records import record
 from tools.torture import material
 
 Cases = Iterator[str | None]
@@ -222,10 +224,19 @@ def _trace(rng: random.Random, page: Page, address: str, _: Path) -> None:
     page.wait_for_timeout(200)
 
 
+def _record(line: str) -> Record:
+    """The content of a line: an event where it can be one, else a dict."""
+    content: dict[str, Any] = json.loads(line)
+    try:
+        return read_event(line.encode("utf-8", "replace")) if content["event"] in EVENTS else content
+    except InputError:
+        return content
+
+
 def _alone(rng: random.Random, page: Page, _: str, folder: Path) -> None:
     path = folder / "alone.html"
     path.write_text(
-        standalone_page(RecordedRun.of(map(record, _hostile_trace(rng))), rng.choice(material.SCRIPTS)),
+        standalone_page(RecordedRun.of(map(_record, _hostile_trace(rng))), rng.choice(material.SCRIPTS)),
         encoding="utf-8",
     )
     page.goto(path.as_uri())
