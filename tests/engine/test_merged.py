@@ -149,12 +149,6 @@ def test_sixteen_bits_differ_by_rounding_alone(tokenizer, dtype):
 # Weights.
 
 
-def pointers(layer):
-    attention, mlp = layer.self_attn, layer.mlp
-    parts = (attention.q_proj, attention.k_proj, attention.v_proj), (mlp.gate_proj, mlp.up_proj)
-    return [[part.weight.data_ptr() for part in group] for group in parts]
-
-
 @pytest.mark.parametrize("contexts", [False, True])
 def test_merged_weights_are_the_layers_own(tokenizer, contexts):
     target = make_target(tokenizer)
