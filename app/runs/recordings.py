@@ -135,8 +135,8 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     if is_log(path):
         runs, more = _imported(path, MAX_OPENED)
         note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
-        said = report_lines(what_it_says(path))
-        return [RecordedRun.of(run.records()) for run in runs], "\n".join(filter(None, (note, *said)))
+        said = "\n".join(report_lines(what_it_says(path)))
+        return [RecordedRun.of(run.records()) for run in runs], "\n".join(filter(None, (note, said)))
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
