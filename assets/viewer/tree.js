@@ -57,9 +57,9 @@ export function chainLabel({ step, columns, widths, small }, chain, lanes) {
   };
   let label = placed(name + brought);
   if (main && brought && label.x > columns.x(step.boundary ?? step.columns)) label = placed(name); // over tokens that were not right
-  // far before its lane it stands at the lane's height, where nothing else of that height is between
+  // before its lane it stands at the lane's height, where nothing else of that height is between
   const alone = [...step.nodes.values()].every(({ id, depth }) => lanes.get(id) !== chain.lane || depth >= at.depth);
-  const beside = !main && alone && label.x + small(label.words) < label.from - AIR;
+  const beside = !main && alone && label.x + small(label.words) * (won ? BOLD : 1) < columns.x(leaves + 0.5);
   return { ...label, name, brought: label.words === name ? "" : brought, won, beside, kind: at.proposer };
 }
 

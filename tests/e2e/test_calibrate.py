@@ -101,6 +101,17 @@ def test_to_measure_without_a_file_is_a_sentence_and_the_figures_stay(calibrate:
     notice = calibrate.locator("#calibrate-notice textarea")
     expect(notice).to_have_value(re.compile("choose one or more trace files first"))
     assert figures.text_content() == before
+    # a pasted log is answered there, and the answer goes with the source
+    log = calibrate.locator("#pasted-log textarea")
+    log.fill("draft acceptance = 0.25000 (100 accepted / 400 generated)")
+    calibrate.locator("#measure").click()
+    report = calibrate.locator("#doctor-report")
+    expect(report).to_contain_text("llama.cpp", timeout=PATIENCE)
+    calibrate.wait_for_timeout(500)
+    expect(report).to_be_visible()
+    log.fill("")
+    calibrate.locator("#source").get_by_label("A prompt set").check()
+    expect(report).to_be_hidden()
 
 
 def test_a_file_stays_when_it_is_measured_again_and_a_bad_one_is_a_sentence(calibrate: Page, monkeypatch):
