@@ -15,7 +15,7 @@ REPOSITORY = Path(__file__).parents[1]
 # workers and busy processes beside the tests, for the runs of one round
 KINDS = [("3", 0)] * 4 + [("4", 0)] * 3 + [("3", 1)] * 3
 BUSY = [sys.executable, "-c", "while True: pass"]
-FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)", re.MULTILINE)
+FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)(.*)", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(.*(?:passed|failed|error).*) in ", re.MULTILINE)
 
 
@@ -43,7 +43,7 @@ def test_run(workers: str, busy: int, selection: list[str]) -> tuple[int, str]:
 
 
 def main() -> None:
-    """Print a line a run, then the failed tests with the runs that they failed in; the exit code is 1 if any failed."""
+    """Print a line a run with its failures, then the failed tests with their runs; the exit code is 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--runs", type=int, default=len(KINDS), help="number of runs (default 10)")
     parser.add_argument("tests", nargs="*", help="files or options for pytest (default all)")
@@ -60,10 +60,12 @@ def main() -> None:
             f"{number:2d}  -n {workers}, {busy} busy  {time.monotonic() - began:4.0f} s  exit {code}  {counts[1] if counts else ''}",
             flush=True,
         )
-        for test in FAILED.findall(words):
+        failed = FAILED.findall(words)
+        for test, cause in failed:
             failures.setdefault(test, []).append(number)
-        if code and not failures:
-            print(words[-2000:])
+            print(f"    {test}{cause}", flush=True)
+        if code and not failed:
+            print(words[-2000:], flush=True)
     for test, runs in sorted(failures.items()):
         print(f"{test}  failed in {len(runs)} of {arguments.runs}: {', '.join(map(str, runs))}")
     sys.exit(bad)

@@ -224,6 +224,12 @@ def test_weights_that_moved_are_merged_again(tokenizer):
     assert torch.equal(merge([target.base.layers[0].mlp.gate_proj]), target.base.layers[0].mlp.gate_proj.weight)
 
 
+def test_slices_of_one_weight_in_another_order_are_copied():
+    one, other = (torch.nn.Linear(3, rows, bias=False).requires_grad_(False) for rows in (2, 4))
+    merge([one, other])
+    assert torch.equal(merge([other, one]), torch.cat([other.weight, one.weight]))
+
+
 def test_merged_models_are_saved_whole(tokenizer, tmp_path):
     target = make_target(tokenizer)
     target.merged(TORCH)
