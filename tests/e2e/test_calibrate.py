@@ -25,6 +25,7 @@ def calibrate(module_page: Page) -> Page:
         module_page.locator("#source").get_by_label("Trace files").check()
         clear.click()
     module_page.locator("#source").get_by_label("The run in Explore").check()
+    expect(module_page.locator("#traces")).to_be_hidden()
     expect(module_page.locator("#calibration .what").first).to_contain_text("The run in Explore", timeout=PATIENCE)
     drawn_figure(module_page, "uniform")
     return module_page
@@ -126,10 +127,9 @@ def test_a_file_stays_when_it_is_measured_again_and_a_bad_one_is_a_sentence(cali
     before = len(heard)
     calibrate.locator("#measure").click()
     until = time.monotonic() + PATIENCE / 1000
-    while len(heard) < before + 2:  # where the call began and where it ended
+    while sum(heard[before:]) < 2:  # where the call began and where it ended; an older one may end meanwhile
         assert time.monotonic() < until
         calibrate.wait_for_timeout(20)
-    assert all(heard[before:])
     expect(title).to_have_text("mine.jsonl")
     figures = calibrate.locator("#calibration .figures").text_content()
     calibrate.locator("#traces button[aria-label=Clear]").first.click()
