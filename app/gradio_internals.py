@@ -56,8 +56,8 @@ def forget(window: str, app: Any) -> None:
 
 
 def hidden_when(condition: str) -> str:
-    """Returns a JavaScript listener that empties and hides a component on a condition, also JavaScript."""
-    return f"() => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
+    """Returns a JavaScript listener that empties and hides a component on a condition, also JavaScript, of its input ``value``."""
+    return f"(value) => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
 
 
 class EarlyHead:

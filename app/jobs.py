@@ -236,7 +236,7 @@ def sentence(problem: str = "", news: str = "", note: str = "") -> gr.Textbox:
     """Returns the box with one of the three sentences; hidden if all are empty. A note may have several lines."""
     return gr.Textbox(
         without_paths(problem) or news or note,
-        max_lines=16 if "\n" in note else 6,
+        max_lines=16,
         label="Please check" if problem else "Please wait" if news else "Note",
         elem_classes=["notice", "problem" if problem else "news"],
         visible=bool(problem or news or note),

@@ -68,6 +68,9 @@ def theme() -> gr.themes.Base:
         **both("block_info_text_color", ("#566274", "#9daabb")),
         **both("body_text_color_subdued", ("#566274", "#9daabb")),
         color_accent=ink[0],  # for the dark page in page.css
+        **both("link_text_color", ink),
+        **both("block_label_background_fill", paper),
+        block_label_border_width="0px",
         **both("color_accent_soft", sunken),
         **both("checkbox_background_color_selected", ink),
         **both("checkbox_border_color_selected", ink),

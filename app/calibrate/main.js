@@ -216,7 +216,7 @@ export function start(element, trigger, props, watch, server, options) {
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
   const tools = h("div", { class: "tools", hidden: true }, ...downloads(() => data));
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
-  const empty = h("p", { class: "empty" }, "Press Measure: the prompts of the set are run one by one, and the verdict grows with them. “The run in Explore” shows at once what one text can tell, which is too little for a verdict.");
+  const empty = h("p", { class: "empty" }, "Press Measure: the prompts of the set are run one by one, and the verdict grows with them. “The run in Explore” shows at once what one text can tell, which is too little for a verdict. Of a server’s log, “Trace files and logs” says what its acceptance means.");
   const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));

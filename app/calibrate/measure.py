@@ -28,7 +28,8 @@ from d2sd.calibration.report import Measured
 from d2sd.doctor.checks import check_folder
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.examination import TOKENS, examine
-from d2sd.doctor.report import markdown
+from d2sd.doctor.log_reading import Reading
+from d2sd.doctor.report import markdown, markdown_of_logs
 from d2sd.figures.calibration import calibration_results
 from d2sd.trace.logs import is_log
 from d2sd.trace.run import RecordedRun
@@ -96,20 +97,20 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
 
 
 def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
-    """Returns what the logs among uploaded files and a pasted one say, as plain text; empty if there is none.
+    """Returns what the logs among uploaded files and a pasted one say, as Markdown; empty if there is none.
 
     Raises ``InputError`` for a pasted text that says nothing; ``files`` names files that cannot be read.
     """
-    said: list[str] = []
+    said: list[Reading] = []
     for path in (paths or ())[:MAX_FILES]:
         with suppress(InputError):
-            said += [what_it_says(path)] if is_log(path) else []
+            said += what_it_says(path) if is_log(path) else []
     if pasted and pasted.strip():
         with TemporaryDirectory() as folder:
             file = Path(folder) / "pasted.log"
             file.write_bytes(pasted.encode("utf-8", "replace"))
-            said.append(what_it_says(file))
-    return "\n".join(said)
+            said += what_it_says(file)
+    return markdown_of_logs(said)
 
 
 def again(recordings: Recordings, against: RunSet | None) -> str:

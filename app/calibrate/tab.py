@@ -41,6 +41,11 @@ SHOW_CONTROLS = f"""kind => {{
   const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
   return [run, kind === 'prompts', kind === 'own', files, files, run].map(visible => ({{ __type__: 'update', visible }}));
 }}"""
+# On a phone it stands below the controls.
+SHOW_REPORT = """() => setTimeout(() => {
+  const report = document.querySelector('#doctor-report');
+  if (report && report.getBoundingClientRect().top > innerHeight / 2) report.scrollIntoView();
+}, 200)"""
 # source, number of prompts, models, method, settings by name
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
@@ -111,16 +116,18 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     def offered(event: Any) -> None:
         event.then(offer, [explore, against], against, **AT_ONCE)
 
-    def quick(event: Any, function: Callable[..., Any], inputs: Sequence[Any]) -> Any:
-        return answer(event, function, ticket, inputs, [figures], notice, show_progress="hidden", concurrency_limit=4)
+    def quick(event: Any, function: Callable[..., Any], inputs: Sequence[Any], *outputs: Any) -> Any:
+        drawn = [figures, *outputs]
+        return answer(event, function, ticket, inputs, drawn, notice, show_progress="hidden", concurrency_limit=4)
 
     measured_with = [source, recordings, explore, uploads, log, against]
-    quick(go.click, _measure, measured_with)
+    quick(go.click, _measure, measured_with, report)
     # What costs nothing is shown at once.
-    offered(quick(uploads.upload, _measure, measured_with))
-    quick(source.change, _measure_shown, measured_with)
+    offered(quick(uploads.upload, _measure, measured_with, report))
+    quick(source.change, _measure_shown, measured_with, report)
     source.change(None, source, [group, bundled, mine, uploads, log, why], js=SHOW_CONTROLS, **AT_ONCE)
-    offered(quick(tab.select, _measure_shown, measured_with))
+    source.change(None, None, report, js=hidden_when("!document.querySelector('#doctor-report h1')"), **AT_ONCE)
+    offered(quick(tab.select, _measure_shown, measured_with, report))
     quick(against.input, _compare_again, [recordings, explore, against])
     measured = wire(
         go.click,
@@ -133,7 +140,8 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         wanted=(source, lambda kind: kind in RUN),
     )
     offered(measured)
-    go.click(None, None, report, js=hidden_when("true"), **AT_ONCE)
+    go.click(None, source, report, js=hidden_when(f"{json.dumps(RUN)}.includes(value)"), **AT_ONCE)
+    report.change(None, js=SHOW_REPORT, **AT_ONCE)
     wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
     opened = answer(
         figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
@@ -154,14 +162,14 @@ def _measure(
     paths: list[str] | None,
     log: str | None,
     against: str | None,
-) -> tuple[Any, Any]:
-    """Returns figures of the run in Explore or of trace files, and cancels a running measurement of prompts; of logs also what they say.
+) -> tuple[Any, Any, Any]:
+    """Returns figures of the run in Explore or of trace files, and what logs say; cancels a running measurement of prompts.
 
     Returns no change for prompts, which ``_measure_prompts`` runs.
     """
     found, bad, said = Recordings(), "", ""
     if kind in RUN:
-        return gr.skip(), gr.skip()
+        return gr.skip(), gr.skip(), gr.skip()
     call.check()
     call.ticket.replace(None)
     other = _against(explore, against)
@@ -175,16 +183,16 @@ def _measure(
             if not said:
                 raise
             call.check()
-            return gr.skip(), sentence(note=said)
+            return gr.skip(), gr.Markdown(said, visible=True), sentence()
         explore.history.keep_set(found.title, found.runs)
         give_back()
     call.check()
     recordings.runs, recordings.title = found.runs, found.title
-    return value, sentence(problem=bad, note=said)
+    return value, gr.Markdown(said, visible=bool(said)), sentence(problem=bad)
 
 
-def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any]:
-    return _measure(call, kind, *values) if kind == "shown" else (gr.skip(), sentence())
+def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any, Any]:
+    return _measure(call, kind, *values) if kind == "shown" else (gr.skip(), gr.skip(), sentence())
 
 
 def _compare_again(call: Call, recordings: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:

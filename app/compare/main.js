@@ -40,7 +40,7 @@ export function start(element, trigger, props, watch, server, options) {
   });
   const sides = new SidesView(options, save);
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));
-  const empty = h("p", { class: "empty" }, "Choose two runs, or two sets of runs: what you run, open or measure is offered here.");
+  const empty = h("p", { class: "empty" }, "Choose two runs, or two sets of runs: what you run, open or measure is offered here. Then press Compare.");
   const parts = [sides.top, texts.box, sides.pair];
   element.replaceChildren(h("section", { class: "panels compared", "aria-label": "Compare" }, empty, ...parts));
   let data = null;

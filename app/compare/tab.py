@@ -36,8 +36,8 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
         gr.Markdown(REPLAY_EXPLANATION)
         chosen = list(build_models("replay-").values())
         with gr.Row(elem_classes="buttons"):
-            go = gr.Button("Replay", elem_id="replay-go", size="sm", min_width=80)
-            stop = gr.Button("Stop", elem_id="replay-stop", size="sm", min_width=60, visible=False)
+            go = gr.Button("Replay", elem_id="replay-go", min_width=80)
+            stop = gr.Button("Stop", elem_id="replay-stop", min_width=60, visible=False)
         notice = notice_box("replay-notice")
         found = gr.Textbox(
             visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
@@ -81,7 +81,6 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 "Add trace files as a set",
                 file_types=FILE_TYPES,
                 file_count="multiple",
-                size="sm",
                 elem_id="compare-add",
             )
             called = gr.Textbox(

@@ -317,8 +317,8 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
             min_width=260,
         )
         with gr.Column(scale=0, min_width=110):
-            go = gr.Button("Ask", variant="primary", elem_id="ask", size="sm")
-            stop = gr.Button("Stop", elem_id="stop-asking", size="sm", visible=False)
+            go = gr.Button("Ask", variant="primary", elem_id="ask")
+            stop = gr.Button("Stop", elem_id="stop-asking", visible=False)
     notice = notice_box("whatif-notice")
     charts = WhatIfView(recorded_answers())
 

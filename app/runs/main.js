@@ -23,7 +23,7 @@ function runRow(run, { number, shown, ticked }, act) {
   const tick = h("input", { type: "checkbox", class: "tick", title: "In the class file", "aria-label": `Run ${number} in the class file: ${run.label}` });
   tick.checked = ticked;
   tick.addEventListener("change", () => act.tick(run, tick.checked));
-  const name = h("b", {}, `${number}. ${spoken(run.label, 60)}`);
+  const name = h("b", {}, `${number}. ${spoken(run.label, 200)}`);
   const open = h("button", { type: "button", class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" }, name, h("span", {}, `${run.about} · ${clock(run.at)}`));
   const tool = (kind, mark, words) => button(mark, { class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, () => act[kind](run, row));
   const tools = h("span", { class: "tools" }, tool("up", "▲", "Move up"), tool("down", "▼", "Move down"), tool("rename", "✎", "Rename"), tool("link", "↗", "Copy a link"), tool("file", "↓", "Save the trace"), tool("remove", "✕", "Remove"));

@@ -16,7 +16,7 @@ from typing import Any
 
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
-from d2sd.doctor.log_reading import read_log, report_lines
+from d2sd.doctor.log_reading import Reading, read_log, report_lines
 from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.logs import LogTotals, import_log, is_log
 from d2sd.trace.run import RecordedRun
@@ -135,7 +135,8 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     if is_log(path):
         runs, more = _imported(path, MAX_OPENED)
         note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
-        return [RecordedRun.of(run.records()) for run in runs], "\n".join(filter(None, (note, what_it_says(path))))
+        said = "\n".join(report_lines(what_it_says(path)))
+        return [RecordedRun.of(run.records()) for run in runs], "\n".join(filter(None, (note, said)))
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
@@ -163,9 +164,9 @@ def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]
     return [_read(part) for part in _parts(raw)], len(raw)
 
 
-def what_it_says(path: str | Path) -> str:
-    """Returns what the log of a server says of its drafter, as lines of plain text. Raises ``InputError``."""
-    return "\n".join(report_lines(read_log(import_log(path, most=MAX_MEGABYTES * 10**6))))
+def what_it_says(path: str | Path) -> list[Reading]:
+    """Returns what the log of a server says of its drafter. Raises ``InputError``."""
+    return read_log(import_log(path, most=MAX_MEGABYTES * 10**6))
 
 
 def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:

@@ -57,7 +57,10 @@ export function chainLabel({ step, columns, widths, small }, chain, lanes) {
   };
   let label = placed(name + brought);
   if (main && brought && label.x > columns.x(step.boundary ?? step.columns)) label = placed(name); // over tokens that were not right
-  return { ...label, name, brought: label.words === name ? "" : brought, won, kind: at.proposer };
+  // before its lane it stands at the lane's height, where nothing else of that height is between
+  const alone = [...step.nodes.values()].every(({ id, depth }) => lanes.get(id) !== chain.lane || depth >= at.depth);
+  const beside = !main && alone && label.x + small(label.words) * (won ? BOLD : 1) < columns.x(leaves + 0.5);
+  return { ...label, name, brought: label.words === name ? "" : brought, won, beside, kind: at.proposer };
 }
 
 /** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before it if they are
@@ -71,7 +74,7 @@ export function clearOf(lines, x, width, [start, end], ahead = false) {
 }
 
 const GAP = 5; // between the pills of neighbouring lanes, at least
-const LABEL = { above: [-29, -14], below: [13, 27] };
+const LABEL = { above: [-29, -14], beside: [-10, 10], below: [13, 27] };
 
 /**
  * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost ones.
@@ -188,7 +191,7 @@ export class TreeView {
     }
     for (const chain of layout.chains) {
       const label = chainLabel(this, chain, layout.lanes);
-      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? BOLD : 1), LABEL.above);
+      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? BOLD : 1), label.beside ? LABEL.beside : LABEL.above);
     }
     layout.rows = laneRows(layout, items);
     layout.rows.right = Math.max(...items.map((item) => item.right));
@@ -281,7 +284,7 @@ export class TreeView {
   drawChainLabel(chain) {
     const label = chainLabel(this, chain, this.layout.lanes);
     if (!label) return [];
-    const y = this.rows.y.get(chain.lane) - PILL / 2 - 5;
+    const y = this.rows.y.get(chain.lane) + (label.beside ? 4 : -PILL / 2 - 5);
     const named = chain.lane === 0 && chain.first.depth === 0 ? (chain.nodes[1] ?? chain.first) : chain.first;
     return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.name, label.brought ? s("tspan", { class: "brought" }, label.brought) : "")];
   }

@@ -16,9 +16,9 @@ export function visible(value, most = 24, space = MARKS[" "]) {
   return shown.length > most || text(value).length > most * 4 ? shown.slice(0, most - 1).join("") + "…" : shown.join("");
 }
 
-/** The same in running words, where spaces stay spaces. */
+/** The same in running words, where spaces stay spaces but at the ends of a quoted token. */
 export const spoken = (value, most) => visible(value, most, " ");
-export const quoted = (value, most = 18) => `“${spoken(value, most)}”`;
+export const quoted = (value, most = 18) => `“${spoken(value, most).replace(/^ | $/g, MARKS[" "])}”`;
 
 export function probability(p, digits = 2) {
   if (p === null || p === undefined) return "—";

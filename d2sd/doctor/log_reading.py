@@ -61,6 +61,7 @@ TRIES = {
     "first only": "The drafter's state after its first token: hidden states, norms, the mask of the block. Such profiles were DSpark on one "
     "target (vLLM issue 51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613).",
 }  # fmt: skip
+WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not tell which of them it is:"
 ORDINARY = "Nothing in acceptance by position is out of the ordinary."
 NO_PROFILE = "The log holds no acceptance by position, and α alone does not show why a drafter is rejected."
 RATE = (
@@ -130,11 +131,13 @@ class Reading:
     sentences: in order.
     named: whether something is out of the ordinary.
     tries: what to try, likeliest first.
+    source: of the times that a sentence calculates with; empty if none does.
     """
 
     sentences: tuple[str, ...]
     named: bool = False
     tries: tuple[str, ...] = ()
+    source: str = ""
 
 
 @dataclass
@@ -222,12 +225,14 @@ def read_profile(profile: Profile, machine: Machine) -> Reading:
     sentences = [_headline(profile), *([sentence for sentence, _ in found] or [ordinary])]
     if known:
         sentences.append(known)
+    source = ""
     if profile.by_position and profile.by_position[0] > 0:
+        source = f"Times of “{machine.name}”: {machine.source}"
         sentences.append(quickest(profile.by_position, machine, any(word in profile.names for word in BLOCKS)))
     if profile.alpha and profile.drafted and profile.alpha > 2.5 and (profile.alpha - 1) / profile.drafted < 0.25:
         sentences.append(RATE)
     tries = dict.fromkeys(name for _, names in found for name in names)
-    return Reading(tuple(sentences), bool(found), tuple(TRIES[name] for name in tries))
+    return Reading(tuple(sentences), bool(found), tuple(TRIES[name] for name in tries), source)
 
 
 def _headline(p: Profile) -> str:
@@ -240,10 +245,17 @@ def _headline(p: Profile) -> str:
     if p.alpha is not None:
         parts.append(f"α {p.alpha:.2f}")
     if p.by_position:
-        parts.append(
-            "accepted up to position " + ", ".join(f"{k}: {percent(s)}" for k, s in enumerate(p.by_position, 1))
-        )
+        last, most = _last(p.by_position), len(p.by_position)
+        shares = [f"{k}: {percent(s)}" for k, s in enumerate(p.by_position[:last], 1)]
+        if last < most:
+            shares.append(f"{f'{last + 1} to ' if last + 1 < most else ''}{most}: 0%")
+        parts.append(f"accepted up to position {', '.join(shares)}")
     return f"{', '.join(parts)}."
+
+
+def _last(shares: Sequence[float]) -> int:
+    """The last position that was ever accepted."""
+    return max((k for k, share in enumerate(shares, 1) if share >= 0.0005), default=0)
 
 
 def _published(profile: Profile) -> Published | None:
@@ -283,7 +295,7 @@ def _upper(share: float, steps: int | None) -> float:
 def _form(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
     """Where acceptance by position ends or falls."""
     shares, steps = p.by_position, p.steps
-    last = max((k for k, share in enumerate(shares, 1) if share >= 0.0005), default=0)
+    last = _last(shares)
     rest = len(shares) - last
     onward = [b / a for a, b in pairwise(shares[:last])]  # [k]: from position k + 1 to k + 2
     reach = [share * (steps or 1000) for share in shares]
@@ -333,8 +345,8 @@ def _falls_with_length(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
     if falls:
         _, window, before, after = max(falls)
         yield (
-            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. Other requests may be "
-            "long than are short; one long answer would tell.",
+            f"Acceptance falls in long texts: α is {before:.2f} up to {window} tokens and {after:.2f} beyond. The long texts may be "
+            "other requests than the short ones; one long answer would tell.",
             ("window", "position", "language"),
         )
 
@@ -356,7 +368,7 @@ def quickest(by_position: Sequence[float], machine: Machine, block: bool) -> str
     pays = "" if speeds[best] > 1 else " Drafting does not pay there."
     return (
         f"{what}{'A' if block else 'a'}t these rates, {count(best + 1, 'drafted token')} a step (γ {best + 2}) would be quickest on "
-        f"“{machine.name}”, {speeds[best]:.2f}× plain decoding{here}.{pays} Calculated for one request at a time, not timed: {machine.source}"
+        f"“{machine.name}”, {speeds[best]:.2f}× plain decoding{here}.{pays} Calculated for one request at a time, not timed."
     )
 
 
@@ -366,5 +378,6 @@ def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
         yield from reading.sentences
         yield ""
     if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
-        yield "Things to try, each with a public case. A profile alone does not tell which of them it is:"
+        yield WHAT_TO_TRY
         yield from (f"* {one}" for one in tries)
+    yield from dict.fromkeys(f"\n{reading.source}" for reading in readings if reading.source)

@@ -10,6 +10,7 @@ from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
+from d2sd.doctor.log_reading import WHAT_TO_TRY, Reading
 from d2sd.doctor.redraft import SHAPES, alpha, alpha_estimate, by_position
 from d2sd.doctor.reference import Reference, by_domain
 from d2sd.trace.text import escaped
@@ -30,6 +31,18 @@ def markdown(examinations: Sequence[Examination]) -> str:
     for examination in examinations:
         lines += _section(examination)
     return "\n".join([*lines, "## How to read the figures", "", *(f"* {line}" for line in CONVENTIONS), ""])
+
+
+def markdown_of_logs(readings: Sequence[Reading]) -> str:
+    """Returns what logs say; what several say to try comes once, at the end."""
+    lines: list[str] = []
+    for reading in readings:
+        figures, *said = map(text, reading.sentences)
+        lines += [figures, f"**{said[0]}**" if reading.named else said[0], *said[1:]]
+    if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
+        lines += [WHAT_TO_TRY, "\n".join(f"* {one}" for one in tries)]
+    lines += dict.fromkeys(f"*{text(reading.source)}*" for reading in readings if reading.source)
+    return "\n\n".join(lines)
 
 
 def _section(e: Examination) -> Iterator[str]:

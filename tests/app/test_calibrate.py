@@ -116,7 +116,7 @@ def test_what_is_measured_while_prompts_run_takes_their_place(opening):
     while not recordings.runs:
         next(running)
     done = recordings.runs[0]
-    drawn, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "", None)
+    drawn, _, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "", None)
     assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
     assert job.cancelled()
     assert all(update.value is None for update in running)

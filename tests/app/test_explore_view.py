@@ -200,7 +200,7 @@ def test_a_token_a_bar_and_a_node_are_chosen_in_every_view(plain: Any) -> None:
     wait_root(plain, "pinned", "4")
     plain.locator("#tree g.node[data-node='2']").click()
     wait_root(plain, "node", "2")
-    assert "Rejected: the target wanted “ cat”" in plain.locator("#details").text_content()
+    assert "Rejected: the target wanted “␣cat”" in plain.locator("#details").text_content()
     assert "Rejected" in plain.locator(".tip").text_content()
     assert plain.locator("#tree g.node.selected .ring").count() == plain.locator("#tree .ring").count() == 1
     plain.mouse.move(5, 5)

@@ -307,7 +307,7 @@ def test_an_older_choice_of_the_source_does_not_clear_a_newer_problem():
     given = "files", kept, explore, [], None, None
     assert answered(_measure, ticket, *given, number=5)[1].value == "choose one or more trace files first"
     assert nothing(answered(_measure_shown, ticket, *given, number=4))
-    assert answered(_measure_shown, ticket, *given, number=6)[1].visible is False
+    assert answered(_measure_shown, ticket, *given, number=6)[-1].visible is False
 
 
 def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch):

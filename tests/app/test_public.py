@@ -166,7 +166,7 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     assert (good, bad) == ([], [f"{log.name} was not read: it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean"])  # fmt: skip
 
 
-def test_an_uploaded_or_pasted_log_is_answered_in_plain_text(tmp_path):
+def test_an_uploaded_or_pasted_log_is_answered_and_what_it_says_is_escaped(tmp_path):
     low = "SpecDecoding metrics: Mean acceptance length: 1.50, Accepted: 500 tokens, Drafted: 3000 tokens, Per-position acceptance rate: 0.300, 0.200, 0.000\n"
     log = tmp_path / "served.log"
     log.write_text(low, encoding="utf-8")
@@ -175,5 +175,7 @@ def test_an_uploaded_or_pasted_log_is_answered_in_plain_text(tmp_path):
     assert "z-lab/dflash issue 133" in pasted
     assert calibrate.logs([str(log)], None).splitlines()[0] == pasted.splitlines()[0]
     assert calibrate.logs([str(trace_file(tmp_path))], "") == ""
+    named = "ServerArgs(model_path='own_<b>*x*')\n[2026-05-27 20:14:38 TP0] Decode batch. accept len: 3.17, accept rate: 0.20\n"
+    assert calibrate.logs(None, named).startswith(r"sglang, own\_\<b\>\*x\*, α 3.17.")
     with pytest.raises(InputError, match="nothing of what servers print"):
         calibrate.logs(None, "hello")

@@ -77,9 +77,9 @@ test("without a server the recorded text says what is accepted, and what was wan
 
 test("the sentence says how many were accepted and what the target wanted", () => {
   const tokens = [{}, {}, {}];
-  assert.equal(typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }), "2 of your 3 tokens were accepted; then the target wanted “ on”.");
-  assert.equal(typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }), "None of your 3 tokens were accepted; the target wanted “ on”.");
-  assert.match(typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }), /^All 3 of your tokens were accepted; the target goes on with “ on”\. What stood behind them had no room/);
+  assert.equal(typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }), "2 of your 3 tokens were accepted; then the target wanted “␣on”.");
+  assert.equal(typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }), "None of your 3 tokens were accepted; the target wanted “␣on”.");
+  assert.match(typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }), /^All 3 of your tokens were accepted; the target goes on with “␣on”\. What stood behind them had no room/);
   assert.equal(drafterSentence("first drafter", { drafted: 15, boundary: 4 }, 8), "First drafter: 4 of 15 accepted. The whole tree of the step: 8.");
   assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 accepted.");
 });

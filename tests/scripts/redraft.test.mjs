@@ -6,11 +6,11 @@ import { chosenSentence, readAnswer, Redraft, redraftSentence } from "../../asse
 const answer = (fields) => readAnswer({ texts: [" shells", " and", " gets"], confidence: [0.9, 0.8, 0.3], kept: 3, accepted: 2, added: 2, wanted: " finds", chosen: [[3, 2], [5, 0]], extra: 0, same: null, ...fields });
 
 test("the sentence says what a re-draft would have added, and where it ends", () => {
-  assert.equal(redraftSentence(3, answer()), "From 3 it would have added 2: ␣shells ␣and; then the target wanted “ finds”.");
+  assert.equal(redraftSentence(3, answer()), "From 3 it would have added 2: ␣shells ␣and; then the target wanted “␣finds”.");
   assert.equal(redraftSentence(3, answer({ wanted: null })), "From 3 it would have added 2: ␣shells ␣and.");
   assert.equal(redraftSentence(1, answer({ kept: 1, added: 0 })), "From 1 it would have added nothing: 2 tokens right, which the first draft has as well.");
-  assert.match(redraftSentence(5, answer({ accepted: 0, added: 0 })), /wanted “ finds” at position 4 already/);
-  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “ finds” for its first token/);
+  assert.match(redraftSentence(5, answer({ accepted: 0, added: 0 })), /wanted “␣finds” at position 4 already/);
+  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” for its first token/);
 });
 
 test("beside it stands what the chosen prefixes brought", () => {

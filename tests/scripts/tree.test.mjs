@@ -128,6 +128,14 @@ test("the main lane is called the first draft only where it holds the first draf
   assert.equal(mainLabel(of([[-1, [0, 1, 2], 1, "root"]])), null);
 });
 
+test("a name that has no room over its lane stands before it, at its height", () => {
+  // a trunk of three, of which two are right; the re-draft from 2 is the last column, over which its name would end behind the block
+  const rows = [[-1, [0, 1], 1, "root"], [0, [0, 1], 0.9, "accepted"], [1, [0, 1], 0.9, "accepted"], [2, [0], 0.4, "rejected"], [2, [1], 0.8, "accepted"]];
+  const step = { ...stepOf(rows), draft: {}, branches: [{ drafter: "second", prefix: 2, base: 0 }], sampled: false, columns: 4, boundary: 2 };
+  const [trunk, redraft] = labels(step, true);
+  assert.deepEqual([trunk.beside, redraft.beside], [false, true]);
+});
+
 test("the sentence of a step counts what each re-draft added as the lanes do", () => {
   const branches = [{ drafter: "second", prefix: 1, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
   // both re-drafts write the same two tokens, then the one from 0 alone is right

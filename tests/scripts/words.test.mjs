@@ -18,7 +18,7 @@ test("a long token is cut between characters and half of one becomes a stand-in"
   assert.equal(visible("a\ud83d"), "a\ufffd");
 });
 
-test("a quoted token keeps its spaces", () => assert.equal(quoted(" a b"), "“ a b”"));
+test("a quoted token shows the spaces at its ends", () => assert.equal(quoted(" a b"), "“␣a b”"));
 
 test("a probability says when it is too small to write, and when it is not known", () => {
   assert.deepEqual([0, 0.004, 0.5, 0.999, 1, null].map((p) => probability(p)), [".00", "<.01", ".50", "1.00", "1.00", "—"]);

@@ -50,7 +50,11 @@ TOPS = ("d2sd", "app")
 @cache
 def nodes(source):
     """All import statements anywhere in a source."""
-    return [n for n in ast.walk(ast.parse(source)) if isinstance(n, ast.Import | ast.ImportFrom)]
+    try:
+        tree = ast.parse(source)
+    except SystemError:  # Python 3.11, when something else is parsed in between (CPython issue 106905)
+        tree = ast.parse(source)
+    return [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
 
 
 def imported(source, name):

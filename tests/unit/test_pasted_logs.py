@@ -360,7 +360,7 @@ def test_replies_with_every_step_are_answered_too(tmp_path):
     )
     (reading,) = read_log(import_log(tmp_path / "log"))
     assert (
-        "vllm, m, 400 steps, 3 tokens drafted a step, α 2.00, accepted up to position 1: 100%, 2: 0%, 3: 0%."
+        "vllm, m, 400 steps, 3 tokens drafted a step, α 2.00, accepted up to position 1: 100%, 2 to 3: 0%."
         in reading.sentences
     )
 
