@@ -89,6 +89,7 @@ class RunsView {
   constructor(element, trigger, options) {
     Object.assign(this, { element, trigger, options, data: { shown: "", runs: [] }, naming: false, linked: false, moved: null });
     this.left = new Set(); // keys of the runs that the class file leaves out
+    this.rows = new Map(); // by key: the row, and what it says
     this.title = h("summary", {});
     this.list = h("ol", {});
     this.said = h("p", { class: "said", role: "status" });
@@ -136,9 +137,19 @@ class RunsView {
     const { runs, shown } = this.data;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
     this.title.textContent = `Runs of this window (${runs.length})`;
-    this.list.replaceChildren(...runs.map((run, at) => runRow(run, { number: runs.length - at, shown: run.key === shown, ticked: !this.left.has(run.key) }, this.acts)));
+    // A row that says the same stays where it is: a click on it may have begun.
+    const drawn = runs.map((run, at) => {
+      const is = { number: runs.length - at, shown: run.key === shown, ticked: !this.left.has(run.key) };
+      const state = JSON.stringify([run, is]);
+      const before = this.rows.get(run.key);
+      return [run.key, before?.state === state ? before : { state, row: runRow(run, is, this.acts) }];
+    });
+    this.rows = new Map(drawn);
+    const rows = drawn.map(([, { row }]) => row);
+    for (const row of [...this.list.children]) if (!rows.includes(row)) row.remove();
+    rows.forEach((row, at) => this.list.children[at] === row || this.list.insertBefore(row, this.list.children[at] ?? null));
     const again = focused && this.rowOf(focused);
-    if (again) again.querySelector(this.moved && this.moved.key === focused ? `[data-act=${this.moved.kind}]` : ".open").focus();
+    if (again && !again.contains(document.activeElement)) again.querySelector(this.moved && this.moved.key === focused ? `[data-act=${this.moved.kind}]` : ".open").focus();
     this.moved = null;
   }
 

@@ -151,8 +151,10 @@ def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
     row.hover()
     row.locator("[data-act=rename]").click()
     two.locator("#runs li input[type=text]").fill("<img src=x>")
+    other = rows(two).nth(1).element_handle()
     two.locator("#runs li input[type=text]").press("Enter")
     expect(rows(two).nth(0).locator("b")).to_contain_text("<img src=x>")
+    assert rows(two).nth(1).evaluate("(row, before) => row === before", other)  # a click on it may have begun
     rows(two).nth(1).hover()
     with two.expect_download(timeout=PATIENCE) as started:
         rows(two).nth(1).locator("[data-act=file]").click()

@@ -2,9 +2,9 @@
 
 import { queryOfHash } from "../../../assets/viewer/address.js";
 
-const follow = () => {
-  const query = queryOfHash(location.hash.slice(1), location.search);
+const follow = (address) => {
+  const query = queryOfHash(new URL(address).hash.slice(1), location.search);
   if (query !== null) location.replace(`${location.origin}${location.pathname}?${query}`);
 };
-follow();
-addEventListener("hashchange", follow);
+follow(location.href);
+addEventListener("hashchange", ({ newURL }) => follow(newURL)); // the page may have written its own address since
