@@ -9,6 +9,7 @@ import logging
 import socket
 import time
 import weakref
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gradio as gr
@@ -183,7 +184,8 @@ def test_a_window_that_leaves_again_is_kept_from_then_on(monkeypatch):
         assert forgotten.count("w") == 1
         assert not watch.open
 
-    asyncio.run(visits())
+    with ThreadPoolExecutor() as apart:  # a loop of the browser may run in this thread
+        apart.submit(asyncio.run, visits()).result()
 
 
 def test_places_are_asked_for_until_the_run_begins(client):
