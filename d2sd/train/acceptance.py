@@ -47,12 +47,12 @@ class HeldOut:
         """Writes the texts. Raises ``InputError`` if there are no prompts, or if all texts are empty.
 
         chat: whether prompts are put into the chat template.
-        seconds: no text is begun later than so long after the first.
+        seconds: no text is begun later than so long after the first, unless all before are empty.
         """
         engine, texts, until = Engine(Models(target), passes="eager"), list[Trace](), time.monotonic() + seconds
         config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False)
         for prompt in prompts:
-            if not texts or time.monotonic() < until:
+            if time.monotonic() < until or not any(len(t.token_ids) > 1 for t in texts):
                 texts.append(engine.generate(prompt, config))
         self._target, self._texts = target, [t for t in texts if len(t.token_ids) > 1]
         if not self._texts:

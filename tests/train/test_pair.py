@@ -7,13 +7,15 @@ import shutil
 import signal
 import time
 from functools import partial
+from types import SimpleNamespace
 
 import pytest
 from transformers import AutoTokenizer
 
-from d2sd import DecodeConfig, load
+from d2sd import DecodeConfig, Engine, load
 from d2sd.errors import InputError
 from d2sd.train import pair, plan
+from d2sd.train.acceptance import HeldOut
 from d2sd.train.joint import PairObjective
 from d2sd.train.pair import train_pair
 from d2sd.train.plan import Speeds, divide
@@ -109,7 +111,8 @@ def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
     monkeypatch.setattr(pair, "FIRST_WORDS", ("Question: Tom", "Question: Mia"))
     chat = shutil.copytree(target, tmp_path / "chat")
     tokenizer = AutoTokenizer.from_pretrained(chat)
-    tokenizer.chat_template = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
+    end = "\nAnswer:"  # behind which this target writes something, for most questions
+    tokenizer.chat_template = f"{{% for m in messages %}}<|endoftext|>{{{{ m['content'] }}}}{end}{{% endfor %}}"
     tokenizer.save_pretrained(chat)
     out = tmp_path / "out"
     train_pair(settings(chat, out, prompts=()))
@@ -117,8 +120,14 @@ def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
     assert len(questions) == len(set(questions)) > 10
     assert all(q.startswith(("Question: Tom", "Question: Mia")) for q in questions)
     answered = [json.loads(line)["prompt_ids"] for line in (out / "responses.jsonl").read_text().splitlines()]
-    texts = {tokenizer.decode(ids, skip_special_tokens=True) for ids in answered}
+    texts = {tokenizer.decode(ids, skip_special_tokens=True).removesuffix(end) for ids in answered}
     assert texts < set(questions)  # some are held out
+
+
+def test_held_out_texts_are_written_until_one_is_not_empty(target, monkeypatch):
+    texts = iter([1, 1, 3, 3])
+    monkeypatch.setattr(Engine, "generate", lambda *_: SimpleNamespace(token_ids=[0] * next(texts)))
+    assert len(HeldOut(load_writer(target, None), ["a", "b", "c", "d"], False, seconds=0.0)) == 1
 
 
 SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)
