@@ -33,17 +33,20 @@ def main() -> int:
     parser.add_argument(
         "--window", type=int, default=200, metavar="RUNS", help="runs in one window of a browser (0: none)"
     )
+    parser.add_argument("--model", default="tiny", help="what all of them run: a preset, as smollm2 (default: tiny)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/load"), metavar="FOLDER")
     arguments = parser.parse_args()
     faults: list[str] = []
     with serving() as server:
         page = PageClient(server.address)
-        Person(page, 0, 0).work("run", prompt="Loading the nets.", max_tokens=4, gamma_2=None, budget=None)
+        Person(page, 0, 0, arguments.model).work(
+            "run", prompt="Loading the nets.", max_tokens=4, gamma_2=None, budget=None
+        )
         samples, over = list[tuple[float, float, int]](), Event()
         watch = Thread(target=_watch, args=(server, samples, over), daemon=True)
         watch.start()
-        people = [Person(page, number, arguments.seed) for number in range(arguments.people)]
+        people = [Person(page, number, arguments.seed, arguments.model) for number in range(arguments.people)]
         _row("people", str(arguments.people))
         before = server.megabytes(), server.files()
         stop = Event()
@@ -55,7 +58,7 @@ def main() -> int:
         done = [d for person in people for d in person.done]
         faults += [d.fault for d in done if d.fault]
         _report(done, people)
-        steps, waited, alone = greedy(page, GREEDY)
+        steps, waited, alone = greedy(page, GREEDY, arguments.model)
         _row(
             f"one asks {GREEDY} times",
             f"{steps} of them ran before the next person's turn, who waited {waited:.1f} s (alone one takes {alone:.1f} s)",

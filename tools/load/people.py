@@ -35,12 +35,14 @@ def _tells(answer: object) -> bool:
 class Person:
     """One window, and what it has done."""
 
-    def __init__(self, page: PageClient, number: int, seed: int):
+    def __init__(self, page: PageClient, number: int, seed: int, model: str):
+        self.models = dict.fromkeys(("model", "race_model", "calibrate_model"), model)
         self.window, self.number, self.rng = Window(page), number, random.Random(f"{seed} {number}")
         self.page, self.done = page, list[Done]()
 
     def work(self, kind: str, **asked: Any) -> Done:
         """Press a button and wait for the end."""
+        asked = self.models | asked
         button = {"run": "run", "race": "start-race", "calibration": "measure"}[kind]
         # what costs nothing is measured by a call of its own, ahead of the one that waits in the line
         first = self.page.call(button, "click", 1 if kind == "calibration" else 0)
@@ -113,11 +115,18 @@ class Person:
         return thread
 
 
-def greedy(page: PageClient, count: int) -> tuple[int, float, float]:
+def greedy(page: PageClient, count: int, model: str) -> tuple[int, float, float]:
     """One person asks for ``count`` runs at once, then another for one: how many of the first person's runs did anything
     before the other's began, how long the other waited, and how long a single such run takes alone."""
-    one, other = Person(page, 0, 0), Person(page, 1, 0)
-    asked: dict[str, Any] = {"prompt": PROMPTS[0], "max_tokens": 200, "gamma_2": None, "budget": None, "compare": False}
+    one, other = Person(page, 0, 0, model), Person(page, 1, 0, model)
+    asked: dict[str, Any] = {
+        "model": model,
+        "prompt": PROMPTS[0],
+        "max_tokens": 200,
+        "gamma_2": None,
+        "budget": None,
+        "compare": False,
+    }
     alone = one.work("run", **asked).seconds
     began: list[float] = []
 
