@@ -308,9 +308,9 @@ def wire(
     event: a listener, such as ``button.click``.
     work: called with the job and the values of the inputs; it may raise ``InputError``. The value of an update is what the
         output shows, or a list for several.
-    stop: the button that cancels the newest job of the ticket; it is there as long as work is, but for ``in_view``.
-    stops: whether to wire its click, which one event of a ticket does.
-    wanted: a control and a function of its value that returns whether the event requests work at all.
+    stop: the button that cancels the newest job of the ticket. It is visible while there is one; with ``in_view`` it is left as it is.
+    stops: whether to wire its click. Of several events that share a ticket, exactly one does.
+    wanted: a control, and a function of its value that returns whether the event requests work.
     in_turn: whether the work runs the models, one request at a time.
     in_view: whether the view waits for an answer: the notice then only says that the job waits or loads models, and work is
         also called for a job that was stopped while it waited.

@@ -36,12 +36,12 @@ SOURCES = {
 }
 RUN = ("prompts", "own")  # the sources that are run step by step
 NOTHING = "nothing"
-# In the browser: an answer of the server may come when the next source is chosen, and hide a file that is being uploaded.
+# Runs in the browser: a late answer of the server about the previous source would hide the file field during an upload.
 SHOW_CONTROLS = f"""kind => {{
   const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
   return [run, kind === 'prompts', kind === 'own', files, files, run].map(visible => ({{ __type__: 'update', visible }}));
 }}"""
-# On a phone it stands below the controls.
+# On a phone the report is below the controls: scroll to it.
 SHOW_REPORT = """() => setTimeout(() => {
   const report = document.querySelector('#doctor-report');
   if (report && report.getBoundingClientRect().top > innerHeight / 2) report.scrollIntoView();

@@ -89,7 +89,7 @@ class RunsView {
   constructor(element, trigger, options) {
     Object.assign(this, { element, trigger, options, data: { shown: "", runs: [] }, naming: false, linked: false, moved: null });
     this.left = new Set(); // keys of the runs that the class file leaves out
-    this.rows = new Map(); // by key: the row, and what it says
+    this.rows = new Map(); // by key: the row and the state that it was made from
     this.title = h("summary", {});
     this.list = h("ol", {});
     this.said = h("p", { class: "said", role: "status" });
@@ -137,7 +137,7 @@ class RunsView {
     const { runs, shown } = this.data;
     const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
     this.title.textContent = `Runs of this window (${runs.length})`;
-    // A row that says the same stays where it is: a click on it may have begun.
+    // Unchanged rows stay in place: replacing one between press and release would lose the click.
     const drawn = runs.map((run, at) => {
       const is = { number: runs.length - at, shown: run.key === shown, ticked: !this.left.has(run.key) };
       const state = JSON.stringify([run, is]);

@@ -31,7 +31,7 @@ FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
 FAR_BELOW = 0.7  # of the lowest published α
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
-MOST_LENGTHS = 100_000  # steps or rows of which the length of their text is kept
+MOST_LENGTHS = 100_000  # entries of ``Profile.by_length``
 BLOCKS = ("dflash", "dspark", "jetspec", "d2sd")  # in names of drafters that draft a block in one pass
 MAX_SOURCES = 20
 
@@ -106,7 +106,7 @@ class Profile:
     drafted: tokens drafted a step.
     alpha: mean acceptance length.
     by_position: [k]: share of the steps that accepted token k + 1.
-    by_length: number of tokens of the text and α, of single steps or of rows about one request.
+    by_length: pairs of the length of the text in tokens and α, one for each step or each row of the log about a single request.
     """
 
     engine: str
@@ -131,7 +131,7 @@ class Reading:
     sentences: in order.
     named: whether something is out of the ordinary.
     tries: what to try, likeliest first.
-    source: of the times that a sentence calculates with; empty if none does.
+    source: where the times come from that the sentences calculate with; empty if they use none.
     """
 
     sentences: tuple[str, ...]
@@ -332,7 +332,7 @@ def _form(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _falls_with_length(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
-    """Whether much less is accepted once a text is longer than a usual window, at the window where the fall is greatest."""
+    """Compares acceptance up to and beyond each of ``WINDOWS``; yields the window with the largest significant fall."""
     falls = []
     for window in WINDOWS:
         short, long = ([alpha for n, alpha in p.by_length if (n > window) == over] for over in (False, True))

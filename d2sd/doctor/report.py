@@ -34,7 +34,7 @@ def markdown(examinations: Sequence[Examination]) -> str:
 
 
 def markdown_of_logs(readings: Sequence[Reading]) -> str:
-    """Returns what logs say; what several say to try comes once, at the end."""
+    """Returns the readings of logs as Markdown, with the things to try listed once at the end."""
     lines: list[str] = []
     for reading in readings:
         figures, *said = map(text, reading.sentences)

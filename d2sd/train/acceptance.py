@@ -47,7 +47,7 @@ class HeldOut:
         """Writes the texts. Raises ``InputError`` if there are no prompts, or if all texts are empty.
 
         chat: whether prompts are put into the chat template.
-        seconds: no text is begun later than so long after the first, unless all before are empty.
+        seconds: time limit after which no further text is started, once there is one that is not empty.
         """
         engine, texts, until = Engine(Models(target), passes="eager"), list[Trace](), time.monotonic() + seconds
         config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False)

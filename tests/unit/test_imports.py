@@ -52,7 +52,7 @@ def nodes(source):
     """All import statements anywhere in a source."""
     try:
         tree = ast.parse(source)
-    except SystemError:  # Python 3.11, when something else is parsed in between (CPython issue 106905)
+    except SystemError:  # a fault of Python 3.11 where threads parse (CPython issue 106905)
         tree = ast.parse(source)
     return [n for n in ast.walk(tree) if isinstance(n, ast.Import | ast.ImportFrom)]
 

@@ -1,4 +1,4 @@
-"""How the page bears many people: ``python -m tools.load [--people N] [--minutes M] [--window RUNS] [--out FOLDER]``.
+"""How the page bears many people: ``python -m tools.load [--people N] [--minutes M] [--model NAME] …``.
 
 All of it goes to a page of its own on this machine. Prints a table and writes ``load.svg``: memory and open files over
 time. The exit code is 1 where something failed.
@@ -33,7 +33,7 @@ def main() -> int:
     parser.add_argument(
         "--window", type=int, default=200, metavar="RUNS", help="runs in one window of a browser (0: none)"
     )
-    parser.add_argument("--model", default="tiny", help="what all of them run: a preset, as smollm2 (default: tiny)")
+    parser.add_argument("--model", default="tiny", help="preset that everyone runs, such as smollm2 (default: tiny)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--out", type=Path, default=Path("runs/load"), metavar="FOLDER")
     arguments = parser.parse_args()

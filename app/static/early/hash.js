@@ -7,4 +7,4 @@ const follow = (address) => {
   if (query !== null) location.replace(`${location.origin}${location.pathname}?${query}`);
 };
 follow(location.href);
-addEventListener("hashchange", ({ newURL }) => follow(newURL)); // the page may have written its own address since
+addEventListener("hashchange", ({ newURL }) => follow(newURL)); // not location.href: the page may have changed it since

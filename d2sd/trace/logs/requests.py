@@ -142,7 +142,7 @@ class LogTotals:
 
     model, drafter: their names in the log.
     running: number of requests that are decoded at once.
-    held: number of tokens of theirs in the cache.
+    held: number of tokens of these requests in the KV cache.
     mean_acceptance_length: α, accepted tokens and the bonus token per step.
     by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all steps drafted equally many.
     unknown: a sentence about what the log lacks.
