@@ -12,11 +12,16 @@ run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
 	GRADIO_SERVER_NAME=$(HOST) GRADIO_SERVER_PORT=$(PORT) $(PYTHON) app.py
 
+# `make test CLOCK=4` tests as if this machine were four times slower, `CLOCK=.25` as if it were four times quicker: clocks of
+# Python run so much faster or slower, limits of tests grow, and pages are throttled. No result may depend on it.
+CLOCK ?= 1
+SEEMING := CLOCK=$(CLOCK) $(if $(filter-out 1,$(CLOCK)),PYTHONPATH=tests/clock PYTEST_TIMEOUT=960)
+
 # One process more than cores, since tests of the page also wait, so torch takes one thread in each; whoever is done first
 # takes tests from the others.
 WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist worksteal
 test: $(VENV)/.dev browser target
-	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
+	$(SEEMING) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
 	@$(MAKE) --no-print-directory narrow
 
 # Under a minute, for whoever changes a line: neither a browser nor a published model is needed.
@@ -32,7 +37,7 @@ AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS
 NUMBERS := $(addprefix tests/engine/test_,processor.py lean.py lossless.py sampling.py smollm2.py)
 narrow: $(VENV)/.dev
 	@if $(PYTHON) -c "import sys, torch; sys.exit(torch.backends.cpu.get_cpu_capability() != 'AVX512')"; then \
-	  $(AVX2) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) $(NUMBERS); \
+	  $(SEEMING) $(AVX2) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) $(NUMBERS); \
 	else echo "This processor has no AVX-512: the tests of numbers ran with what it has."; fi
 
 # A published chat model, for the tests on it; where it cannot be had, they are skipped.

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # machines with a GPU for the GPU tests may lack it
-    from playwright.sync_api import Browser, Playwright
+    from playwright.sync_api import Browser, Page, Playwright
 
+SLOWER = max(1.0, float(os.environ.get("CLOCK", "1")))  # how many times slower this machine is to seem
 MISSING = "no Chromium on this machine (on Debian: apt install chromium-headless-shell)"
 # the first one draws the same pages without a window's machinery: a page opens in two thirds of the time
 NAMES = ("chromium-headless-shell", "chromium", "chromium-browser", "google-chrome")
@@ -24,3 +26,10 @@ def launch(playwright: Playwright) -> Browser:
     if path is None:
         raise SystemExit(MISSING)
     return playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+
+
+def throttle(page: Page) -> Page:
+    """Give a page a processor that is ``SLOWER`` times slower."""
+    if SLOWER > 1:
+        page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
+    return page

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chromium import MISSING, find, launch
+from tests.chromium import MISSING, SLOWER, find, launch
 
 gc.disable()  # until all is collected
 FAILURES = Path(__file__).parents[1] / "runs" / "failed-tests"  # screenshots and consoles of failed browser tests
@@ -106,7 +106,7 @@ def browser():
     # only here: machines with a GPU for the GPU tests may lack it
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=20_000)  # ms: several browsers and engines may share few cores
+    expect.set_options(timeout=20_000 * SLOWER)  # ms: several browsers and engines may share few cores
     with sync_playwright() as playwright:
         browser = launch(playwright)
         try:

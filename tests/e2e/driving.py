@@ -12,8 +12,9 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from app import presets
 from app.view import ROUTES
+from tests.chromium import SLOWER, throttle
 
-PATIENCE = 60_000
+PATIENCE = 60_000 * SLOWER  # ms
 PHONE = {"width": 390, "height": 844}
 FREE_MEMORY = 8e9  # bytes, as far as the offers of the page know
 
@@ -47,7 +48,8 @@ def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
 
     Windows of one context share what the browser has compiled of the page's scripts.
     """
-    page = context.new_page()
+    page = throttle(context.new_page())
+    page.set_default_timeout(30_000 * SLOWER)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
     page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
@@ -66,8 +68,8 @@ def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
 def alone(browser: Browser, views: gr.Blocks, **options: Any) -> Iterator[Page]:
     """A window with these views and nothing else of the page; at its end nothing must have gone wrong in it."""
     _, address, _ = views.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": ROUTES})
-    page = browser.new_page(**options)
-    page.set_default_timeout(30_000)
+    page = throttle(browser.new_page(**options))
+    page.set_default_timeout(30_000 * SLOWER)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
