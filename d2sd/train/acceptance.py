@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import copy
 import json
-import math
 import re
 import sys
-import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -43,16 +41,22 @@ RESULTS, TEXTS = "board.json", "board-texts"  # names in the training folder
 class HeldOut:
     """The target's greedy texts for prompts that no drafter learns from, over which drafters in training are replayed."""
 
-    def __init__(self, target: Target, prompts: Iterable[str], chat: bool, seconds: float = math.inf):
+    def __init__(
+        self,
+        target: Target,
+        prompts: Iterable[str],
+        chat: bool,
+        stop: Callable[[], bool] | None = None,
+    ):
         """Writes the texts. Raises ``InputError`` if there are no prompts, or if all texts are empty.
 
         chat: whether prompts are put into the chat template.
-        seconds: time limit after which no further text is started, once there is one that is not empty.
+        stop: asked before every text; once it returns True and a text is not empty, no further one is started.
         """
-        engine, texts, until = Engine(Models(target), passes="eager"), list[Trace](), time.monotonic() + seconds
+        engine, texts = Engine(Models(target), passes="eager"), list[Trace]()
         config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False)
         for prompt in prompts:
-            if time.monotonic() < until or not any(len(t.token_ids) > 1 for t in texts):
+            if not (stop and stop()) or not any(len(t.token_ids) > 1 for t in texts):
                 texts.append(engine.generate(prompt, config))
         self._target, self._texts = target, [t for t in texts if len(t.token_ids) > 1]
         if not self._texts:

@@ -50,6 +50,7 @@ def train(
     note: str = "train",
     identity: dict[str, Any] | None = None,
     save: Callable[[Path], None] | None = None,
+    clock: Callable[[], float] = time.monotonic,
 ) -> bool:
     """Trains ``objective`` in place. Returns whether this is the main process, which should save the result.
 
@@ -63,6 +64,7 @@ def train(
     note: name of the run on a terminal and in trackers.
     identity: what else (objective, data) must be the same to continue.
     save: writes the result so far into a folder, ``step-N`` under ``out``.
+    clock: the time in seconds, for ``config.seconds``.
     """
     # under autocast torch's RMSNorm takes its slower path, and says so once
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
@@ -90,18 +92,18 @@ def train(
     metrics_file = out / "metrics.jsonl"
     if main:
         truncate_metrics(metrics_file, step)
-    began, seen, size = time.monotonic(), 0, config.batch_size
+    began, seen, size = clock(), 0, config.batch_size
 
     def place(done: int) -> float:
         """Where the schedule stands, from 0 to ``config.steps``."""
-        return done if config.seconds is None else config.steps * (spent + time.monotonic() - began) / config.seconds
+        return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
     def keep(row: dict[str, float]) -> None:
         """Write a checkpoint, and measure and log first if there is a row of figures."""
         if main:
             if row:
                 record(row | (evaluate() if evaluate else {}))
-            state = {"step": step, "seconds": spent + time.monotonic() - began, "rows": rows, "identity": identity}
+            state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
             save_checkpoint(out, parameters, optimizers, state)
         accelerator.wait_for_everyone()
 
@@ -151,7 +153,7 @@ def train(
             if main and (saves or step % config.log_every == 0):
                 figures = {k: float(v) for k, v in logged.items()}
                 row = {"step": step, "rate": rate, "grad_norm": float(norm), **figures,
-                       "tokens_per_second": seen * world / (time.monotonic() - began)}  # fmt: skip
+                       "tokens_per_second": seen * world / (clock() - began)}  # fmt: skip
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if not saves:
                     record(row)

@@ -12,7 +12,7 @@ import os
 import random
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, replace
 from datetime import UTC, datetime
@@ -43,9 +43,9 @@ from d2sd.train.plan import (
     TYPICAL,
     WRITING_HELD_OUT,
     Plan,
-    clock,
     describe,
     divide,
+    duration,
     measure,
     seconds_of,
 )
@@ -75,9 +75,9 @@ SCHEDULE = 1000  # parts into which the time of training is divided
 class State:
     """What an interrupted run continues from, in ``pair.json``: the plan, and the seconds that each stage has taken."""
 
-    def __init__(self, path: Path, identity: dict[str, Any]):
+    def __init__(self, path: Path, identity: dict[str, Any], clock: Callable[[], float]):
         """Raises ``InputError`` if the file is of a run with other settings."""
-        self._path, self._identity = path, digest_of(identity)
+        self._path, self._identity, self._clock = path, digest_of(identity), clock
         self.used, self.plan, self.done = dict[str, float](), None, list[str]()
         if path.exists():
             kept = json.loads(path.read_text())
@@ -87,15 +87,15 @@ class State:
             self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
 
     @contextmanager
-    def stage(self, name: str) -> Iterator[float]:
-        """Context of a stage, which is given the time (``time.monotonic``) at which its planned seconds are over."""
-        began, before = time.monotonic(), self.used.get(name, 0.0)
+    def stage(self, name: str) -> Iterator[Callable[[], bool]]:
+        """Context of a stage; its value is a function that returns whether the planned seconds are over."""
+        began, before = self._clock(), self.used.get(name, 0.0)
         planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
         try:
-            yield began + planned - before
+            yield lambda: self._clock() - began + before >= planned
             self.done.append(name)
         finally:
-            self.used[name] = before + time.monotonic() - began
+            self.used[name] = before + self._clock() - began
             write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
                                                 "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
 
@@ -108,14 +108,16 @@ class State:
 # The run.
 
 
-def train_pair(settings: PairTraining) -> None:
+def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monotonic) -> None:
     """Trains both drafters and saves them in ``dflash`` and ``vp`` of the output folder, which is a model set, with a model card.
 
     Raises ``InputError`` if the settings do not fit the target, or if there is no text to learn from.
+
+    clock: the time in seconds.
     """
-    began, out, total = time.monotonic(), settings.out, 60 * settings.minutes
+    began, out, total = clock(), settings.out, 60 * settings.minutes
     out.mkdir(parents=True, exist_ok=True)
-    state = State(out / "pair.json", json.loads(json.dumps(asdict(settings) | {"out": None}, default=str)))
+    state = State(out / "pair.json", json.loads(json.dumps(asdict(settings) | {"out": None}, default=str)), clock)
     if "ending" in state.done:
         print(f"{out} is trained already; name another folder to train again.", file=sys.stderr)
         return
@@ -127,19 +129,19 @@ def train_pair(settings: PairTraining) -> None:
         if settings.mask_token is not None:
             mask_id(target.tokenizer, target.model, set(), settings.mask_token)
         if state.plan is None:
-            state.plan = _plan(settings, target, chat, total, began)
+            state.plan = _plan(settings, target, chat, total, began, clock)
         print(describe(state.plan, target.device.type), file=sys.stderr)
         place = Path(settings.target)
         write_whole(out / "target", f"{os.path.relpath(place, out) if place.exists() else settings.target}\n")
     plan = state.plan
-    with state.stage("questions") as until:
+    with state.stage("questions") as over:
         if plan.seconds["questions"] and "questions" not in state.done:
-            _ask(settings, target, plan, until)
-    with state.stage("writing") as until:
+            _ask(settings, target, plan, over)
+    with state.stage("writing") as over:
         prompts, held_out = _prompts(settings, target, chat)
         config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
         if "writing" not in state.done:
-            in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, until)  # noqa: E731
+            in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, over)  # noqa: E731
             identity = {**asdict(config), "target": weights_digest(target.base)}
             regenerate(in_order, prompts, out / "responses.jsonl", config, identity, plan.room)
     with state.stage("features"):
@@ -154,8 +156,9 @@ def train_pair(settings: PairTraining) -> None:
     with state.stage("held-out"):
         first, second = new_pair(settings, target, data)
         objective = PairObjective(first, second, target.model)
-        measured = HeldOut(target, held_out, chat, WRITING_HELD_OUT * total)
-        one = seconds_of(lambda: measured.measure("d2sd", first, second, 1), 0.0)
+        latest = clock() + WRITING_HELD_OUT * total
+        measured = HeldOut(target, held_out, chat, lambda: clock() >= latest)
+        one = seconds_of(lambda: measured.measure("d2sd", first, second, 1), 0.0, clock)
         texts = max(1, min(len(measured), int(MEASURING * total / one)))
         if not (out / "dflash" / "config.json").exists():
             save()  # so that there is something to load from now on
@@ -177,7 +180,17 @@ def train_pair(settings: PairTraining) -> None:
         sample = partial(objective.sample, data, features)
         identity = {"data": digest(data.ids)}
         try:
-            train(objective, len(data.ids) - validation, sample, out / "training", loop, evaluate, "pair", identity)
+            train(
+                objective,
+                len(data.ids) - validation,
+                sample,
+                out / "training",
+                loop,
+                evaluate,
+                "pair",
+                identity,
+                clock=clock,
+            )
         except KeyboardInterrupt:
             save()
             raise
@@ -191,31 +204,33 @@ def train_pair(settings: PairTraining) -> None:
     done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
     write_whole(out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"]), texts))
     print(f"{out}: α {curve[-1]['held_out_acceptance_length']:.2f} of dflash and {curve[-1]['d2sd_acceptance_length']:.2f} of d2sd "
-          f"on {texts} held-out prompts, in {clock(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
+          f"on {texts} held-out prompts, in {duration(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
 
 
-def _plan(settings: PairTraining, target: Target, chat: bool, total: float, began: float) -> Plan:
+def _plan(
+    settings: PairTraining, target: Target, chat: bool, total: float, began: float, clock: Callable[[], float]
+) -> Plan:
     """The plan for the time that is left, by speeds that are measured now."""
     rows = min(
         most_rows(target, LONGEST + settings.max_new_tokens), max(1, len(settings.prompts)) if not chat else 1 << 20
     )
-    speeds = measure(settings, target, rows)
+    speeds = measure(settings, target, rows, clock)
     token = 2 * len(taps_of(settings, target)) * target.config.hidden_size
     given = len(settings.prompts) * (TYPICAL if chat else settings.max_new_tokens)
-    left = total - (time.monotonic() - began)
+    left = total - (clock() - began)
     if left < total / 2:
         raise InputError(f"{settings.minutes:g} minutes are too few: measuring this machine's speeds took half of them; give more --minutes")  # fmt: skip
     plan = divide(speeds, left, sum(room(target.device)) // token, rows, False, None)
     return divide(speeds, left, plan.room, rows, chat and given < plan.tokens, None if chat else given)
 
 
-def _ask(settings: PairTraining, target: Target, plan: Plan, until: float) -> None:
+def _ask(settings: PairTraining, target: Target, plan: Plan, stop: Callable[[], bool]) -> None:
     """Let the target write questions into ``questions.jsonl``, behind those that are there."""
     path = settings.out / "questions.jsonl"
     before = len(resumed_rows(path, {}))
     config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed + before)
     with path.open("ab") as file:
-        for text in write_questions(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), config, until):
+        for text in write_questions(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), config, stop):
             file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
 
 
@@ -259,7 +274,7 @@ def card(
         "text": f"{len(data.ids):,} greedy responses of at most {settings.max_new_tokens} tokens, {tokens:,} tokens with their prompts",
         "training": f"{rows:,} sequences with {ANCHORS} anchors, {rows / len(data.ids):.1f} readings, {anchors:,} anchors; batches of "
         f"{plan.batch}, Muon and AdamW, D-PACE's weights, visible prefixes of the VP-Drafter with probability ∝ {BETA:g}^l",
-        "time": ", ".join(f"{name} {clock(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
+        "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
         "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features of {tokens / used['features']:,.0f} tokens/s, "
         f"{anchors / used['training']:,.0f} anchors/s in training both, measurements included",
         "temperature": f"the logits of `dflash` were divided by {divisor:.2f}, fitted on responses that were not trained on",

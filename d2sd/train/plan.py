@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -72,7 +73,7 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
 def describe(plan: Plan, device: str) -> str:
     """Returns the plan in words."""
     s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
-    parts = ", ".join(f"{name} {clock(seconds)}" for name, seconds in plan.seconds.items() if seconds)
+    parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
     text = (
         f"Measured here: {s.writing:,.0f} tokens/s written, features of {s.features:,.0f} tokens/s, {s.training:,.0f} anchors/s "
         f"in training both drafters.\nPlan: {parts}; about {plan.tokens:,} tokens of text and {anchors:,.0f} anchors, in batches of "
@@ -87,7 +88,7 @@ def describe(plan: Plan, device: str) -> str:
     return text
 
 
-def clock(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """Returns seconds as minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
@@ -95,12 +96,12 @@ def clock(seconds: float) -> str:
 # Measuring.
 
 
-def measure(settings: PairTraining, target: Target, rows: int) -> Speeds:
-    """Returns the speeds of this machine, measured for seconds on random tokens."""
-    writing, batch = _writing_speed(settings, target, rows), LARGEST
+def measure(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> Speeds:
+    """Returns the speeds of this machine, measured for seconds of ``clock`` on random tokens."""
+    writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
     while True:
         try:
-            return Speeds(writing, *_training_speeds(settings, target, batch), batch)
+            return Speeds(writing, *_training_speeds(settings, target, batch, clock), batch)
         except torch.OutOfMemoryError:
             if batch == 1:
                 raise
@@ -108,7 +109,9 @@ def measure(settings: PairTraining, target: Target, rows: int) -> Speeds:
             print(f"Not enough memory for larger batches than {batch} texts.", file=sys.stderr)
 
 
-def _training_speeds(settings: PairTraining, target: Target, batch: int) -> tuple[float, float]:
+def _training_speeds(
+    settings: PairTraining, target: Target, batch: int, clock: Callable[[], float]
+) -> tuple[float, float]:
     """Tokens a second whose features are read, and anchors a second in training; a CPU is as quick with a small batch."""
     count, vocabulary = batch if target.device.type == "cuda" else SMALLEST, target.config.vocab_size
     lengths = torch.full((count,), TYPICAL)
@@ -121,7 +124,7 @@ def _training_speeds(settings: PairTraining, target: Target, batch: int) -> tupl
         _wait()
 
     least = LOOK * settings.minutes
-    reading = seconds_of(read, least)
+    reading = seconds_of(read, least, clock)
     objective = PairObjective(*new_pair(settings, target, data), target.model)
     optimizers = make_optimizers(dict(objective.named_parameters()), LoopConfig(1))
 
@@ -135,11 +138,11 @@ def _training_speeds(settings: PairTraining, target: Target, batch: int) -> tupl
             optimizer.zero_grad()
         _wait()
 
-    return count * TYPICAL / reading, count * ANCHORS / seconds_of(learn, least)
+    return count * TYPICAL / reading, count * ANCHORS / seconds_of(learn, least, clock)
 
 
 @torch.inference_mode()
-def _writing_speed(settings: PairTraining, target: Target, rows: int) -> float:
+def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> float:
     """Tokens a second of so many rows."""
     config = RegenerateConfig(rows, settings.max_new_tokens, greedy_share=1.0)
     batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config, False)
@@ -149,7 +152,7 @@ def _writing_speed(settings: PairTraining, target: Target, rows: int) -> float:
         batch.advance(STRIDE if target.device.type == "cuda" else 1)
         _wait()
 
-    return rows * (STRIDE if target.device.type == "cuda" else 1) / seconds_of(step, LOOK * settings.minutes)
+    return rows * (STRIDE if target.device.type == "cuda" else 1) / seconds_of(step, LOOK * settings.minutes, clock)
 
 
 def _wait() -> None:
@@ -157,11 +160,11 @@ def _wait() -> None:
         torch.cuda.synchronize()
 
 
-def seconds_of(work: Any, least: float) -> float:
+def seconds_of(work: Any, least: float, clock: Callable[[], float] = time.monotonic) -> float:
     """Seconds of a piece of work, repeated for at least so long, after a first one that sets things up."""
     work()
-    began, count = time.monotonic(), 0
-    while not count or time.monotonic() - began < least:
+    began, count = clock(), 0
+    while not count or clock() - began < least:
         work()
         count += 1
-    return (time.monotonic() - began) / count
+    return (clock() - began) / count

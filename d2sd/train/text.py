@@ -332,21 +332,25 @@ def user_header(target: Target) -> str:
 
 
 def write_questions(
-    target: Target, first_words: Sequence[str], count: int, config: RegenerateConfig, until: float | None = None
+    target: Target,
+    first_words: Sequence[str],
+    count: int,
+    config: RegenerateConfig,
+    stop: Callable[[], bool] | None = None,
 ) -> Iterator[str]:
     """Yields at most ``count`` different questions of a chat model, in the order in which they are written.
 
     Questions that do not end within ``config.max_new_tokens``, very short ones, and repeats are left out.
 
     first_words: beginnings of the questions, taken in turn; may be empty.
-    until: time at which it stops, see ``write``.
+    stop: see ``write``.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
     begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
     requests = [Request(n, begins[n % len(begins)], False) for n in range(count)]
     found = set[str]()
-    answers = write(target, requests, config, until)
+    answers = write(target, requests, config, stop)
     for request, response in progress(answers, total=count, desc="questions", mininterval=1):
         words = first_words[request.number % len(first_words)]
         text = (words + decode(response, skip_special_tokens=True)).strip()

@@ -7,9 +7,8 @@ that are written. So a step always has the same shapes, and on a GPU it is repla
 from __future__ import annotations
 
 import sys
-import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -124,13 +123,16 @@ class Rows:
 
 @torch.inference_mode()
 def write(
-    target: Target, requests: Iterable[Request], config: RegenerateConfig, until: float | None = None
+    target: Target,
+    requests: Iterable[Request],
+    config: RegenerateConfig,
+    stop: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[Request, list[int]]]:
     """Yields requests with the text after each prompt, end token included, in the order in which the texts end.
 
     If memory does not suffice for ``config.batch_size`` rows, it goes on with half of them.
 
-    until: time (``time.monotonic``) at which it stops; the texts that have not ended are cut there. None: when all have.
+    stop: asked before every pass; once it returns True, texts that have not ended are cut there. None: all texts end.
     """
     queue = deque(requests)
     if not queue:
@@ -142,7 +144,7 @@ def write(
     taken: list[Request | None] = []
     while queue:
         try:
-            yield from _written(target, queue, taken, min(count, len(queue)), width, config, until)
+            yield from _written(target, queue, taken, min(count, len(queue)), width, config, stop)
             return
         except torch.OutOfMemoryError:
             queue.extendleft(r for r in taken if r is not None)
@@ -155,7 +157,7 @@ def write(
 
 def _written(
     target: Target, queue: deque[Request], taken: list[Request | None], count: int, width: int, config: RegenerateConfig,
-    until: float | None,
+    stop: Callable[[], bool] | None,
 ) -> Iterator[tuple[Request, list[int]]]:  # fmt: skip
     """Texts of ``queue`` in rows of one batch. taken: the request of each row, None once its text was yielded."""
     samples, kind = not all(r.greedy for r in queue), target.device.type
@@ -165,7 +167,7 @@ def _written(
     rows.put(range(count), begun)
     if (common := min(len(r.prompt) for r in begun) - 1) > 0:
         rows.read(common)
-    while any(r is not None for r in taken) and (until is None or time.monotonic() < until):
+    while any(r is not None for r in taken) and not (stop and stop()):
         rows.advance(STRIDE if kind == "cuda" else 1)
         ended = [n for n, idle in enumerate(rows.idle.tolist()) if idle and taken[n] is not None]
         if not ended:

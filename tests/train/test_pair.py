@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import shutil
 import signal
-import time
 from functools import partial
 from types import SimpleNamespace
 
@@ -21,9 +20,10 @@ from d2sd.train.pair import train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
 from d2sd.train.text import load_writer, regenerate, written
+from tests.clocks import Ticking
 from tests.train.texts import prompt_of, save_target, sums
 
-MINUTES = 0.1
+MINUTES, TICK = 0.1, 0.02
 
 
 @pytest.fixture(scope="module")
@@ -35,8 +35,7 @@ def target(tmp_path_factory):
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    """Short texts and few steps, for speed; the minutes are of this process, whatever else the machine does."""
-    monkeypatch.setattr(time, "monotonic", time.process_time)
+    """Short texts and few steps, for speed."""
     monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 24)
     monkeypatch.setattr(plan, "FEWEST_STEPS", 60)
 
@@ -53,7 +52,7 @@ def rows(out):
 
 
 def test_a_pair_is_trained_in_its_minutes_and_drafts_no_worse_than_it_began(target, tmp_path):
-    train_pair(settings(target, tmp_path))
+    train_pair(settings(target, tmp_path), Ticking(TICK))
     kept = json.loads((tmp_path / "pair.json").read_text())
     assert sum(kept["used"].values()) == pytest.approx(60 * MINUTES, rel=0.1)
     curve = [row["held_out_acceptance_length"] for row in rows(tmp_path) if "held_out_acceptance_length" in row]
@@ -82,13 +81,13 @@ def test_ctrl_c_leaves_drafters_and_the_same_command_goes_on(target, tmp_path, m
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # also where tests run in the background
     given = settings(target, tmp_path, minutes=0.06)
     with pytest.raises(KeyboardInterrupt):
-        train_pair(given)
+        train_pair(given, Ticking(TICK))
     signal.signal(signal.SIGINT, before)
     state = json.loads((tmp_path / "training" / "checkpoint" / "state.json").read_text())
     assert 0 < state["step"] <= 25
     load(str(tmp_path))
     responses = (tmp_path / "responses.jsonl").read_bytes()
-    train_pair(given)
+    train_pair(given, Ticking(TICK))
     assert (tmp_path / "responses.jsonl").read_bytes() == responses
     steps = [row["step"] for row in rows(tmp_path)]
     assert steps == sorted(set(steps))
@@ -115,7 +114,7 @@ def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
     tokenizer.chat_template = f"{{% for m in messages %}}<|endoftext|>{{{{ m['content'] }}}}{end}{{% endfor %}}"
     tokenizer.save_pretrained(chat)
     out = tmp_path / "out"
-    train_pair(settings(chat, out, prompts=()))
+    train_pair(settings(chat, out, prompts=()), Ticking(TICK / 4))
     questions = [json.loads(line)["prompt"] for line in (out / "questions.jsonl").read_text().splitlines()]
     assert len(questions) == len(set(questions)) > 10
     assert all(q.startswith(("Question: Tom", "Question: Mia")) for q in questions)
@@ -127,7 +126,7 @@ def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
 def test_held_out_texts_are_written_until_one_is_not_empty(target, monkeypatch):
     texts = iter([1, 1, 3, 3])
     monkeypatch.setattr(Engine, "generate", lambda *_: SimpleNamespace(token_ids=[0] * next(texts)))
-    assert len(HeldOut(load_writer(target, None), ["a", "b", "c", "d"], False, seconds=0.0)) == 1
+    assert len(HeldOut(load_writer(target, None), ["a", "b", "c", "d"], False, lambda: True)) == 1
 
 
 SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)

@@ -50,12 +50,13 @@ def test_too_little_memory_halves_the_rows_and_loses_no_text(tiny, monkeypatch, 
     assert calls[-1] <= 2
 
 
-def test_texts_are_cut_where_the_time_ends(tiny, monkeypatch):
+def test_texts_are_cut_where_the_time_ends(tiny):
     prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS[:2]]
     whole = respond_to(tiny, prompts, RegenerateConfig(2, 40, greedy_share=1.0))
     requests = [Request(n, prompt, True) for n, prompt in enumerate(prompts)]
-    monkeypatch.setattr("d2sd.train.writer.time.monotonic", iter(range(100)).__next__)  # a second a step
-    found = {r.number: text for r, text in write(tiny, requests, RegenerateConfig(2, 40, greedy_share=1.0), until=12)}
+    passes = iter(range(100))
+    written = write(tiny, requests, RegenerateConfig(2, 40, greedy_share=1.0), lambda: next(passes) >= 12)
+    found = {r.number: text for r, text in written}
     for number, text in found.items():
         assert 0 < len(text) <= 12 < len(whole[number])
         assert text == whole[number][: len(text)]

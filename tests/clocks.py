@@ -1,0 +1,14 @@
+"""Clocks for code that has a time budget, so that its result does not depend on how fast the machine is."""
+
+from __future__ import annotations
+
+
+class Ticking:
+    """A clock that advances by ``tick`` seconds each time it is read: work takes as long as it reads the clock often."""
+
+    def __init__(self, tick: float):
+        self.now, self.tick = 0.0, tick
+
+    def __call__(self) -> float:
+        self.now += self.tick
+        return self.now
