@@ -42,10 +42,15 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class Guard:
-    """ASGI middleware around Gradio's app."""
+    """ASGI middleware around Gradio's app.
 
-    def __init__(self, app: Callable[..., Awaitable[None]]):
-        self.app = app
+    later: calls a function with its arguments after a number of seconds; by default, the event loop's ``call_later``.
+    """
+
+    def __init__(
+        self, app: Callable[..., Awaitable[None]], later: Callable[..., asyncio.TimerHandle] | None = None
+    ) -> None:
+        self.app, self._later = app, later
         self.open = Counter[str]()  # connections by which windows say that they are there
         self.leaving: dict[str, asyncio.TimerHandle] = {}  # those that have closed their last one
 
@@ -107,8 +112,8 @@ class Guard:
             self.open[window] -= 1
             gone = scope.get("app")
             if gone is not None and not self.open[window]:
-                loop = asyncio.get_running_loop()
-                self.leaving[window] = loop.call_later(SECONDS_KEPT, self._let_go, window, gone)
+                later = self._later or asyncio.get_running_loop().call_later
+                self.leaving[window] = later(SECONDS_KEPT, self._let_go, window, gone)
 
     def _let_go(self, window: str, app: Any) -> None:
         del self.open[window], self.leaving[window]

@@ -144,9 +144,13 @@ class Ticket:
 
 
 class Turns:
-    """The queue for the models."""
+    """The queue for the models.
 
-    def __init__(self) -> None:
+    clock: the time in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
         self._whose: object = None
         self._began = 0.0
         self._lasted = deque[float](maxlen=TURNS_COUNTED)
@@ -158,7 +162,7 @@ class Turns:
 
         by: identifies the requester, for ``news``.
         """
-        self._whose, self._began, first = by, time.monotonic(), None
+        self._whose, self._began, first = by, self._clock(), None
         try:
             first = next(updates, None)
             yield first or Update()
@@ -167,7 +171,7 @@ class Turns:
         finally:
             self._whose = None
             if first:
-                self._lasted.append(time.monotonic() - self._began)
+                self._lasted.append(self._clock() - self._began)
 
     def news(self, asking: object, waiting: int = 0) -> str:
         """Returns a sentence for a request that waits for another one; empty if none runs, or only that of ``asking``.
@@ -187,7 +191,7 @@ class Turns:
         if not self._lasted:
             return news
         one = statistics.median(self._lasted)
-        gone = 0.0 if self._whose is None else min(one, time.monotonic() - self._began)
+        gone = 0.0 if self._whose is None else min(one, self._clock() - self._began)
         return f"{news} Judging by the latest requests, the wait is {_about(one * (waiting + 1) - gone)}."
 
 

@@ -165,13 +165,15 @@ class Recorder:
         return Trace.of(self._run.engine.header(self._run.request) | fields, self._events)
 
 
-def paced(steps: Iterable[None]) -> Iterator[None]:
+def paced(steps: Iterable[None], clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
     """Run ``steps``, yielding at most every ``SECONDS_BETWEEN_PAUSES`` seconds, since reporting progress costs time.
 
     A closed window is only detected when its work yields, so work without progress to report must yield too.
+
+    clock: the time in seconds.
     """
-    last = time.monotonic()
+    last = clock()
     for _ in steps:
-        if time.monotonic() - last > SECONDS_BETWEEN_PAUSES:
+        if clock() - last > SECONDS_BETWEEN_PAUSES:
             yield
-            last = time.monotonic()
+            last = clock()

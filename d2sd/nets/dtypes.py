@@ -10,7 +10,7 @@ may be decided differently.
 
 from __future__ import annotations
 
-import time
+import timeit
 import warnings
 from functools import cache
 
@@ -61,8 +61,8 @@ def can_mix() -> bool:
 def quick_bfloat16() -> bool:
     """Returns whether this machine multiplies bfloat16 matrices about as fast as float32 ones.
 
-    True where there is a GPU. On a CPU two products of 512 × 512 are timed (a fraction of a second, once a process): without
-    instructions for bfloat16 they take many times as long.
+    True where there is a GPU. On a CPU products of 512 × 512 are timed (a fraction of a second, once a process): without
+    instructions for bfloat16 they take many times as long. The fastest of three counts, since other work may disturb one.
     """
     if torch.cuda.is_available():
         return True
@@ -70,9 +70,7 @@ def quick_bfloat16() -> bool:
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.ones(512, 512, dtype=dtype)
         x @ x  # the first one also sets up the kernel
-        began = time.perf_counter()
-        x @ x
-        seconds[dtype] = time.perf_counter() - began
+        seconds[dtype] = min(timeit.repeat(lambda x=x: x @ x, number=1, repeat=3))
     return seconds[torch.bfloat16] < 1.5 * seconds[torch.float32]
 
 

@@ -7,10 +7,13 @@ import gc
 import json
 import logging
 import socket
-import time
 import weakref
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
+from threading import Event
 
 import gradio as gr
 import pytest
@@ -141,48 +144,42 @@ def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
     gone = [weakref.ref(s) for s in (kept, *kept.state_data.values()) if hasattr(s, "__weakref__")]
     assert any("".join(s.lines()) for s in shown)
     del kept, shown
+    forgotten, forget = Event(), guard.forget
+    monkeypatch.setattr(guard, "forget", lambda *which: forget(*which) or which[0] != window.hash or forgotten.set())
     window.leave()
-    for _ in range(100):
-        if window.hash not in demo.app.state_holder.session_data:
-            break
-        time.sleep(0.1)
+    forgotten.wait()
     assert window.hash not in demo.app.state_holder.session_data
     gc.collect()
     assert not [g for g in gone if g() is not None]
 
 
-def test_a_window_that_comes_back_keeps_its_things(client, demo, monkeypatch):
-    monkeypatch.setattr(guard, "SECONDS_KEPT", 2.0)
-    monkeypatch.setenv("GRADIO_HEARTBEAT_INTERVAL", "0.1")
-    window = Window(client)
-    window.stay()
-    window.at_once(client.call("stop", "click"), [None])
-    window.leave()
-    window.stay()
-    time.sleep(2.5)
-    assert window.hash in demo.app.state_holder.session_data
-    window.leave()
-
-
-def test_a_window_that_leaves_again_is_kept_from_then_on(monkeypatch):
-    monkeypatch.setattr(guard, "SECONDS_KEPT", 0.2)
-    forgotten = []
-    monkeypatch.setattr(guard, "forget", lambda window, _: forgotten.append(window))  # also those of other tests
+def test_a_window_that_comes_back_keeps_its_things_for_another_two_minutes(monkeypatch):
+    timers, forgotten = [], []
+    monkeypatch.setattr(guard, "forget", lambda window, _: forgotten.append(window))
     scope = {"type": "http", "method": "GET", "path": "/gradio_api/heartbeat/w", "headers": [], "app": object()}
 
-    async def gone_at_once(*_):
-        pass
+    class Timer:
+        def __init__(self, seconds, call, *arguments):
+            self.seconds, self.call, self.cancelled = seconds, partial(call, *arguments), False
+            timers.append(self)
+
+        def cancel(self):
+            self.cancelled = True
+
+    async def visited(*_):
+        assert all(timer.cancelled for timer in timers)  # as long as the window is open
 
     async def visits():
-        watch = guard.Guard(gone_at_once)
+        watch = guard.Guard(visited, Timer)
         await watch(scope, None, None)
-        first = watch.leaving["w"]
         await watch(scope, None, None)
-        assert first.cancelled()
-        while watch.leaving:
-            await asyncio.sleep(0.05)
-        assert forgotten.count("w") == 1
+        first, second = timers
+        assert (first.cancelled, second.cancelled) == (True, False)
+        assert second.seconds == guard.SECONDS_KEPT
+        second.call()
+        assert forgotten == ["w"]
         assert not watch.open
+        assert not watch.leaving
 
     with ThreadPoolExecutor() as apart:  # a loop of the browser may run in this thread
         apart.submit(asyncio.run, visits()).result()
@@ -204,6 +201,18 @@ def test_places_are_asked_for_until_the_run_begins(client):
     ]
 
 
+@contextmanager
+def heard(words: str) -> Iterator[Event]:
+    """An event that is set once a message with these words is logged."""
+    found, handler = Event(), logging.Handler()
+    handler.emit = lambda record: found.set() if words in record.getMessage() else None  # type: ignore[method-assign]
+    logging.getLogger().addHandler(handler)
+    try:
+        yield found
+    finally:
+        logging.getLogger().removeHandler(handler)
+
+
 def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
     caplog.set_level(logging.INFO)
     window, streams = "twostreams", []
@@ -213,12 +222,10 @@ def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
         stream.sendall(f"GET /gradio_api/queue/data?session_hash={window} HTTP/1.1\r\nHost: here\r\n\r\n".encode())
         assert stream.recv(12) == b"HTTP/1.1 200"
         streams.append(stream)
-    for stream in streams:
-        stream.close()
-    for _ in range(100):
-        if "after its caller had left" in caplog.text:
-            break
-        time.sleep(0.1)
+    with heard("after its caller had left") as logged:
+        for stream in streams:
+            stream.close()
+        logged.wait()
     assert caplog.text.count("after its caller had left: KeyError") == 1
     assert "Traceback" not in caplog.text
 

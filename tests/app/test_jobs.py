@@ -335,10 +335,9 @@ def test_a_trace_that_was_read_too_long_is_kept_but_not_shown(trace, monkeypatch
     assert not nothing(answered(runs_tab.show, session, session, number=10, key=key))
 
 
-def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes(monkeypatch):
+def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes():
     now = [0.0]
-    monkeypatch.setattr(jobs.time, "monotonic", lambda: now[0])
-    turns, mine = jobs.Turns(), Ticket()
+    turns, mine = jobs.Turns(lambda: now[0]), Ticket()
     assert turns.news(mine) == ""
     others = turns.taken("others", iter([Update(news="a"), Update(news="b")]))
     next(others)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
+from threading import Event
 
 import pytest
 
@@ -101,12 +101,12 @@ def test_nothing_is_said_before_there_is_something_to_read(tmp_path, monkeypatch
 
 @pytest.fixture
 def request_target(monkeypatch):
-    """Requests a target whose source hands out 5 MB and then does what ``end`` does."""
+    """Requests a target whose source hands out 5 MB once ``connected`` is set, and then does what ``end`` does."""
     monkeypatch.setattr(model_choice, "SECONDS_BETWEEN_NEWS", 0.02)
 
-    def begin(end):
+    def begin(end, connected):
         def get(_, report, stop):
-            time.sleep(0.05)
+            connected.wait()
             report(5 * MEGABYTE, 93 * MEGABYTE)
             return end(stop)
 
@@ -117,17 +117,20 @@ def request_target(monkeypatch):
     return begin
 
 
-def until_stopped(stop):
-    while not stop():
-        time.sleep(0.01)
-    raise Stopped
-
-
 def test_progress_is_told_and_stop_says_what_stays(request_target):
-    job, updates = request_target(until_stopped)
+    connected, stopped = Event(), Event()
+
+    def until_stopped(stop):
+        stopped.wait()
+        assert stop()
+        raise Stopped
+
+    job, updates = request_target(until_stopped, connected)
     assert next(updates).news == "Getting SmolLM2-135M-Instruct: connecting …"
+    connected.set()
     assert any("5 of 93 MB" in update.news for update in updates)
     job.stopped = True
+    stopped.set()
     assert list(updates)[-1].note == "Stopped at 5 of 93 MB; the next download resumes from there."
     assert job.ended
 
@@ -136,5 +139,7 @@ def test_the_end_names_the_model_or_what_went_wrong(request_target):
     def fail(_):
         raise InputError("there is no network")
 
-    assert list(request_target(lambda _: Path())[1])[-1].value == "smollm2"
-    assert list(request_target(fail)[1])[-1].problem == "there is no network"
+    at_once = Event()
+    at_once.set()
+    assert list(request_target(lambda _: Path(), at_once)[1])[-1].value == "smollm2"
+    assert list(request_target(fail, at_once)[1])[-1].problem == "there is no network"

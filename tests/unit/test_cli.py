@@ -7,15 +7,12 @@ import os
 import re
 import subprocess
 import sys
-import time
 
 import pytest
 import torch
 
 from d2sd import InputError
 from d2sd.__main__ import main
-from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.decoding.verifier import Verifier
 from d2sd.trace.trace import load_trace
 
 KEYS = {
@@ -98,28 +95,8 @@ def test_a_command_prints_nothing_but_its_own_words(opened):
     os.close(write)
     assert done.stdout.strip()
     assert re.fullmatch(
-        r"\n*6 tokens in \d steps?, mean acceptance length [\d.]+, \d+ tokens/s(; 5 plain steps .*)?\n", said
+        r"\n*6 tokens in \d steps?, mean acceptance length [\d.]+, \d+ tokens/s(; on a CPU --cost-aware may be quicker)?\n", said
     ), said
-
-
-@pytest.mark.parametrize("slow", [True, False], ids=["slow drafts", "slow plain steps"])
-@pytest.mark.parametrize("aware", [False, True], ids=["full", "cost-aware"])
-def test_a_run_that_was_slower_than_plain_steps_names_what_is_quicker(slow, aware, monkeypatch, capsys, tmp_path):
-    """Drafts, or passes over one node, take 50 ms longer."""
-    monkeypatch.setenv("D2SD_HOME", str(tmp_path))  # others are not to find such times
-    monkeypatch.setattr("d2sd.decoding.stage_times.SECONDS", 0.1)
-    draft, logits = BlockDrafter.draft, Verifier.logits
-    if slow:
-        monkeypatch.setattr(BlockDrafter, "draft", lambda *a: time.sleep(0.05) or draft(*a))
-    else:
-        monkeypatch.setattr(
-            Verifier, "logits", lambda v, tree: (len(tree) == 1 and time.sleep(0.05)) or logits(v, tree)
-        )
-    arguments = ["generate", "--prompt", "One day, a cat", "--max-new-tokens", "24"]
-    assert main(arguments + ["--cost-aware"] * aware) == 0
-    said = capsys.readouterr().err.rstrip("\n").splitlines()[-1]
-    assert said.endswith("--cost-aware drafts and verifies only what pays here") == (slow and not aware), said
-    assert ("8 plain steps after it: " in said) == (slow and not aware)
 
 
 def test_out_of_memory_is_a_sentence(capsys, monkeypatch):

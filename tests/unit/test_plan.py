@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -139,10 +138,15 @@ def test_what_is_no_folder_or_no_config_is_said_and_an_unreachable_hub_is_not_as
     assert plan(pair[0], "./gone").refused == "there is no such folder"
     (tmp_path / "drafter" / "config.json").write_text("[1]")
     assert plan(*pair).refused == "its config.json is no JSON object"
-    monkeypatch.setattr(store, "create_connection", lambda *_: (_ for _ in ()).throw(OSError))
+    tries = []
+
+    def unreachable(*_):
+        tries.append(1)
+        raise OSError
+
+    monkeypatch.setattr(store, "create_connection", unreachable)
     monkeypatch.setattr(store, "getproxies", dict)
     store.hub_answers.cache_clear()
-    began = time.monotonic()
     assert "couldn't connect" in plan("some-owner/some-model").refused
-    assert time.monotonic() - began < 2
+    assert len(tries) == 1
     store.hub_answers.cache_clear()
