@@ -6,7 +6,7 @@ PORT ?= 7860
 # Compiled modules are kept, whatever the shell says: many processes import them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test quick soak narrow target check bench page-bench torture load e2e gpu record format browser pin oldest newest clean
+.PHONY: run test quick soak durations narrow target check bench page-bench torture load e2e gpu record format browser pin oldest newest clean
 
 run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
@@ -17,18 +17,22 @@ run: $(VENV)/.run
 CLOCK ?= 1
 SEEMING := CLOCK=$(CLOCK) $(if $(filter-out 1,$(CLOCK)),PYTHONPATH=tests/clock PYTEST_TIMEOUT=960)
 
-# One process more than cores, since tests of the page also wait, so torch takes one thread in each; whoever is done first
-# takes tests from the others.
-WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist worksteal
+# One process more than cores, since tests of the page also wait, so torch takes one thread in each. A process takes a file
+# at a time; tests/conftest.py puts those that take longest first.
+WORKERS = -n $$($(PYTHON) -c "import os; print(min(4, 1 + (os.cpu_count() or 1)))") --dist loadfile --no-loadscope-reorder
 test: $(VENV)/.dev browser target
 	$(SEEMING) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
 	@$(MAKE) --no-print-directory narrow
+
+# Measures how long each file takes, for the order in which they start.
+durations: $(VENV)/.dev browser target
+	D2SD_DURATIONS=1 OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS)
 
 # Under a minute, for whoever changes a line: neither a browser nor a published model is needed.
 quick: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) tests/unit tests/scripts
 
-# All tests ten times in a row, three times beside a busy processor and three times with four workers: what failed, and when.
+# All tests twelve times, in ways that differ in how fast this machine is or seems: what failed, and when. About two hours.
 soak: $(VENV)/.dev browser target
 	$(PYTHON) -m tools.soak
 

@@ -6,6 +6,7 @@ What they need is imported inside: where several processes test, the one that ha
 from __future__ import annotations
 
 import gc
+import json
 import os
 import shutil
 import sys
@@ -16,6 +17,7 @@ import pytest
 from tests.chromium import MISSING, SLOWER, find, launch
 
 gc.disable()  # until all is collected
+DURATIONS = Path(__file__).with_name("durations.json")  # seconds by file; ``make durations`` writes them
 FAILURES = Path(__file__).parents[1] / "runs" / "failed-tests"  # screenshots and consoles of failed browser tests
 
 
@@ -33,6 +35,12 @@ def pytest_collection_finish() -> None:
 def pytest_configure(config: pytest.Config) -> None:
     if not hasattr(config, "workerinput"):  # of pytest-xdist: only the process that hands out the tests
         shutil.rmtree(FAILURES, ignore_errors=True)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put the files that take longest first, so that none is left when all others are done; unknown ones before them."""
+    seconds = json.loads(DURATIONS.read_text(encoding="utf-8"))
+    items.sort(key=lambda item: -seconds.get(item.nodeid.partition("::")[0], 1e9))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,6 +71,13 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     for report in failed:
         cause = getattr(getattr(report.longrepr, "reprcrash", None), "message", str(report.longrepr))
         terminalreporter.write_line(f"{report.nodeid} ({report.when})\n    {cause.strip().partition(chr(10))[0][:300]}")
+    if "D2SD_DURATIONS" in os.environ:
+        seconds = dict[str, float]()
+        for report in (r for found in terminalreporter.stats.values() for r in found if hasattr(r, "duration")):
+            file = report.nodeid.partition("::")[0]
+            seconds[file] = seconds.get(file, 0.0) + report.duration
+        rounded = {file: round(seconds[file], 1) for file in sorted(seconds)}
+        DURATIONS.write_text(json.dumps(rounded, indent=1) + "\n", encoding="utf-8")
     if FAILURES.exists():
         terminalreporter.write_line(f"Screenshots and consoles of failed browser tests: {FAILURES}")
 

@@ -1,4 +1,7 @@
-"""Runs all tests several times in a row and prints what failed in which run: a test that fails now and then is wrong, or finds a fault."""
+"""Runs ``make test`` in twelve ways that differ only in how fast the machine is or seems, and prints a table.
+
+A test that fails in one of them and passes in another depends on the machine's speed.
+"""
 
 from __future__ import annotations
 
@@ -7,67 +10,87 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import ExitStack
+from dataclasses import dataclass
 from pathlib import Path
 
 REPOSITORY = Path(__file__).parents[1]
-# workers and busy processes beside the tests, for the runs of one round
-KINDS = [("3", 0)] * 4 + [("4", 0)] * 3 + [("3", 1)] * 3
 BUSY = [sys.executable, "-c", "while True: pass"]
 FAILED = re.compile(r"^(?:FAILED|ERROR) (\S+)(.*)", re.MULTILINE)
 COUNTS = re.compile(r"^=* ?(.*(?:passed|failed|error).*) in ", re.MULTILINE)
 
 
-def test_run(workers: str, busy: int, selection: list[str]) -> tuple[int, str]:
-    """Returns the exit code of one run of the tests and what it printed.
+@dataclass(frozen=True)
+class Way:
+    """One way to run the tests.
 
-    workers: number of test processes.
+    times: how often it is run.
+    clock: how many times slower the machine is to seem.
+    prefix: command before ``make``, such as ``taskset``.
     busy: number of processes that keep a core busy meanwhile.
-    selection: files or options for pytest.
+    fresh: whether ``.ci/run`` is run in a new clone instead.
     """
-    command = [sys.executable, "-m", "pytest", "-n", workers, "--dist", "worksteal", "-rfE", *selection]
+
+    name: str
+    times: int
+    clock: str = "1"
+    prefix: tuple[str, ...] = ()
+    busy: int = 0
+    fresh: bool = False
+
+
+WAYS = [
+    Way("plain", 4),
+    Way("CLOCK=4", 2, "4"),
+    Way("CLOCK=.25", 2, ".25"),
+    Way("one core", 1, prefix=("taskset", "-c", "0")),
+    Way("busy core", 2, busy=1),
+    Way("fresh clone", 1, fresh=True),
+]
+
+
+def run(way: Way) -> tuple[int, str]:
+    """Returns the exit code of one run and what it printed."""
     with ExitStack() as stack:
-        for _ in range(busy):
+        folder = REPOSITORY
+        command = [*way.prefix, "make", "test", f"CLOCK={way.clock}"]
+        if way.fresh:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory())) / "clone"
+            subprocess.run(["git", "clone", "--quiet", REPOSITORY, folder], check=True)
+            command = [".ci/run"]
+        for _ in range(way.busy):
             process = stack.enter_context(subprocess.Popen(BUSY))
             stack.callback(process.kill)
-        done = subprocess.run(
-            command,
-            cwd=REPOSITORY,
-            env=os.environ | {"OMP_NUM_THREADS": "1"},
-            text=True,
-            capture_output=True,
-            check=False,
-        )
+        own = {"MAKEFLAGS": "", "MAKELEVEL": "", "D2SD_NEEDS_BROWSER": "1"}  # also when started by make
+        done = subprocess.run(command, cwd=folder, env=os.environ | own, text=True, capture_output=True, check=False)
     return done.returncode, done.stdout + done.stderr
 
 
 def main() -> None:
     """Print a line a run with its failures, then the failed tests with their runs; the exit code is 1 if any failed."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=len(KINDS), help="number of runs (default 10)")
-    parser.add_argument("tests", nargs="*", help="files or options for pytest (default all)")
-    arguments = parser.parse_args()
+    parser.add_argument("ways", nargs="*", metavar="WAY", help=f"only these of {', '.join(way.name for way in WAYS)}")
+    names = parser.parse_args().ways
     failures: dict[str, list[int]] = {}
-    bad = False
-    for number in range(1, arguments.runs + 1):
-        workers, busy = KINDS[(number - 1) % len(KINDS)]
-        began = time.monotonic()
-        code, words = test_run(workers, busy, arguments.tests)
-        bad = bad or code != 0
-        counts = COUNTS.search(words)
-        print(
-            f"{number:2d}  -n {workers}, {busy} busy  {time.monotonic() - began:4.0f} s  exit {code}  {counts[1] if counts else ''}",
-            flush=True,
-        )
-        failed = FAILED.findall(words)
-        for test, cause in failed:
-            failures.setdefault(test, []).append(number)
-            print(f"    {test}{cause}", flush=True)
-        if code and not failed:
-            print(words[-2000:], flush=True)
+    bad, number = False, 0
+    for way in WAYS:
+        for _ in range(way.times if not names or way.name in names else 0):
+            number += 1
+            began = time.monotonic()
+            code, words = run(way)
+            bad = bad or code != 0
+            counts = "; ".join(COUNTS.findall(words))
+            print(f"{number:2d}  {way.name:11}  {time.monotonic() - began:4.0f} s  exit {code}  {counts}", flush=True)
+            failed = FAILED.findall(words)
+            for test, cause in failed:
+                failures.setdefault(test, []).append(number)
+                print(f"    {test}{cause}", flush=True)
+            if code and not failed:
+                print(words[-2000:], flush=True)
     for test, runs in sorted(failures.items()):
-        print(f"{test}  failed in {len(runs)} of {arguments.runs}: {', '.join(map(str, runs))}")
+        print(f"{test}  failed in {len(runs)} of {number}: {', '.join(map(str, runs))}")
     sys.exit(bad)
 
 

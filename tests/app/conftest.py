@@ -7,7 +7,7 @@ import pytest
 from tests.page_client import PageClient, served
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def demo():
     """A page, served; ``address`` says where."""
     with served() as page:

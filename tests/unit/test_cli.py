@@ -95,7 +95,8 @@ def test_a_command_prints_nothing_but_its_own_words(opened):
     os.close(write)
     assert done.stdout.strip()
     assert re.fullmatch(
-        r"\n*6 tokens in \d steps?, mean acceptance length [\d.]+, \d+ tokens/s(; on a CPU --cost-aware may be quicker)?\n", said
+        r"\n*6 tokens in \d steps?, mean acceptance length [\d.]+, \d+ tokens/s(; on a CPU --cost-aware may be quicker)?\n",
+        said,
     ), said
 
 
