@@ -38,8 +38,12 @@ def folder(tmp_path_factory):
     ]  # fmt: skip
     commands = json.dumps({"bench": BENCH, "train": train})
     command = [sys.executable, "-m", *LAUNCH, "-m", "tests.train.launched", str(out), commands]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.getcwd()}
-    done = subprocess.run(command, capture_output=True, text=True, env=environment, timeout=200, check=False)
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": os.pathsep.join([os.getcwd(), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     return out
 

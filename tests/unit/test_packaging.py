@@ -69,7 +69,7 @@ def wheel(tmp_path_factory) -> Path:
     for name in ("app.py", "pyproject.toml", ".gitignore", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, copy)
     command = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)]
-    done = subprocess.run(command, cwd=copy, capture_output=True, text=True, timeout=120)
+    done = subprocess.run(command, cwd=copy, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     return next(folder.glob("*.whl"))
 
@@ -96,10 +96,11 @@ from d2sd.bench.prompts import read_prompts
 from d2sd.figures.viewer import viewer_script
 print(len(read_prompts("heldout")) > 0, len(viewer_script()) > 0, (HOME / "app.py").is_file(), d2sd.__file__)
 """
-    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
-    done = subprocess.run(
-        [sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
-    )
+    environment = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join([str(tmp_path / "site"), os.environ.get("PYTHONPATH", "")]),
+    }
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment, capture_output=True, text=True)
     assert done.stdout.split() == ["True", "True", "True", str(tmp_path / "site" / "d2sd" / "__init__.py")], done.stderr
     (scripts,) = [name for name in held.namelist() if name.endswith("entry_points.txt")]
     assert "d2sd = d2sd.__main__:main" in held.read(scripts).decode()
