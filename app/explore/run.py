@@ -135,7 +135,13 @@ def baseline_of(own: Sequence[Trace], plain: Sequence[Trace]) -> Baseline:
     return Baseline(speed(plain), speed(own), disturbed)
 
 
-def _timed(run: Prepared, tokens: int, stop: Callable[[], bool], timed: Rounds) -> Iterator[None]:
+def _timed(
+    run: Prepared,
+    tokens: int,
+    stop: Callable[[], bool],
+    timed: Rounds,
+    clock: Callable[[], float] = time.monotonic,
+) -> Iterator[None]:
     """Time this run and plain decoding alternately, without drawing or inspection, and append what they did to ``timed``: at least
     two runs of each, the second one short where the first took long.
 
@@ -143,9 +149,9 @@ def _timed(run: Prepared, tokens: int, stop: Callable[[], bool], timed: Rounds) 
     """
     config = replace(run.request.config, inspect=False)
     plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)
-    began = time.monotonic()
+    began = clock()
     for number in range(MAX_ROUNDS):
-        long = number > 0 and time.monotonic() - began > SECONDS_OF_ROUNDS
+        long = number > 0 and clock() - began > SECONDS_OF_ROUNDS
         if stop() or (long and number > 1):
             break
         most = min(tokens, max(LEAST_CHECKED, tokens // CHECKED)) if long else tokens

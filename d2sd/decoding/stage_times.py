@@ -81,14 +81,16 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> tuple[Machine, bool
     return Machine(first_draft, second_draft, verified, OTHER * verified.seconds(1)), _steady(rounds)
 
 
-def _timed(works: dict[Pass, Callable[[], object]], timed: Collection[Pass]) -> list[Times]:
+def _timed(
+    works: dict[Pass, Callable[[], object]], timed: Collection[Pass], clock: Callable[[], float] = time.perf_counter
+) -> list[Times]:
     """Returns the seconds of the passes, measured in rounds of random order after an unmeasured warm-up of all.
 
     Each pass is timed after the pass that precedes it in a run, so that the processor's caches are equally warm.
     """
     drafts, plain = [key for key in works if key[0] == "first_draft"], ("verify", 1)
-    order, rounds, rng, end = list(works), list[Times](), random.Random(0), time.perf_counter() + SECONDS
-    while len(rounds) <= ROUNDS and (len(rounds) < 2 or time.perf_counter() < end):
+    order, rounds, rng, end = list(works), list[Times](), random.Random(0), clock() + SECONDS
+    while len(rounds) <= ROUNDS and (len(rounds) < 2 or clock() < end):
         rounds.append({key: [] for key in order})
         for key in rng.sample(order, len(order)):
             works[plain if key == plain else ("verify", 8) if key in drafts else rng.choice(drafts)]()

@@ -8,6 +8,7 @@ from d2sd.costs import kept
 from d2sd.costs.machines import Curve, Machine
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
+from tests.clocks import Ticking
 from tests.unit.adaptive_world import CPU
 
 
@@ -69,8 +70,7 @@ def test_passes_are_timed_after_what_they_follow_in_a_run_in_a_new_order_every_r
     assert all(one == timed if timed == ("verify", 1) else one[0] == before[timed[0]] for one, timed in pairs)
     timed = [key for _, key in pairs][len(keys) :]
     assert len({tuple(timed[at : at + len(timed) // 3]) for at in range(0, len(timed), len(timed) // 3)}) > 1
-    monkeypatch.setattr(measure, "SECONDS", 0.0)
-    assert len(measure._timed(dict.fromkeys(keys, int), keys)) == 1
+    assert len(measure._timed(dict.fromkeys(keys, int), keys, Ticking(measure.SECONDS))) == 1
 
 
 TABLE = Machine(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0), (4, 1.5))), 0.05)
