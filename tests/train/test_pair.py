@@ -114,7 +114,13 @@ def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
     tokenizer.chat_template = f"{{% for m in messages %}}<|endoftext|>{{{{ m['content'] }}}}{end}{{% endfor %}}"
     tokenizer.save_pretrained(chat)
     out = tmp_path / "out"
-    train_pair(settings(chat, out, prompts=()), Ticking(TICK / 4))
+
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pair, "features_of", stop)  # all is written by then
+    with pytest.raises(KeyboardInterrupt):
+        train_pair(settings(chat, out, prompts=()), Ticking(TICK / 4))
     questions = [json.loads(line)["prompt"] for line in (out / "questions.jsonl").read_text().splitlines()]
     assert len(questions) == len(set(questions)) > 10
     assert all(q.startswith(("Question: Tom", "Question: Mia")) for q in questions)
@@ -151,6 +157,6 @@ def test_more_minutes_give_more_text_then_more_training():
 
 def test_a_target_without_chat_template_needs_prompts(target, tmp_path):
     with pytest.raises(InputError, match="give it texts to continue with --prompts"):
-        train_pair(settings(target, tmp_path, prompts=()))
+        train_pair(settings(target, tmp_path, prompts=()), Ticking(TICK))
     with pytest.raises(InputError, match="give 10 or more with --prompts"):
-        train_pair(settings(target, tmp_path / "few", prompts=("Question: Tom",)))
+        train_pair(settings(target, tmp_path / "few", prompts=("Question: Tom",)), Ticking(TICK))
