@@ -105,15 +105,6 @@ def test_hidden_states_features_and_caches_are_those_of_the_modules(tokenizer, k
 
 
 @torch.inference_mode()
-@pytest.mark.parametrize("start", [1, 5, 6, 7, 40, 200])
-def test_windows_of_positions_are_those_of_the_modules(tokenizer, start):
-    target, rng = make(tokenizer, "ministral"), random.Random(start)
-    target.taps.add([0, 2, 3])
-    trees = [random_tree(rng, size) for size in (1, 8, 1)]
-    compare(verified(target, "cascade", True, trees, start), verified(target, "dense", False, trees, start))
-
-
-@torch.inference_mode()
 @pytest.mark.parametrize("backend", ["dense", "flashinfer"])
 @pytest.mark.parametrize("start", [254, 255, 256])
 def test_a_row_behind_a_full_window_sees_itself(tokenizer, backend, start):
