@@ -50,12 +50,6 @@ def test_no_folder_or_hub_id_is_opened_for_a_visitor(public, monkeypatch, chosen
     assert "model" not in links.read({"model": chosen.model}).values or chosen.vp
 
 
-def test_no_prompt_file_of_the_server_is_read(public):
-    source = calibrate.PromptSource("/etc/passwd")
-    with pytest.raises(InputError, match="there is no prompt set"):
-        list(calibrate.prompts(Job(), Recordings(), source, 1, Chosen("tiny"), "d2sd", DEFAULTS))
-
-
 def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path:
     lines = change([json.loads(line) for line in presets.opening().lines()])
     path = folder / name

@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.costs.machines import Curve, Machine
 from d2sd.decoding import proposer as proposing
-from d2sd.decoding.cost_aware import Controller, Experience, RunningCosts
+from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.decoding.device_cycle import CycleShape, DeviceCycle
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
@@ -197,18 +197,6 @@ def test_plans_choose_among_what_is_captured(small, frozen, monkeypatch):
     assert plans(trace) == {(0, 0), (6, 0), (6, 1), (6, 2)}
     shapes = {part for key in frozen._free[0][1]._captured for part in key if isinstance(part, CycleShape)}
     assert {(shape.block_size, shape.branches) for shape in shapes} == plans(trace)
-
-
-def test_plans_follow_the_steps_before(padded, monkeypatch):
-    """Where re-drafts cost as much as plain steps, none is made; where they cost nothing, all are."""
-    dear = Machine(Curve(((1, 1e-5),)), Curve(((1, 1.0),)), Curve(((1, 5e-3), (64, 6e-3))))
-    for costs, wanted in ((dear, set()), (FLAT, {3})):
-        engine = Engine(padded.models, "padded")
-        monkeypatch.setattr(Engine, "costs", lambda *_, costs=costs: costs)
-        monkeypatch.setattr(RunningCosts, "observe", lambda *_: None)
-        monkeypatch.setattr(RunningCosts, "observe_other", lambda *_: None)
-        trace = engine.generate("the cat sat", DecodeConfig("d2sd", 30, num_branches=3, cost_aware=True))
-        assert {branches for _, branches in plans(trace)} - {0} == wanted
 
 
 @pytest.fixture(scope="module")

@@ -268,25 +268,6 @@ def test_drafts_and_contexts_are_those_of_the_modules(tokenizer, backend, branch
     compare(drafted(model, target, backend, True, branches), own)
 
 
-def test_contexts_of_all_layers_take_one_product_and_one_write(tokenizer):
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Calls(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            calls.append(function.overloadpacket.__name__)
-            return function(*args, **(kwargs or {}))
-
-    target, calls = make_target(tokenizer), []
-    drafter = BlockDrafter("first", make_drafter(target, layers=4), target, Passes("padded", "dense", 64, CPU))
-    features, slots = torch.randn(1, 8, len(drafter.taps) * 64), torch.arange(8)
-    with torch.inference_mode():
-        drafter.project(features, slots)
-        with Calls():
-            drafter.project(features, slots)
-    assert [calls.count(name) for name in ("linear", "bmm")] == [1, 1]  # of the features, and of all keys and values
-    assert calls.count("index_copy_") == 2  # keys and values
-
-
 # Whole runs.
 
 

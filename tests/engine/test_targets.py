@@ -21,7 +21,6 @@ from d2sd.nets.passes import Passes
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
 from d2sd.tree.tree import TreeBuilder
-from d2sd.whatif import Replay
 from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
 
@@ -116,22 +115,6 @@ def test_a_batch_is_written_like_its_prompts_alone(typed, rows):
     prompts = [engine.encode(prompt, DecodeConfig()) for prompt in texts]
     alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]
     assert respond_to(engine.models.target, prompts, config) == alone
-
-
-def test_a_seed_gives_the_same_sampled_text(typed):
-    engine, number, _ = typed
-    plain, drafted = (
-        DecodeConfig(method, 16, temperature=0.8, seed=number, **SETTINGS.get(method, SMALL))
-        for method in ("autoregressive", "d2sd")
-    )
-    assert engine.generate(PROMPTS[0], drafted).token_ids == engine.generate(PROMPTS[0], plain).token_ids
-
-
-def test_what_if_says_what_a_run_does(typed, drafted):
-    engine, _, _ = typed
-    recorded = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", TOKENS, inspect=False))
-    (outcome,) = Replay(engine, recorded).run([engine.resolve(DecodeConfig("d2sd", TOKENS, **SMALL))])
-    assert outcome.committed == tuple(len(step.committed) for step in drafted(PROMPTS[0]).steps)
 
 
 def test_passes_of_fixed_shape_where_layers_allow_it(typed):

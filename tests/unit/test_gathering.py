@@ -64,15 +64,6 @@ def test_recorded_runs_with_trees_and_re_drafts_too(monkeypatch, recorded_runs):
     assert len(found.counted().paths)
 
 
-def test_nothing_and_more_runs_afterwards():
-    found = Gathering()
-    assert found.report().steps == 0
-    found.add(runs()[0])
-    assert found.report().steps == 6
-    found.add(runs()[1])
-    assert found.report().steps == 12
-
-
 def test_runs_are_let_go(monkeypatch):
     monkeypatch.setattr(gathering, "AT_ONCE", 1)
 

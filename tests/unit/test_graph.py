@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 from math import log
 from pathlib import Path
 
@@ -51,24 +50,6 @@ def test_any_text_survives_graphml(steps, text, tmp_path):
     read = networkx.read_graphml(tmp_path / "o.graphml").nodes["1"]["text"]
     assert len(read) == len(text)
     assert read.strip("\n") == text.strip("\n") or not text.isprintable()
-
-
-def imported_at_once(path: Path) -> set[str]:
-    """First names of the modules that a file imports when it is imported."""
-    names = set()
-    for statement in ast.parse(path.read_text(encoding="utf-8")).body:
-        if isinstance(statement, ast.Import):
-            names |= {a.name.split(".")[0] for a in statement.names}
-        elif isinstance(statement, ast.ImportFrom):
-            names.add((statement.module or "").split(".")[0])
-    return names
-
-
-def test_the_engine_imports_no_drawing_library():
-    for path in Path(d2sd.__file__).parent.rglob("*.py"):
-        names = imported_at_once(path)
-        assert not names & {"gradio", "networkx", "app"}, path
-        assert "plotly" not in names or path.parent.name == "figures", path
 
 
 def test_a_tree_that_grew_by_levels_says_so_and_its_scores_are_those_of_the_drafter(engine):

@@ -350,21 +350,6 @@ def test_the_command_answers_a_log_and_exits_with_1_where_something_is_named(tmp
     assert "name a target and its drafter, or a server's log with --log" in capsys.readouterr().err
 
 
-def test_replies_with_every_step_are_answered_too(tmp_path):
-    stats = {
-        "acceptance_histogram": [0, 400, 0, 0], "num_spec_steps": 400, "num_accepted_draft_tokens": 400, "num_draft_tokens": 1200,
-        "per_step_accepted": [1] * 400, "per_step_drafted": [3] * 400,
-    }  # fmt: skip
-    (tmp_path / "log").write_text(
-        json.dumps({"metrics": {"speculative_decoding": stats}, "model": "m"}), encoding="utf-8"
-    )
-    (reading,) = read_log(import_log(tmp_path / "log"))
-    assert (
-        "vllm, m, 400 steps, 3 tokens drafted a step, α 2.00, accepted up to position 1: 100%, 2 to 3: 0%."
-        in reading.sentences
-    )
-
-
 def test_commands_that_read_traces_read_logs_or_name_what_does(tmp_path, capsys):
     log, steps = tmp_path / "served.log", tmp_path / "replies.jsonl"
     log.write_text(VLLM, encoding="utf-8")
