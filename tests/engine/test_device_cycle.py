@@ -15,7 +15,7 @@ from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.costs.machines import Curve, Machine
 from d2sd.decoding import proposer as proposing
 from d2sd.decoding.cost_aware import Controller, Experience
-from d2sd.decoding.device_cycle import CycleShape, DeviceCycle
+from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
@@ -185,18 +185,6 @@ def test_drafters_read_on_while_the_device_decodes_plainly(engine, padded, monke
             assert (begun.anchor, begun.first_draft.ids) == (step.anchor, step.first_draft.ids)
             checked += 1
     assert checked > 2
-
-
-def test_plans_choose_among_what_is_captured(small, frozen, monkeypatch):
-    plain = small.generate("the cat sat", DecodeConfig("autoregressive", 24))
-    monkeypatch.setattr(HostCycle, "run", None)
-    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
-    monkeypatch.setattr(proposing, "Controller", restless(1, few=True))
-    trace = frozen.generate("the cat sat", DecodeConfig("d2sd", 24, block_size=6, num_branches=2, cost_aware=True))
-    assert trace.token_ids == plain.token_ids
-    assert plans(trace) == {(0, 0), (6, 0), (6, 1), (6, 2)}
-    shapes = {part for key in frozen._free[0][1]._captured for part in key if isinstance(part, CycleShape)}
-    assert {(shape.block_size, shape.branches) for shape in shapes} == plans(trace)
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -318,14 +317,6 @@ def test_nothing_to_score_is_a_sentence(runs):
     report = calibration.calibrate(calibration.tabulate(runs))
     (only,) = calibration.read_report(report)
     assert "Nothing to score" in only.text
-
-
-def test_ten_thousand_steps_take_under_two_seconds():
-    runs = simulated(200, 50)
-    began = time.process_time()
-    report = calibration.calibrate(calibration.tabulate(runs))
-    assert time.process_time() - began < 2
-    assert report.steps == 10_000
 
 
 def test_trees_without_a_block_draft_are_scored_by_the_paths_of_their_nodes(engine):

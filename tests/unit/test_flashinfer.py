@@ -147,19 +147,5 @@ def test_the_first_compilation_is_announced_once(engine, monkeypatch, tmp_path):
     assert engine.first_use("flashinfer") is None
 
 
-def test_a_row_that_is_in_the_prefix_takes_one_level(documented):
-    query, prefix, _ = inputs(1, 8, 2, 1, 40, 16)
-    backend = flashinfer.FlashInfer(fixed=True)
-    for context in (1, 17, 40):
-        backend.plan(query, 2, context, None, 0.25)
-        out = backend(query, prefix, None, None, 0.25, None, torch.arange(40) < context)
-        seen = tuple(part[:, :, :context] for part in prefix)
-        wanted = torch.nn.functional.scaled_dot_product_attention(query, *seen, scale=0.25, enable_gqa=True)
-        torch.testing.assert_close(out, wanted, atol=1e-5, rtol=1e-5)
-    (stage,) = backend._stages.values()
-    assert stage.block is None
-    assert stage.prefix.plans == 3
-
-
 def test_reading_the_backend_does_not_import_flashinfer():
     assert "flashinfer" not in sys.modules

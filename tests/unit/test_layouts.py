@@ -9,23 +9,10 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd import InputError
-from d2sd.folders.loading import is_eagle3_folder, load_drafter
+from d2sd.folders.loading import load_drafter
 from d2sd.nets.layouts import layout_of, read_form
-from tests.drafter_folders import FOLDERS, HEAD, SHAPE, THETA, flat, nested, plan, speculators, write
+from tests.drafter_folders import HEAD, SHAPE, THETA, flat, nested, speculators, write
 from tests.nets import make_target
-
-
-@pytest.mark.parametrize("name", FOLDERS)
-def test_every_folder_gives_what_it_means(name, tmp_path):
-    form, c = read_form(FOLDERS[name][0]), plan(name)
-    assert form.taps == (0, 1)
-    assert (form.rows, form.reads, form.mask_token) == (c["rows"], c["reads"], 1)
-    assert (list(form.windows), list(form.causal)) == (c["windows"], c["causal"])
-    assert (form.markov, form.draft_vocabulary) == (c.get("markov"), c.get("draft"))
-    assert form.confidence == {None: None, True: "markov", False: "hidden"}[c.get("with_markov")]
-    assert form.visible_prefixes == (name == "vp")
-    (tmp_path / "config.json").write_text(json.dumps(FOLDERS[name][0]))
-    assert not is_eagle3_folder(str(tmp_path))
 
 
 def test_layouts_are_recognised_in_order():

@@ -64,13 +64,6 @@ def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
     assert mass(tree) == pytest.approx(brute_force(draft, budget))
 
 
-@given(drafts(positions=4, vocabulary=4))
-@settings(max_examples=40, deadline=None)
-def test_best_first_paths_come_in_order_of_probability(draft):
-    reach = grow(9, [draft], [offers(draft, 0)], 30).reach()
-    assert all(a >= b - 1e-12 for a, b in itertools.pairwise(reach))
-
-
 @given(drafts(positions=3, vocabulary=12), st.floats(0.02, 0.5))
 @settings(max_examples=40, deadline=None)
 def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):

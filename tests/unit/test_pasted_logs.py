@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import json
-import time
 
 import pytest
 
@@ -235,23 +234,22 @@ def test_engines_and_models_in_one_file_are_kept_apart(tmp_path):
 @pytest.mark.parametrize(
     "line",
     [
-        "draft acceptance = " + "0" * 8000,
+        "draft acceptance = " + "0" * 16_000,
         "SpecDecoding metrics: Per-position acceptance rate: " + "0.1, " * 4000,
         "SpecDecoding metrics: Per-position acceptance rate: 1.2.3, , ,, 0.5",
-        "accept len: " + " " * 9000 + "x",
-        "statistics " + "a" * 9000,
+        "accept len: " + " " * 18_000 + "x",
+        "statistics " + "a" * 18_000,
         "Finish: obj=" + "'spec_accept_length':" * 900,
-        "draft acceptance =" + " " * 9000 + "(" * 900,
+        "draft acceptance =" + " " * 18_000 + "(" * 900,
         'vllm:spec_decode_num_drafts{model_name="' + 'a="' * 3000 + "} 1e999",
     ],
 )
 def test_hostile_lines_take_little_time(tmp_path, line):
-    began = time.process_time()
+    """A pattern that takes quadratic time is ended by the limit of every test."""
     try:
         found = imported(tmp_path, f"{line}\n" * 200 + VLLM)
     except InputError:
         found = []
-    assert time.process_time() - began < 5
     assert all(r.accepted is None or r.accepted >= 0 for r in found)
 
 
