@@ -52,7 +52,6 @@ def test_kernels_and_launches_are_counted_apart():
     [
         ("--shape gigantic", "unknown shape 'gigantic'; choose one of: qwen3-8b"),
         ("--shape tiny --context 0", "contexts must be at least 1"),
-        ("--shape tiny --repeats 0", "repeats must be at least 1"),
         ("--shape tiny --dtype int3", "unknown dtype"),
         ("--shape tiny --passes captured", "need all models on one CUDA GPU"),
     ],

@@ -20,10 +20,10 @@ from d2sd.nets.lean import TORCH, LeanLayers, merge
 from d2sd.nets.models import Models
 from d2sd.nets.passes import ROWS, Passes
 from d2sd.nets.target import Target
-from d2sd.tree.tree import TreeBuilder
 from tests.nets import make_drafter, make_target, stock_pass
 from tests.target_nets import SHAPE, TARGETS, make_typed
 from tests.unit import reference_flashinfer
+from tests.unit.drafts import random_tree
 
 CPU = torch.device("cpu")
 LLAMA3 = {
@@ -59,13 +59,6 @@ def make(tokenizer, kind, plain=False):
             if "norm" in name:
                 weight.add_(0.3 * torch.randn_like(weight))
     return Target(model, tokenizer, kind)
-
-
-def random_tree(rng, size):
-    builder = TreeBuilder(rng.randrange(300))
-    while (count := len(builder.tokens)) < size:
-        builder.add(rng.randrange(count), rng.randrange(300), 0, 0.5)
-    return builder.build([])
 
 
 def verified(target, backend, merged, trees, start=13):

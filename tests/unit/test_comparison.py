@@ -22,7 +22,7 @@ from d2sd.calibration.resampling import Estimate, holm, newcombe, p_value, wilso
 from d2sd.calibration.sentences import read_comparison
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
-from tests.unit.test_calibration import made_step, simulated
+from tests.unit.steps import made_step, simulated
 
 
 def side(runs, prompts=None):

@@ -14,7 +14,7 @@ from d2sd.__about__ import HOME
 from d2sd.calibration import Gathering, calibrate, label, tabulate, tabulate_paths
 from d2sd.calibration import report as gathering
 from d2sd.trace.trace import read_traces
-from tests.unit.test_calibration import made_step, simulated
+from tests.unit.steps import made_step, simulated
 
 
 @pytest.fixture(scope="module")
