@@ -68,21 +68,6 @@ def test_what_we_ask_for_is_the_attention(documented, heads, kv_heads, context, 
         torch.testing.assert_close(out, dense(query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
 
 
-def test_a_fixed_pass_reads_as_much_of_its_window_as_was_planned(documented):
-    query, prefix, block = inputs(1, 4, 2, 8, 40, 16)
-    window = tuple(torch.cat([p, torch.full_like(p, 9.0)], 2) for p in prefix)
-    mask, backend = torch.eye(8, dtype=torch.bool), flashinfer.FlashInfer(fixed=True)
-    backend.plan(query, 2, 40, True, 0.25)
-    other = torch.ones(8, 8, dtype=torch.bool).tril()
-    for shown in (mask, other):  # another tree needs no other plan
-        backend.show(shown)
-        out = backend(query, window, block, shown, 0.25, None, torch.arange(80) < 40)
-        torch.testing.assert_close(out, dense(query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
-    backend.plan(query, 2, 41, True, 0.25)
-    (stage,) = backend._stages.values()
-    assert (stage.prefix.plans, stage.block.plans) == (2, 1)
-
-
 def test_layers_of_a_pass_share_one_plan(documented):
     query, prefix, block = inputs(1, 4, 2, 5, 9, 16)
     mask, backend = torch.eye(5, dtype=torch.bool), flashinfer.FlashInfer()
