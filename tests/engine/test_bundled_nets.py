@@ -13,11 +13,6 @@ from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
 
 SUMS, STORIES, NEW_TOKENS = 10, 4, 200
 DOMAINS = ("stories", "questions", "instructions", "sums", "code")
-ODD = (
-    "Explain how photosynthesis works.", "Hello, how are you?", "Hello!", "Who are you?", "What is the capital of France?",
-    "Tell me a story.",
-)  # fmt: skip
-STRANGE = (".", "你好，世界", "🙂", "q" * 300)
 
 
 @pytest.fixture(scope="module")
@@ -64,10 +59,3 @@ def test_the_first_drafter_is_about_as_sure_as_it_deserves(runs):
     table = tabulate(steps)
     error = calibrate(table, tabulate_paths(steps), label(steps, table)).error.value
     assert error < 0.1, error  # 0.02 over all held-out prompts when it was trained (PROVENANCE.md)
-
-
-@pytest.mark.parametrize(("prompt", "words"), [*((p, 10) for p in ODD), *((p, 0) for p in STRANGE)])
-def test_prompts_off_its_domain_are_answered_in_words_and_strange_ones_break_nothing(bundled, prompt, words):
-    text = bundled.generate(prompt, DecodeConfig("dflash", 80 if words else 40, inspect=False)).finished.text
-    assert text
-    assert len(re.findall(r"[a-z]{2,}", text)) >= words, text

@@ -241,22 +241,6 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(method, cost_aware, wit
         cycle.run(ids, 20)
 
 
-@torch.inference_mode()
-def test_all_levels_of_a_draft_tree_are_queued_before_anything_is_read(without_values):
-    engine = without_values
-    config = engine.resolve(DecodeConfig("eagle3", 20, draft_depth=3, draft_top_k=4))
-    for model in (engine.models.target.model, engine.models.eagle3):
-        model.to("meta", torch.float32)
-    passes = Passes("padded", "dense", slots(config, 300), torch.device("meta"))
-    levels = Proposer(engine.models, config, passes).levels
-    whole = [torch.zeros(shape, dtype=kind, device="meta") for shape, kind in (
-        ((1, 1, 3 * engine.models.target.config.hidden_size), torch.float32), ((1, 1), torch.int64), ((1,), torch.int64),
-    )]  # fmt: skip
-    with OnMeta():
-        (numbers,) = levels._grow(300, 280, *whole)
-    assert numbers.shape == (3 * 4 + 3 * (2 * 16 + 4),)
-
-
 class Tape(TorchDispatchMode):
     """Records operations, with the tensors that they read and made. Fails where a value is read on the host."""
 
@@ -332,13 +316,6 @@ def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
             run.step()
             passes.mode = "padded"
     assert run.output == small.generate("the cat sat", config).token_ids
-
-
-def test_forgotten_passes_are_captured_again(small, frozen, monkeypatch):
-    monkeypatch.setattr("d2sd.nets.passes.MAX_CAPTURED", 4)  # fewer than a cycle has
-    config = DecodeConfig("d2sd", 3, num_branches=2)
-    assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids
-    assert len(frozen._free[0][1]._captured) == 4
 
 
 def test_settings_do_not_share_what_was_captured(small, frozen):

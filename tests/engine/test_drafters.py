@@ -109,30 +109,6 @@ def test_small_drafters_of_each_kind_are_right_now_and_then(read, target):
             assert engine.generate("the cat", DecodeConfig(method, 8, **settings)).token_ids == plain, (name, method)
 
 
-@torch.inference_mode()
-def test_drafts_of_a_seeded_run_are_draws_from_the_drafter(read, target):
-    """Over many seeds, the first drafted token of a DFlash 2 block has the selector's probabilities, by a chi-square test."""
-    model, reference = read("dflash2")
-    drafter, features = drafter_of(model, target)
-    hidden = reference.hidden(torch.tensor([ANCHOR, *[1] * 5]), features)
-    scores, tokens = reference.select(reference.head @ hidden[1], hidden[1], ANCHOR, torch.arange(V))
-    wanted = dict(zip(tokens.tolist(), (scores / 1.5).softmax(0).tolist(), strict=True))
-    counts, draws = dict.fromkeys(wanted, 0), 2000
-    ids = torch.tensor([[ANCHOR, *[1] * 5]])
-    hidden, size = drafter.hidden(ids, torch.arange(CONTEXT, CONTEXT + 6), None), 5
-    logits, known = drafter.logits(hidden[:, 1:]), torch.tensor([[ANCHOR, *[-1] * 5]])
-    many = [part.expand(draws, -1, -1) for part in (hidden, logits)]
-    noise = -torch.empty(size, draws, V).exponential_(generator=torch.Generator().manual_seed(0)).log()
-    sampled, *_ = drafter.chain(*many, known.expand(draws, -1), 1.5, noise)
-    for token in sampled[:, 0].tolist():
-        counts[token] += 1
-    big = [t for t, p in wanted.items() if p * draws >= 5]
-    rest = draws - sum(counts[t] for t in big), draws * (1 - sum(wanted[t] for t in big))
-    square = sum((counts[t] - wanted[t] * draws) ** 2 / (wanted[t] * draws) for t in big)
-    square += (rest[0] - rest[1]) ** 2 / max(rest[1], 1e-9) if rest[1] > 1 else 0.0
-    assert square < 45  # 16 tokens: 99.99% of a fair draw stay below
-
-
 def test_a_drafter_can_be_read_by_another_convention(read, target):
     """The same weights with a window, as a doctor would try them, are those of a folder that says so."""
     plain, windowed = read("dflash", True)[0], read("sliding", True)[0]

@@ -13,11 +13,9 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
-from d2sd.folders.loading import BUNDLED, load_drafter
 from d2sd.nets import flashinfer
 from d2sd.nets import lean as lean_layers
 from d2sd.nets.lean import TORCH, LeanLayers, merge
-from d2sd.nets.models import Models
 from d2sd.nets.passes import ROWS, Passes
 from d2sd.nets.target import Target
 from tests.nets import make_drafter, make_target, stock_pass
@@ -271,18 +269,6 @@ def test_runs_give_the_texts_of_plain_decoding(engine, method, monkeypatch):
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
     found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend="flashinfer"))
     assert found.token_ids == plain
-
-
-def test_a_drafter_with_markov_and_confidence_heads_drafts_the_same(bundled, monkeypatch):
-    dspark = load_drafter(str(BUNDLED / "tiny" / "dspark"), torch.float32, "cpu", bundled.models.target)
-    assert dspark.merged(TORCH) is not None
-    models = Models(bundled.models.target, dspark)
-    config = DecodeConfig("dflash", 24)
-    runs = [Engine(models, passes).generate("One day, a dog", config) for passes in ("eager", "padded")]
-    assert runs[0].token_ids == runs[1].token_ids
-    for a, b in zip(*(run.steps for run in runs), strict=True):
-        assert a.first_draft.ids == b.first_draft.ids
-        assert a.trained[0] == pytest.approx(b.trained[0], abs=1e-4)
 
 
 def test_sliding_layers_are_packed_for_no_cpu(tokenizer):

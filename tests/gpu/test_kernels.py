@@ -1,4 +1,4 @@
-"""On a GPU every call of flashinfer gives what its reference computes, in a graph too; merged layers give what modules give."""
+"""On a GPU every call of flashinfer gives what its reference computes, in a graph too."""
 
 from __future__ import annotations
 

@@ -48,14 +48,6 @@ def test_the_error_of_an_honest_drafter_is_what_chance_gives():
     assert np.mean(errors) == pytest.approx(scores.chance_error(draw(500).confidence, edges), rel=0.1)
 
 
-def test_bins_hold_every_position_once():
-    made = draw(5_000)
-    for edges in (scores.uniform_edges(), scores.equal_mass_edges(made.confidence)):
-        bins = scores.reliability(made, edges)
-        assert sum(b.count for b in bins) == 5_000
-        assert all(b.low <= b.accepted <= b.high and b.left <= b.confidence <= b.right for b in bins)
-
-
 def test_confidence_between_recorded_temperatures_is_near_the_softmax():
     logits = torch.randn(400, 300, generator=torch.Generator().manual_seed(0)) * 3
     best = logits.argmax(-1)
