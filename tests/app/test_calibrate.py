@@ -139,6 +139,8 @@ def test_trace_files_are_measured_together(opening, tmp_path):
     assert one["progress"]["title"] == "opening.jsonl"
     assert both["progress"]["title"] == "2 trace files"
     assert [r.label for r in recordings.runs] == ["opening.jsonl", "other.jsonl.gz"]
+    with pytest.raises(InputError, match="at most"):
+        calibrate.files(recordings, [str(opening)] * (calibrate.MAX_FILES + 1))
 
 
 @pytest.mark.parametrize("content", [b"", b"Once upon a time", b'{"a": 1}\n', b"\x1f\x8b\x08torn", b"\x89PNG\r\n"])

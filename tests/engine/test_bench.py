@@ -123,16 +123,6 @@ def test_a_wrong_token_is_found_where_it_is(engine, twin, prompts):
         assert (bad["largest_shortfall"] is None) == exact
 
 
-def test_teacher_forcing_reads_what_decoding_read(engine, twin, prompts):
-    _, ids = prompts[1]
-    output = plain(engine).run(ids).token_ids
-    logits = teacher_forced(twin, ids, output)
-    assert logits.argmax(1).tolist() == list(output)
-    assert shortfalls(logits, output).max() == 0
-    second = logits.topk(2).indices[:, 1].tolist()
-    assert shortfalls(logits, second).min() > 0
-
-
 def test_shortfalls_count_in_spreads_of_the_row():
     logits = torch.tensor([[0.0, 3.0, 6.0], [0.0, 30.0, 60.0]])
     assert shortfalls(logits, [1, 1]).tolist() == pytest.approx([1.0, 1.0])
