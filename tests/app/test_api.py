@@ -9,7 +9,6 @@ import pytest
 
 from app import api
 from app.layout import build
-from app.session import History
 from d2sd import InputError
 from d2sd.__about__ import HOME
 from d2sd.trace.run import RecordedRun
@@ -66,13 +65,10 @@ def test_runs_are_calibrated_together(run):
         (lambda: api.generate("x", model="none"), "unknown model 'none'"),
         (lambda: api.generate("x", method="none"), "unknown method 'none'"),
         (lambda: api.generate("x", max_new_tokens=10**9), "max_new_tokens must be between"),
-        (lambda: api.generate("x", max_new_tokens="8"), "max_new_tokens must be a whole number"),
         (lambda: api.generate("x", num_branches=True), "num_branches must be a whole number"),
         (lambda: api.generate("x", chat="false"), "chat must be true or false"),
-        (lambda: api.generate("x", temperature=True), "temperature must be"),
         (lambda: api.generate("x" * 200_000), "the page reads at most"),
         (lambda: api.step("none"), "there is no run 'none'"),
-        (lambda: api.step(["a"]), "there is no run"),
         (lambda: api.calibrate([]), "runs must be a list"),
         (lambda: api.calibrate([5]), "there is no run '5'"),
     ],
@@ -89,14 +85,6 @@ def test_a_step_that_is_not_there_is_named(run):
         api.step(run, 99)
     with pytest.raises(gr.Error, match="number must be a whole number"):
         api.step(run, 1.5)
-
-
-def test_only_the_latest_runs_are_kept(monkeypatch):
-    monkeypatch.setattr(api, "RUNS", History(most=2))
-    keys = [api.RUNS.keep(RecordedRun.of([{"event": "Header", "prompt": f"{n}"}]), "API").key for n in range(3)]
-    assert [bool(api.RUNS.find(key)) for key in keys] == [False, True, True]
-    with pytest.raises(InputError, match="there is no run"):
-        api.recorded(keys[0])
 
 
 def test_tools_are_offered_when_asked_for_and_what_is_lacking_is_said(monkeypatch):

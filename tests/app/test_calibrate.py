@@ -5,14 +5,13 @@ from __future__ import annotations
 import gzip
 import json
 from pathlib import Path
+from unittest.mock import Mock
 
-import gradio as gr
 import pytest
 
 from app import models, presets
 from app.calibrate import measure as calibrate
-from app.calibrate.tab import NAMES, _measure, _measure_prompts, _open, build_calibrate
-from app.explore.tab import build_explore
+from app.calibrate.tab import NAMES, _measure, _measure_prompts, _open
 from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet
@@ -63,14 +62,6 @@ def test_a_measurement_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch
     assert not any(u.note for u in before)
 
 
-def test_before_any_run_there_is_nothing_to_score():
-    recordings = Recordings()
-    drawn = json.loads(calibrate.shown(recordings, RecordedRun()))
-    assert drawn["report"]["positions"] == 0
-    assert "Nothing to score" in drawn["reading"][0]["text"]
-    assert recordings.runs == []
-
-
 def test_a_prompt_set_is_drawn_ever_more_rarely_and_ends_with_every_prompt():
     recordings = Recordings()
     drawn = [json.loads(u.value) for u in updates(recordings, limit=5, max_new_tokens=3) if u.value]
@@ -95,17 +86,22 @@ def test_a_prompt_set_measures_what_the_engine_generates():
     assert json.loads(last.value)["report"]["steps"] == len(recording.run.trace().steps)
 
 
-def test_stop_keeps_the_prompts_that_are_finished():
+@pytest.mark.parametrize("fails", [False, True])
+def test_stop_keeps_the_prompts_that_are_finished(fails, monkeypatch):
+    """And so does a fault."""
     job, recordings = Job(), Recordings()
     running = updates(recordings, job)
     for update in running:
         if update.value and json.loads(update.value)["progress"]["done"] == 1:
-            job.stopped = True
             break
-    *_, last = running
+    with monkeypatch.context() as patch:
+        if fails:
+            patch.setattr(BlockDrafter, "draft", Mock(side_effect=MemoryError))
+        job.stopped = not fails
+        *_, last = running
     progress = json.loads(last.value)["progress"]
     assert (progress["done"], progress["total"], progress["running"]) == (1, 3, False)
-    assert progress["title"].endswith("stopped")
+    assert progress["title"].endswith("stopped") or "not enough memory" in last.problem
     assert len(recordings.runs) == 1
 
 
@@ -133,60 +129,6 @@ def test_prompts_that_run_do_not_list_the_steps_of_those_before():
     assert recordings.runs == []
 
 
-def test_stop_is_there_from_the_request_to_the_end_of_the_work():
-    with gr.Blocks() as page, gr.Tabs() as tabs, gr.Tab("Calibrate") as tab:
-        build_calibrate(tab, tabs, build_explore(gr.State(Session())))
-    stop = next(b for b in page.blocks.values() if getattr(b, "elem_id", "") == "stop-measuring")
-    changing = [f for f in page.fns.values() if stop in f.outputs]
-    rests = [f.fn for f in changing if f.fn.__name__ == "rest"]
-    assert not stop.visible
-    assert len(changing) == 2 * len(rests) == 4  # Measure and the doctor: shown by a request, hidden by its end
-    job = Job()
-    assert rests[0](Ticket(job)) == gr.skip()
-    job.ended = True
-    assert rests[0](Ticket(job)).visible is False
-
-
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"limit": 0}, "at least 1"),
-        ({"limit": None}, "how many must be a whole number"),
-        ({"source": "/etc/passwd"}, "there is no prompt set /etc/passwd; choose one of: chat, heldout"),
-        ({"model": "magic"}, "unknown model"),
-        ({"method": "magic"}, "unknown method 'magic'"),
-        ({"num_branches": 16}, "more than the 15 prefixes"),
-        ({"temperature": None}, "temperature must be"),
-        ({"max_new_tokens": 0.5}, "must be a whole number"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_leaves_the_drawing(changes, sentence):
-    recordings = Recordings([Recording("kept", RecordedRun())])
-    said = list(updates(recordings, **changes))
-    assert all(u.value is None for u in said)
-    assert sentence in said[-1].problem
-    assert [r.label for r in recordings.runs] == ["kept"]
-
-
-def test_a_set_that_breaks_off_keeps_what_is_finished(monkeypatch):
-    recordings = Recordings()
-    real = BlockDrafter.draft
-
-    def fail(*_, **__):
-        raise MemoryError
-
-    running = updates(recordings)
-    for update in running:
-        if update.value and json.loads(update.value)["progress"]["done"] == 1:
-            monkeypatch.setattr(BlockDrafter, "draft", fail)
-            break
-    *_, last = running
-    monkeypatch.setattr(BlockDrafter, "draft", real)
-    assert "not enough memory" in last.problem
-    progress = json.loads(last.value)["progress"]
-    assert (progress["done"], progress["running"]) == (1, False)
-
-
 def test_trace_files_are_measured_together(opening, tmp_path):
     packed = tmp_path / "other.jsonl.gz"
     packed.write_bytes(gzip.compress(opening.read_bytes()))
@@ -197,6 +139,8 @@ def test_trace_files_are_measured_together(opening, tmp_path):
     assert one["progress"]["title"] == "opening.jsonl"
     assert both["progress"]["title"] == "2 trace files"
     assert [r.label for r in recordings.runs] == ["opening.jsonl", "other.jsonl.gz"]
+    with pytest.raises(InputError, match="at most"):
+        calibrate.files(recordings, [str(opening)] * (calibrate.MAX_FILES + 1))
 
 
 @pytest.mark.parametrize("content", [b"", b"Once upon a time", b'{"a": 1}\n', b"\x1f\x8b\x08torn", b"\x89PNG\r\n"])
@@ -234,19 +178,6 @@ def test_prompts_of_ones_own_keep_their_groups_in_their_traces():
     assert [g["name"] for g in json.loads(last.value)["report"]["domains"]] == ["story", "sum"]
 
 
-@pytest.mark.parametrize(
-    ("text", "sentence"),
-    [
-        ("", "your prompts: no prompts"),
-        ('{"prompt": 3}', "your prompts, line 1: needs a text"),
-        ("x" * 30_000, "longer than"),
-    ],
-)
-def test_prompts_that_cannot_be_used_are_named(text, sentence):
-    *_, last = updates(source=None, text=text)
-    assert sentence in last.problem
-
-
 def test_pasted_lines_are_prompts(tmp_path):
     longer = calibrate.PromptSource.read("own", None, "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
     assert [p.text for p in longer.prompts(5)] == ["What is 1 + 1?\nAnswer:", "One day"]
@@ -255,12 +186,6 @@ def test_pasted_lines_are_prompts(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_bytes("\ufeffOne day\n".encode())
     assert [p.text for p in calibrate.PromptSource.read("own", None, "", str(path)).prompts(5)] == ["One day"]
-
-
-@pytest.mark.parametrize("paths", [None, [], ["x.jsonl"] * (calibrate.MAX_FILES + 1)])
-def test_no_file_or_too_many_is_one_sentence(paths):
-    with pytest.raises(InputError, match=r"choose one or more|at most"):
-        calibrate.files(Recordings(), paths)
 
 
 def test_a_measured_run_opens_again_as_it_was(opening):

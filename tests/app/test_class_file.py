@@ -120,11 +120,3 @@ def test_one_run_is_refused_in_a_sentence_and_a_long_one_has_no_tour(kept, monke
     monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     with pytest.raises(InputError, match="more than 0 MB of traces; share it as JSONL"):
         hand_out(kept.runs[0].run)
-
-
-def test_both_files_are_made_whatever_else_is_asked(kept):
-    session = Session(history=kept, shown=kept.runs[0].run)
-    for kind, name in (("class", "d2sd-class.html"), ("traces", "d2sd-runs.jsonl.gz"), (None, "d2sd-runs.jsonl.gz")):
-        file = json.loads(together(session, Event(kind=kind, step=True))[0])["file"]
-        assert file["name"] == name
-        assert file["base64"]

@@ -41,24 +41,6 @@ def test_a_public_report_names_no_folder_of_this_machine_and_stays_escaped(monke
     assert "To mend: `rename …/late`" in report
 
 
-def test_stopped_it_shows_what_was_found_by_then():
-    job = Job()
-    running = updates(job)
-    while not next(running).news.startswith("Read and draft"):
-        pass
-    job.stopped = True
-    (last,) = running
-    assert "Stopped before the end" in last.value
-    assert "| tensors | ok |" in last.value
-
-
-@pytest.mark.parametrize(("choice", "sentence"), [({"limit": 0}, "between 1 and 60, not 0"), ({"model": "/no"}, "/no")])
-def test_bad_input_is_one_sentence(choice, sentence):
-    (last,) = [u for u in updates(Job(), **choice) if u.problem]
-    assert sentence in last.problem
-    assert last.value is None
-
-
 def test_the_folder_of_a_choice_is_its_first_drafter():
     assert drafter_folder(Chosen("tiny")).endswith("models/tiny/dflash")
     assert drafter_folder(Chosen("/a/folder")) == "/a/folder/eagle3"

@@ -12,7 +12,6 @@ import pytest
 from app import presets, record
 from app.learn.tab import lesson_run, roofline, tour
 from d2sd import METHODS, DecodeConfig
-from d2sd.costs.runs import works_of
 from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.run import OUTCOME, RecordedRun
 from tests.scripts.node import stops_of
@@ -38,22 +37,6 @@ def test_the_tour_begins_with_a_predicted_break_and_a_redraft_that_won(recorded)
 def test_without_a_good_step_the_tour_begins_somewhere(recorded):
     assert instructive(replace(recorded, steps=())) == 0
     assert instructive(replace(recorded, steps=recorded.steps[:1])) == 0
-
-
-def test_live_settings_are_those_of_real_runs(engine):
-    trace = engine.generate("the cat sat", DecodeConfig("d2sd", 16))
-    points = record.replayed(engine, trace)
-    assert {(p.num_branches, p.block_size) for p in points} == {
-        (k, b) for k in record.BRANCHES for b in record.BLOCKS if k < b
-    }
-    for point in points[::5]:
-        k = point.num_branches
-        config = DecodeConfig("d2sd" if k else "dflash", 16, num_branches=max(1, k), block_size=point.block_size)
-        run = engine.generate("the cat sat", config)
-        assert point.committed == tuple(len(s.committed) for s in run.steps)
-        assert point.works == tuple(works_of(run))
-    drawn = record.live_data(trace, points)
-    assert all(sum(committed) == len(drawn["tokens"]) for _, _, committed, _ in drawn["points"])
 
 
 def test_a_text_on_which_settings_matter_more_is_preferred():

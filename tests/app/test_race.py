@@ -150,23 +150,6 @@ def test_a_text_that_differs_is_named_with_its_place_and_in_sixteen_bits_explain
     assert explained == [True, False, False]
 
 
-@pytest.mark.parametrize(
-    ("changes", "sentence"),
-    [
-        ({"methods": []}, "no method is ticked"),
-        ({"prompt": " "}, "the prompt is empty"),
-        ({"prompt": "a" * 30_000}, "at most 20000"),
-        ({"model": "magic"}, "unknown model"),
-        ({"num_branches": 16}, "more than the 15 prefixes"),
-        ({"temperature": None}, "temperature must be"),
-    ],
-)
-def test_bad_input_is_one_sentence_and_leaves_the_shown_race(changes, sentence):
-    updates = run(**changes)
-    assert all(u.value is None for u in updates)
-    assert sentence in updates[-1].problem
-
-
 def test_stop_keeps_the_methods_that_are_through():
     job = Job()
     running = race.run(job, PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
@@ -264,17 +247,6 @@ def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
     assert all(aware.nodes <= fixed.nodes for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
     assert "times measured on this machine (first draft" in last.note
     assert "Cost-aware" not in ask(done.lanes[1].trace, methods=["d2sd"])[-1].note
-
-
-def test_what_if_stops_between_points(done):
-    job = Job()
-    running = whatif.run(job, "Race", done.lanes[1].trace, Chosen("tiny"), ["num_branches"], ["d2sd"])
-    for update in running:
-        if update.value and update.value.outcomes:
-            job.stopped = True
-            break
-    *_, last = running
-    assert 1 <= len(last.value.outcomes) < 6
 
 
 def test_what_if_refuses_in_one_sentence(done, monkeypatch):

@@ -45,14 +45,6 @@ def test_another_drafter_is_held_against_the_recorded_one(texts):
     assert found.split(": ")[1] not in ask(texts)[-1].value  # the other one takes other steps
 
 
-def test_it_stops_between_texts(texts):
-    job = Job()
-    running = compare.replay(job, texts, Chosen("tiny"))
-    assert next(u for u in running if u.news.startswith("1 of"))
-    job.stopped = True
-    assert not list(running)
-
-
 def test_what_cannot_be_replayed_is_said(texts):
     assert "temperature 0" in ask(recorded(temperature=1.0))[-1].problem
     assert "no text with a step" in ask(RunSet("none", ()))[-1].problem

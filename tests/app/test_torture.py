@@ -10,7 +10,7 @@ import pytest
 from tools.torture.campaigns import IN_PROCESS
 
 SEED = 18
-CASES = {"traces": 100, "links": 1000, "controls": 2000, "archives": 4, "model folders": 6, "losslessness": 11}
+CASES = {"traces": 100, "links": 1000, "controls": 2000, "archives": 4, "model folders": 2, "losslessness": 3}
 
 
 @pytest.mark.parametrize("name", CASES)

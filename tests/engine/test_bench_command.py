@@ -90,9 +90,7 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
     ("arguments", "sentence"),
     [
         ("--methods d2sd:K=99", "num_branches must be between"),
-        ("--methods dflash:gamma=17", "larger than the block"),
         ("--limit 0", "limit must be at least 1"),
-        ("--repeats 0", "repeats must be at least 1"),
         ("--baselines magic", "unknown baseline"),
         ("--baselines all --temperature 1", "the baselines decode greedily"),
         ("--costs paper --temperature 1", "times are calculated for greedy decoding"),
@@ -101,8 +99,6 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
         ("--check-lossless --temperature 1", "compares greedy texts"),
         ("--check-lossless --sweep K=1,2", "lays out its own settings"),
         ("--check-lossless --methods d2sd --gamma 2 --branches 4", "below a γ"),
-        ("--check-lossless --methods d2sd --gamma 17", "larger than the block"),
-        ("--check-lossless --methods magic", "unknown method 'magic'"),
         ("--check-lossless --methods d2sd:K=8", "write d2sd and give --gamma and --branches"),
         ("--out /proc/none", "cannot write into the folder"),
     ],

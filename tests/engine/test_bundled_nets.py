@@ -7,18 +7,12 @@ import re
 
 import pytest
 
-from d2sd import DecodeConfig, load
+from d2sd import DecodeConfig
 from d2sd.bench.prompts import prompt_file
 from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
-from d2sd.folders.loading import BUNDLED
 
 SUMS, STORIES, NEW_TOKENS = 10, 4, 200
 DOMAINS = ("stories", "questions", "instructions", "sums", "code")
-ODD = (
-    "Explain how photosynthesis works.", "Hello, how are you?", "Hello!", "Who are you?", "What is the capital of France?",
-    "Tell me a story.",
-)  # fmt: skip
-STRANGE = (".", "你好，世界", "🙂", "q" * 300)
 
 
 @pytest.fixture(scope="module")
@@ -65,20 +59,3 @@ def test_the_first_drafter_is_about_as_sure_as_it_deserves(runs):
     table = tabulate(steps)
     error = calibrate(table, tabulate_paths(steps), label(steps, table)).error.value
     assert error < 0.1, error  # 0.02 over all held-out prompts when it was trained (PROVENANCE.md)
-
-
-@pytest.mark.parametrize(("prompt", "words"), [*((p, 10) for p in ODD), *((p, 0) for p in STRANGE)])
-def test_prompts_off_its_domain_are_answered_in_words_and_strange_ones_break_nothing(bundled, prompt, words):
-    text = bundled.generate(prompt, DecodeConfig("dflash", 80 if words else 40, inspect=False)).finished.text
-    assert text
-    assert len(re.findall(r"[a-z]{2,}", text)) >= words, text
-
-
-def test_the_dspark_drafter_drafts_and_says_how_sure_it_is(bundled):
-    engine = load("tiny", drafter=str(BUNDLED / "tiny" / "dspark"))
-    plain = bundled.generate("Once upon a time", DecodeConfig("autoregressive", 40)).token_ids
-    for confidence in ("softmax", "head"):
-        trace = engine.generate("Once upon a time", DecodeConfig("d2sd", 40, confidence=confidence))
-        assert trace.token_ids == plain
-        assert trace.totals.mean_acceptance_length > 2
-        assert all(len(step.trained[0]) == 15 for step in trace.steps)

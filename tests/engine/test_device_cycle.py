@@ -14,8 +14,8 @@ from torch.utils._pytree import tree_leaves
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.costs.machines import Curve, Machine
 from d2sd.decoding import proposer as proposing
-from d2sd.decoding.cost_aware import Controller, Experience, RunningCosts
-from d2sd.decoding.device_cycle import CycleShape, DeviceCycle
+from d2sd.decoding.cost_aware import Controller, Experience
+from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.host_cycle import HostCycle
 from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
@@ -187,30 +187,6 @@ def test_drafters_read_on_while_the_device_decodes_plainly(engine, padded, monke
     assert checked > 2
 
 
-def test_plans_choose_among_what_is_captured(small, frozen, monkeypatch):
-    plain = small.generate("the cat sat", DecodeConfig("autoregressive", 24))
-    monkeypatch.setattr(HostCycle, "run", None)
-    monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
-    monkeypatch.setattr(proposing, "Controller", restless(1, few=True))
-    trace = frozen.generate("the cat sat", DecodeConfig("d2sd", 24, block_size=6, num_branches=2, cost_aware=True))
-    assert trace.token_ids == plain.token_ids
-    assert plans(trace) == {(0, 0), (6, 0), (6, 1), (6, 2)}
-    shapes = {part for key in frozen._free[0][1]._captured for part in key if isinstance(part, CycleShape)}
-    assert {(shape.block_size, shape.branches) for shape in shapes} == plans(trace)
-
-
-def test_plans_follow_the_steps_before(padded, monkeypatch):
-    """Where re-drafts cost as much as plain steps, none is made; where they cost nothing, all are."""
-    dear = Machine(Curve(((1, 1e-5),)), Curve(((1, 1.0),)), Curve(((1, 5e-3), (64, 6e-3))))
-    for costs, wanted in ((dear, set()), (FLAT, {3})):
-        engine = Engine(padded.models, "padded")
-        monkeypatch.setattr(Engine, "costs", lambda *_, costs=costs: costs)
-        monkeypatch.setattr(RunningCosts, "observe", lambda *_: None)
-        monkeypatch.setattr(RunningCosts, "observe_other", lambda *_: None)
-        trace = engine.generate("the cat sat", DecodeConfig("d2sd", 30, num_branches=3, cost_aware=True))
-        assert {branches for _, branches in plans(trace)} - {0} == wanted
-
-
 @pytest.fixture(scope="module")
 def without_values(tokenizer):
     """An engine for tests that move its models to torch's meta device."""
@@ -263,22 +239,6 @@ def test_a_whole_cycle_is_queued_before_anything_is_read(method, cost_aware, wit
     assert len(sent) == 2 + (config.block_size - 1 if method == "random_prefix" and not cost_aware else 0)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
         cycle.run(ids, 20)
-
-
-@torch.inference_mode()
-def test_all_levels_of_a_draft_tree_are_queued_before_anything_is_read(without_values):
-    engine = without_values
-    config = engine.resolve(DecodeConfig("eagle3", 20, draft_depth=3, draft_top_k=4))
-    for model in (engine.models.target.model, engine.models.eagle3):
-        model.to("meta", torch.float32)
-    passes = Passes("padded", "dense", slots(config, 300), torch.device("meta"))
-    levels = Proposer(engine.models, config, passes).levels
-    whole = [torch.zeros(shape, dtype=kind, device="meta") for shape, kind in (
-        ((1, 1, 3 * engine.models.target.config.hidden_size), torch.float32), ((1, 1), torch.int64), ((1,), torch.int64),
-    )]  # fmt: skip
-    with OnMeta():
-        (numbers,) = levels._grow(300, 280, *whole)
-    assert numbers.shape == (3 * 4 + 3 * (2 * 16 + 4),)
 
 
 class Tape(TorchDispatchMode):
@@ -356,13 +316,6 @@ def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
             run.step()
             passes.mode = "padded"
     assert run.output == small.generate("the cat sat", config).token_ids
-
-
-def test_forgotten_passes_are_captured_again(small, frozen, monkeypatch):
-    monkeypatch.setattr("d2sd.nets.passes.MAX_CAPTURED", 4)  # fewer than a cycle has
-    config = DecodeConfig("d2sd", 3, num_branches=2)
-    assert frozen.generate("the cat sat", config).token_ids == small.generate("the cat sat", config).token_ids
-    assert len(frozen._free[0][1]._captured) == 4
 
 
 def test_settings_do_not_share_what_was_captured(small, frozen):

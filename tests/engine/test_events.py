@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from d2sd import METHODS, DecodeConfig, Finished, PrefillDone, StepDone
+from d2sd import METHODS, DecodeConfig, StepDone
+from d2sd.trace.trace import parse_trace
 from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
 
 
@@ -18,32 +19,15 @@ def test_a_third_pass_is_counted_where_there_was_one(bundled, settings, passes):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
 def test_steps_are_consistent(bundled, method, temperature):
-    events = list(bundled.stream("Once upon a time, a frog", DecodeConfig(method, 16, temperature=temperature)))
-    assert isinstance(events[0], PrefillDone)
-    assert isinstance(events[-1], Finished)
-    steps = events[1:-1]
-    (own,) = events[0].committed  # prefill gives the first token
-    assert (own.proposer, own.node) == ("target", None)
-    ids = [*events[0].prompt_token_ids, own.token]
-    for number, step in enumerate(steps):
-        assert isinstance(step, StepDone)
-        assert step.step == number
-        assert (step.anchor, step.anchor_position) == (ids[-1], len(ids) - 1)
-        nodes = step.nodes
-        for node in nodes[1:]:
-            reached = node.parent in {c.node for c in step.choices}
-            assert (node.state != "unreached") == reached
-            assert 0 <= node.target_probability <= 1 + 1e-6
-            assert 0 <= node.drafter_probability <= 1
-            if temperature == 0 and reached:
+    trace = bundled.generate("Once upon a time, a frog", DecodeConfig(method, 16, temperature=temperature))
+    assert parse_trace("".join(trace.lines()).encode()) == trace  # and its fields agree with each other
+    for step in trace.steps:
+        reached = {c.node for c in step.choices}
+        for node in step.nodes[1:]:
+            assert (node.state != "unreached") == (node.parent in reached)
+            if temperature == 0 and node.parent in reached:
                 assert (node.state == "accepted") == (node.target_rank == 0)
-        for choice in step.choices:
-            children = {n.token: n for n in nodes if n.parent == choice.node}
-            if choice.token in children:
-                assert children[choice.token].state == "accepted"
-        assert [c.token for c in step.committed if c.node is not None] == [nodes[n].token for n in step.accepted]
         assert all(c.proposer == "target" for c in step.committed if c.node is None)
-        ids += [c.token for c in step.committed]
         if method == "d2sd":
             posterior, full = boundary_posterior(step.first_draft.confidence)
             assert step.boundary_posterior == posterior
@@ -56,14 +40,14 @@ def test_steps_are_consistent(bundled, method, temperature):
         if step.actual_boundary is not None:
             drafted = step.first_draft.ids[: step.actual_boundary]
             assert drafted == tuple(c.token for c in step.committed[: step.actual_boundary])
-    assert tuple(ids[len(events[0].prompt_token_ids) :]) == events[-1].token_ids
-    text = own.text + "".join(c.text for s in steps for c in s.committed)
-    assert text == events[-1].text
+    text = "".join(c.text for part in (trace.prefill, *trace.steps) for c in part.committed)
+    assert text == trace.finished.text
 
 
 def test_inspection_changes_no_token_and_records_less(bundled):
     seen, blind = (bundled.generate("A boat", DecodeConfig("d2sd", 20, inspect=i)) for i in (True, False))
     assert seen.token_ids == blind.token_ids
+    assert parse_trace("".join(blind.lines()).encode()) == blind
     assert seen.steps[0].first_draft.alternatives
     for step in blind.steps:
         assert (step.first_draft.alternatives, step.target_tops, step.tempered) == ((), (), ())

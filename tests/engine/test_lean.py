@@ -1,59 +1,15 @@
-"""Layers run with few calls give what the models' own forward passes give."""
+"""Layers run with few calls: which models have them, and the products that they multiply by. What they compute:
+``tests/engine/test_lossless.py``, ``tests/engine/test_drafters.py``, ``tests/unit/test_eagle3.py``."""
 
 from __future__ import annotations
 
 import pytest
 import torch
 
-from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.nets import lean as lean_layers
-from d2sd.nets.attention import make_backend
 from d2sd.nets.dtypes import can_mix
 from d2sd.nets.lean import LeanLayers, product
-from d2sd.nets.passes import Passes
 from tests.nets import make_drafter, make_target
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("kind", ["qwen3", "llama"])
-def test_a_tree_gets_the_same_hidden_states_and_features(tokenizer, kind):
-    target = make_target(tokenizer, kind)
-    target.taps.add([0, 2])
-    dense = make_backend("dense")
-    results = []
-    for lean in (target._lean, None):
-        assert results or lean is not None
-        target._lean = lean
-        cache = target.new_cache(32)
-        target.forward(torch.arange(7), torch.arange(7), cache, None, None)
-        cache.commit(range(7))
-        mask = torch.tensor([[1, 0, 0, 0], [1, 1, 0, 0], [1, 0, 1, 0], [1, 1, 0, 1]]).bool()
-        tree = target.forward(torch.tensor([4, 9, 8, 7]), torch.tensor([7, 8, 8, 9]), cache, mask, dense)
-        features = target.features([0, 2], slice(None))
-        cache.commit([0, 1, 3])
-        one = target.forward(torch.tensor([3]), torch.tensor([10]), cache, None, dense)
-        results.append((tree, features, one, *cache.parts[0]))
-    for ours, own in zip(*results, strict=True):
-        torch.testing.assert_close(ours, own, atol=2e-4, rtol=1e-4)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("branches", [1, 3])
-def test_drafts_are_the_same(tokenizer, branches):
-    target = make_target(tokenizer)
-    model = make_drafter(target)
-    features = torch.randn(1, 9, len(model.target_layer_ids) * 64)
-    results = []
-    for lean in (True, False):
-        if not lean:
-            model.lean = lambda: None
-        drafter = BlockDrafter("first", model, target, Passes("eager", "dense", 64, target.device))
-        drafter.extend(features, torch.arange(9))
-        ids = torch.randint(0, 300, (branches, 8), generator=torch.Generator().manual_seed(0))
-        logits = drafter.forward(ids, torch.arange(9, 17), torch.arange(branches * 8), None, 3)[1]
-        results.append((logits, *drafter.cache.layer(0), *drafter.cache.layer(1)))
-    for ours, own in zip(*results, strict=True):
-        torch.testing.assert_close(ours, own, atol=2e-4, rtol=1e-4)
 
 
 def test_what_may_change_is_left_alone(tokenizer):

@@ -13,17 +13,15 @@ from transformers import AutoConfig, AutoModelForCausalLM
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
-from d2sd.folders.loading import BUNDLED, load_drafter
 from d2sd.nets import flashinfer
 from d2sd.nets import lean as lean_layers
 from d2sd.nets.lean import TORCH, LeanLayers, merge
-from d2sd.nets.models import Models
 from d2sd.nets.passes import ROWS, Passes
 from d2sd.nets.target import Target
-from d2sd.tree.tree import TreeBuilder
 from tests.nets import make_drafter, make_target, stock_pass
 from tests.target_nets import SHAPE, TARGETS, make_typed
 from tests.unit import reference_flashinfer
+from tests.unit.drafts import random_tree
 
 CPU = torch.device("cpu")
 LLAMA3 = {
@@ -61,13 +59,6 @@ def make(tokenizer, kind, plain=False):
     return Target(model, tokenizer, kind)
 
 
-def random_tree(rng, size):
-    builder = TreeBuilder(rng.randrange(300))
-    while (count := len(builder.tokens)) < size:
-        builder.add(rng.randrange(count), rng.randrange(300), 0, 0.5)
-    return builder.build([])
-
-
 def verified(target, backend, merged, trees, start=13):
     """Logits, tapped outputs and caches after each of these trees behind a text, with paths committed."""
     passes = Passes("padded", backend, start + 243, target.device, merged)
@@ -102,15 +93,6 @@ def test_hidden_states_features_and_caches_are_those_of_the_modules(tokenizer, k
     assert {next(r for r in ROWS if r >= len(t)) for t in trees} == {r for r in ROWS if r <= 80}
     own = verified(target, "dense", False, trees)
     compare(verified(target, backend, True, trees), own)
-
-
-@torch.inference_mode()
-@pytest.mark.parametrize("start", [1, 5, 6, 7, 40, 200])
-def test_windows_of_positions_are_those_of_the_modules(tokenizer, start):
-    target, rng = make(tokenizer, "ministral"), random.Random(start)
-    target.taps.add([0, 2, 3])
-    trees = [random_tree(rng, size) for size in (1, 8, 1)]
-    compare(verified(target, "cascade", True, trees, start), verified(target, "dense", False, trees, start))
 
 
 @torch.inference_mode()
@@ -277,25 +259,6 @@ def test_drafts_and_contexts_are_those_of_the_modules(tokenizer, backend, branch
     compare(drafted(model, target, backend, True, branches), own)
 
 
-def test_contexts_of_all_layers_take_one_product_and_one_write(tokenizer):
-    from torch.utils._python_dispatch import TorchDispatchMode
-
-    class Calls(TorchDispatchMode):
-        def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            calls.append(function.overloadpacket.__name__)
-            return function(*args, **(kwargs or {}))
-
-    target, calls = make_target(tokenizer), []
-    drafter = BlockDrafter("first", make_drafter(target, layers=4), target, Passes("padded", "dense", 64, CPU))
-    features, slots = torch.randn(1, 8, len(drafter.taps) * 64), torch.arange(8)
-    with torch.inference_mode():
-        drafter.project(features, slots)
-        with Calls():
-            drafter.project(features, slots)
-    assert [calls.count(name) for name in ("linear", "bmm")] == [1, 1]  # of the features, and of all keys and values
-    assert calls.count("index_copy_") == 2  # keys and values
-
-
 # Whole runs.
 
 
@@ -306,18 +269,6 @@ def test_runs_give_the_texts_of_plain_decoding(engine, method, monkeypatch):
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
     found = Engine(engine.models, "padded").generate("the cat", DecodeConfig(method, 16, backend="flashinfer"))
     assert found.token_ids == plain
-
-
-def test_a_drafter_with_markov_and_confidence_heads_drafts_the_same(bundled, monkeypatch):
-    dspark = load_drafter(str(BUNDLED / "tiny" / "dspark"), torch.float32, "cpu", bundled.models.target)
-    assert dspark.merged(TORCH) is not None
-    models = Models(bundled.models.target, dspark)
-    config = DecodeConfig("dflash", 24)
-    runs = [Engine(models, passes).generate("One day, a dog", config) for passes in ("eager", "padded")]
-    assert runs[0].token_ids == runs[1].token_ids
-    for a, b in zip(*(run.steps for run in runs), strict=True):
-        assert a.first_draft.ids == b.first_draft.ids
-        assert a.trained[0] == pytest.approx(b.trained[0], abs=1e-4)
 
 
 def test_sliding_layers_are_packed_for_no_cpu(tokenizer):

@@ -136,25 +136,6 @@ def test_the_recorded_text_is_accepted_as_far_as_the_block_reaches(bundled, stor
         assert all(0 < p <= 1 for p in whole.probabilities)
 
 
-def test_words_of_the_drafters_are_judged_as_the_run_judged_them(bundled, story):
-    """The first draft, typed as text: the target accepts what it accepted in the run, and wants what it committed there."""
-    judged = 0
-    for event in story.steps:
-        draft = event.first_draft
-        if not event.actual_boundary or event.actual_boundary == len(draft.ids):
-            continue
-        found = verify_typed(bundled, story, event.step, "".join(draft.texts))
-        assert found.accepted == event.actual_boundary
-        assert (
-            found.wanted
-            == bundled.texts[
-                story.token_ids[event.anchor_position - len(story.prefill.prompt_token_ids) + 1 + found.accepted]
-            ]
-        )
-        judged += 1
-    assert judged > 1
-
-
 def test_behind_a_rejected_word_the_target_is_asked_what_it_thinks_of_the_readers_own(bundled, story):
     """The probabilities are those of one pass over prompt, text and the typed tokens."""
     start = story.steps[1].anchor_position

@@ -20,10 +20,9 @@ from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.text import respond_to
-from d2sd.tree.tree import TreeBuilder
-from d2sd.whatif import Replay
 from tests.nets import CHEAP_DRAFTS, make_drafter, stock_greedy, stock_pass
 from tests.target_nets import FIXED, PROMPTS, SHAPE, TARGETS, WINDOW, make_typed, make_typed_engine
+from tests.unit.drafts import random_tree
 
 TOKENS = 24
 SMALL = {"num_branches": 3, "block_size": 6}
@@ -71,17 +70,6 @@ def test_drafts_are_accepted_now_and_then(drafted):
     assert sum(map(bool, accepted)) > 2
 
 
-def random_tree(rng, size):
-    """Returns a random tree of ``size`` nodes.
-
-    Any node may have children. With 12 nodes only the last two may, so that paths are longer than the windows.
-    """
-    builder = TreeBuilder(rng.randrange(300))
-    while (count := len(builder.tokens)) < size:
-        builder.add(rng.randrange(max(0, count - 2) if size == 12 else 0, count), rng.randrange(300), 0, 0.5)
-    return builder.build([])
-
-
 def stock_logits(model, texts):
     """Transformers' logits behind each of these texts, which are rows of one batch."""
     longest = max(map(len, texts))
@@ -98,7 +86,7 @@ def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
     text = [rng.randrange(300) for _ in range(2 * WINDOW + 1)]
     verifier.read(text)
     for size in (9, 1, 2, 12, 7):
-        tree = random_tree(rng, size)
+        tree = random_tree(rng, size, deep=size == 12)  # with paths that are longer than the windows
         paths = [[0, *tree.path(node)] for node in range(size)]
         wanted = stock_logits(target.model, [[*text, *(tree.tokens[n] for n in path)] for path in paths])
         torch.testing.assert_close(verifier.logits(tree), wanted, atol=2e-4, rtol=1e-4)
@@ -116,22 +104,6 @@ def test_a_batch_is_written_like_its_prompts_alone(typed, rows):
     prompts = [engine.encode(prompt, DecodeConfig()) for prompt in texts]
     alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]
     assert respond_to(engine.models.target, prompts, config) == alone
-
-
-def test_a_seed_gives_the_same_sampled_text(typed):
-    engine, number, _ = typed
-    plain, drafted = (
-        DecodeConfig(method, 16, temperature=0.8, seed=number, **SETTINGS.get(method, SMALL))
-        for method in ("autoregressive", "d2sd")
-    )
-    assert engine.generate(PROMPTS[0], drafted).token_ids == engine.generate(PROMPTS[0], plain).token_ids
-
-
-def test_what_if_says_what_a_run_does(typed, drafted):
-    engine, _, _ = typed
-    recorded = engine.generate(PROMPTS[0], DecodeConfig("autoregressive", TOKENS, inspect=False))
-    (outcome,) = Replay(engine, recorded).run([engine.resolve(DecodeConfig("d2sd", TOKENS, **SMALL))])
-    assert outcome.committed == tuple(len(step.committed) for step in drafted(PROMPTS[0]).steps)
 
 
 def test_passes_of_fixed_shape_where_layers_allow_it(typed):

@@ -36,7 +36,7 @@ def test_a_replay_equals_real_runs(engine, recorded, method):
         assert outcome.mean_acceptance_length == real.totals.mean_acceptance_length
 
 
-def test_recorded_texts_are_replayed_with_several_drafters(tmp_path, capsys):
+def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path, capsys):
     prompts = tmp_path / "prompts.jsonl"
     prompts.write_text("".join(f'{{"prompt": "{p}", "domain": "{p[0]}"}}\n' for p in ("Once upon", "Tom has 2 pens")))
     made = ["calibrate", "--method", "dflash", "--max-new-tokens", "16"]
@@ -44,31 +44,21 @@ def test_recorded_texts_are_replayed_with_several_drafters(tmp_path, capsys):
     report = capsys.readouterr().out
     traces = sorted((tmp_path / "runs").iterdir())
     assert [load_trace(t).header["domain"] for t in traces] == ["O", "T"]
-    tiny = BUNDLED / "tiny"
-    drafters = [w for part in ("dflash", "vp") for w in ("--drafter", str(tiny / part))]
-    assert main(["whatif", *map(str, traces), *drafters, "--json"]) == 0
-    first, second = json.loads(capsys.readouterr().out)["rows"]
+
+    def asked(files, *options):
+        assert main(["whatif", *map(str, files), *options, "--json"]) == 0
+        printed = capsys.readouterr()
+        return json.loads(printed.out), printed.err
+
+    drafters = [w for part in ("dflash", "vp") for w in ("--drafter", str(BUNDLED / "tiny" / part))]
+    first, second = asked(traces, *drafters)[0]["rows"]
     assert f"α {first['whole']['alpha']['value']:.2f}" in report
     assert list(second["groups"]) == ["O", "T"]
     assert second["whole"]["difference"]["value"] == pytest.approx(
         second["whole"]["alpha"]["value"] - first["whole"]["alpha"]["value"]
     )
-
-
-def test_settings_are_replayed_over_many_traces_and_another_target_is_told_of(tmp_path, capsys):
-    prompts = tmp_path / "prompts.jsonl"
-    prompts.write_text('{"prompt": "Once upon"}\n{"prompt": "Tom has 2 pens"}\n')
-    made = ["calibrate", "--method", "dflash", "--max-new-tokens", "16", "--prompts", str(prompts)]
-    assert main([*made, "--traces-out", str(tmp_path / "runs")]) == 0
-    traces = sorted((tmp_path / "runs").iterdir())
-
-    def asked(*files):
-        capsys.readouterr()
-        assert main(["whatif", *map(str, files), "--methods", "dflash", "--sweep", "gamma=2,4", "--json"]) == 0
-        printed = capsys.readouterr()
-        return json.loads(printed.out), printed.err
-
-    (both, said), *single = asked(*traces), *map(asked, traces)
+    settings = ("--methods", "dflash", "--sweep", "gamma=2,4")
+    (both, said), *single = asked(traces, *settings), *(asked([one], *settings) for one in traces)
     assert "another target" not in said
     assert [row["setting"] for row in both["rows"]] == ["dflash:gamma=2", "dflash:gamma=4"]
     for n, row in enumerate(both["rows"]):
@@ -77,7 +67,7 @@ def test_settings_are_replayed_over_many_traces_and_another_target_is_told_of(tm
     run = load_trace(traces[0])
     target = run.header["parts"]["target"] | {"weights": "0"}
     replace(run, header=run.header | {"parts": {"target": target}}).save(traces[0])
-    assert "1 of 2 traces were recorded with another target than tiny" in asked(*traces)[1]
+    assert "1 of 2 traces were recorded with another target than tiny" in asked(traces, *settings)[1]
 
 
 def test_only_greedy_runs_can_be_asked(engine):

@@ -1,4 +1,4 @@
-"""On a GPU every call of flashinfer gives what its reference computes, in a graph too; merged layers give what modules give."""
+"""On a GPU every call of flashinfer gives what its reference computes, in a graph too."""
 
 from __future__ import annotations
 
@@ -6,8 +6,6 @@ import pytest
 import torch
 
 from d2sd.nets import flashinfer
-from d2sd.nets.lean import TORCH
-from tests.engine import test_merged
 from tests.unit import reference_flashinfer
 
 if not torch.cuda.is_available():
@@ -79,17 +77,3 @@ def test_a_call_gives_what_its_reference_computes_in_a_graph_too(rows, batch, mo
         for found in (eager, outputs):
             for a, b in zip(found, expected, strict=True):
                 torch.testing.assert_close(a.cpu(), b, atol=3e-2, rtol=3e-2, msg=lambda m, name=name: f"{name}: {m}")
-
-
-@pytest.mark.parametrize("kind", test_merged.KINDS)
-@torch.inference_mode()
-def test_merged_layers_give_what_modules_give_in_float32(tokenizer, kind):
-    """With torch's kernels: what runs where flashinfer cannot."""
-    target = test_merged.make(tokenizer, kind)
-    target.model.to(GPU)
-    target.taps.add([0, 2, 3])
-    assert target.merged(TORCH) is not None
-    rng = test_merged.random.Random(0)
-    trees = [test_merged.random_tree(rng, size) for size in (1, 7, 30, 71)]
-    own = test_merged.verified(target, "cascade", False, trees)
-    test_merged.compare(test_merged.verified(target, "cascade", True, trees), own, 2e-3)

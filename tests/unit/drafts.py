@@ -1,11 +1,12 @@
-"""Drafts made by hand."""
+"""Drafts and trees made by hand, or at random."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from random import Random
 
 from d2sd.tree.block import Block
-from d2sd.tree.tree import TokenTree, merge_drafts
+from d2sd.tree.tree import TokenTree, TreeBuilder, merge_drafts
 
 
 def block(ids: Sequence[int], confidence: Sequence[float] | None = None, prefix: int = 0, base: int = 0) -> Block:
@@ -17,3 +18,11 @@ def block(ids: Sequence[int], confidence: Sequence[float] | None = None, prefix:
 def merge_candidates(anchor: int, candidates: Sequence[Sequence[int]]) -> TokenTree:
     """The tree of whole candidates."""
     return merge_drafts(anchor, [block(c) for c in candidates])
+
+
+def random_tree(rng: Random, size: int, deep: bool = False) -> TokenTree:
+    """A tree of ``size`` nodes; deep: only the last two nodes may have children."""
+    builder = TreeBuilder(rng.randrange(300))
+    while (count := len(builder.tokens)) < size:
+        builder.add(rng.randrange(max(0, count - 2) if deep else 0, count), rng.randrange(300), 0, 0.5)
+    return builder.build([])

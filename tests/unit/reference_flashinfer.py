@@ -1,7 +1,7 @@
 """What flashinfer's documentation and sources say of the calls that we make, in plain torch, to hold our side of them against.
 
-Ragged keys and values by index ranges, a packed mask (lowest bit first), grouped heads, log-sum-exp to base 2. Every function
-also has the rules that the real one does not check: it takes addresses, and would read something else.
+Ragged keys and values by index ranges, a packed mask (lowest bit first), grouped heads, log-sum-exp to base 2. Asserted is what the
+real functions do not check: they take addresses, and would read something else.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ import math
 
 import numpy as np
 import torch
+from torch.nn import functional as F
 
 
 class BatchPrefillWithRaggedKVCacheWrapper:
-    """Checks its arguments as the real one does, and computes what it documents, in float32."""
+    """Computes in float32 what the real one documents."""
 
     def __init__(self, float_workspace_buffer, kv_layout, use_cuda_graph=False, *, backend, **buffers):
         assert (kv_layout, backend) == ("NHD", "fa2")
@@ -24,18 +25,16 @@ class BatchPrefillWithRaggedKVCacheWrapper:
         self, qo_indptr, kv_indptr, num_qo_heads, num_kv_heads, head_dim_qk, *, packed_custom_mask=None, causal, sm_scale,
         q_data_type,
     ):  # fmt: skip
-        rows, keys = qo_indptr, kv_indptr
-        assert rows.dtype == keys.dtype == torch.int32
+        assert qo_indptr.dtype == kv_indptr.dtype == torch.int32
         assert not causal
         if self.graph:
-            assert len(self.buffers["qo_indptr_buf"]) == len(rows)
-            assert len(self.buffers["kv_indptr_buf"]) == len(keys)
+            assert len(self.buffers["qo_indptr_buf"]) == len(qo_indptr)
+            assert len(self.buffers["kv_indptr_buf"]) == len(kv_indptr)
             if packed_custom_mask is not None:
-                assert len(self.buffers["custom_mask_buf"]) >= len(packed_custom_mask)
-                assert len(self.buffers["mask_indptr_buf"]) == len(rows)
                 self.buffers["custom_mask_buf"][: len(packed_custom_mask)] = packed_custom_mask
                 packed_custom_mask = self.buffers["custom_mask_buf"]  # what the kernels read
-        self.rows, self.keys, self.shape = rows.tolist(), keys.tolist(), (num_qo_heads, num_kv_heads, head_dim_qk)
+        self.rows, self.keys = qo_indptr.tolist(), kv_indptr.tolist()
+        self.shape = num_qo_heads, num_kv_heads, head_dim_qk
         if packed_custom_mask is not None:  # else it goes on using the mask that it had
             self.packed = packed_custom_mask
         self.scale, self.dtype = sm_scale, q_data_type
@@ -44,7 +43,6 @@ class BatchPrefillWithRaggedKVCacheWrapper:
     def run(self, q, k, v, return_lse=False):
         heads, kv_heads, dim = self.shape
         assert q.shape == (self.rows[-1], heads, dim)
-        assert k.shape == v.shape
         assert k.shape[1:] == (kv_heads, dim)
         assert len(k) >= self.keys[-1]
         assert q.dtype == k.dtype == v.dtype == self.dtype
@@ -54,8 +52,7 @@ class BatchPrefillWithRaggedKVCacheWrapper:
         lse = torch.full(q.shape[:2], -math.inf)
         for i in range(len(self.rows) - 1):
             r, c = slice(*self.rows[i : i + 2]), slice(*self.keys[i : i + 2])
-            group = heads // kv_heads
-            key, value = (t[c].float().repeat_interleave(group, 1) for t in (k, v))
+            key, value = (t[c].float().repeat_interleave(heads // kv_heads, 1) for t in (k, v))
             scores = torch.einsum("rhd,chd->rhc", q[r].float(), key) * self.scale
             if self.packed is not None:
                 assert len(self.rows) == 2, "packed masks of several requests start at bytes, which we never use"
@@ -68,12 +65,8 @@ class BatchPrefillWithRaggedKVCacheWrapper:
 
 
 def merge_state(v_a, s_a, v_b, s_b):
-    a, a_lse, b, b_lse = v_a, s_a, v_b, s_b
-    assert a.is_contiguous()
-    assert b.is_contiguous()
-    assert a_lse.dtype == b_lse.dtype == torch.float32
-    weights = torch.stack([a_lse, b_lse]).mul(math.log(2)).softmax(0).unsqueeze(-1)
-    return (weights[0] * a.float() + weights[1] * b.float()).to(a.dtype), torch.logaddexp2(a_lse, b_lse)
+    weights = torch.stack([s_a, s_b]).mul(math.log(2)).softmax(0).unsqueeze(-1)
+    return (weights[0] * v_a.float() + weights[1] * v_b.float()).to(v_a.dtype), torch.logaddexp2(s_a, s_b)
 
 
 def aligned(x):
@@ -83,52 +76,35 @@ def aligned(x):
     assert x.storage_offset() * x.element_size() % 16 == 0
 
 
-def normed(x, weight, eps):
-    x = x.float()
-    return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + eps) * weight.float()
-
-
 def rmsnorm(input, weight, eps=1e-6):
     assert input.dim() in (2, 3)
-    assert weight.shape == input.shape[-1:]
     assert input.dtype == weight.dtype
-    assert input.stride(-1) == weight.stride(-1) == 1
-    return torch.empty(input.shape, dtype=input.dtype).copy_(normed(input, weight, eps))  # contiguous
+    normed = F.rms_norm(input.float(), weight.shape, weight.float(), eps)
+    return torch.empty(input.shape, dtype=input.dtype).copy_(normed)  # contiguous
 
 
 def fused_add_rmsnorm(input, residual, weight, eps=1e-6):
     assert input.dim() == residual.dim() == 2
-    assert input.shape == residual.shape
-    assert weight.shape == input.shape[-1:]
     assert input.dtype == residual.dtype == weight.dtype
-    assert input.stride(-1) == residual.stride(-1) == weight.stride(-1) == 1
     assert input.data_ptr() != residual.data_ptr()
     whole = residual.float() + input.float()  # what is normed is not rounded
     residual.copy_(whole)
-    input.copy_(normed(whole, weight, eps))
+    input.copy_(F.rms_norm(whole, weight.shape, weight.float(), eps))
 
 
 def silu_and_mul(input):
     assert input.is_contiguous()  # strides are not looked at
-    assert input.shape[-1] % 2 == 0
     gate, up = input.float().chunk(2, -1)
-    return (torch.nn.functional.silu(gate) * up).to(input.dtype)
+    return (F.silu(gate) * up).to(input.dtype)
 
 
 def apply_rope_with_cos_sin_cache_inplace(positions, query, key, head_size, cos_sin_cache):
     assert cos_sin_cache.dtype == torch.float32
-    assert cos_sin_cache.dim() == 2
     assert cos_sin_cache.is_contiguous()
-    assert positions.dtype in (torch.int32, torch.int64)
-    assert positions.dim() == 1
-    assert positions.is_contiguous()
     assert len(positions) == len(query) == len(key)
-    assert int(positions.max()) < len(cos_sin_cache)  # else it reads behind the table
-    assert query.dtype == key.dtype
     half = cos_sin_cache.shape[1] // 2
     cos, sin = (part[:, None] for part in cos_sin_cache[positions].split(half, 1))
     for x in (query, key):
-        assert x.dim() == 2
         aligned(x)
         heads = x.view(len(x), -1, head_size)[..., : 2 * half]
         a, b = heads.float().chunk(2, -1)
@@ -141,21 +117,13 @@ def append_paged_kv_cache(
 ):  # fmt: skip
     for indices in (batch_indices, positions, kv_indices, kv_indptr, kv_last_page_len):
         assert indices.dtype == torch.int32, "it is converted, by a kernel of its own"
-        assert indices.dim() == 1
-        assert indices.is_contiguous()
     assert kv_layout == "HND"
-    keys, values = paged_kv_cache
-    assert keys.dim() == values.dim() == 4
-    assert keys.stride() == values.stride()
-    assert len(kv_indptr) == 1 + len(kv_last_page_len)
-    size = keys.shape[2]
-    for new, buffer in ((append_key, keys), (append_value, values)):
+    for new, buffer in zip((append_key, append_value), paged_kv_cache, strict=True):
         aligned(new)
         aligned(buffer)
         assert new.dtype == buffer.dtype
-        assert new.shape == (len(positions), buffer.shape[1], buffer.shape[3])
         for row, request, position in zip(new, batch_indices.tolist(), positions.tolist(), strict=True):
             first, last = kv_indptr[request : request + 2].tolist()
+            size = buffer.shape[2]
             assert position < (last - first - 1) * size + int(kv_last_page_len[request])
-            page = int(kv_indices[first + position // size])
-            buffer[page, :, position % size] = row
+            buffer[int(kv_indices[first + position // size]), :, position % size] = row

@@ -128,13 +128,6 @@ def test_rows_are_priced_on_other_machines_and_placed_on_the_break_even_map():
     ]
 
 
-def test_what_another_machine_would_take_is_no_part_of_a_report_unless_asked():
-    field, runs, _ = measure(2)
-    runs = [replace(r, elsewhere=(("paper", 1.5 * r.steps),)) if r.label != "autoregressive" else r for r in runs]
-    assert "Where drafting pays" in shown(summarise(runs, field))
-    assert "Where drafting pays" not in shown(summarise(runs, field), on_map=False)
-
-
 def test_what_is_missing_is_said_once():
     result = {"left_out": {"a": "no net", "b": "no net"}, "stopped": True, "prompts_done": 3, "prompts_asked": 9}
     assert remarks(result | {"prompts_counted": 1}) == [

@@ -23,13 +23,6 @@ def test_posterior_of_the_worked_example():
     assert math.isclose(full, 0.95 * 0.84 * 0.62 * 0.70 * 0.42)
 
 
-@given(CONFIDENCES)
-def test_posterior_and_full_acceptance_sum_to_one(confidence):
-    posterior, full = boundary_posterior(confidence)
-    assert len(posterior) == len(confidence)
-    assert math.isclose(sum(posterior) + full, 1, abs_tol=1e-9)
-
-
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
 def test_posterior_equals_enumeration_of_independent_acceptances(confidence):
     expected = [0.0] * (len(confidence) + 1)

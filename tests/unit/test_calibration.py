@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import time
 from dataclasses import replace
 from statistics import NormalDist
 
@@ -16,20 +15,9 @@ from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
-from d2sd.trace.events import TEMPERATURES, Committed, Draft, Node, StageSeconds, StepDone
-from d2sd.tree.boundary import boundary_posterior, select_prefixes
+from d2sd.trace.events import Committed
 from tests.nets import CHEAP_DRAFTS
-
-
-def softened(confidence, by):
-    """Confidence among two tokens at another softmax temperature, which then divides its log-odds."""
-    odds = np.log(confidence / (1 - confidence))
-    return 1 / (1 + np.exp(-odds / by))
-
-
-def of_two(confidence):
-    """What the first drafter says of these tokens at ``TEMPERATURES``, each of them one of two."""
-    return np.stack([softened(np.asarray(confidence), t) for t in TEMPERATURES], -1)
+from tests.unit.steps import made_step, simulated
 
 
 def draw(count, seed=0):
@@ -38,38 +26,6 @@ def draw(count, seed=0):
     confidence = rng.uniform(0, 1, count)
     accepted = (rng.uniform(0, 1, count) < confidence).astype(float)
     return Scores(confidence, accepted, np.ones(count, int), np.arange(count), np.arange(count) // 50)
-
-
-def made_step(confidence, boundary, selected=(), number=0, tempered=()):
-    """A step with this first draft, its tree a chain, and no re-drafts."""
-    n = len(confidence)
-    draft = Draft("first", 0, (1,) * n, ("a",) * n, tuple(confidence), ((),) * n)
-    states = ["root", *("accepted" if k < (boundary or 0) else "rejected" for k in range(n))]
-    nodes = tuple(Node(k, k - 1, k, 1, "a", (0,), "first", s, None, None, None) for k, s in enumerate(states))
-    posterior, full = boundary_posterior(confidence)
-    accepted = tuple(range(1, (boundary or 0) + 1))
-    committed = (*(Committed(1, "a", "first", k) for k in accepted), Committed(2, "b", "target", None))
-    return StepDone(
-        number, 1, "a", number, draft, posterior, full, tuple(selected), (), nodes, (), accepted, committed, boundary,
-        StageSeconds(), 0.0, tempered=tuple(map(tuple, tempered)),
-    )  # fmt: skip
-
-
-def simulated(runs, length, true_temperature=1.0, seed=0, block=15):
-    """Runs whose drafts are accepted with their (softened) confidence, K = 4 prefixes selected."""
-    rng = np.random.default_rng(seed)
-    out = []
-    for _ in range(runs):
-        run = []
-        for number in range(length):
-            confidence = rng.beta(2, 1, block)
-            lucky = rng.uniform(size=block) < softened(confidence, true_temperature)
-            boundary = int(np.argmin(lucky)) if not lucky.all() else block
-            posterior, _ = boundary_posterior(confidence.tolist())
-            selected = select_prefixes(posterior, 4)
-            run.append(made_step(confidence.tolist(), boundary, selected, number, of_two(confidence).tolist()))
-        out.append(run)
-    return out
 
 
 @pytest.fixture(scope="module")
@@ -90,14 +46,6 @@ def test_the_error_of_an_honest_drafter_is_what_chance_gives():
         for d in (draw(500, seed=s) for s in range(60))
     ]
     assert np.mean(errors) == pytest.approx(scores.chance_error(draw(500).confidence, edges), rel=0.1)
-
-
-def test_bins_hold_every_position_once():
-    made = draw(5_000)
-    for edges in (scores.uniform_edges(), scores.equal_mass_edges(made.confidence)):
-        bins = scores.reliability(made, edges)
-        assert sum(b.count for b in bins) == 5_000
-        assert all(b.low <= b.accepted <= b.high and b.left <= b.confidence <= b.right for b in bins)
 
 
 def test_confidence_between_recorded_temperatures_is_near_the_softmax():
@@ -318,14 +266,6 @@ def test_nothing_to_score_is_a_sentence(runs):
     report = calibration.calibrate(calibration.tabulate(runs))
     (only,) = calibration.read_report(report)
     assert "Nothing to score" in only.text
-
-
-def test_ten_thousand_steps_take_under_two_seconds():
-    runs = simulated(200, 50)
-    began = time.process_time()
-    report = calibration.calibrate(calibration.tabulate(runs))
-    assert time.process_time() - began < 2
-    assert report.steps == 10_000
 
 
 def test_trees_without_a_block_draft_are_scored_by_the_paths_of_their_nodes(engine):

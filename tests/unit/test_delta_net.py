@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2sd.nets.caches import DeltaRows, LayerCache, LinearState
+from d2sd.nets.caches import DeltaRows, LinearState
 from d2sd.nets.linear_attention import tree_delta
 from d2sd.nets.tree_attention import PassRows
 
@@ -63,41 +62,3 @@ def test_strong_decays_neither_overflow_nor_vanish():
     g, beta, value = torch.full((1, 1, 40), -60.0), torch.ones(1, 1, 40), torch.ones(1, 1, 40, 5)
     out, _, _ = tree_delta(key, key, value, g, beta, torch.ones(1, 1, 4, 5), rows.ancestors(CPU))
     torch.testing.assert_close(out, torch.ones(1, 1, 40, 5))  # of unit keys each row finds its own value again
-
-
-def test_a_window_cuts_ancestors_by_depth_and_the_prefix_by_position():
-    rows = tree_rows((0, 0, 0, 1, 3))  # depths 0 1 1 2 3 at position 20
-    seen, own = rows.within(3, 16, 20, CPU)
-    assert seen is not None
-    assert seen.tolist() == [
-        [False, False, True, True],
-        [False, False, False, True],
-        [False, False, False, True],
-        [False] * 4,
-        [False] * 4,
-    ]
-    assert own[4].tolist() == [False, True, False, True, True]  # the root is too far up
-    assert rows.within(40, 0, 20, CPU)[0] is None
-
-
-def test_states_go_back_to_where_they_were():
-    state = LinearState(torch.ones(1, 2, 3), torch.ones(1, 1, 2, 2))
-    cache = LayerCache({1: (1, 2)}, {0: state}, 8, torch.float32, {1: CPU})
-    cache.length, before = 3, cache.snapshot()
-    cache.update_conv_state(torch.full((1, 2, 1), 5.0), 0)
-    assert state.inputs[0, 0].tolist() == [0.0, 0.0, 5.0]
-    cache.restore(3, before)
-    assert state.inputs.eq(1).all()
-    cache.clear()
-    assert cache.length == 0
-    assert state.inputs.eq(0).all()
-    assert state.matrix.eq(0).all()
-
-
-@pytest.mark.parametrize("kernel", [2, 4])
-def test_a_convolution_reads_the_text_above_the_root(kernel):
-    places = tree_rows((0, 0, 1, 0)).convolved(kernel, CPU)
-    text = kernel - 1
-    assert places[0].tolist() == list(range(kernel))
-    assert places[3].tolist() == [*range(text), text, text + 3][-kernel:]
-    assert places[:, -1].tolist() == [text + row for row in range(4)]

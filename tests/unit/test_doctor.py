@@ -312,27 +312,11 @@ def test_a_reference_shows_what_differs_and_by_how_much(bundled, tmp_path, monke
     assert f"1 of {1 + poor.equal} tensors differ from the reference's, most of all {name} (by 200%)" in below.sentence
 
 
-def test_progress_says_what_is_tried(bundled, monkeypatch):
-    monkeypatch.setattr(examination, "TOKENS", 12)
-    run = examine(bundled, PROMPTS[:1], DecodeConfig("autoregressive"), Examination("d", "t", []))
-    first = next(step for step in run if step.stage == "probes")
-    assert first.tried.startswith("every tap -1")
-    run.close()
-
-
 def test_names_and_tokens_of_others_are_never_markup():
     assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
     assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
     found = Examination("`</code><script>", "t", [Check("mask token", "good", "'<script>' | *")])
     assert r"| '\<script\>' \| \* |" in markdown([found])
-
-
-def test_the_command_ends_with_1_where_a_cause_is_named(tmp_path, capsys):
-    drafter = copied(tmp_path / "d", inner(target_layer_ids=[1, 4, 13]))
-    assert main(["doctor", "tiny", str(drafter), "--out", str(tmp_path / "r.md")]) == 1
-    out = capsys.readouterr().out
-    assert "To mend: `dflash_config.target_layer_ids: [1, 4, 7, 10, 13]`" in out
-    assert (tmp_path / "r.md").read_text(encoding="utf-8").strip() == out.strip()
 
 
 def test_nothing_is_written_but_what_undoes_the_named_cause(bundled, tmp_path):

@@ -91,11 +91,6 @@ def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts,
     assert sum(drafter.accepted(known, known.anchors)) < 0.9 * sum(found)  # other tokens were shown
 
 
-def test_features_that_a_text_has_are_not_read_again(bundled, texts, monkeypatch):
-    monkeypatch.setattr(bundled.models.target, "base", None)
-    assert with_features(bundled.models.target, texts[0], (1, 4)) is texts[0]
-
-
 def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
     target, model = bundled.models.target, bundled.models.first
     found = variants(model, target, 100, True)
@@ -184,23 +179,6 @@ def test_a_sound_drafter_is_helped_by_nothing(bundled, texts, walks):
     target, model = bundled.models.target, bundled.models.first
     some = [v for v in variants(model, target, 100, True) if v.kind in ("window", "rows", "rotary")]
     assert not [t for t in probe(target, model, 0, texts, walks, some, 150) if t.helps]
-
-
-def test_a_variant_that_loses_most_in_the_first_text_is_not_screened_in_the_others(bundled, texts, walks):
-    target, model = bundled.models.target, bundled.models.first
-    found = {v.description: v for v in variants(model, target, 100, True)}
-    worst, same = found["a row is about the position after it (next)"], found["RoPE base 100000, unscaled"]
-    screened = list(probe(target, model, 0, texts, walks, [worst, same], 2))[:2]
-    assert [t.texts for t in screened] == [1, probes.SCREEN_TEXTS]
-
-
-def test_mask_tokens_are_compared_over_contexts_that_are_read_once(bundled, texts, monkeypatch):
-    target, model, read = bundled.models.target, bundled.models.first, []
-    project = type(model).project_context
-    monkeypatch.setattr(type(model), "project_context", lambda *args: read.append(1) or project(*args))
-    ours, other = score_masks(target, model, 0, texts, [model.form.mask_token, 77])
-    assert ours > other
-    assert len(read) == len(texts)
 
 
 def test_a_change_is_clear_where_its_whole_interval_is_above_0_and_it_is_large_enough():

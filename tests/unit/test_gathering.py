@@ -14,7 +14,7 @@ from d2sd.__about__ import HOME
 from d2sd.calibration import Gathering, calibrate, label, tabulate, tabulate_paths
 from d2sd.calibration import report as gathering
 from d2sd.trace.trace import read_traces
-from tests.unit.test_calibration import made_step, simulated
+from tests.unit.steps import made_step, simulated
 
 
 @pytest.fixture(scope="module")
@@ -62,15 +62,6 @@ def test_recorded_runs_with_trees_and_re_drafts_too(monkeypatch, recorded_runs):
     found = assert_counted_as_one(recorded_runs, 8, monkeypatch)
     assert found.report().second is not None
     assert len(found.counted().paths)
-
-
-def test_nothing_and_more_runs_afterwards():
-    found = Gathering()
-    assert found.report().steps == 0
-    found.add(runs()[0])
-    assert found.report().steps == 6
-    found.add(runs()[1])
-    assert found.report().steps == 12
 
 
 def test_runs_are_let_go(monkeypatch):

@@ -14,13 +14,12 @@ from safetensors.torch import load_file, save_file
 from transformers import AutoModelForCausalLM, Qwen3Config
 
 from d2sd import DecodeConfig, Engine, InputError, load
-from d2sd.bench.baselines import _stock_drafter
 from d2sd.folders.drafters import save_eagle3
 from d2sd.folders.loading import BUNDLED, load_drafter, load_target
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers, drafter_config
 from d2sd.nets.models import Models, check_fit
 from d2sd.nets.target import Target
-from tests.nets import make_drafter, make_target, save_models
+from tests.nets import make_target, save_models
 
 PUBLISHED_LAYER_KEYS = [
     "input_layernorm.weight", "mlp.down_proj.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight",
@@ -43,16 +42,6 @@ def test_saved_folder_has_the_published_form(folder):
     keys = set(load_file(folder / "dflash" / "model.safetensors"))
     layers = {f"layers.{n}.{k}" for n in range(2) for k in PUBLISHED_LAYER_KEYS}
     assert keys == layers | {"fc.weight", "hidden_norm.weight", "norm.weight"}
-
-
-def test_a_loaded_folder_drafts_and_commits_the_same(engine, folder):
-    config = DecodeConfig("d2sd", 20)
-    both = (e.generate("the cat", config).steps for e in (load(str(folder)), engine))
-    for loaded, made in zip(*both, strict=True):
-        for one, other in zip((loaded.first_draft, *loaded.branches), (made.first_draft, *made.branches), strict=True):
-            assert one.ids == other.ids
-            assert one.confidence == pytest.approx(other.confidence, abs=1e-5)
-        assert loaded.committed == made.committed
 
 
 def test_a_published_style_folder_loads_with_its_remote_code_ignored(folder):
@@ -220,38 +209,6 @@ def test_an_eagle3_folder_is_recognised_by_its_config_and_the_models_own_drafter
     shutil.copytree(folder / "other", folder / "eagle3")
     config = DecodeConfig("eagle3", 20)
     assert load(str(folder)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
-
-
-def test_transformers_own_dflash_drafts_the_same_with_a_folder_of_ours(tokenizer, tmp_path, monkeypatch):
-    """As others run it: the target through ``from_pretrained``, hidden states as transformers hands them on."""
-    generation = pytest.importorskip("transformers.generation", reason="transformers without DFlash")
-    if not hasattr(generation, "DFlashTokenCandidateGenerator"):
-        pytest.skip("transformers without DFlash")
-    target = make_target(tokenizer, layers=6)
-    made = make_drafter(target, block_size=5)
-    assert max(made.target_layer_ids) == 3
-    save_models(tmp_path, target, dflash=made)
-    ours = load(str(tmp_path)).generate("the cat sat", DecodeConfig("dflash", 40))
-    stock = AutoModelForCausalLM.from_pretrained(tmp_path / "target")
-    drafts = {}
-    generate = generation.DFlashTokenCandidateGenerator.get_candidates
-
-    def watched(self, input_ids, *arguments, **options):
-        candidates, logits = generate(self, input_ids, *arguments, **options)
-        drafts[input_ids.shape[1] - 1] = candidates[0, input_ids.shape[1] :].tolist()
-        return candidates, logits
-
-    monkeypatch.setattr(generation.DFlashTokenCandidateGenerator, "get_candidates", watched)
-    prompt = torch.tensor([ours.prefill.prompt_token_ids])
-    stock.generate(
-        prompt, attention_mask=torch.ones_like(prompt), do_sample=False, max_new_tokens=40, pad_token_id=0,
-        assistant_model=_stock_drafter(load_drafter(str(tmp_path / "dflash"), torch.float32, "cpu")),
-        speculation_type="dflash",
-    )  # fmt: skip
-    found = {s.anchor_position: list(s.first_draft.ids) for s in ours.steps}
-    shared = [at for at in found if drafts.get(at)]
-    assert len(shared) >= len(found) - 1
-    assert all(found[at][: len(drafts[at])] == drafts[at] for at in shared)
 
 
 def test_a_draft_vocabulary_moves_with_its_drafter():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import random
 from dataclasses import replace
-from math import exp, inf, log
+from math import exp, log
 
 import pytest
 from hypothesis import given, settings
@@ -64,13 +64,6 @@ def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
     assert mass(tree) == pytest.approx(brute_force(draft, budget))
 
 
-@given(drafts(positions=4, vocabulary=4))
-@settings(max_examples=40, deadline=None)
-def test_best_first_paths_come_in_order_of_probability(draft):
-    reach = grow(9, [draft], [offers(draft, 0)], 30).reach()
-    assert all(a >= b - 1e-12 for a, b in itertools.pairwise(reach))
-
-
 @given(drafts(positions=3, vocabulary=12), st.floats(0.02, 0.5))
 @settings(max_examples=40, deadline=None)
 def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
@@ -88,13 +81,6 @@ def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
     whole = grow(1, [draft], [offers(draft, 0)], 30, log(least))
     assert (tree.tokens, tree.parents) == (whole.tokens, whole.parents)
     assert fetched == [min(30, WIDEST, int(exp(-log(least))))]
-
-
-@pytest.mark.parametrize(
-    ("budget", "least", "width"), [(64, -inf, 64), (64, -9.0, 16), (256, -9.0, 64), (64, -1.5, 4), (64, -999.0, 16)]
-)
-def test_larger_trees_grow_from_more_tokens_of_a_position(budget, least, width):
-    assert replace(Scripted((0.5,), budget=budget).drafters, min_log_probability=least).width == width
 
 
 def test_growth_takes_the_next_token_from_the_draft_with_the_longest_prefix():

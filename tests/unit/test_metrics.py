@@ -9,7 +9,7 @@ from d2sd import DecodeConfig, Engine
 from d2sd.methods import unused
 from d2sd.nets.models import Models
 from d2sd.trace.checks import read_header
-from d2sd.trace.events import Committed, Draft, Node, StageSeconds, StepDone, to_line
+from d2sd.trace.events import Committed, Node, StepDone, to_line
 from d2sd.trace.metrics import (
     Work,
     boundary_hit,
@@ -22,20 +22,20 @@ from d2sd.trace.metrics import (
     what_differs,
 )
 from tests.nets import make_drafter, make_target
+from tests.unit.steps import made_step
 
 
 def step(boundary: int | None, selected: tuple[int, ...], added: int) -> StepDone:
     """A first draft of 3 tokens of which ``boundary`` are accepted; one re-draft then adds ``added`` tokens."""
-    kept = boundary or 0
-    nodes = [Node(0, -1, 0, 1, "", (0, 1), "target", "root", None, None, None)]
-    for depth in range(1, kept + added + 1):
-        drafts, proposer = ((0, 1), "first") if depth <= kept else ((1,), "second")
-        nodes.append(Node(depth, depth - 1, depth, 1, "a", drafts, proposer, "accepted", 0.5, 0.5, 0))
-    accepted = tuple(range(1, kept + added + 1))
-    draft = Draft("first", 0, (1, 1, 1), ("a", "a", "a"), (0.5, 0.5, 0.5), ())
-    committed = (*(Committed(1, "a", "first", n) for n in accepted), Committed(2, "b", "target", None))
-    redraft = replace(draft, drafter="second", prefix=kept)
-    return StepDone(0, 1, "", 0, draft, (0.5, 0.25, 0.125), 0.125, selected, (redraft,), tuple(nodes), (), accepted, committed, boundary, StageSeconds(), 1.0)  # fmt: skip
+    made, kept = made_step([0.5] * 3, boundary, selected), boundary or 0
+    gained = [
+        Node(depth, depth - 1, depth, 1, "a", (1,), "second", "accepted", 0.5, 0.5, 0)
+        for depth in range(kept + 1, kept + added + 1)
+    ]
+    committed = (*made.committed[:-1], *(Committed(1, "a", "second", n.id) for n in gained), made.committed[-1])
+    redraft = replace(made.first_draft, drafter="second", prefix=kept)
+    nodes, accepted = (*made.nodes[: kept + 1], *gained), tuple(range(1, kept + added + 1))
+    return replace(made, branches=(redraft,), nodes=nodes, accepted=accepted, committed=committed, elapsed=1.0)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
+import yaml
 from packaging.requirements import Requirement
 from packaging.version import Version
 
@@ -49,6 +50,20 @@ def test_every_bound_was_run():
         assert bounds[">="] == oldest[name], name
         major, minor = newest[name].release[:2]
         assert bounds.get("<", Version(f"{major}.{minor + 1}")) == Version(f"{major}.{minor + 1}"), name
+
+
+def test_the_front_matter_fits_the_requirements():
+    """Of the README, as a Hugging Face Space needs it."""
+    _, front, _ = (ROOT / "README.md").read_text(encoding="utf-8").split("---\n", 2)
+    matter = yaml.safe_load(front)
+    assert matter["sdk"] == "gradio"
+    assert matter["sdk_version"] in requirements("requirements.txt")["gradio"].specifier
+    assert (ROOT / matter["app_file"]).is_file()
+    assert matter["license"] == "apache-2.0"
+    assert "Apache License" in (ROOT / "LICENSE").read_text(encoding="utf-8")
+    assert len(matter["short_description"]) <= 60  # the hub refuses longer ones
+    assert matter["title"]
+    assert matter["emoji"]
 
 
 def copy_but_weights(source: str, to: str) -> None:

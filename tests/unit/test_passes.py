@@ -5,17 +5,14 @@ from __future__ import annotations
 from contextlib import nullcontext
 from types import SimpleNamespace
 
-import numpy as np
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from d2sd.config import MAX_NODES
-from d2sd.decoding.device_cycle import Packing
 from d2sd.nets.caches import KeyValueCache
-from d2sd.nets.passes import ROWS, Recorder, context_shape, padded_tree, row_shape
-from tests.unit.drafts import merge_candidates
+from d2sd.nets.passes import ROWS, Recorder, context_shape, row_shape
 
 CPU = torch.device("cpu")
 
@@ -73,18 +70,6 @@ def test_contexts_grow_by_at_most_a_quarter_in_few_steps(slots):
     assert len({context_shape(n) for n in range(1, 32769, 64)}) <= 32
 
 
-@pytest.mark.parametrize("rows", [6, 8, 16])
-def test_padding_sees_only_itself_and_is_seen_by_none(rows):
-    tree = merge_candidates(7, [[1, 2, 3], [1, 4], [5]])
-    tokens, depths, mask = padded_tree(tree, rows)
-    count = len(tree)
-    assert tuple(tokens[:count]) == tree.tokens
-    assert tuple(depths[:count]) == tree.depths
-    assert np.array_equal(mask[:count, :count], tree.ancestor_mask())
-    assert np.array_equal(mask[count:], np.eye(rows, dtype=bool)[count:])
-    assert not mask[:count, count:].any()
-
-
 @pytest.fixture
 def recorder(monkeypatch):
     """A recorder whose streams and graphs do nothing; ``streams``: those that were made current again."""
@@ -106,22 +91,6 @@ def recorder(monkeypatch):
     return made
 
 
-def test_outputs_of_a_capture_lie_outside_its_memory_pool(recorder):
-    made = []
-
-    def double(x):
-        made.append(x * 2)
-        return made[-1], x
-
-    own = torch.arange(3.0)
-    captured = recorder.capture(double, (own,))
-    assert len(made) == 3  # the last one in the pool, whose memory other graphs use as well
-    assert not {t.data_ptr() for t in captured.outputs} & {t.data_ptr() for t in (*made, own, *captured.inputs)}
-    assert captured.outputs[0].tolist() == [0.0, 2.0, 4.0]
-    captured.replay((torch.ones(3),))
-    assert captured.inputs[0].tolist() == [1.0, 1.0, 1.0]
-
-
 def test_a_capture_that_breaks_off_gives_the_stream_back(recorder):
     runs = []
 
@@ -135,16 +104,3 @@ def test_a_capture_that_breaks_off_gives_the_stream_back(recorder):
         recorder.capture(third_time_fails, ())
     assert recorder.streams == [recorder.current]
     assert recorder.capture(lambda: (), ()).outputs == ()  # and nothing is locked
-
-
-def test_packed_arrays_come_out_under_their_names_with_their_shapes():
-    shapes = {"ids": (2,), "nothing": (0, 3), "table": (2, 3), "cube": (2, 1, 2)}
-    arrays = {name: torch.rand(shape) for name, shape in shapes.items()} | {"ids": torch.tensor([2**40, 7])}
-    packing = Packing(shapes)
-    vector = packing.pack(dict(reversed(arrays.items())))
-    assert vector.dtype == torch.float64
-    found = packing.unpack(vector.numpy())
-    assert list(found) == list(shapes)
-    for name, array in arrays.items():
-        assert found[name].shape == shapes[name]
-        assert found[name].tolist() == array.double().tolist()

@@ -12,7 +12,7 @@ from d2sd.calibration import Estimate, calibrate, label, read_report, tabulate
 from d2sd.calibration.scores import KINDS, token_kind
 from d2sd.calibration.steps import candidates, promised, tabulate_redrafts
 from d2sd.trace.events import Committed, Draft
-from tests.unit.test_calibration import made_step, simulated
+from tests.unit.steps import made_step, simulated
 
 
 def redraft(prefix, ids, confidence, base=0, drafter="second"):

@@ -54,10 +54,8 @@ def without(argument):
 
 BREAKS = {
     "no state": ("qwen3_5_text", no_state),
-    "no state, with experts": ("qwen3_next", no_state),
     "the state of another row": ("qwen3_5_text", another_row),
     "no window": ("olmo3", without("sliding_window")),
-    "no window in any layer": ("mistral", without("sliding_window")),
     "no sinks": ("gpt_oss", without("s_aux")),
     "no tree": ("ministral", without("tree_mask")),
 }

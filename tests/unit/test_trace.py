@@ -5,17 +5,18 @@ from __future__ import annotations
 import copy
 import gzip
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import orjson
 import pytest
 from msgspec import structs
 
-from d2sd import METHODS, DecodeConfig, InputError, load_trace
+from d2sd import DecodeConfig, InputError, load_trace
 from d2sd.trace import trace as module
 from d2sd.trace.events import to_line
 from d2sd.trace.trace import parse_trace
+from tests.counting import calls
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
@@ -42,13 +43,6 @@ def test_a_saved_trace_reads_back_equal(trace, tmp_path, name):
     assert read == trace
     assert read.totals == trace.totals
     assert read.token_ids == trace.token_ids
-
-
-@pytest.mark.parametrize("method", METHODS)
-def test_what_every_method_writes_passes_the_strict_reading(engine, method):
-    for inspect in (True, False):
-        run = engine.generate("a dog ran", DecodeConfig(method, 8, num_branches=2, inspect=inspect))
-        assert parse_trace("".join(run.lines()).encode()) == run
 
 
 def test_a_trace_of_the_first_schema_is_read(recorded):
@@ -296,25 +290,9 @@ def long_run(steps: int) -> bytes:
     return "".join(lines).encode()
 
 
-def calls(raw: bytes) -> int:
-    """How many functions run while a trace is read: unlike seconds, the same on every machine."""
-    counted = 0
-
-    def count(_frame, event, _argument):
-        nonlocal counted
-        counted += event in ("call", "c_call")
-
-    sys.setprofile(count)
-    try:
-        parse_trace(raw)
-    finally:
-        sys.setprofile(None)
-    return counted
-
-
 def test_reading_costs_the_same_for_every_step_and_little_for_each_node():
     steps = len(load_trace(RECORDED).steps) - 1  # after which the long run's steps come again
-    once, twice, thrice = (calls(long_run(n * steps)) for n in (1, 2, 3))
+    once, twice, thrice = (calls(partial(parse_trace, long_run(n * steps))) for n in (1, 2, 3))
     assert thrice - twice == twice - once
     nodes = sum(len(s.nodes) for s in load_trace(RECORDED).steps[:-1])
     assert twice - once < 4 * nodes

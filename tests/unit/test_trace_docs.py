@@ -12,10 +12,8 @@ from typing import get_type_hints
 import pytest
 
 import d2sd
-from d2sd import calibration, load_trace
-from d2sd.cli.description import describe_run, describe_step
+from d2sd import load_trace
 from d2sd.trace import events
-from d2sd.trace.graph import step_graph
 from d2sd.trace.trace import parse_trace
 
 ROOT = Path(d2sd.__file__).parent.parent
@@ -74,17 +72,6 @@ def test_examples_run_as_they_say_where_nothing_is_installed(converter, tmp_path
     files = [tmp_path / "log.jsonl", tmp_path / "run.jsonl"]
     subprocess.run([sys.executable, *command.split(), *files], check=True, cwd=ROOT)
     assert load_trace(files[1]).header["method"] == "vllm"
-
-
-def test_a_converted_trace_can_be_shown_and_measured(converter):
-    trace = converter.convert(sample_log(converter), converter.Texts())
-    assert parse_trace("".join(trace.lines()).encode()) == trace
-    assert list(describe_run(trace))
-    for step in trace.steps:
-        assert list(describe_step(step, 3))
-        assert step_graph(step).number_of_nodes() == len(step.nodes)
-    table = calibration.tabulate([trace.steps])
-    assert table.confidence[table.scored & table.sure[:, None]].tolist() == [0.9, 0.8, 0.4]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from d2sd.calibration.alternatives import auroc
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.trace.events import to_line
-from tests.unit.test_calibration import made_step
+from tests.unit.steps import made_step
 
 
 def runs_of(said, count=12, length=20):

@@ -1,0 +1,109 @@
+"""Work of every tab: bad input is one sentence and changes nothing; what is stopped shows what it has by then."""
+
+from __future__ import annotations
+
+import pytest
+
+from app import models, presets
+from app.calibrate import measure
+from app.compare import compare
+from app.explore import run as explore
+from app.jobs import Job, updates_of
+from app.models import Chosen
+from app.race import run as race
+from app.race import whatif
+from app.runs.recordings import Recording, Recordings, RunSet
+from app.session import Session
+from app.settings import SETTINGS
+from d2sd.doctor import examination
+from d2sd.trace.run import RecordedRun
+
+VALUES = {s.name: s.default for s in SETTINGS} | {"max_new_tokens": 12}
+PROMPT = "One day, a cat"
+TINY = Chosen("tiny")
+
+
+class Window:
+    """What a window shows, and the work of its tabs with these settings."""
+
+    def __init__(self):
+        self.session = Session(shown=RecordedRun.of([{"event": "Header", "prompt": "before"}]))
+        self.recordings = Recordings([Recording("before", RecordedRun())])
+        self.job = Job()
+
+    def explore(self, prompt=PROMPT, model="tiny", vp="", method="d2sd", **settings):
+        request = explore.RunRequest(prompt, Chosen(model, vp), method, False, VALUES | settings)
+        return explore.run(self.session, self.job, request)
+
+    def race(self, prompt=PROMPT, model="tiny", methods=("autoregressive", "d2sd"), **settings):
+        return race.run(self.job, prompt, Chosen(model), list(methods), VALUES | settings)
+
+    def measure(self, source="heldout", text=None, limit=3, model="tiny", method="d2sd", **settings):
+        source = measure.PromptSource(source, text)
+        values = VALUES | settings
+        return measure.prompts(self.job, self.recordings, source, limit, Chosen(model), method, values)
+
+    def examine(self, limit=1, model="tiny"):
+        return measure.report(self.job, measure.PromptSource("heldout"), limit, Chosen(model), {"chat": False})
+
+    def ask(self):
+        trace = presets.opening().trace()
+        return whatif.run(self.job, "Race", trace, TINY, ["num_branches"], ["d2sd"])
+
+    def replay(self):
+        trace = models.engine(TINY).generate(PROMPT, explore.settings.config("dflash", VALUES))
+        return compare.replay(self.job, RunSet.of("mine", [trace, trace]), TINY)
+
+
+@pytest.mark.parametrize(
+    ("work", "changes", "sentence"),
+    [
+        *((work, {"model": "magic"}, "unknown model") for work in ("explore", "race", "measure", "examine")),
+        *((work, {"temperature": None}, "temperature must be") for work in ("explore", "race", "measure")),
+        *((work, {"num_branches": 16}, "more than the 15 prefixes") for work in ("explore", "race", "measure")),
+        *((work, {"prompt": "  "}, "the prompt is empty") for work in ("explore", "race")),
+        *((work, {"prompt": "a" * 30_000}, "at most 20000") for work in ("explore", "race")),
+        *((work, {"method": "magic"}, "unknown method") for work in ("explore", "measure")),
+        ("explore", {"block_size": 8, "second_block_size": 4}, "block γ₂ 4 is smaller than block γ 8"),
+        ("explore", {"node_budget": 1.5}, "nodes B must be a whole number"),
+        ("explore", {"seed": "7"}, "seed must be a whole number"),
+        ("explore", {"model": "Qwen/Qwen3-8B"}, "this machine has no CUDA GPU and 4 GB of memory free"),
+        ("explore", {"vp": "/nowhere"}, "cannot load the drafter"),
+        ("race", {"methods": []}, "no method is ticked"),
+        ("measure", {"limit": 0}, "at least 1"),
+        ("measure", {"limit": None}, "how many must be a whole number"),
+        ("measure", {"source": "/etc/passwd"}, "there is no prompt set /etc/passwd; choose one of: chat, heldout"),
+        ("measure", {"source": "your prompts", "text": ""}, "your prompts: no prompts"),
+        ("measure", {"source": "your prompts", "text": "x" * 30_000}, "longer than"),
+        ("examine", {"limit": 0}, "between 1 and 60, not 0"),
+    ],
+)
+def test_bad_input_is_one_sentence_and_changes_nothing(work, changes, sentence, monkeypatch):
+    monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(models.machine, "memory", lambda: 4e9)
+    window = Window()
+    *before, last = updates_of(window.job, getattr(window, work)(**changes))
+    assert sentence in last.problem
+    assert all(update.value is None for update in (*before, last))
+    assert window.session.shown.header["prompt"] == "before"
+    assert [r.label for r in window.recordings.runs] == ["before"]
+
+
+@pytest.mark.parametrize(
+    ("work", "reached", "shown"),
+    [
+        ("ask", lambda u: u.value and u.value.outcomes, lambda value: 1 <= len(value.outcomes) < 6),
+        ("examine", lambda u: u.news.startswith("Read and draft"), lambda value: "Stopped before the end" in value),
+        ("replay", lambda u: u.news.startswith("1 of"), None),
+    ],
+)
+def test_stopped_work_shows_what_it_has(work, reached, shown, monkeypatch):
+    """As race, prompt sets and runs do: the tests of these tabs."""
+    monkeypatch.setattr(examination, "TOKENS", 8)
+    window = Window()
+    running = getattr(window, work)()
+    assert next(update for update in running if reached(update))
+    window.job.stopped = True
+    rest = list(running)
+    assert shown is None or shown(rest.pop().value)
+    assert not rest

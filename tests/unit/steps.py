@@ -1,0 +1,51 @@
+"""Steps made by hand, and runs of them whose drafts are accepted as often as is known."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from d2sd.trace.events import TEMPERATURES, Committed, Draft, Node, StageSeconds, StepDone
+from d2sd.tree.boundary import boundary_posterior, select_prefixes
+
+
+def softened(confidence, by):
+    """Confidence among two tokens at another softmax temperature, which then divides its log-odds."""
+    odds = np.log(confidence / (1 - confidence))
+    return 1 / (1 + np.exp(-odds / by))
+
+
+def of_two(confidence):
+    """What the first drafter says of these tokens at ``TEMPERATURES``, each of them one of two."""
+    return np.stack([softened(np.asarray(confidence), t) for t in TEMPERATURES], -1)
+
+
+def made_step(confidence, boundary, selected=(), number=0, tempered=()):
+    """A step with this first draft, its tree a chain, and no re-drafts."""
+    n = len(confidence)
+    draft = Draft("first", 0, (1,) * n, ("a",) * n, tuple(confidence), ((),) * n)
+    states = ["root", *("accepted" if k < (boundary or 0) else "rejected" for k in range(n))]
+    nodes = tuple(Node(k, k - 1, k, 1, "a", (0,), "first", s, None, None, None) for k, s in enumerate(states))
+    posterior, full = boundary_posterior(confidence)
+    accepted = tuple(range(1, (boundary or 0) + 1))
+    committed = (*(Committed(1, "a", "first", k) for k in accepted), Committed(2, "b", "target", None))
+    return StepDone(
+        number, 1, "a", number, draft, posterior, full, tuple(selected), (), nodes, (), accepted, committed, boundary,
+        StageSeconds(), 0.0, tempered=tuple(map(tuple, tempered)),
+    )  # fmt: skip
+
+
+def simulated(runs, length, true_temperature=1.0, seed=0, block=15):
+    """Runs whose drafts are accepted with their (softened) confidence, K = 4 prefixes selected."""
+    rng = np.random.default_rng(seed)
+    out = []
+    for _ in range(runs):
+        run = []
+        for number in range(length):
+            confidence = rng.beta(2, 1, block)
+            lucky = rng.uniform(size=block) < softened(confidence, true_temperature)
+            boundary = int(np.argmin(lucky)) if not lucky.all() else block
+            posterior, _ = boundary_posterior(confidence.tolist())
+            selected = select_prefixes(posterior, 4)
+            run.append(made_step(confidence.tolist(), boundary, selected, number, of_two(confidence).tolist()))
+        out.append(run)
+    return out
