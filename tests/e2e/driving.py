@@ -137,6 +137,13 @@ def output_text(page: Page) -> str:
     return "".join(page.locator("#text .tok").all_text_contents())
 
 
+def pin(page: Page, step: int, node: int | str | None = None) -> None:
+    """Select a step, as links do."""
+    event = "(shown, detail) => shown.dispatchEvent(new CustomEvent('explorer:select', { detail }))"
+    view(page).evaluate(event, {"step": step, "node": node})
+    expect(view(page)).to_have_attribute("data-pinned", str(step))
+
+
 def written(page: Page, words: str) -> None:
     """Wait until this is the whole text of the run."""
     text = "() => [...document.querySelectorAll('#text .tok')].map((e) => e.textContent).join('')"

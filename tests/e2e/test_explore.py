@@ -17,6 +17,7 @@ from tests.e2e.driving import (
     choose_method,
     finished,
     output_text,
+    pin,
     problem,
     set_number,
     start,
@@ -161,20 +162,15 @@ def test_keys_walk_zoom_and_play(shown: Page):
     expect(shown.locator("dialog.help")).to_be_hidden()
 
     # the button of the dialog still has the focus
-    shown.evaluate(
-        "step => document.querySelector('#explorer [data-run]').dispatchEvent(new CustomEvent('explorer:select', {detail: {step}}))",
-        REPAIRED,
-    )
-    has(shown, pinned=REPAIRED)
+    pin(shown, REPAIRED)
     picture = """() => ['#tree .world', '#strip svg'].map((part) => document.querySelector(part).outerHTML.replaceAll(' style=""', ""))"""
     whole = shown.evaluate(picture)
-    press("Shift+1")
-    expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "draft")
-    untold = shown.locator("#tree g.node[data-state=accepted].yet")  # until the target has read them
-    print(untold.count(), shown.locator("#explorer .spoken").text_content())
     press("Shift+4")
     expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "verify")
-    print(untold.count(), shown.locator("#explorer .spoken").text_content())
+    expect(shown.locator("#explorer .spoken")).to_contain_text(re.compile(r"^verify: \d+ drafts, "))
+    step = RUN.steps[REPAIRED]
+    untold = shown.locator("#tree g.node[data-state=accepted].yet")  # until the target has read them
+    expect(untold).to_have_count(len(step.accepted))
     press("Shift+5")
     expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "")
     assert shown.evaluate(picture) == whole

@@ -21,6 +21,7 @@ from tests.e2e.driving import (
     finished,
     opened,
     output_text,
+    pin,
     problem,
     start,
     unfold,
@@ -49,14 +50,6 @@ def copy_link(page: Page) -> str:
     page.get_by_role("menuitem", name="Copy link").click()
     expect(page.locator(".sharing .said")).to_have_text("Link copied. It works on this computer only.")
     return page.evaluate("navigator.clipboard.readText()")
-
-
-def pin(page: Page, step: int, node: int | str | None = None) -> None:
-    page.evaluate(
-        "d => document.querySelector('#explorer [data-run]').dispatchEvent(new CustomEvent('explorer:select', {detail: d}))",
-        {"step": step, "node": node},
-    )
-    expect(view(page)).to_have_attribute("data-pinned", str(step))
 
 
 def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, address: str):
