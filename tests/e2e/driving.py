@@ -15,6 +15,13 @@ from app.view import ROUTES
 from tests.chromium import SLOWER, new_page
 
 PATIENCE = 60_000 * SLOWER  # ms
+DRAWN = {
+    "Explore": "#tree g.node",
+    "Race": "#race .track",
+    "Compare": "#compare-go",
+    "Calibrate": "#measure",
+    "Learn": "#learn [data-ready=yes]",
+}  # what is there once a tab is drawn
 PHONE = {"width": 390, "height": 844}
 
 
@@ -177,6 +184,20 @@ MARK = """(host, place) => {
 }"""
 
 
+STILL = """async () => {
+  const roots = [document, ...[...document.querySelectorAll('*')].map((e) => e.shadowRoot).filter(Boolean)];
+  const moving = roots.flatMap((root) => root.getAnimations()).filter(({ playState, effect }) => playState === 'running' && effect.getComputedTiming().endTime < Infinity);
+  await Promise.all(moving.map((animation) => animation.finished.catch(() => {})));
+}"""
+
+
+def open_tab(page: Page, name: str) -> None:
+    """Open a tab, and wait until it is drawn and nothing fades or moves in it any more."""
+    page.get_by_role("tab", name=name, exact=True).click()
+    expect(page.locator(DRAWN[name]).first).to_be_visible(timeout=PATIENCE)
+    page.evaluate(STILL)
+
+
 def drawn_figure(page: Page, figure: str) -> Locator:
     """The plotly figure of Calibrate with this name, once it is drawn: in view, and not before."""
     host = page.locator(f"#calibration [data-figure={figure}] .plot")
@@ -188,12 +209,12 @@ def drawn_figure(page: Page, figure: str) -> Locator:
 def click_mark(page: Page, figure: str, place: int) -> None:
     """Click with the pointer on a bar or a cell."""
     host = drawn_figure(page, figure)
-    page.wait_for_timeout(200)
+    expect(host.locator(".nsewdrag").first).to_be_attached()
     x, y = host.evaluate(MARK, place)
     page.mouse.move(x, y)
-    page.wait_for_timeout(150)  # plotly looks for what is under the pointer at most every 50 ms
+    found = "([host, place]) => host._hoverdata?.some(({ customdata }) => customdata === place)"
+    page.wait_for_function(found, arg=[host.element_handle(), place])
     page.mouse.click(x, y)
-    page.wait_for_timeout(150)
 
 
 def list_steps(page: Page, figure: str, place: int) -> None:

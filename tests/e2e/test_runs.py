@@ -46,7 +46,7 @@ def two(module_page: Page, address: str) -> Page:
     return page
 
 
-def test_a_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
+def test_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
     own = view(two).get_attribute("data-run")
     rows(two).nth(1).locator(".open").click()
     expect(view(two)).to_have_attribute("data-run", presets.opening().header["run"], timeout=PATIENCE)
@@ -108,17 +108,17 @@ def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Pag
     expect(two.locator("#compare input")).not_to_be_checked()
 
 
-def typed_elsewhere(page: Page) -> tuple[str, str]:
-    """What stands in the fields for prompts of Race and Calibrate."""
+def expect_typed(page: Page, raced: str, measured: str) -> None:
+    """The prompts in the fields of Race and Calibrate."""
     page.get_by_role("tab", name="Race").click()
-    raced = page.locator("#race-prompt textarea").input_value()
+    expect(page.locator("#race-prompt textarea")).to_have_value(raced)
     page.get_by_role("tab", name="Calibrate").click()
     page.locator("#source").get_by_label("Prompts of my own").check()
-    return raced, page.locator("#own-prompts textarea").input_value()
+    expect(page.locator("#own-prompts textarea")).to_have_value(measured)
 
 
-def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
-    _, before = typed_elsewhere(page)
+def test_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
+    expect_typed(page, str(presets.opening().header["prompt"]), "")
     page.get_by_role("tab", name="Race").click()
     page.locator("#race-prompt textarea").fill("raced of my own")
     page.get_by_role("tab", name="Calibrate").click()
@@ -129,7 +129,7 @@ def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(pa
     page.on("request", lambda request: told.append(f"{request.url} {request.post_data or ''}"))
     for _ in range(2):  # also where nobody looked at the tabs in between
         opened(page, address)
-    assert typed_elsewhere(page) == ("raced of my own", "first\nof my own")
+    expect_typed(page, "raced of my own", "first\nof my own")
     assert told
     assert not any("my own" in words for words in told)
 
@@ -138,7 +138,7 @@ def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(pa
     page.evaluate("sessionStorage.setItem('d2sd-own-prompts', 'x'.repeat(200001))")
     page.goto(f"{address}?methods=d2sd&prompt=linked")
     expect(page.locator("#prompt textarea")).to_have_value("linked", timeout=PATIENCE)
-    assert typed_elsewhere(page) == ("linked", before)
+    expect_typed(page, "linked", "")
 
 
 def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
@@ -177,7 +177,7 @@ def test_two_runs_are_compared_and_a_step_opens(two: Page):
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 
 
-def test_a_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):
+def test_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):
     lines = [json.loads(line) for line in presets.opening().lines()]
     lines[0]["run"] = "e" * 32
     trace = "".join(json.dumps(line) + "\n" for line in lines)
