@@ -15,13 +15,6 @@ from app.view import ROUTES
 from tests.chromium import SLOWER, new_page
 
 PATIENCE = 60_000 * SLOWER  # ms
-DRAWN = {
-    "Explore": "#tree g.node",
-    "Race": "#race .track",
-    "Compare": "#compare-go",
-    "Calibrate": "#measure",
-    "Learn": "#learn [data-ready=yes]",
-}  # what is there once a tab is drawn
 PHONE = {"width": 390, "height": 844}
 
 
@@ -184,9 +177,19 @@ MARK = """(host, place) => {
 }"""
 
 
+# of every tab, what is there once it is drawn
+DRAWN = {
+    "Explore": "#tree g.node",
+    "Race": "#race .track",
+    "Compare": "#compare-go",
+    "Calibrate": "#measure",
+    "Learn": "#learn [data-ready=yes]",
+}
+# waits for the end of every animation that has one
 STILL = """async () => {
   const roots = [document, ...[...document.querySelectorAll('*')].map((e) => e.shadowRoot).filter(Boolean)];
-  const moving = roots.flatMap((root) => root.getAnimations()).filter(({ playState, effect }) => playState === 'running' && effect.getComputedTiming().endTime < Infinity);
+  const ends = ({ playState, effect }) => playState === 'running' && effect.getComputedTiming().endTime < Infinity;
+  const moving = roots.flatMap((root) => root.getAnimations()).filter(ends);
   await Promise.all(moving.map((animation) => animation.finished.catch(() => {})));
 }"""
 
