@@ -50,7 +50,7 @@ def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
     page = new_page(context)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
+    page.on("dialog", lambda dialog: (errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     if address is not None:
         opened(page, address)
     try:

@@ -32,7 +32,7 @@ def run_script(source: str, data: Any) -> Any:
     read = 'import { readFileSync } from "node:fs";\nconst data = JSON.parse(readFileSync(0, "utf8"));\n'
     module = read + source.replace("HOME", HOME.as_posix())
     command = [NODE, *OPTIONS, "--input-type=module", "-e", module]
-    ran = subprocess.run(command, input=json.dumps(data), capture_output=True, text=True, timeout=120, check=False)
+    ran = subprocess.run(command, input=json.dumps(data), capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stderr
     return json.loads(ran.stdout)
 

@@ -19,7 +19,7 @@ MODULES = sorted(path for folder in ("assets/viewer", "app") for path in (HOME /
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.name)
 def test_units(suite):
     command = [NODE, *OPTIONS, "--test", "--test-reporter=spec", suite]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     assert "fail 0" in done.stdout
     assert "pass 0" not in done.stdout
@@ -52,7 +52,7 @@ def joined(folder: Path, **sources: str) -> str:
     for name, source in sources.items():
         (folder / f"{name}.js").write_text(source, encoding="utf-8")
     script = f"console.log(JSON.stringify({join_modules(folder / 'main.js')}.start()));"
-    return subprocess.run([NODE, "-e", script], capture_output=True, text=True, timeout=60, check=True).stdout.strip()
+    return subprocess.run([NODE, "-e", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def test_joined_modules_keep_their_own_names_and_run_once(tmp_path):
