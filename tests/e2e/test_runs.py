@@ -60,6 +60,41 @@ def test_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
     expect(view(two)).to_have_attribute("data-node", "1")
 
 
+def test_two_runs_are_compared_and_a_step_opens(two: Page):
+    two.get_by_role("tab", name="Compare").click()
+    expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)
+    two.locator("#compare-go").click()
+    for figure in ("differences", "both-ranks"):
+        expect(two.locator(f"#compare-view [data-figure={figure}]")).to_be_visible(timeout=PATIENCE)
+    expect(two.locator("#compare-view .status")).to_contain_text("differ from character")
+    two.locator("#compare-view .lane button").last.click()
+    expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
+
+
+def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
+    two.get_by_label("Title of the class file").fill("Lecture 3")
+    with two.expect_download(timeout=PATIENCE) as started:
+        two.get_by_role("button", name="Class file").click()
+    page = started.value.path().read_text(encoding="utf-8")
+    assert (started.value.suggested_filename, "<h1>Lecture 3</h1>" in page) == ("d2sd-class.html", True)
+    row = rows(two).nth(0)
+    row.hover()
+    row.locator("[data-act=rename]").click()
+    two.locator("#runs li input[type=text]").fill("<img src=x>")
+    other = rows(two).nth(1).element_handle()
+    two.locator("#runs li input[type=text]").press("Enter")
+    expect(rows(two).nth(0).locator("b")).to_contain_text("<img src=x>")
+    assert rows(two).nth(1).evaluate("(row, before) => row === before", other)  # a click on it may have begun
+    rows(two).nth(1).hover()
+    with two.expect_download(timeout=PATIENCE) as started:
+        rows(two).nth(1).locator("[data-act=file]").click()
+    saved = started.value.path().read_text(encoding="utf-8").splitlines()
+    assert saved == presets.opening().lines()
+    rows(two).nth(0).hover()
+    rows(two).nth(0).locator("[data-act=remove]").click()
+    expect(rows(two)).to_have_count(1)
+
+
 def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Page):
     token = two.locator("#text .tok").nth(8)
     step = token.get_attribute("data-step")
@@ -135,41 +170,6 @@ def test_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page
     page.goto(f"{address}?methods=d2sd&prompt=linked")
     expect(page.locator("#prompt textarea")).to_have_value("linked", timeout=PATIENCE)
     expect_typed(page, "linked", "")
-
-
-def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
-    two.get_by_label("Title of the class file").fill("Lecture 3")
-    with two.expect_download(timeout=PATIENCE) as started:
-        two.get_by_role("button", name="Class file").click()
-    page = started.value.path().read_text(encoding="utf-8")
-    assert (started.value.suggested_filename, "<h1>Lecture 3</h1>" in page) == ("d2sd-class.html", True)
-    row = rows(two).nth(0)
-    row.hover()
-    row.locator("[data-act=rename]").click()
-    two.locator("#runs li input[type=text]").fill("<img src=x>")
-    other = rows(two).nth(1).element_handle()
-    two.locator("#runs li input[type=text]").press("Enter")
-    expect(rows(two).nth(0).locator("b")).to_contain_text("<img src=x>")
-    assert rows(two).nth(1).evaluate("(row, before) => row === before", other)  # a click on it may have begun
-    rows(two).nth(1).hover()
-    with two.expect_download(timeout=PATIENCE) as started:
-        rows(two).nth(1).locator("[data-act=file]").click()
-    saved = started.value.path().read_text(encoding="utf-8").splitlines()
-    assert saved == presets.opening().lines()
-    rows(two).nth(0).hover()
-    rows(two).nth(0).locator("[data-act=remove]").click()
-    expect(rows(two)).to_have_count(1)
-
-
-def test_two_runs_are_compared_and_a_step_opens(two: Page):
-    two.get_by_role("tab", name="Compare").click()
-    expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)
-    two.locator("#compare-go").click()
-    for figure in ("differences", "both-ranks"):
-        expect(two.locator(f"#compare-view [data-figure={figure}]")).to_be_visible(timeout=PATIENCE)
-    expect(two.locator("#compare-view .status")).to_contain_text("differ from character")
-    two.locator("#compare-view .lane button").last.click()
-    expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 
 
 def test_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):
