@@ -285,9 +285,9 @@ def test_settings_say_what_methods_and_models_can_do(shown: Page):
 
 def test_run_streams_what_the_engine_generates_also_quickest_here(used: Page):
     prompt = "One day, a small dog named Max found a shiny key. " * 8  # more lines than the pane shows
-    start(used, prompt, 64)
+    start(used, prompt, 32)
     finished(used)
-    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 64))
+    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 32))
     assert output_text(used) == expected.finished.text
     assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
     used.keyboard.press("End")
