@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # machines with a GPU for the GPU tests may lack it
-    from playwright.sync_api import Browser, Page, Playwright
+    from playwright.sync_api import Browser, BrowserContext, Page, Playwright
 
 SLOWER = max(1.0, float(os.environ.get("CLOCK", "1")))  # how many times slower this machine is to seem
 MISSING = "no Chromium on this machine (on Debian: apt install chromium-headless-shell)"
@@ -28,8 +28,10 @@ def launch(playwright: Playwright) -> Browser:
     return playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
 
 
-def throttle(page: Page) -> Page:
-    """Give a page a processor that is ``SLOWER`` times slower."""
+def new_page(owner: Browser | BrowserContext, **options: Any) -> Page:
+    """Open a page whose processor is ``SLOWER`` times slower, and whose waits are as much longer; ``options`` of a browser's pages."""
+    page = owner.new_page(**options)
+    page.set_default_timeout(30_000 * SLOWER)
     if SLOWER > 1:
         page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
     return page

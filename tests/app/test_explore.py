@@ -10,9 +10,10 @@ import pytest
 from msgspec import structs
 
 import d2sd
-from app import links, models, streaming
+from app import links, models, presets, streaming
 from app.explore import run as explore
 from app.explore.run import RunRequest
+from app.explore.tab import send_again
 from app.jobs import Job, Update, updates_of
 from app.links import Link
 from app.models import Chosen
@@ -23,6 +24,8 @@ from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
+from tests.app.event import Event
+from tests.page_client import Window
 
 DEFAULTS = {s.name: s.default for s in SETTINGS}
 
@@ -251,3 +254,21 @@ def test_a_disturbed_run_is_timed_again_and_marked_if_it_stays_so(monkeypatch):
     assert events(outcome(compare=True))[-1] == {"event": "Baseline", "tokens_per_second": 10.0, "unwatched": 20.0}
     found[:] = [Baseline(10.0, 30.0, disturbed=True)]
     assert events(outcome(compare=True))[-1]["disturbed"] is True
+
+
+def test_offer_to_run_quickest_here_runs_the_form_cost_aware(client):
+    window, first = Window(client), client.call("explorer", "quickest")
+    asked = {"prompt": "One day, a cat", "max_tokens": 4, "compare": False}
+    window.at_once(first, client.values(first, **asked), {"quickest": True})
+    work = client.then(first)
+    messages = list(window.queued(work, client.values(work, **asked)))
+    sent = json.dumps([message.get("output") for message in messages]).replace("\\", "")
+    assert '"cost_aware":true' in sent
+
+
+def test_lines_that_the_page_misses_are_sent_again():
+    session = Session(shown=presets.opening())
+    key, whole = session.shown.key, session.shown.segment()
+    assert send_again(session, Event(key=key, start=5)) == session.shown.segment(5) != whole
+    for wrong in ({"key": "another run", "start": 5}, {"key": key, "start": -1}, {"key": key, "start": "5"}, {}):
+        assert send_again(session, Event(**wrong)) == whole

@@ -10,6 +10,7 @@ import pytest
 
 from app import machine, model_choice, models
 from app.jobs import Job, updates_of
+from app.layout import build
 from app.models import Pair, listed, planned
 from d2sd import InputError
 from d2sd.folders.getting import Stopped
@@ -97,6 +98,24 @@ def test_nothing_is_said_before_there_is_something_to_read(tmp_path, monkeypatch
     (tmp_path / "target" / "config.json").write_text(json.dumps({}))
     monkeypatch.setattr("app.models.public", lambda: True)
     assert planned(models.FOLDER, str(tmp_path)) == ""
+
+
+def test_models_are_not_loaded_before_the_first_run(monkeypatch):
+    monkeypatch.setattr(models, "_shelf", models._Shelf())
+    build()
+    assert not models.loaded(models.Chosen("tiny"))
+
+
+def test_list_of_models_disables_what_cannot_run_and_says_why(monkeypatch):
+    monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(machine, "memory", lambda: 4e9)
+    script = model_choice.model_picker().js_on_load
+    options = json.loads(script[script.rindex("server, ") + 8 :].removesuffix(");"))
+    choices = {choice["id"]: choice for choice in options["choices"]}
+    large = choices["Qwen/Qwen3-8B"]
+    assert large["disabled"]
+    assert "its weights take 16 GB, and this machine has no CUDA GPU and 4 GB of memory free" in large["label"]
+    assert not choices["tiny"]["disabled"]
 
 
 @pytest.fixture

@@ -1,4 +1,4 @@
-"""The page, started once for all tests of this folder: a window that is left open takes a tenth of a core.
+"""The page, served once for all browser tests of a worker, and windows on it: an open window takes a tenth of a core.
 
 Nothing moves by itself in these windows, but where a test says that it wants motion: a replayed race keeps a core busy.
 """
@@ -7,20 +7,17 @@ from __future__ import annotations
 
 import pytest
 
-from app import machine
-from tests.e2e.driving import FREE_MEMORY, PHONE, put_back, window
+from tests.e2e.driving import PHONE, put_back, window
 from tests.page_client import served
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def address():
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(machine, "memory", lambda: FREE_MEMORY)
-        with served() as page:
-            yield page.address
+    with served() as page:
+        yield page.address
 
 
-@pytest.fixture(scope="package")
+@pytest.fixture(scope="session")
 def laptop(browser):
     context = browser.new_context(viewport={"width": 1440, "height": 900}, reduced_motion="reduce")
     yield context
@@ -47,17 +44,11 @@ def empty(laptop):
         yield page
 
 
-@pytest.fixture(scope="package")
-def kept_page(laptop, address):
-    with window(laptop, address) as page:
-        yield page
-
-
 @pytest.fixture
-def shown(kept_page, address):
-    """The recorded run, for tests that look at it and choose in it but run nothing: opened once for all of them."""
-    put_back(kept_page, address)
-    return kept_page
+def shown(module_page, address):
+    """The same window with the recorded run and nothing chosen."""
+    put_back(module_page, address)
+    return module_page
 
 
 @pytest.fixture

@@ -12,11 +12,10 @@ from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect
 
 from app import presets
 from app.view import ROUTES
-from tests.chromium import SLOWER, throttle
+from tests.chromium import SLOWER, new_page
 
 PATIENCE = 60_000 * SLOWER  # ms
 PHONE = {"width": 390, "height": 844}
-FREE_MEMORY = 8e9  # bytes, as far as the offers of the page know
 
 
 def view(page: Page) -> Locator:
@@ -48,11 +47,10 @@ def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
 
     Windows of one context share what the browser has compiled of the page's scripts.
     """
-    page = throttle(context.new_page())
-    page.set_default_timeout(30_000 * SLOWER)
+    page = new_page(context)
     errors: list[str] = []
     page.on("pageerror", lambda error: errors.append(str(error)))
-    page.on("dialog", lambda dialog: errors.append(f"dialog: {dialog.message}"))
+    page.on("dialog", lambda dialog: (errors.append(f"dialog: {dialog.message}"), dialog.dismiss()))
     if address is not None:
         opened(page, address)
     try:
@@ -68,8 +66,7 @@ def window(context: BrowserContext, address: str | None) -> Iterator[Page]:
 def alone(browser: Browser, views: gr.Blocks, **options: Any) -> Iterator[Page]:
     """A window with these views and nothing else of the page; at its end nothing must have gone wrong in it."""
     _, address, _ = views.launch(prevent_thread_lock=True, quiet=True, app_kwargs={"routes": ROUTES})
-    page = throttle(browser.new_page(**options))
-    page.set_default_timeout(30_000 * SLOWER)
+    page = new_page(browser, **options)
     wrong: list[str] = []
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on("dialog", lambda dialog: (wrong.append(f"dialog: {dialog.message}"), dialog.dismiss()))
@@ -84,13 +81,15 @@ def put_back(page: Page, address: str) -> None:
     """Explore on the recorded run with nothing chosen; opened anew where a test has changed more than that."""
     page.get_by_role("tab", name="Explore").click()
     expect(page.locator("#tree")).to_be_visible()
+    page.evaluate("document.activeElement.blur()")  # tabs have a use for keys themselves
     page.mouse.move(0, 0)
-    for _ in range(3):  # a menu, the node, the step
+    for _ in range(4):  # a menu, what plays, the node, the step
         page.keyboard.press("Escape")
+    expect(view(page)).to_have_attribute("data-pinned", "")
     for open_one in page.locator(":is(#fold, #fold-runs) button[aria-expanded=true]").all():
         open_one.click()
     header, prompt = presets.opening().header, str(presets.opening().header["prompt"])
-    same = view(page).get_attribute("data-run") == header["run"] and view(page).get_attribute("data-pinned") == ""
+    same = view(page).get_attribute("data-run") == header["run"]
     same = same and page.locator("#prompt textarea").input_value() == prompt
     same = same and page.locator("#method select").input_value() == header["method"]
     if not same or page.locator("#notice").is_visible() or page.locator("#runs li").count() > 1:
@@ -138,6 +137,19 @@ def output_text(page: Page) -> str:
     return "".join(page.locator("#text .tok").all_text_contents())
 
 
+def pin(page: Page, step: int, node: int | str | None = None) -> None:
+    """Select a step, as links do."""
+    event = "(shown, detail) => shown.dispatchEvent(new CustomEvent('explorer:select', { detail }))"
+    view(page).evaluate(event, {"step": step, "node": node})
+    expect(view(page)).to_have_attribute("data-pinned", str(step))
+
+
+def written(page: Page, words: str) -> None:
+    """Wait until this is the whole text of the run."""
+    text = "() => [...document.querySelectorAll('#text .tok')].map((e) => e.textContent).join('')"
+    page.wait_for_function(f"words => ({text})() === words", arg=words, timeout=PATIENCE)
+
+
 def upload(page: Page, name: str, content: bytes) -> None:
     page.locator("#last input[type=file]").set_input_files(
         {"name": name, "mimeType": "application/octet-stream", "buffer": content}
@@ -165,6 +177,30 @@ MARK = """(host, place) => {
 }"""
 
 
+# of every tab, what is there once it is drawn
+DRAWN = {
+    "Explore": "#tree g.node",
+    "Race": "#race .track",
+    "Compare": "#compare-go",
+    "Calibrate": "#measure",
+    "Learn": "#learn [data-ready=yes]",
+}
+# waits for the end of every animation that has one
+STILL = """async () => {
+  const roots = [document, ...[...document.querySelectorAll('*')].map((e) => e.shadowRoot).filter(Boolean)];
+  const ends = ({ playState, effect }) => playState === 'running' && effect.getComputedTiming().endTime < Infinity;
+  const moving = roots.flatMap((root) => root.getAnimations()).filter(ends);
+  await Promise.all(moving.map((animation) => animation.finished.catch(() => {})));
+}"""
+
+
+def open_tab(page: Page, name: str) -> None:
+    """Open a tab, and wait until it is drawn and nothing fades or moves in it any more."""
+    page.get_by_role("tab", name=name, exact=True).click()
+    expect(page.locator(DRAWN[name]).first).to_be_visible(timeout=PATIENCE)
+    page.evaluate(STILL)
+
+
 def drawn_figure(page: Page, figure: str) -> Locator:
     """The plotly figure of Calibrate with this name, once it is drawn: in view, and not before."""
     host = page.locator(f"#calibration [data-figure={figure}] .plot")
@@ -176,12 +212,12 @@ def drawn_figure(page: Page, figure: str) -> Locator:
 def click_mark(page: Page, figure: str, place: int) -> None:
     """Click with the pointer on a bar or a cell."""
     host = drawn_figure(page, figure)
-    page.wait_for_timeout(200)
+    expect(host.locator(".nsewdrag").first).to_be_attached()
     x, y = host.evaluate(MARK, place)
     page.mouse.move(x, y)
-    page.wait_for_timeout(150)  # plotly looks for what is under the pointer at most every 50 ms
+    found = "([host, place]) => host._hoverdata?.some(({ customdata }) => customdata === place)"
+    page.wait_for_function(found, arg=[host.element_handle(), place])
     page.mouse.click(x, y)
-    page.wait_for_timeout(150)
 
 
 def list_steps(page: Page, figure: str, place: int) -> None:

@@ -3,193 +3,213 @@
 from __future__ import annotations
 
 import re
-import time
+from collections import Counter
+from itertools import pairwise
 
 import pytest
 from playwright.sync_api import Page, expect
 
 import d2sd
 from app import models, presets, settings
-from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.decoding.generation import Generation
+from d2sd.trace.metrics import totals, verdict
 from tests.e2e.driving import (
     PATIENCE,
     choose_method,
     finished,
     output_text,
+    pin,
     problem,
     set_number,
     start,
     unfold,
     view,
     window,
+    written,
 )
 
 pytestmark = pytest.mark.e2e
+RUN = presets.opening().trace()
+REPAIRED = next(n for n, step in enumerate(RUN.steps) if verdict(step) == "repaired")
+ENDLESS = "🙂", 2000  # plain decoding from it finds no end: half a minute of work, and as much again to time it
 
 
 @pytest.fixture
 def used(module_page: Page) -> Page:
-    """A window for tests that start a run themselves, whatever was shown before: opened once for all of them."""
+    """The window of this module as tests before have left it, for tests that start a run themselves."""
     for _ in range(2):  # a node, the step
         module_page.keyboard.press("Escape")
     choose_method(module_page, d2sd.DecodeConfig().method)
     return module_page
 
 
-@pytest.fixture(scope="module")
-def other(laptop, address):
-    """A second window beside it, whatever it has run before."""
-    with window(laptop, address) as page:
-        yield page
+def fits(page: Page) -> None:
+    """Wait until all from the title to the line of figures is in view."""
+    page.wait_for_function("document.querySelector('#numbers').getBoundingClientRect().bottom <= innerHeight")
 
 
-def test_models_load_with_the_first_run_only():
-    from app.layout import build
-
-    models._shelf.bundled.clear()
-    build()
-    assert not models.loaded(models.Chosen("tiny"))
+def has(page: Page, **selected: object) -> None:
+    """Wait until the view says that this is chosen."""
+    for name, value in selected.items():
+        expect(view(page)).to_have_attribute(f"data-{name}", str(value))
 
 
-def test_a_run_streams_and_shows_what_the_engine_generates(used: Page):
-    prompt = "One day, a small dog named Max found a shiny key."
-    start(used, prompt, 64)
-    finished(used)
-    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 64))
-    assert output_text(used) == expected.finished.text
-    assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
-    assert used.locator("#text .tok.first").count() + used.locator("#text .tok.second").count() > 5
-    start(used, f"{prompt} " * 8, 128)  # more lines than the pane shows
-    finished(used)
-    used.keyboard.press("End")
-    used.wait_for_function(
-        "() => { const e = document.querySelector('#text'); const most = e.scrollHeight - e.clientHeight;"
-        " return most > 0 && e.scrollTop > most - 8; }"
+def test_explore_fits_a_laptop_and_the_drawing_has_more_than_half_of_it(shown: Page):
+    expect(shown.locator("#run-label")).to_have_text(re.compile("^A recorded run: press Run"))
+    fits(shown)
+    large = shown.viewport_size
+    shown.set_viewport_size({"width": 1280, "height": 720})
+    try:
+        shown.wait_for_function("document.querySelector('#explorer .drawing').clientHeight >= 400")
+        fits(shown)
+        details = shown.locator("#details")
+        expect(details).to_be_hidden()
+        shown.locator("#tree g.node").nth(1).click()
+        expect(details).to_contain_text("Target’s top choices here")
+        shown.keyboard.press("Escape")
+        expect(details).to_be_hidden()
+        shown.get_by_role("button", name="Details").click()
+        expect(details).to_contain_text("one target pass")
+        shown.get_by_role("button", name="Details").click()
+        prompt, story = shown.locator("#prompt textarea"), shown.locator("#examples-tiny button").nth(1)
+        expect(story).to_be_hidden()
+        prompt.click()
+        assert prompt.bounding_box()["height"] >= 100
+        story.click()
+        expect(prompt).not_to_have_value(str(presets.opening().header["prompt"]))
+    finally:
+        shown.set_viewport_size(large)
+
+
+def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
+    step = RUN.steps[REPAIRED]
+    texts = [token.text for token in step.committed]
+    assert output_text(shown) == RUN.finished.text
+    assert shown.locator("#text .prompt").text_content() == RUN.header["prompt"]
+    own = shown.locator(f"#text .tok[data-step='{REPAIRED}']")
+    assert own.locator("xpath=self::*[contains(@class, 'second')]").count() == sum(
+        token.proposer == "second" for token in step.committed
     )
+    pair = next(pair for pair in pairwise(texts) if all(re.fullmatch(r" \w+", text) for text in pair))
+    found = """words => window.find(words, true)
+        && [getSelection().anchorNode, getSelection().focusNode].map((n) => n.parentElement.closest('#text .tok')?.textContent)"""
+    assert shown.evaluate(found, "".join(pair).strip()) == list(pair)  # the browser's own search, across tokens
+    shown.evaluate("getSelection().removeAllRanges()")
+
+    own.first.click()
+    has(shown, pinned=REPAIRED, node=step.committed[0].node)
+    own.last.click()
+    has(shown, node="bonus")
+    expect(shown.locator("#timeline")).to_have_attribute("data-pinned", str(REPAIRED))
+    expect(shown.locator("#sentence")).to_contain_text(f"Step {REPAIRED + 1}")
+    expect(shown.locator("#text .tok.pinned")).to_have_count(len(texts))
+    gained = len(step.accepted) - step.actual_boundary
+    words = f"● accepted {step.actual_boundary} · repaired, +{gained}"
+    expect(shown.locator("#strip [data-verdict=repaired]")).to_have_text(words)
+    more = shown.locator("#unfold")
+    if more.is_visible():  # nodes that do not fit
+        more.click()
+    states = Counter(node.state for node in step.nodes) + Counter(["bonus"])
+    expect(shown.locator("#tree g.node")).to_have_count(states.total())
+    drawn = shown.locator("#tree g.node").evaluate_all("all => all.map(n => n.dataset.state)")
+    assert Counter(drawn) == states
+
+    shown.mouse.move(0, 0)
+    shown.locator("#follow").click()
+    has(shown, pinned="")
+    box = shown.locator("#timeline").bounding_box()
+    shown.mouse.move(box["x"] + 5, box["y"] + 20)
+    shown.mouse.down()
+    shown.mouse.move(box["x"] + box["width"] * (REPAIRED + 0.5) / max(8, len(RUN.steps)), box["y"] + 20, steps=4)
+    shown.mouse.up()
+    has(shown, pinned=REPAIRED)
+    wrong = next(n.id for n in step.nodes if n.state == "rejected" and n.parent in (0, *step.accepted))
+    wanted = next(choice.text for choice in step.choices if choice.node == step.nodes[wrong].parent)
+    shown.locator(f"#tree g.node[data-node='{wrong}']").click()
+    has(shown, node=wrong)
+    expect(shown.locator("#details")).to_contain_text(f"Rejected: the target wanted “{wanted.replace(' ', '␣')}”")
+    expect(shown.locator(".tip")).to_contain_text("Rejected")
+    expect(shown.locator("#tree .ring")).to_have_count(1)
+    shown.mouse.move(0, 0)
+    expect(shown.locator(".tip")).to_be_hidden()
+    shown.locator("#text .tok[data-step='0']").first.hover()  # a node belongs to the step that it was picked in
+    has(shown, step=0)
+    expect(shown.locator("#tree .ring")).to_have_count(0)
 
 
-def test_a_full_tree_that_was_slower_is_run_as_quickest_here_with_one_click(used: Page, monkeypatch):
-    """Drafts take 50 ms longer. A reload keeps the choice."""
-    draft = BlockDrafter.draft
-    monkeypatch.setattr(BlockDrafter, "draft", lambda *a: time.sleep(0.05) or draft(*a))
-    choice = used.locator("#cost-aware input")
-    expect(choice.nth(0)).to_be_checked()
-    slow = start(used, "One day, a bird sang.", 16)
-    finished(used)
-    text = output_text(used)
-    expect(used.locator("#numbers .gist")).to_contain_text("a full tree costs")
-    used.get_by_role("button", name="Run quickest here").click()
-    expect(view(used)).not_to_have_attribute("data-run", slow, timeout=PATIENCE)
-    finished(used)
-    expect(choice.nth(1)).to_be_checked()
-    expect(used.locator("#run-label")).to_contain_text("quickest here")
-    expect(used.get_by_role("button", name="Run quickest here")).to_be_hidden()
-    assert output_text(used) == text
-    used.reload()
-    expect(choice.nth(1)).to_be_checked(timeout=PATIENCE)
-    choice.nth(0).check(force=True)
+def test_keys_walk_zoom_and_play(shown: Page):
+    press = shown.keyboard.press
+    world = shown.locator("#tree g.world")
+    press("Home")
+    has(shown, step=0)
+    before = world.get_attribute("transform")
+    shown.locator("#tree").hover()
+    shown.mouse.wheel(0, -200)
+    expect(world).not_to_have_attribute("transform", before)
+    press("f")
+    expect(world).to_have_attribute("transform", before)
+    press("ArrowRight")
+    has(shown, step=1)
+    press("ArrowDown")
+    expect(view(shown)).to_have_attribute("data-node", re.compile(r"\d"))
+    press("Escape")
+    has(shown, node="")
+    press("End")
+    has(shown, step=len(RUN.steps) - 1)
+    press("Home")
+    press("?")
+    expect(shown.locator("dialog.help")).to_be_visible()
+    press("Escape")
+    expect(shown.locator("dialog.help")).to_be_hidden()
+    press("Escape")
+    press("Space")  # plays this step and all behind it, also while the button of the dialog has the focus
+    expect(shown.locator("#follow")).to_have_attribute("data-state", "playing")
+    press("Space")
+    expect(shown.locator("#follow")).not_to_have_attribute("data-state", "playing")
+
+    pin(shown, REPAIRED)
+    expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "")
+    picture = """() => ['#tree .world', '#strip svg'].map((part) => document.querySelector(part).outerHTML.replaceAll(' style=""', ""))"""
+    whole = shown.evaluate(picture)
+    press("Shift+4")
+    expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "verify")
+    expect(shown.locator("#explorer .spoken")).to_contain_text(re.compile(r"^verify: \d+ drafts, "))
+    step = RUN.steps[REPAIRED]
+    untold = shown.locator("#tree g.node[data-state=accepted].yet")  # until the target has read them
+    expect(untold).to_have_count(len(step.accepted))
+    press("Shift+5")
+    expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "")
+    assert shown.evaluate(picture) == whole
 
 
-def test_who_has_to_wait_is_told_and_sees_no_run_but_its_own(used: Page, other: Page, monkeypatch):
-    real = Generation.step
-
-    def slower(self: Generation):
-        time.sleep(0.05)
-        return real(self)
-
-    monkeypatch.setattr(Generation, "step", slower)
-    choose_method(used, "autoregressive")
-    recorded = view(other).get_attribute("data-run")
-    run = start(used, "Once upon a time", 800)
-    other.locator("#run").click()
-    expect(problem(other)).to_have_value(re.compile("Something else is running"))
-    expect(other.locator("#notice")).not_to_have_class(re.compile(r"\bproblem\b"))
-    assert view(other).get_attribute("data-run") == recorded
-    other.locator("#stop").click()
-    expect(problem(other)).to_have_value(re.compile("Cancelled while waiting"))
-    other.locator("#run").click()
-    used.locator("#stop").click()
-    monkeypatch.undo()
-    expect(problem(other)).to_be_hidden(timeout=PATIENCE)
-    finished(other)
-    assert view(other).get_attribute("data-run") not in (recorded, run)
-    assert view(used).get_attribute("data-run") == run
-
-
-def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
-    run, text = view(used).get_attribute("data-run"), output_text(used)
-    used.locator("#prompt textarea").fill("   ")
-    used.locator("#run").click()
-    expect(problem(used)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
-    expect(used.locator("#notice")).to_have_class(re.compile(r"\bproblem\b"))
-    assert (view(used).get_attribute("data-run"), output_text(used)) == (run, text)
-    used.locator("#prompt textarea").fill("A cat")
-    expect(problem(used)).to_be_hidden()  # mended: the sentence goes at once
-    start(used, "A cat", 16)
-    finished(used)
-    for field, value, sentence in (
-        ("branches", "99", "must be between 1 and 64"),
-        ("gamma", "3.5", "must be a whole number"),
-    ):
-        before = used.locator(f"#{field} input[type=number]").input_value()
-        aloud = used.locator("#settings").get_by_role("status").filter(has_text=re.compile(sentence))
-        set_number(used, field, value)
-        used.locator("#run").click()
-        expect(problem(used)).to_have_value(re.compile(sentence), timeout=PATIENCE)
-        expect(aloud).to_have_count(1)  # a screen reader says it
-        set_number(used, field, before)
-        expect(problem(used)).to_be_hidden()
-        expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again
+def test_finder_visits_steps_of_a_kind_and_sums_a_range(shown: Page):
+    press = shown.keyboard.press
+    places = [n for n, step in enumerate(RUN.steps) if verdict(step) == "repaired"]
+    press("Home")
+    has(shown, pinned=0)
+    shown.locator("[data-outcome=repaired]").click()
+    expect(shown.locator("#step-filter")).to_have_value("repaired")
+    has(shown, pinned=places[0])  # what a link copied now would share
+    press("n")
+    has(shown, step=places[1])
+    expect(shown.locator(".finder .count")).to_have_text(f"2 of {len(places)}")
+    press("p")
+    has(shown, step=places[0])
+    press("[")
+    press("n")
+    has(shown, step=places[1])
+    press("]")
+    of_range = totals(RUN.steps[places[0] : places[1] + 1])
+    words = f"Steps {places[0] + 1} to {places[1] + 1} {of_range.tokens} tokens, {of_range.mean_acceptance_length:.2f} per step"
+    totalled = shown.locator("#explorer .range")
+    expect(totalled).to_contain_text(words)
+    shown.get_by_role("button", name="Zoom to them").click()
+    shown.get_by_role("button", name="Clear").click()
+    expect(totalled).to_be_hidden()
+    shown.locator("[data-outcome=repaired]").click()
+    expect(shown.locator("#step-filter")).to_have_value("any")
 
 
-def test_models_say_what_they_can_do_and_why_they_cannot_run(used: Page):
-    unfold(used)
-    expect(used.locator("#able")).to_contain_text(presets.TINY)
-    prompt = used.locator("#prompt textarea")
-    prompt.focus()
-    expect(used.locator("#examples-tiny")).to_be_visible()
-    used.locator("#model select").select_option("folder")
-    expect(used.locator("#able")).to_be_hidden()
-    prompt.focus()
-    expect(used.locator("#examples-smollm2")).to_be_visible()
-    expect(used.locator("#examples-tiny")).to_be_hidden()
-    used.locator("#model select").select_option("tiny")
-    expect(used.locator("#able")).to_be_visible()
-    impossible = [offer for offer in models.offers() if offer.obstacle]
-    disabled = used.locator("#model option[disabled]")
-    expect(disabled).to_have_count(len(impossible))
-    for offer in impossible:
-        expect(disabled.filter(has_text=offer.label)).to_contain_text(offer.obstacle)
-    used.locator("#model select").select_option("folder")
-    expect(used.locator("#second-drafter")).to_contain_text("the first one used again where there is none")
-    used.get_by_label("Folder with target/").fill("/nowhere")
-    used.locator("#run").click()
-    expect(problem(used)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
-    used.locator("#model select").select_option("tiny")
-    expect(used.get_by_label("Folder with target/")).to_be_hidden()
-    start(used, "A cat", 16)
-    expect(problem(used)).to_be_hidden()
-
-
-def test_all_methods_explain_themselves_and_switch_off_what_they_do_not_use(shown: Page):
-    for method in d2sd.METHODS.values():
-        choose_method(shown, method.id)
-        expect(shown.locator("#method-info")).to_contain_text(method.sentence)
-        used = settings.used_by(method.id)
-        for setting in (s for s in settings.SETTINGS if s.kind != "flag"):
-            kind = "input" if setting.kind == "choice" else "input[type=number]"
-            field = shown.locator(f"#{settings.element(setting)}").locator(kind).first
-            expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
-    choose_method(shown, presets.opening().header["method"])
-
-
-def fits(page: Page) -> bool:
-    """Whether all from the title to the line of figures is in view."""
-    return page.evaluate("document.querySelector('#numbers').getBoundingClientRect().bottom <= innerHeight")
-
-
-def test_a_click_on_the_strip_drafts_again_from_there(shown: Page):
+def test_strip_click_drafts_again_from_there(shown: Page):
     shown.locator("#text .tok[data-step='1']").first.click()
     expect(view(shown)).to_have_attribute("data-step", "1")
     card, places = shown.locator("#details .card.redraft"), shown.locator("#strip .places button")
@@ -199,7 +219,7 @@ def test_a_click_on_the_strip_drafts_again_from_there(shown: Page):
         expect(places.nth(prefix)).to_have_attribute("aria-pressed", "true")
         expect(card).to_contain_text(f"From {prefix} it would have added", timeout=PATIENCE)
         assert card.locator("li").count() > 1
-        assert fits(shown)
+        fits(shown)
     expect(card).to_contain_text("not chosen")
     places.first.focus()
     for key in ("ArrowRight", "ArrowRight", "Enter"):
@@ -211,7 +231,7 @@ def test_a_click_on_the_strip_drafts_again_from_there(shown: Page):
     expect(view(shown)).to_have_attribute("data-pinned", "1")
 
 
-def test_a_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
+def test_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
     step = presets.opening().trace().steps[1]
     words = "".join(c.text for c in step.committed)
     game, text = shown.locator("#explorer .typed"), shown.locator("#explorer .views")
@@ -236,29 +256,96 @@ def test_a_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
     expect(shown.locator("#tree")).to_be_visible()
 
 
-def test_it_all_fits_a_laptop_and_the_drawing_has_more_than_half_of_it(shown: Page):
-    expect(shown.locator("#run-label")).to_have_text(re.compile("^A recorded run: press Run"))
-    assert fits(shown)
-    large = shown.viewport_size
-    shown.set_viewport_size({"width": 1280, "height": 720})
-    try:
-        drawing = shown.locator("#explorer .drawing").bounding_box()
-        assert drawing["height"] >= 400
-        assert fits(shown)
-        details = shown.locator("#details")
-        expect(details).to_be_hidden()
-        shown.locator("#tree g.node").nth(1).click()
-        expect(details).to_contain_text("Target’s top choices here")
-        shown.keyboard.press("Escape")
-        expect(details).to_be_hidden()
-        shown.get_by_role("button", name="Details").click()
-        expect(details).to_contain_text("one target pass")
-        shown.get_by_role("button", name="Details").click()
-        prompt, story = shown.locator("#prompt textarea"), shown.locator("#examples-tiny button").nth(1)
-        expect(story).to_be_hidden()
-        prompt.click()
-        assert prompt.bounding_box()["height"] >= 100
-        story.click()
-        expect(prompt).not_to_have_value(str(presets.opening().header["prompt"]))
-    finally:
-        shown.set_viewport_size(large)
+def test_settings_say_what_methods_and_models_can_do(shown: Page):
+    for method in ("autoregressive", "ddtree", RUN.header["method"]):
+        choose_method(shown, method)
+        expect(shown.locator("#method-info")).to_contain_text(d2sd.METHODS[method].sentence)
+        used = settings.used_by(method)
+        for setting in (s for s in settings.SETTINGS if s.kind != "flag"):
+            kind = "input" if setting.kind == "choice" else "input[type=number]"
+            field = shown.locator(f"#{settings.element(setting)}").locator(kind).first
+            expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
+    unfold(shown)
+    prompt, model = shown.locator("#prompt textarea"), shown.locator("#model select")
+    expect(shown.locator("#able")).to_contain_text(presets.TINY)
+    model.select_option("folder")
+    expect(shown.locator("#able")).to_be_hidden()
+    prompt.focus()
+    expect(shown.locator("#examples-smollm2")).to_be_visible()
+    expect(shown.locator("#examples-tiny")).to_be_hidden()
+    expect(shown.locator("#second-drafter")).to_contain_text("the first one used again where there is none")
+    shown.get_by_label("Folder with target/").fill("/nowhere")
+    shown.locator("#run").click()
+    expect(problem(shown)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
+    model.select_option("tiny")
+    expect(shown.get_by_label("Folder with target/")).to_be_hidden()
+    expect(shown.locator("#able")).to_be_visible()
+    expect(problem(shown)).to_be_hidden()
+
+
+def test_run_streams_what_the_engine_generates_also_quickest_here(used: Page):
+    prompt = "One day, a small dog named Max found a shiny key. " * 8  # more lines than the pane shows
+    start(used, prompt, 32)
+    finished(used)
+    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 32))
+    assert output_text(used) == expected.finished.text
+    assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
+    used.keyboard.press("End")
+    used.wait_for_function(
+        "() => { const e = document.querySelector('#text'); const most = e.scrollHeight - e.clientHeight;"
+        " return most > 0 && e.scrollTop > most - 8; }"
+    )
+    choice = used.locator("#cost-aware input")
+    expect(choice.nth(0)).to_be_checked()
+    choice.nth(1).check(force=True)
+    used.locator("#run").click()
+    expect(used.locator("#run-label")).to_contain_text("quickest here", timeout=PATIENCE)
+    written(used, expected.finished.text)
+    used.reload()
+    expect(choice.nth(1)).to_be_checked(timeout=PATIENCE)
+    choice.nth(0).check(force=True)
+
+
+def test_window_that_waits_is_told_and_sees_no_run_but_its_own(used: Page, laptop, address):
+    with window(laptop, address) as other:
+        choose_method(used, "autoregressive")
+        run = start(used, *ENDLESS)
+        recorded = view(other).get_attribute("data-run")
+        other.locator("#run").click()
+        expect(problem(other)).to_have_value(re.compile("Something else is running"))
+        expect(other.locator("#notice")).not_to_have_class(re.compile(r"\bproblem\b"))
+        assert view(other).get_attribute("data-run") == recorded
+        other.locator("#stop").click()
+        expect(problem(other)).to_have_value(re.compile("Cancelled while waiting"))
+        other.locator("#run").click()
+        expect(problem(other)).to_have_value(re.compile("Something else is running"))
+        used.locator("#stop").click()
+        expect(view(other)).not_to_have_attribute("data-run", recorded, timeout=PATIENCE)
+        expect(problem(other)).to_be_hidden()
+        assert view(other).get_attribute("data-run") != run
+    assert view(used).get_attribute("data-run") == run
+    assert int(view(used).get_attribute("data-steps") or 0) < ENDLESS[1] - 1
+
+
+def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
+    run, text = view(used).get_attribute("data-run"), output_text(used)
+    used.locator("#prompt textarea").fill("   ")
+    used.locator("#run").click()
+    expect(problem(used)).to_have_value(re.compile("the prompt is empty"), timeout=PATIENCE)
+    expect(used.locator("#notice")).to_have_class(re.compile(r"\bproblem\b"))
+    assert (view(used).get_attribute("data-run"), output_text(used)) == (run, text)
+    used.locator("#prompt textarea").fill("A cat")
+    expect(problem(used)).to_be_hidden()  # mended: the sentence goes at once
+    for field, value, sentence in (
+        ("branches", "99", "must be between 1 and 64"),
+        ("gamma", "3.5", "must be a whole number"),
+    ):
+        before = used.locator(f"#{field} input[type=number]").input_value()
+        aloud = used.locator("#settings").get_by_role("status").filter(has_text=re.compile(sentence))
+        set_number(used, field, value)
+        used.locator("#run").click()
+        expect(problem(used)).to_have_value(re.compile(sentence), timeout=PATIENCE)
+        expect(aloud).to_have_count(1)  # a screen reader says it
+        set_number(used, field, before)
+        expect(problem(used)).to_be_hidden()
+        expect(aloud).to_have_count(0)  # so that the same sentence, come again, is said again

@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from app import presets
-from tests.e2e.driving import view
+from tests.e2e.driving import open_tab, pin
 
 pytestmark = pytest.mark.e2e
 
@@ -26,7 +26,7 @@ NARROW = """() => {
 }"""
 
 
-def test_a_phone_shows_everything_in_one_column(phone: Page):
+def test_phone_shows_everything_in_one_column(phone: Page):
     # the drawing follows the buttons closely, and where the draft went wrong is in view, not only its beginning
     tree = phone.locator("#tree").bounding_box()
     assert tree["y"] < 520
@@ -50,8 +50,7 @@ def test_a_phone_shows_everything_in_one_column(phone: Page):
     # every word of the path can be read, and nothing lies across another thing
     in_path = 0
     for number, step in enumerate(presets.opening().trace().steps):
-        detail = "(shown, step) => shown.dispatchEvent(new CustomEvent('explorer:select', { detail: { step } }))"
-        view(phone).evaluate(detail, number)
+        pin(phone, number)
         expect(phone.locator("#sentence b")).to_have_text(f"Step {number + 1} ")
         drawn = phone.evaluate(NARROW)
         assert drawn["flags"], f"flags overlap in step {number + 1}"
@@ -66,9 +65,7 @@ def test_a_phone_shows_everything_in_one_column(phone: Page):
     for width in (320, 390):
         phone.set_viewport_size({"width": width, "height": 844})
         for name in ("Race", "Compare", "Calibrate", "Learn", "Explore"):
-            tab = phone.get_by_role("tab", name=name, exact=True)
-            box = tab.bounding_box()
+            box = phone.get_by_role("tab", name=name, exact=True).bounding_box()
             assert 0 <= box["x"] < box["x"] + box["width"] <= width
-            tab.click()
-            phone.wait_for_timeout(300)
+            open_tab(phone, name)
             assert phone.evaluate("document.documentElement.scrollWidth") <= width + 2

@@ -25,10 +25,6 @@ def settled(page: Page, *fields: str) -> None:
     page.wait_for_url(lambda address: all(field in address for field in fields), timeout=PATIENCE)
 
 
-def tab(page: Page) -> str | None:
-    return page.locator("[role=tab][aria-selected=true]").get_attribute("data-tab-id")
-
-
 @pytest.fixture
 def two(module_page: Page, address: str) -> Page:
     """The window with a run of one's own, which is shown, beside the recorded one; opened anew where a test has left more."""
@@ -46,7 +42,7 @@ def two(module_page: Page, address: str) -> Page:
     return page
 
 
-def test_a_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
+def test_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
     own = view(two).get_attribute("data-run")
     rows(two).nth(1).locator(".open").click()
     expect(view(two)).to_have_attribute("data-run", presets.opening().header["run"], timeout=PATIENCE)
@@ -64,81 +60,15 @@ def test_a_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
     expect(view(two)).to_have_attribute("data-node", "1")
 
 
-def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Page):
-    token = two.locator("#text .tok").nth(8)
-    step = token.get_attribute("data-step")
-    assert view(two).get_attribute("data-pinned") != step  # of a test before
-    token.click()
-    expect(view(two)).to_have_attribute("data-pinned", step or "")
-    two.get_by_role("tab", name="Race").click()  # before the address says the step
-    settled(two, "tab=race")
-    two.locator("#race button.explore").nth(1).click()
-    settled(two, "tab=explore")
-    expect(rows(two)).to_have_count(3, timeout=PATIENCE)
-    expect(two.locator("#prompt textarea")).not_to_have_value("One day, a cat")  # the form follows, and then back again
-    two.go_back()
-    settled(two, "tab=race")
-    two.go_back()
-    settled(two, "tab=explore", "step=")
-    expect(view(two)).to_have_attribute("data-pinned", step or "", timeout=PATIENCE)
-    two.go_forward()
-    settled(two, "tab=race")
-    assert tab(two) == "race"
-    two.go_back()
-    settled(two, "tab=explore", "step=")
-    expect(two.locator("#prompt textarea")).to_have_value("One day, a cat")
-    two.locator("#prompt textarea").fill("typed, not run")
-    two.locator("#model select").select_option("folder")
-    two.locator("#folder input").fill("/my/nets")
-    two.locator("#vp input").fill("/my/vp")
-    unfold(two)
-    two.locator("#compare input").uncheck()
-    other = two.locator("#text .tok").nth(3)
-    last = other.get_attribute("data-step")
-    assert last != step
-    other.click()
-    expect(view(two)).to_have_attribute("data-pinned", last or "")
-    two.reload()  # at once, while moving on would still change what the address says
-    expect(rows(two)).to_have_count(3, timeout=PATIENCE)
-    expect(view(two)).to_have_attribute("data-pinned", last or "", timeout=PATIENCE)
-    expect(two.locator("#prompt textarea")).to_have_value("typed, not run")
-    expect(two.locator("#model select")).to_have_value("folder")
-    expect(two.locator("#folder input")).to_have_value("/my/nets")
-    expect(two.locator("#vp input")).to_have_value("/my/vp")
-    expect(two.locator("#compare input")).not_to_be_checked()
-
-
-def typed_elsewhere(page: Page) -> tuple[str, str]:
-    """What stands in the fields for prompts of Race and Calibrate."""
-    page.get_by_role("tab", name="Race").click()
-    raced = page.locator("#race-prompt textarea").input_value()
-    page.get_by_role("tab", name="Calibrate").click()
-    page.locator("#source").get_by_label("Prompts of my own").check()
-    return raced, page.locator("#own-prompts textarea").input_value()
-
-
-def test_a_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
-    _, before = typed_elsewhere(page)
-    page.get_by_role("tab", name="Race").click()
-    page.locator("#race-prompt textarea").fill("raced of my own")
-    page.get_by_role("tab", name="Calibrate").click()
-    page.locator("#own-prompts textarea").press_sequentially("first\nof my own")
-    page.locator("#source").get_by_label("A prompt set").check()  # the field goes, its words do not
-    page.get_by_role("tab", name="Explore").click()
-    told: list[str] = []
-    page.on("request", lambda request: told.append(f"{request.url} {request.post_data or ''}"))
-    for _ in range(2):  # also where nobody looked at the tabs in between
-        opened(page, address)
-    assert typed_elsewhere(page) == ("raced of my own", "first\nof my own")
-    assert told
-    assert not any("my own" in words for words in told)
-
-    # a link comes before what was typed, and what is longer than its field takes is not put there
-    page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'typed')")
-    page.evaluate("sessionStorage.setItem('d2sd-own-prompts', 'x'.repeat(200001))")
-    page.goto(f"{address}?methods=d2sd&prompt=linked")
-    expect(page.locator("#prompt textarea")).to_have_value("linked", timeout=PATIENCE)
-    assert typed_elsewhere(page) == ("linked", before)
+def test_two_runs_are_compared_and_a_step_opens(two: Page):
+    two.get_by_role("tab", name="Compare").click()
+    expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)
+    two.locator("#compare-go").click()
+    for figure in ("differences", "both-ranks"):
+        expect(two.locator(f"#compare-view [data-figure={figure}]")).to_be_visible(timeout=PATIENCE)
+    expect(two.locator("#compare-view .status")).to_contain_text("differ from character")
+    two.locator("#compare-view .lane button").last.click()
+    expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 
 
 def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
@@ -165,19 +95,84 @@ def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
     expect(rows(two)).to_have_count(1)
 
 
-def test_two_runs_are_compared_and_a_step_opens(two: Page):
-    two.get_by_role("tab", name="Compare").click()
-    expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)
-    two.locator("#compare-go").click()
-    figures = two.locator("#compare-view [data-figure]")
-    expect(figures.first).to_be_visible(timeout=PATIENCE)
-    assert {"differences", "both-ranks"} <= {f.get_attribute("data-figure") for f in figures.all()}
-    expect(two.locator("#compare-view .status")).to_contain_text("differ from character")
-    two.locator("#compare-view .lane button").last.click()
-    expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
+def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Page):
+    token = two.locator("#text .tok").nth(8)
+    step = token.get_attribute("data-step")
+    assert view(two).get_attribute("data-pinned") != step  # of a test before
+    token.click()
+    expect(view(two)).to_have_attribute("data-pinned", step or "")
+    two.get_by_role("tab", name="Race").click()  # before the address says the step
+    settled(two, "tab=race")
+    two.locator("#race button.explore").nth(1).click()
+    settled(two, "tab=explore")
+    expect(rows(two)).to_have_count(3, timeout=PATIENCE)
+    expect(two.locator("#prompt textarea")).not_to_have_value("One day, a cat")  # the form follows, and then back again
+    two.go_back()
+    settled(two, "tab=race")
+    two.go_back()
+    settled(two, "tab=explore", "step=")
+    expect(view(two)).to_have_attribute("data-pinned", step or "", timeout=PATIENCE)
+    two.go_forward()
+    settled(two, "tab=race")
+    expect(two.locator("[role=tab][aria-selected=true]")).to_have_attribute("data-tab-id", "race")
+    two.go_back()
+    settled(two, "tab=explore", "step=")
+    expect(two.locator("#prompt textarea")).to_have_value("One day, a cat")
+    two.locator("#prompt textarea").fill("typed, not run")
+    two.locator("#model select").select_option("folder")
+    two.locator("#folder input").fill("/my/nets")
+    two.locator("#vp input").fill("/my/vp")
+    unfold(two)
+    two.locator("#compare input").uncheck()
+    other = two.locator("#text .tok").nth(3)
+    last = other.get_attribute("data-step")
+    assert last != step
+    other.click()
+    expect(view(two)).to_have_attribute("data-pinned", last or "")
+    two.reload()  # at once, while moving on would still change what the address says
+    expect(rows(two)).to_have_count(3, timeout=PATIENCE)
+    expect(view(two)).to_have_attribute("data-pinned", last or "", timeout=PATIENCE)
+    expect(two.locator("#prompt textarea")).to_have_value("typed, not run")
+    expect(two.locator("#model select")).to_have_value("folder")
+    expect(two.locator("#folder input")).to_have_value("/my/nets")
+    expect(two.locator("#vp input")).to_have_value("/my/vp")
+    expect(two.locator("#compare input")).not_to_be_checked()
 
 
-def test_a_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):
+def expect_typed(page: Page, raced: str, measured: str) -> None:
+    """The prompts in the fields of Race and Calibrate."""
+    page.get_by_role("tab", name="Race").click()
+    expect(page.locator("#race-prompt textarea")).to_have_value(raced)
+    page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#source").get_by_label("Prompts of my own").check()
+    expect(page.locator("#own-prompts textarea")).to_have_value(measured)
+
+
+def test_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
+    expect_typed(page, str(presets.opening().header["prompt"]), "")
+    page.get_by_role("tab", name="Race").click()
+    page.locator("#race-prompt textarea").fill("raced of my own")
+    page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#own-prompts textarea").press_sequentially("first\nof my own")
+    page.locator("#source").get_by_label("A prompt set").check()  # the field goes, its words do not
+    page.get_by_role("tab", name="Explore").click()
+    told: list[str] = []
+    page.on("request", lambda request: told.append(f"{request.url} {request.post_data or ''}"))
+    for _ in range(2):  # also where nobody looked at the tabs in between
+        opened(page, address)
+    expect_typed(page, "raced of my own", "first\nof my own")
+    assert told
+    assert not any("my own" in words for words in told)
+
+    # a link comes before what was typed, and what is longer than its field takes is not put there
+    page.evaluate("sessionStorage.setItem('d2sd-race-prompt', 'typed')")
+    page.evaluate("sessionStorage.setItem('d2sd-own-prompts', 'x'.repeat(200001))")
+    page.goto(f"{address}?methods=d2sd&prompt=linked")
+    expect(page.locator("#prompt textarea")).to_have_value("linked", timeout=PATIENCE)
+    expect_typed(page, "linked", "")
+
+
+def test_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):
     lines = [json.loads(line) for line in presets.opening().lines()]
     lines[0]["run"] = "e" * 32
     trace = "".join(json.dumps(line) + "\n" for line in lines)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import gzip
 import io
+import itertools
 import json
 import re
 import struct
+from collections.abc import Iterator
 from urllib.parse import parse_qs, urlencode, urlparse
 
 import networkx
@@ -16,13 +18,16 @@ from playwright.sync_api import Page, expect
 from app import models, presets
 from app.models import Chosen
 from d2sd.trace.trace import parse_trace
+from tests.chromium import new_page
 from tests.e2e.driving import (
     PATIENCE,
+    drawn_figure,
     finished,
+    list_steps,
     opened,
     output_text,
+    pin,
     problem,
-    start,
     unfold,
     upload,
     view,
@@ -51,15 +56,7 @@ def copy_link(page: Page) -> str:
     return page.evaluate("navigator.clipboard.readText()")
 
 
-def pin(page: Page, step: int, node: int | str | None = None) -> None:
-    page.evaluate(
-        "d => document.querySelector('#explorer [data-run]').dispatchEvent(new CustomEvent('explorer:select', {detail: d}))",
-        {"step": step, "node": node},
-    )
-    expect(view(page)).to_have_attribute("data-pinned", str(step))
-
-
-def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, address: str):
+def test_link_to_the_recorded_run_selects_its_step_and_node(page: Page, address: str):
     pin(page, 5, 2)
     link = copy_link(page)
     query = parse_qs(urlparse(link).query)
@@ -82,7 +79,7 @@ def test_a_link_to_the_recorded_run_selects_its_step_and_node(page: Page, addres
     expect(page.locator("#learn .stage .frame")).to_have_attribute("data-stop", "branches", timeout=PATIENCE)
 
 
-def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Page, address: str):
+def test_link_fills_the_controls_and_its_run_selects_its_step(empty: Page, address: str):
     wanted = {"prompt": "One day, a cat — and “Tom” & co.?", "method": "ddtree", "block_size": 8, "node_budget": 20}
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
     models.engine(Chosen("tiny"))  # where the models are loaded, the run of a link begins by itself
@@ -96,7 +93,7 @@ def test_a_link_fills_the_controls_and_its_step_is_selected_after_run(empty: Pag
     expect(view(empty)).to_have_attribute("data-node", "1")
 
 
-def test_a_link_is_read_as_far_as_it_fits(empty: Page, address: str):
+def test_link_with_wrong_values_is_read_as_far_as_it_fits(empty: Page, address: str):
     attack = '"><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>${window.pwned=1}{{window.pwned=1}}'
     query = {
         "prompt": attack,
@@ -125,7 +122,23 @@ def test_a_link_is_read_as_far_as_it_fits(empty: Page, address: str):
     expect(notice).to_be_hidden()
 
 
-def test_every_file_holds_the_shown_run(shown: Page):
+def test_share_menu_closes_when_left_and_its_files_hold_the_shown_run(shown: Page):
+    button, menu = shown.locator(".sharing .share"), shown.locator(".sharing .menu")
+    for leave in (shown.locator("#sentence").click, shown.locator("#tree").focus):
+        button.click()
+        expect(menu).to_be_visible()
+        leave()
+        expect(menu).to_be_hidden()
+        expect(button).to_have_attribute("aria-expanded", "false")
+    button.click()
+    # Safari gives a clicked button no focus: what had it loses it to nothing
+    lost = "e => e.dispatchEvent(new FocusEvent('focusout', {bubbles: true, relatedTarget: null}))"
+    menu.get_by_role("menuitem").first.evaluate(lost)
+    expect(menu).to_be_visible()
+    shown.keyboard.press("Escape")
+    expect(menu).to_be_hidden()
+    expect(button).to_be_focused()
+
     pin(shown, 4)
     recorded = presets.opening().lines()
     jsonl = share(shown, "JSONL").decode()
@@ -143,7 +156,7 @@ def test_every_file_holds_the_shown_run(shown: Page):
     assert share(shown, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_a_picture_is_whole_with_colours_of_its_own_on_a_phone_too(phone: Page, browser):
+def test_picture_is_whole_with_colours_of_its_own_on_a_phone_too(phone: Page, browser):
     pin(phone, 4)
     fill = "es => es.map((e) => getComputedStyle(e).fill)"
     drawn = set(phone.locator("#tree g.node .shape").evaluate_all(fill))
@@ -151,7 +164,7 @@ def test_a_picture_is_whole_with_colours_of_its_own_on_a_phone_too(phone: Page, 
     svg, png = share(phone, "SVG").decode(), share(phone, "PNG")
     assert "var(" not in svg
     assert "class=" not in svg
-    alone = browser.new_page()  # where none of the page's style sheets is at hand
+    alone = new_page(browser)  # where none of the page's style sheets is at hand
     alone.set_content(svg)
     assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
     title = alone.locator("svg > text").first
@@ -167,17 +180,28 @@ def test_a_picture_is_whole_with_colours_of_its_own_on_a_phone_too(phone: Page, 
     assert struct.unpack(">2I", png[16:24]) == (3 * whole["width"], 3 * whole["height"])
 
 
-def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, address: str):
-    start(page, "One day, a cat", 24)
-    finished(page)
-    text, run = output_text(page), view(page).get_attribute("data-run")
-    trace = share(page, "JSONL")
-    page.evaluate("sessionStorage.clear()")  # a window of its own, which has not kept the run
-    opened(page, address)
+def test_uploads_are_shown_as_far_as_they_are_traces(module_page: Page):
+    page, lines = module_page, presets.opening().lines()
+    before = (view(page).get_attribute("data-run"), output_text(page))
+    torn = gzip.compress("\n".join(lines).encode())[:2000]
+    for name, content, reason in (("broken.jsonl", b"Once upon a time\n", "not JSON"), ("broken.gz", torn, "gzip")):
+        upload(page, name, content)
+        sentence = re.compile(f"^This trace was not opened: .*{reason}")
+        expect(problem(page)).to_have_value(sentence, timeout=PATIENCE)
+        assert (view(page).get_attribute("data-run"), output_text(page)) == before
+    head, run = lines[0], str(presets.opening().header["run"])
+    lines[0] = head.replace(run, "a" * 32)  # of a run that is in the list already, the whole is shown
+    upload(page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
+    expect(view(page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
+    expect(problem(page)).to_have_value(re.compile("ends before its run does"))
+
+    lines[0] = head.replace(run, "b" * 32)
+    trace = "".join(f"{line}\n" for line in lines).encode()
     upload(page, "mine.jsonl.gz", gzip.compress(trace))
-    expect(view(page)).to_have_attribute("data-run", run or "", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-run", "b" * 32, timeout=PATIENCE)
     finished(page)
-    assert output_text(page) == text
+    expect(problem(page)).to_be_hidden()
+    assert output_text(page) == before[1]
     unfold(page, "#fold-runs")
     expect(page.locator("#runs li").nth(0)).to_contain_text("mine.jsonl")
     expect(page.locator("#runs li").nth(0)).to_have_class("shown")
@@ -188,27 +212,67 @@ def test_an_uploaded_trace_is_inspected_like_a_run_of_ones_own(page: Page, addre
     assert b"graphml" in share(page, "GraphML")
 
 
-def test_a_broken_upload_is_a_sentence_and_one_that_breaks_off_is_shown(module_page: Page):
-    before = (view(module_page).get_attribute("data-run"), output_text(module_page))
-    lines = presets.opening().lines()
-    torn = gzip.compress("\n".join(lines).encode())[:2000]
-    for name, content, reason in (("broken.jsonl", b"Once upon a time\n", "not JSON"), ("broken.gz", torn, "gzip")):
-        upload(module_page, name, content)
-        sentence = re.compile(f"^This trace was not opened: .*{reason}")
-        expect(problem(module_page)).to_have_value(sentence, timeout=PATIENCE)
-        assert (view(module_page).get_attribute("data-run"), output_text(module_page)) == before
-    module_page.locator("#model select").select_option("tiny")  # as it was, unless the form follows another run
-    start(module_page, "A cat", 16)
-    expect(problem(module_page)).to_be_hidden()
-    # under a name of its own: of a run that is in the list already, the whole is shown
-    header = json.loads(lines[0])
-    lines[0] = json.dumps(header | {"run": header["run"][::-1]})
-    upload(module_page, "half.jsonl", ("\n".join(lines[:9]) + "\n" + lines[9][:200]).encode())
-    expect(view(module_page)).to_have_attribute("data-steps", "7", timeout=PATIENCE)
-    expect(problem(module_page)).to_have_value(re.compile("ends before its run does"))
+HOSTILE = [
+    "<script>window.pwned=1</script>",
+    "<img src=x onerror='window.pwned=2;alert(1)'>",
+    "${window.pwned=3}",
+    "{{constructor.constructor('window.pwned=4')()}}",
+    "${value}",
+    "</style><svg onload=alert(2)>",
+    "\u202eright to left עברית\u2066",
+    "line\nbreak\n",
+    "👩‍👩‍👧 emoji",
+    "x" * 10_000,
+    "\ud800",
+]
 
 
-def test_a_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browser, address: str):
+def hostile_lines() -> Iterator[str]:
+    """The recorded run with its texts replaced, in turn."""
+    texts = itertools.cycle(HOSTILE)
+    for event in map(json.loads, presets.opening().lines()):
+        if event["event"] == "Header":
+            event |= {"prompt": HOSTILE[0], "run": "nasty"}
+        if event["event"] == "StepDone":
+            words = next(texts)
+            event["anchor_text"] = words
+            for part in (*event["nodes"], *event["choices"], *event["committed"]):
+                part["text"] = words
+            event["first_draft"]["texts"] = [words for _ in event["first_draft"]["texts"]]
+        yield json.dumps(event)
+
+
+def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
+    page, steps = module_page, presets.opening().trace().steps
+    upload(page, f"{HOSTILE[1]}.jsonl", "".join(f"{line}\n" for line in hostile_lines()).encode())
+    expect(view(page)).to_have_attribute("data-run", "nasty", timeout=PATIENCE)
+    expect(view(page)).to_have_attribute("data-steps", str(len(steps)), timeout=PATIENCE)
+    expect(page.locator("#text .prompt")).to_have_text(HOSTILE[0])
+    texts = (text.replace("\ud800", "?") for text in itertools.cycle(HOSTILE))
+    opening = "".join(token.text for token in presets.opening().trace().prefill.committed)
+    assert output_text(page) == opening + "".join(
+        text * len(s.committed) for s, text in zip(steps, texts, strict=False)
+    )
+    page.locator("#text .tok[data-step='0']").first.click()
+    for key in ("ArrowDown", "ArrowRight") * len(steps):
+        page.keyboard.press(key)
+    expect(view(page)).to_have_attribute("data-pinned", str(len(steps) - 1))
+
+    page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#source").get_by_label("The run in Explore").check()
+    drawn_figure(page, "positions")
+    list_steps(page, "positions", 1)
+    members, more = page.locator("#calibration .members"), page.locator("#calibration .members .more")
+    while more.is_visible():
+        more.click()
+    for words in ("${value}", HOSTILE[0]):
+        expect(members).to_contain_text(words)
+    for part in ("#explorer", "#runs", "#calibration .members"):
+        assert page.locator(part).locator(":is(script, img, [onload], [onerror])").count() == 0
+    assert page.evaluate("window.pwned") is None
+
+
+def test_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browser, address: str):
     context = browser.new_context(viewport={"width": 640, "height": 300})
     with window(context, None) as frame:
         frame.goto(f"{address}?embed=1&step=5")
@@ -222,7 +286,7 @@ def test_a_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browse
     context.close()
 
 
-def test_the_quiz_is_answered_by_keys_and_tells_screen_readers_nothing(empty: Page, address: str):
+def test_quiz_is_answered_by_keys_and_tells_screen_readers_nothing(empty: Page, address: str):
     opened(empty, f"{address}?quiz=1&step=5")
     step = presets.opening().trace().steps[4]
     quiz = empty.locator("#explorer .quiz .said")

@@ -17,6 +17,7 @@ from app.session import History
 from d2sd.__main__ import main
 from d2sd.figures.viewer import standalone_page
 from d2sd.trace.run import RecordedRun
+from tests.chromium import new_page
 
 pytestmark = pytest.mark.e2e
 
@@ -39,7 +40,7 @@ def show(browser):
     def open_file(path: Path, **options) -> Page:
         context = browser.new_context(**{"viewport": {"width": 1440, "height": 900}, **options})
         contexts.append(context)
-        page = context.new_page()
+        page = new_page(context)
         page.on("pageerror", lambda error: faults.append(str(error)))
         page.on("console", lambda message: faults.append(message.text))
         page.on("request", lambda request: None if request.url == path.as_uri() else faults.append(request.url))
@@ -57,7 +58,7 @@ def view(page: Page):
     return page.locator("#explorer[data-run]")
 
 
-def test_a_run_as_a_file_is_drawn_and_explored_without_a_network(show, opening):
+def test_run_as_a_file_is_drawn_and_explored_without_a_network(show, opening):
     page = show(opening)
     trace = d2sd.load_trace(OPENING)
     steps = len(trace.steps)
@@ -89,29 +90,21 @@ def test_a_run_as_a_file_is_drawn_and_explored_without_a_network(show, opening):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_a_file_opens_where_it_was_exported_and_says_that_its_run_was_cut_off(show, tmp_path):
-    raw = b"\n".join([*gzip.decompress(OPENING.read_bytes()).splitlines()[:9], b""])
-    path = tmp_path / "cut.html"
-    path.write_text(standalone_page(RecordedRun.read(raw), "cut", 5, "bonus"), encoding="utf-8")
-    page = show(path)
-    expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
-    expect(view(page)).to_have_attribute("data-steps", "7")
-    expect(view(page)).to_have_attribute("data-pinned", "5")
-    expect(view(page)).to_have_attribute("data-node", "bonus")
-
-
-def test_nothing_in_a_trace_breaks_out_of_its_data_block_and_no_other_script_runs(show, browser, tmp_path):
-    lines = [json.loads(line) for line in gzip.decompress(OPENING.read_bytes()).splitlines()]
+def test_hostile_file_that_was_cut_off_stays_text_and_runs_no_other_script(show, browser, tmp_path):
+    lines = [json.loads(line) for line in gzip.decompress(OPENING.read_bytes()).splitlines()[:9]]
     lines[0].update(prompt=BREAKOUT, method=BREAKOUT, run=BREAKOUT)
     lines[2]["anchor_text"] = BREAKOUT
     for node in lines[2]["nodes"]:
         node["text"] = BREAKOUT
     for token in lines[2]["committed"]:
         token["text"] = BREAKOUT
-    lines[-1]["sentence"] = BREAKOUT
     path = tmp_path / "hostile.html"
-    path.write_text(standalone_page(RecordedRun.of(lines), BREAKOUT), encoding="utf-8")
+    path.write_text(standalone_page(RecordedRun.of(lines), BREAKOUT, 5, "bonus"), encoding="utf-8")
     page = show(path)
+    expect(page.locator(".notice")).to_have_text("The recording ends here: the run was cut off.")
+    expect(view(page)).to_have_attribute("data-steps", "7")
+    expect(view(page)).to_have_attribute("data-pinned", "5")  # where it was exported
+    expect(view(page)).to_have_attribute("data-node", "bonus")
     expect(page.locator("#text .prompt")).to_contain_text("</script><script>window.pwned=1</script>")
     expect(page.locator("h1")).to_contain_text("</script><script>")
     page.keyboard.press("Home")
@@ -121,7 +114,7 @@ def test_nothing_in_a_trace_breaks_out_of_its_data_block_and_no_other_script_run
     assert page.locator("script").count() == 2
     added = "</main><script>window.pwned=1</script><img src='https://example.org/x.png'>"
     path.write_text(path.read_text(encoding="utf-8").replace("</main>", added, 1), encoding="utf-8")
-    page = browser.new_page()
+    page = new_page(browser)
     refused: list[str] = []
     page.on("console", lambda message: refused.append(message.text))
     page.goto(path.as_uri())
@@ -131,7 +124,7 @@ def test_nothing_in_a_trace_breaks_out_of_its_data_block_and_no_other_script_run
     page.close()
 
 
-def test_a_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
+def test_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
     history = History()
     lines = presets.opening().lines()
     for number in range(2):

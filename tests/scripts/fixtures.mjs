@@ -31,5 +31,5 @@ export function storeOf() {
 }
 
 export async function settled(store) {
-  for (let tries = 0; tries < 200 && (store.reading || store.waiting.length); tries += 1) await new Promise((go) => setTimeout(go, 1));
+  while (store.reading || store.waiting.length) await new Promise((go) => setTimeout(go, 1));
 }

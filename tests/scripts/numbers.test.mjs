@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MACHINES } from "../../assets/viewer/constants.js";
 import { freeBox, meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
-import { cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
+import { NumbersView, cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
 import { readSeconds } from "../../assets/viewer/step.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
@@ -110,4 +110,26 @@ test("a speedup below 1 says what a step costs; what was not measured has no num
   assert.deepEqual([values(bare).speed, values(bare).speedup], ["— | no times in this run", "— | not measured"]);
   const nothing = { ...RUN, length: 0, summaries: [], baseline: null, unwatched: null, sums: { tokens: 0, nodes: 0, gained: 0, redrafts: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 } } };
   assert.deepEqual(values(nothing), { alpha: "— | ", speed: "— | ", speedup: "— | not measured", nodes: "— | ", repaired: "— | no prediction yet", gain: "— | no re-drafts" });
+});
+
+test("a run made here that was slower with full trees is offered as quickest here, and the offer runs it", () => {
+  const made = [];
+  const element = () => {
+    const node = { nodeType: 1, style: {}, dataset: {}, classList: { toggle() {} }, append() {}, replaceChildren() {}, querySelector() {} };
+    made.push(node);
+    return Object.assign(node, { setAttribute: (name, value) => (node[name] = value), addEventListener: (kind, act) => (node[kind] = act) });
+  };
+  globalThis.document = { createElement: element, createElementNS: element, createTextNode: (data) => ({ nodeType: 3, data }), addEventListener() {} };
+  const asked = [];
+  const offer = (changes, ways = { quickest: () => asked.push("quickest"), turn() {} }) => {
+    const store = { ...RUN, baseline: 80, unwatched: null, recorded: true, own: true, header: { method: "d2sd", config: { cost_aware: false } }, sums: { ...RUN.sums, steps: 6, seconds: readSeconds(null) }, ...changes };
+    new NumbersView(element(), store, ways).show(0);
+    return made.findLast(({ id }) => id === "quickest");
+  };
+  assert.equal(offer({}).hidden, false);
+  offer({}).click();
+  assert.deepEqual(asked, ["quickest"]);
+  const faster = { baseline: 25 };
+  const aware = { header: { method: "d2sd", config: { cost_aware: true } } };
+  assert.deepEqual([offer(faster), offer(aware), offer({ own: false }), offer({}, null)].map(({ hidden }) => hidden), [true, true, true, true]);
 });

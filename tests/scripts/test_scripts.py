@@ -40,6 +40,13 @@ def test_every_module_joins_and_every_export_is_used():
         assert all(line.count("`") % 2 == 0 for line in path.read_text(encoding="utf-8").splitlines()), path
 
 
+def test_no_module_makes_markup_or_code_from_text():
+    """What models and files write enters the page as text nodes only."""
+    made = r"(inner|outer)HTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc|\beval\(|new Function\("
+    found = {p.name: words for p in MODULES if (words := re.findall(made, p.read_text(encoding="utf-8")))}
+    assert not found
+
+
 def joined(folder: Path, **sources: str) -> str:
     """The script of the module ``main`` among these, as Node runs it."""
     for name, source in sources.items():
