@@ -123,7 +123,7 @@ newest: RESOLUTION := highest
 newest: TESTED := tests
 oldest newest: OWN = $(VENV)-$@
 # compares requirements.txt with these files, which are written at the end
-oldest newest: RECORD := tests/unit/test_packaging.py::test_every_bound_was_run
+oldest newest: RECORD := tests/unit/test_packaging.py::test_requirement_bounds_match_tested_versions
 oldest newest: browser
 	python3 -m venv --clear $(OWN)
 	$(OWN)/bin/python -m pip install --quiet --disable-pip-version-check uv

@@ -26,7 +26,7 @@ def run():
     return api.RUNS.keep(RecordedRun.of(trace.records()), "API").key
 
 
-def test_only_the_endpoints_for_programs_are_listed_and_say_what_they_take(page):
+def test_api_lists_documented_endpoints_only(page):
     endpoints = page.get_api_info(all_endpoints=True)["named_endpoints"]
     assert set(endpoints) == {"/generate", "/step", "/calibrate"}
     for name, endpoint in endpoints.items():
@@ -36,13 +36,13 @@ def test_only_the_endpoints_for_programs_are_listed_and_say_what_they_take(page)
     assert (first["parameter_name"], first["type"]) == ("prompt", {"type": "string"})
 
 
-def test_files_are_made_one_at_a_time_in_the_queue(page):
+def test_file_exports_are_queued_one_at_a_time(page):
     made = {fn.name: fn for fn in page.fns.values()}
     for name in ("export", "together"):
         assert (made[name].queue, made[name].concurrency_limit, made[name].concurrency_id) == (True, 1, "files")
 
 
-def test_a_prompt_is_continued_and_its_run_looked_into():
+def test_api_generate_continues_prompt_and_step_reads_run():
     made = api.generate("One day, a cat", max_new_tokens=16)
     assert made["text"].endswith("".join(made["steps"]))
     assert made["totals"]["tokens"] == 16
@@ -52,7 +52,7 @@ def test_a_prompt_is_continued_and_its_run_looked_into():
     assert last["words"][0].startswith(f"step {len(made['steps'])} of {len(made['steps'])}: ")
 
 
-def test_runs_are_calibrated_together(run):
+def test_api_calibrate_counts_equal_runs_once(run):
     found = api.calibrate([run, run])
     assert found["figures"]["runs"] == 1
     assert found["sentences"]
@@ -73,21 +73,21 @@ def test_runs_are_calibrated_together(run):
         (lambda: api.calibrate([5]), "there is no run '5'"),
     ],
 )
-def test_bad_arguments_are_one_sentence(call, sentence):
+def test_api_bad_arguments_are_one_sentence(call, sentence):
     with pytest.raises(gr.Error) as raised:
         call()
     assert sentence in raised.value.message
     assert "\n" not in raised.value.message
 
 
-def test_a_step_that_is_not_there_is_named(run):
+def test_api_step_refuses_unknown_number(run):
     with pytest.raises(gr.Error, match="there is no step 99; the run has"):
         api.step(run, 99)
     with pytest.raises(gr.Error, match="number must be a whole number"):
         api.step(run, 1.5)
 
 
-def test_tools_are_offered_when_asked_for_and_what_is_lacking_is_said(monkeypatch):
+def test_mcp_variable_enables_server_or_names_package(monkeypatch):
     monkeypatch.delenv("MCP", raising=False)
     assert api.mcp() == {"mcp_server": False}
     monkeypatch.setenv("MCP", "1")
@@ -98,7 +98,7 @@ def test_tools_are_offered_when_asked_for_and_what_is_lacking_is_said(monkeypatc
     assert api.mcp() == {"mcp_server": True}
 
 
-def test_no_call_is_left_out_while_an_older_one_is_awaited(page):
+def test_numbered_events_use_multiple_trigger_mode(page):
     """Of calls that are numbered the page uses the newest, so Gradio must send them all."""
     numbered = [fn for fn in page.fns.values() if "callsOfPage" in str(fn.js)]
     assert len(numbered) > 10

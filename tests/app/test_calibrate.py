@@ -46,7 +46,7 @@ def opening(tmp_path) -> Path:
     return path
 
 
-def test_the_run_in_explore_is_measured_as_it_is():
+def test_calibrate_measures_run_shown_in_explore():
     recordings = Recordings()
     drawn = json.loads(calibrate.shown(recordings, presets.opening()))
     trace = load_trace(presets.OPENING_TRACE)
@@ -55,14 +55,14 @@ def test_the_run_in_explore_is_measured_as_it_is():
     assert drawn["progress"]["done"] == drawn["progress"]["total"] == 1
 
 
-def test_a_measurement_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
+def test_prompt_set_ends_with_drafter_notes(monkeypatch):
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
     *before, last = updates(limit=2, max_new_tokens=4)
     assert last.note == "Drafter late reads layer 5."
     assert not any(u.note for u in before)
 
 
-def test_a_prompt_set_is_drawn_ever_more_rarely_and_ends_with_every_prompt():
+def test_prompt_set_drawing_gets_rarer_and_ends_complete():
     recordings = Recordings()
     drawn = [json.loads(u.value) for u in updates(recordings, limit=5, max_new_tokens=3) if u.value]
     progress = [d["progress"] for d in drawn]
@@ -74,7 +74,7 @@ def test_a_prompt_set_is_drawn_ever_more_rarely_and_ends_with_every_prompt():
     assert labels == [prompt[: len(label)] for prompt, label in zip(prompts, labels, strict=True)]
 
 
-def test_a_prompt_set_measures_what_the_engine_generates():
+def test_prompt_set_run_equals_engine_generation():
     recordings = Recordings()
     *_, last = updates(recordings, limit=1)
     (prompt,) = read_prompts("heldout", 1)
@@ -87,7 +87,7 @@ def test_a_prompt_set_measures_what_the_engine_generates():
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_stop_keeps_the_prompts_that_are_finished(fails, monkeypatch):
+def test_prompt_set_stop_keeps_finished_prompts(fails, monkeypatch):
     """And so does a fault."""
     job, recordings = Job(), Recordings()
     running = updates(recordings, job)
@@ -105,7 +105,7 @@ def test_stop_keeps_the_prompts_that_are_finished(fails, monkeypatch):
     assert len(recordings.runs) == 1
 
 
-def test_what_is_measured_while_prompts_run_takes_their_place(opening):
+def test_new_measurement_replaces_running_prompt_set(opening):
     job, recordings, explore = Job(), Recordings(), Session()
     controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
     running = _measure_prompts(job, "prompts", recordings, explore, None, *controls)
@@ -121,7 +121,7 @@ def test_what_is_measured_while_prompts_run_takes_their_place(opening):
     assert explore.history.sets[0].runs == (done,)
 
 
-def test_prompts_that_run_do_not_list_the_steps_of_those_before():
+def test_running_prompt_set_clears_previous_runs():
     recordings = Recordings([Recording("before", RecordedRun())])
     running = updates(recordings)
     while not next(running).value:
@@ -144,7 +144,7 @@ def test_trace_files_are_measured_together(opening, tmp_path):
 
 
 @pytest.mark.parametrize("content", [b"", b"Once upon a time", b'{"a": 1}\n', b"\x1f\x8b\x08torn", b"\x89PNG\r\n"])
-def test_a_bad_file_among_good_ones_is_left_out_and_named(opening, tmp_path, content):
+def test_bad_trace_file_is_left_out_and_named(opening, tmp_path, content):
     bad = tmp_path / "bad one.jsonl"
     bad.write_bytes(content)
     recordings = Recordings()
@@ -158,7 +158,7 @@ def test_a_bad_file_among_good_ones_is_left_out_and_named(opening, tmp_path, con
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
 
 
-def test_a_measurement_may_be_set_against_another(opening):
+def test_calibrate_again_compares_with_run_set(opening):
     recordings, trace = Recordings(), presets.opening().trace()
     calibrate.files(recordings, [str(opening)])
     drawn = json.loads(calibrate.again(recordings, RunSet.of("the same", [trace])))
@@ -169,7 +169,7 @@ def test_a_measurement_may_be_set_against_another(opening):
     assert json.loads(calibrate.again(recordings, None))["against"] is None
 
 
-def test_prompts_of_ones_own_keep_their_groups_in_their_traces():
+def test_pasted_prompts_keep_domains_in_traces():
     text = '{"prompt": "One day, a cat", "domain": "story"}\n{"prompt": "2 + 2 =", "domain": "sum"}'
     recordings = Recordings()
     *_, last = updates(recordings, source=None, text=text)
@@ -178,7 +178,7 @@ def test_prompts_of_ones_own_keep_their_groups_in_their_traces():
     assert [g["name"] for g in json.loads(last.value)["report"]["domains"]] == ["story", "sum"]
 
 
-def test_pasted_lines_are_prompts(tmp_path):
+def test_prompt_source_splits_pasted_lines(tmp_path):
     longer = calibrate.PromptSource.read("own", None, "What is 1 + 1?\nAnswer:\n \nOne day\n\n", None)
     assert [p.text for p in longer.prompts(5)] == ["What is 1 + 1?\nAnswer:", "One day"]
     source = calibrate.PromptSource.read("own", None, " One day\n\n  a cat ", None)
@@ -188,7 +188,7 @@ def test_pasted_lines_are_prompts(tmp_path):
     assert [p.text for p in calibrate.PromptSource.read("own", None, "", str(path)).prompts(5)] == ["One day"]
 
 
-def test_a_measured_run_opens_again_as_it_was(opening):
+def test_measured_run_opens_in_explore_unchanged(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
     opening.unlink()  # the run is kept without its file
@@ -199,7 +199,7 @@ def test_a_measured_run_opens_again_as_it_was(opening):
 
 
 @pytest.mark.parametrize("data", [{}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}])
-def test_a_run_that_is_not_there_is_a_sentence(opening, data):
+def test_opening_unknown_measured_run_is_refused(opening, data):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
     with pytest.raises(InputError, match="no longer there"):

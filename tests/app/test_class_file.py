@@ -35,7 +35,7 @@ def data_of(page):
     return json.loads(page.partition('id="trace">')[2].partition("</script>")[0])
 
 
-def test_a_window_is_saved_and_opened_another_day(kept, tmp_path):
+def test_window_file_round_trips_all_runs(kept, tmp_path):
     path = tmp_path / "d2sd-runs.jsonl.gz"
     path.write_bytes(window_file(kept.runs))
     session = Session()
@@ -45,7 +45,7 @@ def test_a_window_is_saved_and_opened_another_day(kept, tmp_path):
     assert session.shown.lines() == kept.runs[0].run.lines()
 
 
-def test_a_class_file_holds_every_run_in_the_order_of_making_with_its_step_and_its_tour(kept):
+def test_class_page_holds_runs_step_and_tours(kept):
     runs = data_of(class_page(kept.runs, kept.runs[0].run.key, 4))
     assert [run["label"] for run in runs] == [f"D²SD: prompt {n} </script>" for n in range(3)]
     heads = [json.loads(run["value"].partition("\n")[0]) for run in runs]
@@ -56,7 +56,7 @@ def test_a_class_file_holds_every_run_in_the_order_of_making_with_its_step_and_i
     assert [tour["start"] for tour in tours] == [head["instructive"] for head in heads]
 
 
-def test_a_class_file_takes_the_ticked_runs_under_their_numbers_of_the_list(kept):
+def test_class_page_takes_ticked_runs_with_list_numbers(kept):
     session = Session(history=kept, shown=kept.runs[0].run)
     newest, _, oldest = (k.run.key for k in kept.runs)
     file = json.loads(together(session, Event(kind="class", keys=[newest, oldest, "gone", 7]))[0])["file"]
@@ -72,7 +72,7 @@ def heading_of(page):
     return [page.partition(f"<{tag}>")[2].partition(f"</{tag}>")[0] for tag in ("title", "h1")]
 
 
-def test_a_class_file_has_the_title_that_was_asked_for(kept):
+def test_class_page_title_is_cleaned_and_escaped(kept):
     session = Session(history=kept, shown=kept.runs[0].run)
 
     def made(title):
@@ -92,7 +92,7 @@ def test_a_class_file_has_the_title_that_was_asked_for(kept):
     )
 
 
-def test_a_run_moves_in_the_list_and_takes_the_number_of_its_place(kept):
+def test_move_reorders_runs_and_numbers(kept):
     session = Session(history=kept, shown=kept.runs[0].run)
     first, second, third = (k.run.key for k in kept.runs)
     move(session, Event(key=third, by=-1))
@@ -103,7 +103,7 @@ def test_a_run_moves_in_the_list_and_takes_the_number_of_its_place(kept):
     assert [k.run.key for k in kept.runs] == [first, third, second]
 
 
-def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):
+def test_shared_file_refusals_are_one_sentence(kept, monkeypatch):
     session = Session(history=kept, shown=kept.runs[0].run)
     monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     assert "more than 0 MB" in together(session, Event(kind="class"))[1].value
@@ -114,7 +114,7 @@ def test_what_cannot_be_one_file_is_said_in_a_sentence(kept, monkeypatch):
         window_file([])
 
 
-def test_one_run_is_refused_in_a_sentence_and_a_long_one_has_no_tour(kept, monkeypatch):
+def test_hand_out_omits_long_tour_and_limits_size(kept, monkeypatch):
     monkeypatch.setattr(share, "MAX_TOUR_STEPS", 3)
     assert data_of(hand_out(kept.runs[0].run))[0]["tour"] == ""
     monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)

@@ -33,14 +33,14 @@ def names(session):
     return [name for _, name in compare.choices(session.history)]
 
 
-def test_at_first_the_two_newest_are_chosen(session):
+def test_compare_preselects_two_newest_runs(session):
     a, b = offer(session, None, None)
     assert (a.value, b.value) == (names(session)[1], names(session)[0])
     assert [box.value for box in offer(session, b.value, None)] == [b.value, names(session)[1]]
     assert [box.value for box in offer(Session(), None, None)] == [None, None]
 
 
-def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
+def test_compare_pairs_greedy_race_methods_by_text(session):
     drawn = json.loads(answered(show, Ticket(), session, *names(session)[:2])[0])
     assert drawn["comparison"]["paired"]
     assert drawn["comparison"]["unit"].startswith("block of")
@@ -53,7 +53,7 @@ def test_methods_of_a_greedy_race_are_compared_over_the_same_text(session):
         assert ends[-1] == len(lead + "".join(t for step in side for t, _ in step[1]))
 
 
-def test_without_any_interval_the_figure_says_so_instead_of_standing_empty(session):
+def test_compare_figure_says_too_few_steps(session):
     whole = session.history.runs[0].run.trace()
     sides = [RunSet.of(name, [replace(whole, steps=whole.steps[:2], finished=None)]) for name in "AB"]
     panels = json.loads(orjson.dumps(compare.compared(sides[0], "B", sides[1].gathering)["panels"]))
@@ -62,14 +62,14 @@ def test_without_any_interval_the_figure_says_so_instead_of_standing_empty(sessi
     assert not any(trace["x"] for trace in figure["data"])
 
 
-def test_choices_that_are_gone_are_a_sentence(session):
+def test_compare_missing_choice_is_one_sentence(session):
     assert "choose what to compare" in answered(show, Ticket(), session, None, None)[1].value
     assert "still in the list" in answered(show, Ticket(), session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
         compare.pick(session.history, "magic")
 
 
-def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
+def test_add_files_makes_set_and_names_bad_files(session, tmp_path):
     good, bad = tmp_path / "good.jsonl", tmp_path / "bad.jsonl"
     good.write_text("\n".join([*presets.opening().lines(), ""]), encoding="utf-8")
     bad.write_text("no trace", encoding="utf-8")
@@ -85,7 +85,7 @@ def test_files_are_added_as_a_set_and_bad_ones_named(session, tmp_path):
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
 
 
-def test_sets_meet_by_prompt():
+def test_compare_matches_set_runs_by_prompt():
     one, other = (lane.trace for lane in recorded_race().lanes[:2])
     assert compare.partners(("x", "y"), ("y", "z")) == [(1, 0)]
     assert compare.partners(("x",), ("y",)) == [(0, 0)]
@@ -93,7 +93,7 @@ def test_sets_meet_by_prompt():
     assert [pair["runs"] for pair in drawn["pairs"]] == [[0, 0], [1, 0]]
 
 
-def test_a_step_of_either_side_opens_in_explore(session):
+def test_compare_step_opens_in_explore(session):
     a, b = names(session)[:2]
     segment, tab, _ = answered(open_step, session, session, a, b, side=1, run=0, step=2)
     assert json.loads(segment.split("\n")[0])["wanted"]["step"] == 2
@@ -108,7 +108,7 @@ def test_a_step_of_either_side_opens_in_explore(session):
     )
 
 
-def test_a_set_is_renamed_and_no_two_have_one_name(session):
+def test_set_rename_keeps_titles_unique(session):
     for title in ("one", "two"):
         session.history.keep_set(title, [Recording.of(presets.opening().trace(), title)])
     _, a, b, said = rename(session, " step  400 ", "set one", "set two")

@@ -21,7 +21,7 @@ def short(monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 8)
 
 
-def test_progress_is_reported_and_then_the_report():
+def test_doctor_reports_progress_before_report():
     seen = list(updates(Job()))
     assert any(u.news.startswith("Probes: ") for u in seen)
     assert [u.value for u in seen[:-1]] == [None] * (len(seen) - 1)
@@ -29,7 +29,7 @@ def test_progress_is_reported_and_then_the_report():
     assert "| tensors | ok |" in seen[-1].value
 
 
-def test_a_public_report_names_no_folder_of_this_machine_and_stays_escaped(monkeypatch):
+def test_doctor_public_report_hides_paths_and_escapes_markup(monkeypatch):
     finding = "/srv/own_<b>/late\\<img src=/x/y onerror=z()> is unknown"
     monkeypatch.setattr(
         doctor, "check_folder", lambda *_: [Check("tensors", "fault", finding, fix="rename /srv/own/late")]
@@ -41,7 +41,7 @@ def test_a_public_report_names_no_folder_of_this_machine_and_stays_escaped(monke
     assert "To mend: `rename …/late`" in report
 
 
-def test_the_folder_of_a_choice_is_its_first_drafter():
+def test_drafter_folder_is_first_drafter_of_choice():
     assert drafter_folder(Chosen("tiny")).endswith("models/tiny/dflash")
     assert drafter_folder(Chosen("/a/folder")) == "/a/folder/eagle3"
     assert drafter_folder(Chosen("Qwen/Qwen3-8B")) == "z-lab/Qwen3-8B-DFlash-b16"

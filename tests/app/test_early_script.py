@@ -28,16 +28,16 @@ def client():
 
 
 @pytest.mark.parametrize("path", ["/", "/parts"])
-def test_it_stands_first_in_the_head(client, path):
+def test_early_head_inserts_script_first(client, path):
     answer = client.get(path)
     assert answer.text == PAGE.replace("<head>", f"<head>{TAG}", 1)
     assert "é" in answer.text
 
 
-def test_the_length_grows_with_it(client):
+def test_early_head_updates_content_length(client):
     assert int(client.get("/").headers["content-length"]) == len(PAGE.encode()) + len(TAG)
 
 
-def test_whatever_is_no_page_stays_as_it_is(client):
+def test_early_head_leaves_other_responses_unchanged(client):
     assert client.get("/data").json() == "<head>"
     assert client.get("/none").text == ""

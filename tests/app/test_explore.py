@@ -58,7 +58,7 @@ def events(updates):
     return [json.loads(line) for line in run.lines()]
 
 
-def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
+def test_explore_run_streams_trace_with_baseline():
     session = Session()
     updates = outcome(session, compare=True)
     kinds = [e["event"] for e in events(updates)]
@@ -70,7 +70,7 @@ def test_a_run_is_a_trace_in_segments_with_a_measured_baseline():
     assert session.shown.trace().finished is not None
 
 
-def test_models_that_are_not_loaded_are_announced(monkeypatch):
+def test_model_loading_is_announced_once(monkeypatch):
     monkeypatch.setattr(models, "_shelf", models._Shelf())
     first, *_ = outcome()
     assert first.value is None
@@ -78,7 +78,7 @@ def test_models_that_are_not_loaded_are_announced(monkeypatch):
     assert not any(update.news for update in outcome())
 
 
-def test_models_are_left_alone_by_garbage_collection_until_others_take_their_place(monkeypatch, tmp_path):
+def test_loaded_models_are_untracked_by_gc_until_replaced(monkeypatch, tmp_path):
     shelf = models._Shelf()
     monkeypatch.setattr(models, "_shelf", shelf)
     monkeypatch.setattr(models, "_load", lambda chosen: d2sd.load(chosen.model))
@@ -109,7 +109,7 @@ def runs(monkeypatch):
     return seen
 
 
-def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch, runs):
+def test_explore_warms_up_settings_before_timing(monkeypatch, runs):
     monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 0)
     monkeypatch.setattr(explore, "TRIES", 1)
     outcome(compare=True)  # longer than the warm-up
@@ -136,12 +136,12 @@ def test_settings_are_warmed_up_once_before_they_are_timed(monkeypatch, runs):
     assert runs == [["d2sd watched", "ended"]]
 
 
-def test_settings_left_open_are_the_engines_choice():
+def test_open_settings_are_filled_by_engine():
     header = events(outcome(second_block_size=None, node_budget=0, method="d2sd_tree"))[0]
     assert (header["config"]["second_block_size"], header["config"]["node_budget"]) == (16, 64)
 
 
-def test_a_run_that_is_cancelled_ends_before_its_next_step():
+def test_cancelled_run_stops_before_next_step():
     job = Job()
     run = explore.run(Session(), job, request(max_new_tokens=400))
     updates = [next(run)]
@@ -149,7 +149,7 @@ def test_a_run_that_is_cancelled_ends_before_its_next_step():
     assert events([*updates, *run])[-1]["stop_reason"] == "stopped"
 
 
-def test_a_run_says_nothing_more_once_its_window_shows_something_else():
+def test_run_is_silent_after_window_shows_another():
     session = Session()
     run = explore.run(session, Job(), request(compare=True))
     next(run)
@@ -159,7 +159,7 @@ def test_a_run_says_nothing_more_once_its_window_shows_something_else():
 
 
 @pytest.mark.parametrize("out_of_sight", [True, False])
-def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypatch, runs):
+def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs):
     """Gradio ends the work of a closed window where it yields."""
     monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0)
     monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
@@ -173,7 +173,7 @@ def test_a_window_that_closes_is_noticed_whatever_goes_on(out_of_sight, monkeypa
     assert set(silent) >= {"d2sd watched", "d2sd", "autoregressive"}
 
 
-def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
+def test_failed_run_keeps_steps_and_names_problem(monkeypatch):
     assert not outcome()[-1].problem  # what is measured once is measured
     engine = models.engine(Chosen("tiny"))
     real = engine.models.target.scores
@@ -194,7 +194,7 @@ def test_a_run_that_breaks_off_says_so_and_keeps_its_steps(monkeypatch):
     assert any(e["event"] == "StepDone" for e in got)
 
 
-def test_a_run_of_a_link_selects_its_step_and_says_where_its_text_is_another_one():
+def test_linked_run_selects_step_and_notes_other_text():
     values = {"prompt": "One day, a cat", "model": "tiny", "max_new_tokens": 24}
     first = Session()
     outcome(first)
@@ -215,7 +215,7 @@ def test_a_run_of_a_link_selects_its_step_and_says_where_its_text_is_another_one
 
 
 @pytest.mark.parametrize(("folders", "path"), [("refuse", "…/late"), ("allow", "/srv/own/late")])
-def test_a_warning_about_a_drafter_stands_in_every_update(monkeypatch, folders, path):
+def test_drafter_warning_is_in_every_update(monkeypatch, folders, path):
     """Gradio's client may lose what other messages arrive together with."""
     outcome()  # loads the models
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter /srv/own/late reads the output of target layer 5"])
@@ -236,7 +236,7 @@ def rounds(method, *seconds):
     return out
 
 
-def test_times_that_cannot_be_right_are_marked():
+def test_baseline_of_marks_disturbed_times():
     even = explore.baseline_of(rounds("d2sd", 0.02, 0.021), rounds("autoregressive", 0.01, 0.01))
     assert not even.disturbed
     whole = rounds("d2sd", 0.02)[0]
@@ -248,7 +248,7 @@ def test_times_that_cannot_be_right_are_marked():
     assert explore.baseline_of(rounds("d2sd", 0.02, 0.02), rounds("autoregressive", 0.013, 0.01)).disturbed
 
 
-def test_a_disturbed_run_is_timed_again_and_marked_if_it_stays_so(monkeypatch):
+def test_disturbed_baseline_is_measured_again(monkeypatch):
     found = [Baseline(10.0, 30.0, disturbed=True), Baseline(10.0, 20.0)]
     monkeypatch.setattr(explore, "baseline_of", lambda *_: found[0] if len(found) == 1 else found.pop(0))
     assert events(outcome(compare=True))[-1] == {"event": "Baseline", "tokens_per_second": 10.0, "unwatched": 20.0}

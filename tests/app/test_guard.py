@@ -34,14 +34,14 @@ def quick(client):
     return [c for c in client.calls if not c["queue"] and c["backend_fn"]]
 
 
-def test_gradio_looks_seldom_who_waits(demo):
+def test_gradio_queue_sleep_intervals_are_raised(demo):
     """The attributes are not public ones: under another name the engine would lose 5% of a core to an idle page."""
     fresh = gr.Blocks().queue()._queue
     for name in ("sleep_when_free", "progress_update_sleep_when_free"):
         assert getattr(demo._queue, name) > getattr(fresh, name)
 
 
-def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
+def test_call_with_wrong_value_is_one_sentence(client, caplog, capfd):
     caplog.set_level(logging.INFO)
     window, tried = Window(client), 0
     for call in quick(client):
@@ -64,7 +64,7 @@ def test_a_wrong_value_is_one_sentence_and_no_traceback(client, caplog, capfd):
     assert not [r for r in caplog.records if r.exc_info or r.levelno >= logging.ERROR]
 
 
-def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
+def test_queued_call_with_wrong_value_is_one_sentence(client, capfd):
     work = client.then(client.call("run", "click"))
     for name, value in (("prompt", {}), ("model", 5), ("gamma", "x"), ("gamma-2", 10**400), ("branches", [])):
         values = client.values(work, **{name: value})
@@ -76,7 +76,7 @@ def test_a_wrong_value_in_the_queue_is_one_sentence(client, capfd):
 
 
 @pytest.mark.parametrize(("button", "prompt"), [("run", "prompt"), ("start-race", "race_prompt")])
-def test_the_last_message_of_a_run_holds_its_sentence(client, button, prompt):
+def test_last_queue_message_contains_problem_sentence(client, button, prompt):
     """Gradio's client may lose what other messages arrive together with."""
     done = [m for m in Window(client).run(button, **{prompt: " "}) if m["msg"].startswith("process_")][-1]
     assert done["msg"] == "process_completed"
@@ -84,7 +84,7 @@ def test_the_last_message_of_a_run_holds_its_sentence(client, button, prompt):
     assert "is empty" in json.dumps(done["output"]["data"])
 
 
-def test_garbage_bodies_are_refused(client, capfd):
+def test_malformed_request_bodies_are_refused(client, capfd):
     for body in (b"", b"[", b"[" * 500_000, b"{}", b"null", b'{"data": 5, "fn_index": 0}', b'{"data": [], "fn_index": "x"}',
                  b'{"data": [], "fn_index": 99999, "session_hash": "x"}', b"\xff"):  # fmt: skip
         for path in ("/gradio_api/run/predict", "/gradio_api/queue/join", "/gradio_api/component_server"):
@@ -95,7 +95,7 @@ def test_garbage_bodies_are_refused(client, capfd):
     assert "Traceback" not in capfd.readouterr().err
 
 
-def test_calls_and_uploads_have_a_limit(client, monkeypatch):
+def test_call_and_upload_sizes_are_limited(client, monkeypatch):
     assert client.post("/gradio_api/run/predict", b" " * (guard.MAX_CALL_BYTES + 1))[0] == 413
     monkeypatch.setattr(guard, "MAX_UPLOAD_BYTES", 1000)
     assert client.upload("a.jsonl", bytes(2000))[0] == 413
@@ -107,7 +107,7 @@ def test_calls_and_uploads_have_a_limit(client, monkeypatch):
     ["file={path}", "file={path}?x", "file/{path}", "file=app.py", "file=/etc/passwd", "proxy=http://127.0.0.1:1/",
      "deep_link", "monitoring", "monitoring/summary", "run-history/buckets", "stream/a/1/2/playlist.m3u8"],
 )  # fmt: skip
-def test_addresses_that_the_page_does_not_need_are_closed(client, path):
+def test_unneeded_gradio_addresses_are_closed(client, path):
     status, there = client.upload("secret.jsonl", b"secret")
     assert status == 200
     for prefix in ("/gradio_api/", "/"):
@@ -116,7 +116,7 @@ def test_addresses_that_the_page_does_not_need_are_closed(client, path):
         assert b"secret" not in body
 
 
-def test_a_file_of_another_window_cannot_be_opened_without_its_content(client, tmp_path):
+def test_uploaded_file_of_another_window_is_refused(client, tmp_path):
     _, there = client.upload("mine.jsonl", b'{"event":"Header"}')
     folder, name = there.rsplit("/", 1)
     call = client.call("open-trace", "upload")
@@ -130,7 +130,7 @@ def test_a_file_of_another_window_cannot_be_opened_without_its_content(client, t
         assert done["output"].get("error") or "was not opened" in str(done["output"]["data"])
 
 
-def test_a_window_that_has_gone_leaves_nothing(client, demo, monkeypatch):
+def test_closed_window_state_is_freed(client, demo, monkeypatch):
     gc.collect()  # else pytest keeps the frames in which older garbage warned, and what they hold
     monkeypatch.setattr(guard, "SECONDS_KEPT", 0.1)
     monkeypatch.setenv("GRADIO_HEARTBEAT_INTERVAL", "0.2")
@@ -185,7 +185,7 @@ def test_a_window_that_comes_back_keeps_its_things_for_another_two_minutes(monke
         apart.submit(asyncio.run, visits()).result()
 
 
-def test_places_are_asked_for_until_the_run_begins(client):
+def test_queue_timer_stops_once_run_begins(client):
     window, first = Window(client), client.call("run", "click")
     tick = client.ticked(first).call
     asked = {"prompt": "One day", "max_tokens": 1, "compare": False}
@@ -213,7 +213,7 @@ def heard(words: str) -> Iterator[Event]:
         logging.getLogger().removeHandler(handler)
 
 
-def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
+def test_two_streams_of_closed_window_log_no_traceback(demo, caplog):
     caplog.set_level(logging.INFO)
     window, streams = "twostreams", []
     demo._queue.pending_messages_per_session[window] = asyncio.Queue()
@@ -230,7 +230,7 @@ def test_two_streams_of_a_window_that_leaves_are_no_traceback(demo, caplog):
     assert "Traceback" not in caplog.text
 
 
-def test_gradio_is_pinned_to_the_version_whose_internals_were_read():
+def test_gradio_pin_matches_read_in_version():
     """After ``make pin`` took a new one: read ``gradio_internals`` and ``guarded_blocks`` against its source, then name it there."""
     pins = (Path(__file__).parents[2] / "constraints.txt").read_text(encoding="utf-8").splitlines()
     assert f"gradio=={gradio_internals.READ_IN}" in pins

@@ -30,7 +30,7 @@ def made(number, size=10):
     return RecordedRun.of([{"event": "Header", "prompt": f"prompt {number}", "run": f"{number}" * size}])
 
 
-def test_a_window_keeps_the_newest_runs(monkeypatch):
+def test_history_keeps_newest_runs_within_limits(monkeypatch):
     kept = History()
     for number in range(history.MAX_RUNS + 3):
         kept.keep(made(number), "Explore")
@@ -42,7 +42,7 @@ def test_a_window_keeps_the_newest_runs(monkeypatch):
     assert [k.label for k in kept.runs] == ["prompt 2"]
 
 
-def test_the_same_run_is_kept_once_and_one_that_was_cut_off_is_another():
+def test_history_keeps_equal_runs_once():
     kept, records = History(), list(presets.opening().trace().records())
     whole = kept.keep(presets.opening(), "Recorded")
     assert kept.keep(RecordedRun.of(records), "Calibrate") is kept.keep(whole, "Explore") is whole
@@ -51,7 +51,7 @@ def test_the_same_run_is_kept_once_and_one_that_was_cut_off_is_another():
     assert len(kept.runs) == 2
 
 
-def test_a_page_finds_its_window_again_and_those_used_longest_ago_go_first(monkeypatch):
+def test_histories_restore_window_and_evict_oldest(monkeypatch):
     monkeypatch.setattr(history, "MAX_WINDOWS", 2)
     histories, names = Histories(), [f"{n:032x}" for n in range(3)]
     first, second = (histories.of(name, History()) for name in names[:2])
@@ -64,7 +64,7 @@ def test_a_page_finds_its_window_again_and_those_used_longest_ago_go_first(monke
     assert histories.of(names[1], History()) is not second
 
 
-def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
+def test_listed_run_opens_with_its_step():
     session = Session()
     run = session.history.keep(presets.opening(), "Recorded")
     segment, _ = answered(show, session, session, key=run.key, step=3, node=None)
@@ -75,13 +75,13 @@ def test_a_run_of_the_list_is_shown_with_the_step_that_was_looked_at():
     assert session.shown is run
 
 
-def test_runs_have_numbers_from_the_oldest():
+def test_history_numbers_runs_from_oldest():
     history = History(runs=[Recording(label, RecordedRun()) for label in ("newest", "between", "oldest")])
     assert [getattr(history.numbered(text), "label", None) for text in ("1", "3")] == ["oldest", "newest"]
     assert not any(history.numbered(text) for text in ("0", "4", "-1", "", "²", "1" * 99, history.runs[0].run.key))
 
 
-def test_runs_are_named_and_removed_and_saved():
+def test_listed_run_is_renamed_saved_and_removed():
     session = Session()
     run = session.history.keep(presets.opening(), "Recorded")
     assert json.loads(rename(session, Event(key=run.key, label="  my   run ")))["runs"][0]["label"] == "my run"
@@ -93,12 +93,12 @@ def test_runs_are_named_and_removed_and_saved():
 
 
 @pytest.mark.parametrize("header", [{}, {"config": 3, "models": [], "prompt": 7}, {"config": {"block_size": "x" * 99}}])
-def test_headers_of_any_kind_are_described(header):
+def test_about_describes_malformed_headers(header):
     assert isinstance(about(header), str)
     links.read(links.query_fields(header))
 
 
-def test_the_form_that_the_browser_stored_may_name_folders_and_no_link_may(monkeypatch):
+def test_stored_form_may_name_folders_unlike_links(monkeypatch):
     form = {"model": "folder", "folder": "/my/nets", "vp": "/my/vp", "compare": "false", "seed": "7"}
     stored = json.dumps({"window": NAME, "form": json.dumps({**form, "unknown": 1})})
     assert set(form) <= set(FORM)
@@ -110,7 +110,7 @@ def test_the_form_that_the_browser_stored_may_name_folders_and_no_link_may(monke
     assert [read_stored(text)[1] for text in ("nonsense", '{"window": 3}', "[]", "[" * 100_000)] == [None] * 4
 
 
-def test_lanes_of_a_race_are_kept_and_open():
+def test_race_lanes_are_kept_and_open_in_explore():
     session, race = Session(), recorded_race()
     keep(session.history, race)
     assert len(session.history.runs) == len(race.lanes)
@@ -123,7 +123,7 @@ def test_lanes_of_a_race_are_kept_and_open():
         assert "no longer exists" in answered(open_lane, session, session, lane=lane, outputs=2)[2].value
 
 
-def test_sets_are_kept_within_bounds_and_one_of_a_known_title_takes_no_others_place():
+def test_history_limits_sets_and_renames_equal_titles():
     kept = History()
     for number in range(history.MAX_SETS + 2):
         kept.keep_set(f"set {number}", [Recording("a", made(number))])
@@ -133,7 +133,7 @@ def test_sets_are_kept_within_bounds_and_one_of_a_known_title_takes_no_others_pl
     assert [s.runs[0].label for s in kept.sets][:3] == ["b", "a", "a"]
 
 
-def test_a_run_names_its_drafter_where_it_is_not_the_models_own():
+def test_about_names_drafter_other_than_default():
     models = {"preset": "tiny", "target": "tiny/target", "first_drafter": "run/step-200", "second_drafter": "tiny/vp"}
     assert about({"method": "d2sd", "models": models}) == "D²SD on tiny, drafter run/step-200"
     config = {"cost_aware": True, "num_branches": 6}
@@ -143,7 +143,7 @@ def test_a_run_names_its_drafter_where_it_is_not_the_models_own():
     assert about({"method": "vllm", "models": {"preset": ["x"]}}) == "vllm on ['x']"
 
 
-def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
+def test_race_link_fills_form_and_restores_race():
     names = ("prompt", "model", "folder", "vp", *METHOD_GROUPS, "seed")
     tab = RaceTab(dict.fromkeys(names), None, WhatIf(None, None, None))
     query = dict(parse_qsl(race_query(recorded_race())))
@@ -158,7 +158,7 @@ def test_a_link_to_a_race_fills_in_what_fits_and_the_windows_race_comes_back():
     assert len(json.loads(lanes)["lanes"]) == len(recorded_race().lanes)
 
 
-def test_a_link_to_a_race_runs_it_once_and_only_where_all_of_it_can_be_used(monkeypatch):
+def test_race_link_starts_once_if_fully_usable(monkeypatch):
     query = dict(parse_qsl(race_query(recorded_race())))
     form = {"model": query["model"], **{s.name: s.default for s in SETTINGS}, "chat": query["chat"] == "true"}
     tab = RaceTab({name: SimpleNamespace(value=value) for name, value in form.items()}, None, WhatIf(None, None, None))
@@ -207,7 +207,7 @@ def written(prompt, **config):
     return RecordedRun.of([{**header, "config": {**header["config"], **config}}])
 
 
-def test_what_is_typed_while_the_form_follows_runs_is_not_lost():
+def test_typed_form_values_survive_following_runs():
     form = Form(Session(), prompt="mine", num_branches=7)
     form.show(written("first\r\nrun", seed=2**53 + 1))
     assert (form.values["prompt"], form.values["num_branches"]) == ("first\r\nrun", 4)
@@ -225,7 +225,7 @@ def test_what_is_typed_while_the_form_follows_runs_is_not_lost():
     assert (form.values["prompt"], form.values["num_branches"], form.values["compare"]) == ("typed over it", 7, True)
 
 
-def test_a_run_whose_settings_are_still_on_their_way_is_not_taken_for_ones_own():
+def test_form_update_in_transit_is_not_user_input():
     form = Form(Session(), prompt="mine")
     form.show(written("first run"))
     form.show(written("second run"), arrives=False)

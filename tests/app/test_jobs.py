@@ -79,7 +79,7 @@ def words(notices):
     return [None if notice == gr.skip() else notice.value for notice in notices]
 
 
-def test_a_job_runs_until_it_is_stopped_and_then_says_nothing_more():
+def test_stopped_job_ends_without_further_output():
     wired = Wired(counting)
     assert wired.request()[0].visible is False
     running = wired.run()
@@ -89,7 +89,7 @@ def test_a_job_runs_until_it_is_stopped_and_then_says_nothing_more():
     assert wired.ticket.job.ended
 
 
-def test_a_job_that_is_stopped_while_it_waits_never_starts_and_the_note_stays():
+def test_job_stopped_while_waiting_never_starts():
     wired = Wired(counting)
     wired.request()
     assert wired.stop().value == CANCELLED
@@ -97,7 +97,7 @@ def test_a_job_that_is_stopped_while_it_waits_never_starts_and_the_note_stays():
     assert list(wired.run()) == [[gr.skip(), gr.skip()]]
 
 
-def test_a_double_click_runs_once():
+def test_double_click_runs_job_once():
     wired = Wired(lambda _: iter([Update("run")]))
     wired.request()
     wired.request()
@@ -105,7 +105,7 @@ def test_a_double_click_runs_once():
     assert [output for output, _ in wired.run()] == [gr.skip()]
 
 
-def test_a_newer_request_cancels_what_runs_and_other_windows_go_on():
+def test_newer_request_cancels_running_job_of_its_window():
     wired, other = Wired(counting), Wired(counting)
     for one in (wired, other):
         one.request()
@@ -117,7 +117,7 @@ def test_a_newer_request_cancels_what_runs_and_other_windows_go_on():
     assert next(elsewhere)[0] == 2
 
 
-def test_views_that_share_a_ticket_start_their_own_jobs_only():
+def test_views_sharing_ticket_start_own_jobs_only():
     ticket = Ticket()
     one, other = (Wired(work, ticket) for work in (counting, lambda _: iter([Update("other")])))
     one.request()
@@ -126,7 +126,7 @@ def test_views_that_share_a_ticket_start_their_own_jobs_only():
     assert [output for output, _ in other.run()] == ["other"]
 
 
-def test_a_button_may_request_nothing():
+def test_wanted_condition_can_skip_request():
     wired = Wired(counting, wanted=(gr.Radio(["a", "b"], render=False), lambda kind: kind == "a"))
     assert wired.request("b", call=2) == gr.skip()
     assert wired.ticket == Ticket()
@@ -134,7 +134,7 @@ def test_a_button_may_request_nothing():
     assert wired.ticket.waiting
 
 
-def test_a_request_that_a_later_call_has_overtaken_is_dropped():
+def test_overtaken_request_is_dropped():
     wired = Wired(counting)
     wired.ticket.latest(5)
     assert wired.request(call=4) == gr.skip()
@@ -157,9 +157,7 @@ def test_a_request_that_a_later_call_has_overtaken_is_dropped():
         (InputError("num_branches must be a whole number"), "branches K must be a whole number", False),
     ],
 )
-def test_an_error_is_one_sentence_in_the_words_of_the_page_and_an_unexpected_one_is_logged(
-    caplog, error, problem, logged
-):
+def test_job_error_is_one_sentence_and_unexpected_logged(caplog, error, problem, logged):
     wired = Wired(broken(error))
     wired.request()
     assert words(notice for _, notice in wired.run()) == ["Loading …", problem]
@@ -167,7 +165,7 @@ def test_an_error_is_one_sentence_in_the_words_of_the_page_and_an_unexpected_one
     assert wired.ticket.job.ended
 
 
-def test_an_error_of_a_job_that_is_overtaken_is_not_said():
+def test_error_of_overtaken_job_is_hidden():
     wired = Wired(broken(InputError("no")))
     wired.request()
     running = wired.run()
@@ -176,7 +174,7 @@ def test_an_error_of_a_job_that_is_overtaken_is_not_said():
     assert words(notice for _, notice in running) == [None]
 
 
-def test_a_window_that_closes_frees_its_turn():
+def test_closed_window_frees_its_turn():
     wired = Wired(counting)
     wired.request()
     running = wired.run()
@@ -187,7 +185,7 @@ def test_a_window_that_closes_frees_its_turn():
     assert wired.ticket.job.ended
 
 
-def test_a_view_that_waits_for_an_answer_gets_one_and_the_notice_stays():
+def test_in_view_job_answers_also_after_stop():
     asked = []
 
     def work(job):
@@ -203,7 +201,7 @@ def test_a_view_that_waits_for_an_answer_gets_one_and_the_notice_stays():
     assert asked == [{"step": 3}, {"step": 4}]
 
 
-def test_what_takes_no_turn_says_how_it_ended_after_stop():
+def test_job_without_turn_reports_end_after_stop():
     wired = Wired(counting, in_turn=False)
     wired.request()
     running = wired.run()
@@ -213,7 +211,7 @@ def test_what_takes_no_turn_says_how_it_ended_after_stop():
     assert words(notice for _, notice in running) == ["the end"]
 
 
-def test_the_notice_repeats_its_sentence_until_another_call_may_have_shown_one():
+def test_notice_repeats_until_newer_call():
     job = Job()
     ticket = Ticket(job)
     speak = Speaker(ticket, job)
@@ -226,7 +224,7 @@ def test_the_notice_repeats_its_sentence_until_another_call_may_have_shown_one()
     assert speak(Update(note="done")).value == "done"
 
 
-def test_an_answer_that_is_overtaken_changes_nothing():
+def test_overtaken_answer_changes_nothing():
     ticket, shown = Ticket(), []
 
     def slow(call):
@@ -247,7 +245,7 @@ def test_an_answer_that_is_overtaken_changes_nothing():
 
 
 @pytest.mark.parametrize(("change", "shown"), [("stopped", True), ("replaced", False)])
-def test_a_report_that_was_stopped_is_shown_but_not_over_what_was_measured_meanwhile(monkeypatch, change, shown):
+def test_doctor_report_is_shown_after_stop_not_replacement(monkeypatch, change, shown):
     def report(job, *_):
         yield Update(news="drafting")
         setattr(job, change, True)
@@ -288,7 +286,7 @@ def nothing(answer):
     return all(part == gr.skip() for part in answer)
 
 
-def test_figures_of_files_that_were_read_too_long_come_no_more(trace, monkeypatch):
+def test_figures_of_overtaken_file_read_are_dropped(trace, monkeypatch):
     ticket, kept, explore = Ticket(), Recordings(), Session(shown=presets.opening())
     newer = []
 
@@ -302,7 +300,7 @@ def test_figures_of_files_that_were_read_too_long_come_no_more(trace, monkeypatc
     assert [s.title for s in explore.history.sets] == ["mine.jsonl"]  # what was read is not lost
 
 
-def test_an_older_choice_of_the_source_does_not_clear_a_newer_problem():
+def test_older_source_choice_keeps_newer_problem():
     ticket, kept, explore = Ticket(), Recordings(), Session()
     given = "files", kept, explore, [], None, None
     assert answered(_measure, ticket, *given, number=5)[1].value == "choose one or more trace files first"
@@ -310,7 +308,7 @@ def test_an_older_choice_of_the_source_does_not_clear_a_newer_problem():
     assert answered(_measure_shown, ticket, *given, number=6)[-1].visible is False
 
 
-def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch):
+def test_overtaken_comparison_is_not_drawn(trace, monkeypatch):
     ticket, explore = Ticket(), Session()
     kept = Recordings()
     answered(_measure, ticket, "files", kept, explore, [trace], None, None, number=1)
@@ -322,7 +320,7 @@ def test_a_comparison_that_was_not_the_last_one_is_not_drawn(trace, monkeypatch)
     assert nothing(again(5))
 
 
-def test_a_trace_that_was_read_too_long_is_kept_but_not_shown(trace, monkeypatch):
+def test_overtaken_trace_upload_is_kept_but_not_shown(trace, monkeypatch):
     session = Session(shown=presets.opening())
     before = session.shown
     meanwhile(monkeypatch, explore_tab, "read_all", lambda: session.latest(9))
@@ -335,7 +333,7 @@ def test_a_trace_that_was_read_too_long_is_kept_but_not_shown(trace, monkeypatch
     assert not nothing(answered(runs_tab.show, session, session, number=10, key=key))
 
 
-def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes():
+def test_turns_news_gives_queue_place_and_wait_time():
     now = [0.0]
     turns, mine = jobs.Turns(lambda: now[0]), Ticket()
     assert turns.news(mine) == ""
@@ -358,7 +356,7 @@ def test_who_waits_is_told_how_many_are_ahead_and_how_long_that_takes():
     assert turns.line(0).endswith("less than 10 s.")
 
 
-def test_a_place_is_reported_once_and_only_to_a_window_that_is_queued(monkeypatch):
+def test_queue_place_is_reported_once_per_change(monkeypatch):
     places = iter([0, 2, 2, 1, 1])
     wired = Wired(counting)
     wired.request()  # while nothing runs
@@ -371,7 +369,7 @@ def test_a_place_is_reported_once_and_only_to_a_window_that_is_queued(monkeypatc
     assert "2 more are ahead" in notices[0].value
 
 
-def test_the_run_button_says_run_again_once_its_run_is_stopped():
+def test_run_button_label_resets_after_stop():
     session = Session()
     with gr.Blocks() as page:
         controls = build_explore(gr.State(session)).controls

@@ -27,19 +27,19 @@ def instructive(trace):
     return RecordedRun.of(trace.records()).instructive
 
 
-def test_the_tour_begins_with_a_predicted_break_and_a_redraft_that_won(recorded):
+def test_tour_starts_at_predicted_and_repaired_boundary(recorded):
     step = recorded.steps[instructive(recorded)]
     assert boundary_hit(step)
     assert {0 in step.nodes[n].candidates for n in step.accepted} == {True, False}
     assert step.committed[-1].node is None
 
 
-def test_without_a_good_step_the_tour_begins_somewhere(recorded):
+def test_instructive_step_defaults_to_first(recorded):
     assert instructive(replace(recorded, steps=())) == 0
     assert instructive(replace(recorded, steps=recorded.steps[:1])) == 0
 
 
-def test_a_text_on_which_settings_matter_more_is_preferred():
+def test_spread_prefers_texts_where_settings_matter():
     """A text on which γ alone matters shows nothing when K is changed."""
 
     def points(by_k, by_gamma):
@@ -53,7 +53,7 @@ def test_a_text_on_which_settings_matter_more_is_preferred():
 
 
 @pytest.mark.parametrize("method", list(METHODS))
-def test_every_step_of_every_method_can_be_told(engine, method):
+def test_tour_stops_cover_every_step_and_method(engine, method):
     temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2  # each once
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
     for told, step in zip(
@@ -67,7 +67,7 @@ def test_every_step_of_every_method_can_be_told(engine, method):
         assert len(told["tokens"]) == len(step.branches) + 1
 
 
-def test_the_packed_tour_is_the_recorded_run_with_a_verdict_for_every_step(recorded):
+def test_packed_tour_is_recorded_run_with_outcomes(recorded):
     data = json.loads(zlib.decompress(base64.b64decode(tour(None)), -zlib.MAX_WBITS))
     lines = data["lines"].splitlines()
     assert [line for line in lines if not line.startswith(OUTCOME)] == presets.lesson()["lines"]
@@ -79,7 +79,7 @@ def test_the_packed_tour_is_the_recorded_run_with_a_verdict_for_every_step(recor
     assert data["run"] == recorded.header["run"]
 
 
-def test_one_text_is_recorded_once_so_that_its_speed_is_one_number():
+def test_lesson_and_opening_share_recording_of_equal_prompt():
     tour, opening = presets.lesson()["lines"], presets.opening().lines()
     one, other = json.loads(tour[0]), json.loads(opening[0])
     assert one["prompt"] != other["prompt"] or tour == opening

@@ -16,7 +16,7 @@ from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 
-def test_every_setting_survives_the_way_through_a_link():
+def test_link_round_trips_every_setting():
     asked = {
         "prompt": "Ünï — “code” 🙂\n", "model": "tiny", "method": "d2sd_tree", "block_size": 8, "second_block_size": 12,
         "num_branches": 3, "node_budget": 20, "temperature": 0.75, "top_p": 0.9, "seed": 2**62, "max_new_tokens": 99,
@@ -29,7 +29,7 @@ def test_every_setting_survives_the_way_through_a_link():
     assert (link.step, link.node, link.ignored, link.sentence) == (3, "bonus", (), "")
 
 
-def test_a_link_knows_the_text_of_its_run_by_a_hash():
+def test_link_text_fingerprint_detects_other_text():
     run = presets.opening()
     mark = links.fingerprint(run.trace())
     assert links.read({"text": mark}).text == mark
@@ -60,7 +60,7 @@ MISFITS = {
 
 
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in MISFITS.items() for value in values])
-def test_a_value_that_does_not_fit_is_left_out_and_named(name, value, monkeypatch):
+def test_link_leaves_out_and_names_invalid_values(name, value, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     link = links.read({"num_branches": "2", name: value})
     assert link.values == {"num_branches": 2}
@@ -68,7 +68,7 @@ def test_a_value_that_does_not_fit_is_left_out_and_named(name, value, monkeypatc
     assert link.sentence.startswith(f"Not everything in this link could be used: {name} (")
 
 
-def test_a_link_to_a_model_asks_for_its_chat_template_unless_it_says_otherwise():
+def test_link_chat_default_follows_model():
     found = [
         links.read({"model": name} | more).values["chat"]
         for name in ("tiny", "smollm2")
@@ -77,12 +77,12 @@ def test_a_link_to_a_model_asks_for_its_chat_template_unless_it_says_otherwise()
     assert found == [False, False, True, False]
 
 
-def test_a_node_needs_its_step():
+def test_link_node_needs_step():
     assert links.read({"node": "3"}).selection is None
     assert "node" in links.read({"step": "2", "node": "-1"}).sentence
 
 
-def test_the_fields_of_a_run_are_a_link_that_fits_it_and_no_other():
+def test_query_fields_fit_only_their_run():
     header = presets.opening().header
     query = links.query_fields(header)
     assert links.read(query).ignored == ()
@@ -114,7 +114,7 @@ OPENING = links.query_fields(presets.opening().header)
         ({"run": "gone"}, NOT_KEPT, None, False),
     ],
 )
-def test_a_link_shows_a_run_or_makes_it_again_or_says_why_not(monkeypatch, query, notice, wanted, starts):
+def test_open_link_shows_or_starts_run_with_notice(monkeypatch, query, notice, wanted, starts):
     monkeypatch.setattr(models, "loaded", lambda chosen: chosen.model == "tiny")
     session = Session()
     run = session.shown = session.history.keep(presets.opening(), "Recorded")
@@ -139,11 +139,11 @@ def test_a_link_shows_a_run_or_makes_it_again_or_says_why_not(monkeypatch, query
         ({"stop": "2", "tab": "race"}, "race"),
     ],
 )
-def test_a_link_names_its_tab_or_what_is_on_it(query, tab):
+def test_tab_of_link_follows_its_fields(query, tab):
     assert tab_of(query) == tab
 
 
-def test_the_owner_lists_hosts_of_traces(monkeypatch):
+def test_trace_hosts_reads_and_validates_variable(monkeypatch):
     monkeypatch.delenv(HOSTS_VARIABLE, raising=False)
     assert trace_hosts() == []
     monkeypatch.setenv(HOSTS_VARIABLE, " Traces.example.org ,localhost:8000,")

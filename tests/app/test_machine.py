@@ -12,7 +12,7 @@ from app.machine import leave_a_core, threads_here
 
 
 @pytest.mark.parametrize(("cores", "threads", "left"), [(1, 1, 1), (2, 2, 1), (8, 8, 7), (16, 8, 8)])
-def test_one_core_stays_free(monkeypatch, cores, threads, left):
+def test_leave_a_core_keeps_one_core_free(monkeypatch, cores, threads, left):
     chosen = []
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     monkeypatch.setattr("os.sched_getaffinity", lambda _: range(cores), raising=False)
@@ -22,13 +22,13 @@ def test_one_core_stays_free(monkeypatch, cores, threads, left):
     assert chosen == [left]
 
 
-def test_who_says_how_many_threads_is_heard(monkeypatch):
+def test_leave_a_core_respects_omp_num_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setattr(torch, "set_num_threads", lambda _: pytest.fail("it was set"))
     leave_a_core()
 
 
-def test_the_page_says_how_many_and_why(monkeypatch):
+def test_threads_here_states_count_and_reason(monkeypatch):
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
     assert threads_here().startswith("The nets use 3 threads; one core is left to the browser.")
@@ -37,13 +37,13 @@ def test_the_page_says_how_many_and_why(monkeypatch):
     assert threads_here() == "The nets use 1 thread, as OMP_NUM_THREADS says."
 
 
-def test_rough_times_and_memory_are_plausible():
+def test_machine_times_and_memory_are_plausible():
     assert [machine.about(s) for s in (0.01, 0.42, 2.3, 9.7, 34)] == ["0.1 s", "0.4 s", "2 s", "10 s", "30 s"]
     assert 1e6 < machine.memory() < 1e15
     assert machine._available() > 1e6
 
 
-def test_a_lent_card_is_durations_for_by_run(monkeypatch):
+def test_on_gpu_lends_card_for_fixed_seconds(monkeypatch):
     durations = []
 
     def lend(duration: int):

@@ -6,11 +6,11 @@ from app.methods import LANES, MORE, NAMES, grouped, lane_title
 from d2sd import METHODS
 
 
-def test_every_method_has_a_name_of_its_own():
+def test_method_names_are_unique():
     assert len(set(NAMES.values())) == len(METHODS)
 
 
-def test_methods_beyond_the_story_are_a_group_of_their_own_and_empty_groups_are_left_out():
+def test_grouped_lists_further_methods_without_empty_groups():
     assert lane_title("dflash") == "DFlash"
     assert lane_title("d2sd cost-aware") == "D²SD, quickest here"
     assert grouped(["d2sd", "ddtree"]) == {"Methods": {"d2sd": "D²SD"}, MORE: {"ddtree": "DDTree"}}

@@ -18,7 +18,7 @@ from d2sd.folders.store import MEGABYTE, REMOTE
 from tests.unit.test_plan import PAIRS, folders
 
 
-def test_a_list_in_the_variable_or_in_a_file(tmp_path):
+def test_model_list_is_read_from_variable_or_file(tmp_path):
     rows = [
         {"name": "mine", "target": "Qwen/Qwen3-4B", "drafter": "a/b", "dtype": "float32"},
         {"target": "c/d", "drafter": "e/f"},
@@ -47,13 +47,13 @@ def test_a_list_in_the_variable_or_in_a_file(tmp_path):
         ('[{"target": "/nowhere/x", "drafter": "c/d"}]', "the folder of its target, /nowhere/x, is not there"),
     ],
 )
-def test_what_is_wrong_is_one_sentence(source, sentence):
+def test_model_list_fault_is_one_sentence(source, sentence):
     (pair,) = listed(source)
     assert sentence in pair.fault
     assert models.obstacle(pair) == pair.fault
 
 
-def test_a_name_that_is_taken_does_not_hide_the_other(monkeypatch):
+def test_model_list_keeps_bundled_model_of_equal_name(monkeypatch):
     monkeypatch.setenv(models.VARIABLE, json.dumps([{"name": "tiny", "target": "a/b", "drafter": "c/d"}]))
     models.pairs.cache_clear()
     try:
@@ -63,7 +63,7 @@ def test_a_name_that_is_taken_does_not_hide_the_other(monkeypatch):
         models.pairs.cache_clear()
 
 
-def test_a_pair_that_fits_runs_on_a_cpu_and_says_how_slow(monkeypatch):
+def test_offer_states_cpu_speed_or_memory_obstacle(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models, "_cached", lambda source: True)
     monkeypatch.setattr(machine, "memory", lambda: 16e9)
@@ -75,7 +75,7 @@ def test_a_pair_that_fits_runs_on_a_cpu_and_says_how_slow(monkeypatch):
     assert "its weights take 16 GB, and this machine has no CUDA GPU and 16 GB of memory free" in large.obstacle
 
 
-def test_a_folder_of_ones_own_says_what_would_run(tmp_path):
+def test_planned_summarizes_custom_folder(tmp_path):
     folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
     (tmp_path / "drafter").rename(tmp_path / "dflash")
     summary = planned(models.FOLDER, str(tmp_path))
@@ -85,13 +85,13 @@ def test_a_folder_of_ones_own_says_what_would_run(tmp_path):
     assert "GB in bfloat16" in summary
 
 
-def test_what_is_refused_says_why(tmp_path):
+def test_planned_names_refused_target_type(tmp_path):
     folders(PAIRS["moonshotai/Kimi-K2.5"], tmp_path)
     summary = planned(models.FOLDER, str(tmp_path))
     assert summary.startswith("Refused: targets of type 'kimi_k25' are not supported (its latent attention is not)")
 
 
-def test_nothing_is_said_before_there_is_something_to_read(tmp_path, monkeypatch):
+def test_planned_is_empty_without_readable_config(tmp_path, monkeypatch):
     assert planned("tiny", "") == planned(models.FOLDER, "") == planned(models.FOLDER, str(tmp_path)) == ""
     assert planned("Qwen/Qwen3-4B", "") == ""  # its config is not here, and nobody waits for a network
     (tmp_path / "target").mkdir()
@@ -136,7 +136,7 @@ def request_target(monkeypatch):
     return begin
 
 
-def test_progress_is_told_and_stop_says_what_stays(request_target):
+def test_model_download_reports_progress_and_stop(request_target):
     connected, stopped = Event(), Event()
 
     def until_stopped(stop):
@@ -154,7 +154,7 @@ def test_progress_is_told_and_stop_says_what_stays(request_target):
     assert job.ended
 
 
-def test_the_end_names_the_model_or_what_went_wrong(request_target):
+def test_model_download_ends_with_model_or_problem(request_target):
     def fail(_):
         raise InputError("there is no network")
 

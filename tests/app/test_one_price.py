@@ -35,7 +35,7 @@ console.log(JSON.stringify(Object.fromEntries(MACHINES.map((machine) => {
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "d2sd_three_level", "d2sd_tree"])
-def test_one_run_has_one_price_on_every_machine_everywhere(engine, method):
+def test_run_price_is_equal_in_all_views(engine, method):
     config = engine.resolve(DecodeConfig(method, 40))
     trace = engine.generate("the cat sat", config)
     lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
@@ -55,6 +55,6 @@ def test_one_run_has_one_price_on_every_machine_everywhere(engine, method):
         assert outcome.speedup(machine) == pytest.approx(tokens / price)
 
 
-def test_the_scripts_have_machines_methods_and_settings_of_python():
+def test_script_constants_match_python():
     """Written anew by ``python -m tools.write_constants``."""
     assert write_constants.PATH.read_text(encoding="utf-8") == write_constants.source()

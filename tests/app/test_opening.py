@@ -16,7 +16,7 @@ def changed(**baseline: float) -> RecordedRun:
     return RecordedRun.of([*records, Baseline(**baseline)] if baseline else records)
 
 
-def test_the_opening_run_has_words_and_every_kind_of_step_and_was_faster_than_plain_decoding():
+def test_opening_run_has_every_step_kind_and_speedup():
     may, (rarest, _), gain = worth(presets.opening())
     assert may
     assert rarest > 0
@@ -24,13 +24,13 @@ def test_the_opening_run_has_words_and_every_kind_of_step_and_was_faster_than_pl
     assert presets.first_model() == presets.opening().header["models"]["preset"]
 
 
-def test_a_run_that_was_slower_or_not_timed_does_not_open_the_page():
+def test_worth_refuses_slow_or_untimed_run():
     assert worth(changed(tokens_per_second=50.0, unwatched=49.0))[0] is False
     assert worth(changed())[0] is False
     assert worth(changed(tokens_per_second=50.0, unwatched=100.0))[1:] == (worth(presets.opening())[1], 2.0)
 
 
-def test_a_run_of_punctuation_or_without_a_missed_step_does_not_open_the_page():
+def test_worth_needs_words_and_missed_steps():
     events = [json.loads(line) for line in presets.opening().lines()]
     for event in events:
         if event["event"] == "StepDone":
@@ -42,6 +42,6 @@ def test_a_run_of_punctuation_or_without_a_missed_step_does_not_open_the_page():
     assert worth(RecordedRun.of(events))[1][0] == 0
 
 
-def test_the_second_example_is_of_another_model():
+def test_second_example_uses_another_model():
     assert presets.second().header["models"]["preset"] != presets.opening().header["models"]["preset"]
     assert "chat model" in presets.second_label(presets.second())

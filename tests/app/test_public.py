@@ -36,7 +36,7 @@ def public(request, monkeypatch):
 
 
 @pytest.mark.parametrize("chosen", WAYS, ids=lambda c: c.vp or c.model)
-def test_no_folder_or_hub_id_is_opened_for_a_visitor(public, monkeypatch, chosen):
+def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
     job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", False, DEFAULTS)
     ways = (
@@ -57,7 +57,7 @@ def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path
     return path
 
 
-def test_an_upload_reads_back_as_it_was_in_a_tenth_of_its_size(tmp_path):
+def test_uploaded_trace_reads_back_unchanged_and_packed(tmp_path):
     path = trace_file(tmp_path)
     run = read_all(path)[0][0]
     assert [json.loads(line) for line in run.lines()] == [json.loads(line) for line in presets.opening().lines()]
@@ -75,7 +75,7 @@ def test_an_upload_reads_back_as_it_was_in_a_tenth_of_its_size(tmp_path):
         ({"tokens_per_second": 25.0, "unwatched": 40.5}, {"tokens_per_second": 25.0, "unwatched": 40.5}),
     ],
 )
-def test_measured_speeds_stay_with_an_opened_trace_and_what_is_none_is_left_out(tmp_path, baseline, read):
+def test_uploaded_trace_keeps_valid_baseline_only(tmp_path, baseline, read):
     path = trace_file(tmp_path, lambda lines: [*lines[:-1], {"event": "Baseline", **baseline}])
     found = [json.loads(line) for line in read_all(path)[0][0].lines() if "Baseline" in line]
     assert found == ([{"event": "Baseline", **read}] if read else [])
@@ -89,13 +89,13 @@ def test_deeply_nested_baseline_is_one_sentence(tmp_path):
 
 
 @pytest.mark.parametrize("change", [{"temperature": 10**400}, {"seed": -(10**30)}, {"x": [1, 2**70]}])
-def test_numbers_of_the_header_fit_64_bits(tmp_path, change):
+def test_trace_header_numbers_fit_64_bits(tmp_path, change):
     path = trace_file(tmp_path, lambda t: [{**t[0], "config": {**t[0]["config"], **change}}, *t[1:]])
     with pytest.raises(InputError, match=r"line 1: .*(64 bits|out of range)"):
         read_all(path)
 
 
-def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
+def test_uploaded_trace_keeps_validated_events_only(tmp_path):
     path = trace_file(tmp_path)
     lines = path.read_text().split("\n")
     lines[2] = lines[2][:-1] + ',"event":"Failed","sentence":"x"}'
@@ -111,14 +111,14 @@ def test_only_what_was_checked_goes_on_to_the_page(tmp_path):
     assert not any("Unheard-of" in line or line.count('"event"') > 1 for line in run)
 
 
-def test_line_breaks_of_other_scripts_stay_inside_their_texts():
+def test_unicode_line_breaks_stay_inside_texts():
     trace = presets.opening().trace()
     steps = [structs.replace(trace.steps[0], anchor_text="a\u2028b\u0085c"), *trace.steps[1:]]
     kept = recordings.Recording.of(replace(trace, steps=steps))
     assert list(kept.run.trace().steps) == steps
 
 
-def test_files_together_are_bounded(tmp_path, monkeypatch):
+def test_total_size_of_measured_files_is_limited(tmp_path, monkeypatch):
     paths = [str(trace_file(tmp_path, name=f"{n}.jsonl")) for n in range(3)]
     monkeypatch.setattr(recordings, "MAX_MEGABYTES_TOGETHER", 2 * Path(paths[0]).stat().st_size / 10**6)
     kept = Recordings()
@@ -127,7 +127,7 @@ def test_files_together_are_bounded(tmp_path, monkeypatch):
     assert len(kept.runs) == 2
 
 
-def test_a_packed_bomb_is_refused_in_little_memory(tmp_path, monkeypatch):
+def test_gzip_bomb_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "MAX_MEGABYTES", 2)
     path = tmp_path / "x.jsonl.gz"
     path.write_bytes(gzip.compress(bytes(50 << 20), 1))
@@ -135,7 +135,7 @@ def test_a_packed_bomb_is_refused_in_little_memory(tmp_path, monkeypatch):
         read_all(path)
 
 
-def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
+def test_server_logs_are_opened_as_runs_or_summary(tmp_path):
     log = tmp_path / "replies.jsonl"
     log.write_text((json.dumps(VLLM) + "\n") * 30, encoding="utf-8")
     runs, note = read_all(log)
@@ -151,7 +151,7 @@ def test_logs_of_served_engines_are_opened_as_they_are(tmp_path):
     assert (good, bad) == ([], [f"{log.name} was not read: it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean"])  # fmt: skip
 
 
-def test_an_uploaded_or_pasted_log_is_answered_and_what_it_says_is_escaped(tmp_path):
+def test_uploaded_or_pasted_log_is_summarized_and_escaped(tmp_path):
     low = "SpecDecoding metrics: Mean acceptance length: 1.50, Accepted: 500 tokens, Drafted: 3000 tokens, Per-position acceptance rate: 0.300, 0.200, 0.000\n"
     log = tmp_path / "served.log"
     log.write_text(low, encoding="utf-8")

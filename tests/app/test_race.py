@@ -40,7 +40,7 @@ def done():
     return run()[-1].value
 
 
-def test_methods_run_one_after_the_other_and_say_how_far_they_are():
+def test_race_runs_methods_in_order_with_status():
     states = [u.value for u in run() if u.value]
     warming = [
         (s.status.split(",")[0], len(s.lanes)) for s in states if "warming" in s.status and "again" not in s.status
@@ -49,12 +49,12 @@ def test_methods_run_one_after_the_other_and_say_how_far_they_are():
     assert (states[-1].status, states[-1].methods) == ("", ("autoregressive", "d2sd"))
 
 
-def test_a_race_ends_with_what_is_to_be_known_of_the_drafters(monkeypatch):
+def test_race_ends_with_drafter_notes(monkeypatch):
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
     assert [u.note for u in run(["autoregressive"]) if u.note] == ["Drafter late reads layer 5."]
 
 
-def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done):
+def test_lane_figures_compare_with_plain_decoding(done):
     plain, branched = race.lane_figures(done)
     assert plain.speedup == 1
     assert plain.mean_acceptance_length == plain.nodes_per_step == 1
@@ -65,7 +65,7 @@ def test_the_table_holds_measured_figures_and_compares_with_plain_decoding(done)
     assert branched.stage_seconds["verify"] > 0
 
 
-def test_a_lane_opened_in_explore_has_the_speedup_that_the_race_measured(done):
+def test_race_lane_in_explore_keeps_measured_speedup(done):
     for at, figures in enumerate(race.lane_figures(done)):
         speeds = race.recorded(done, at).baseline
         if figures.method == "autoregressive":
@@ -74,7 +74,7 @@ def test_a_lane_opened_in_explore_has_the_speedup_that_the_race_measured(done):
             assert speeds.unwatched / speeds.tokens_per_second == pytest.approx(figures.speedup)
 
 
-def test_the_recorded_run_of_explore_has_the_speeds_of_its_lane_in_the_recorded_race():
+def test_opening_run_has_baseline_of_recorded_race():
     opening, recorded = presets.opening(), race.recorded_race()
     at = recorded.methods.index(opening.header["method"])
     assert recorded.lanes[at].trace.token_ids == opening.trace().token_ids
@@ -91,7 +91,7 @@ def slowed(lane, seconds):
     return Lane(Trace.of(trace.header, [trace.prefill, *steps, trace.finished]))
 
 
-def test_a_race_that_other_work_disturbed_is_run_again_where_it_matters(monkeypatch):
+def test_disturbed_race_lanes_are_run_again(monkeypatch):
     slow, runs = [True], []
 
     def disturbing(job, running, prepared, title):
@@ -110,7 +110,7 @@ def test_a_race_that_other_work_disturbed_is_run_again_where_it_matters(monkeypa
 
 
 @pytest.mark.parametrize("budget", [None, 20])
-def test_a_link_holds_the_requested_settings_and_none_of_one_lane(budget):
+def test_race_query_holds_requested_settings_only(budget):
     lanes = run(("eagle3", "d2sd_tree"), node_budget=budget, block_size=8)[-1].value
     query = dict(parse_qsl(race_query(lanes)))
     requested = {"block_size": "8"} | ({"node_budget": "20"} if budget else {})
@@ -118,7 +118,7 @@ def test_a_link_holds_the_requested_settings_and_none_of_one_lane(budget):
     assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
 
 
-def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
+def test_cost_aware_lane_is_separate_with_equal_text():
     race_of = run(("autoregressive", "d2sd", "d2sd cost-aware"))[-1].value
     assert race_of.methods == ("autoregressive", "d2sd", "d2sd cost-aware")
     assert [(f.method, f.identical) for f in race.lane_figures(race_of)] == [(m, True) for m in race_of.methods]
@@ -126,13 +126,13 @@ def test_a_cost_aware_lane_has_its_own_name_and_the_same_text():
     assert "expected to save time" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
 
 
-def test_without_plain_decoding_there_is_no_speedup():
+def test_race_without_plain_decoding_has_no_speedup():
     only = run(["dflash"])[-1].value
     (figures,) = race.lane_figures(only)
     assert (figures.speedup, figures.identical, json.loads(drawing(only))["plain"]) == (None, True, False)
 
 
-def test_a_text_that_differs_is_named_with_its_place_and_in_sixteen_bits_explained(done):
+def test_lane_figures_locate_and_explain_text_difference(done):
     plain, branched = done.lanes
     steps = branched.trace.steps
     first = structs.replace(steps[-1].committed[0], token=steps[-1].committed[0].token + 1)
@@ -150,7 +150,7 @@ def test_a_text_that_differs_is_named_with_its_place_and_in_sixteen_bits_explain
     assert explained == [True, False, False]
 
 
-def test_stop_keeps_the_methods_that_are_through():
+def test_race_stop_keeps_finished_lanes():
     job = Job()
     running = race.run(job, PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
     for update in running:
@@ -164,7 +164,7 @@ def test_stop_keeps_the_methods_that_are_through():
     assert race.lane_figures(last.value)[1].place is None
 
 
-def test_a_method_that_breaks_off_says_so_and_the_next_one_runs(monkeypatch):
+def test_race_lane_failure_is_named_and_others_kept(monkeypatch):
     real = BlockDrafter.draft
 
     def fail(*_, **__):
@@ -184,7 +184,7 @@ def ask(trace, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd"
     return list(updates_of(job, whatif.run(job, "Race", trace, Chosen("tiny"), list(sweeps), list(methods))))
 
 
-def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
+def test_whatif_at_recorded_setting_equals_run(done):
     trace = done.lanes[1].trace
     answers = ask(trace)[-1].value
     shown = results(answers)
@@ -200,7 +200,7 @@ def test_the_answer_at_the_recorded_setting_is_the_recorded_run(done):
     assert f"recorded: {shown.sweeps[0].values[shown.sweeps[0].own]}" in json.dumps(panels[0]["figure"])
 
 
-def test_answers_about_the_race_before_go_with_it(done):
+def test_whatif_panel_resets_for_new_race(done):
     panel = WhatIf(None, None, None)
     source, charts, notice = panel.about(done)
     assert (source.value, charts, notice.visible) == ("d2sd", None, False)
@@ -213,7 +213,7 @@ def warm(trace):
     return replace(trace, header={**trace.header, "config": {**trace.header["config"], "temperature": 1.0}})
 
 
-def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
+def test_whatif_answers_unused_setting_once(done):
     answers = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["dflash"])[-1].value
     assert len(answers.outcomes) == 1
     (line,) = results(answers).sweeps[0].lines
@@ -221,7 +221,7 @@ def test_a_method_is_answered_once_for_a_setting_that_it_does_not_use(done):
     assert len({p.alpha for p in line.points}) == 1
 
 
-def test_settings_that_do_not_fit_each_other_are_left_out():
+def test_sweep_points_leave_out_invalid_settings():
     engine = models.engine(Chosen("tiny"))
     base = engine.resolve(DecodeConfig("d2sd", num_branches=6))
     asked = whatif.sweep_points(engine, base, ["block_size"], ["d2sd"])
@@ -229,7 +229,7 @@ def test_settings_that_do_not_fit_each_other_are_left_out():
     assert all(q.config.second_block_size == q.value for q in asked)
 
 
-def test_every_method_of_the_registry_has_its_own_points():
+def test_sweep_points_cover_every_method():
     engine = models.engine(Chosen("tiny"))
     able = [m.id for m in METHODS.values() if m.settings and not engine.obstacle(m.id)]
     points = whatif.sweep_points(engine, engine.resolve(DecodeConfig("d2sd")), list(whatif.SWEEPS), able)
@@ -239,7 +239,7 @@ def test_every_method_of_the_registry_has_its_own_points():
         assert len(settings) > 3 or "block_size" not in METHODS[method].settings
 
 
-def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
+def test_whatif_answers_cost_aware_and_states_costs(done):
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
     lines = {line.method: line.points for line in results(last.value).sweeps[0].lines}
     assert set(lines) == {"d2sd", "d2sd cost-aware"}
@@ -249,7 +249,7 @@ def test_cost_aware_settings_are_answered_and_their_costs_stated(done):
     assert "Cost-aware" not in ask(done.lanes[1].trace, methods=["d2sd"])[-1].note
 
 
-def test_what_if_refuses_in_one_sentence(done, monkeypatch):
+def test_whatif_refusals_are_one_sentence(done, monkeypatch):
     trace = done.lanes[1].trace
     assert "temperature 0" in ask(warm(trace))[-1].problem
     assert "there is no run" in ask(None)[-1].problem
@@ -259,7 +259,7 @@ def test_what_if_refuses_in_one_sentence(done, monkeypatch):
     assert "SmolLM2-135M-Instruct is not here yet; get it first" in ask(missing)[-1].problem
 
 
-def test_the_recorded_race_is_small_and_whole():
+def test_recorded_race_is_small_and_complete():
     recorded = recorded_race()
     assert RECORDED.stat().st_size < 300_000
     assert recorded.recorded
@@ -270,7 +270,7 @@ def test_the_recorded_race_is_small_and_whole():
     assert "node_budget" not in race_query(replace(recorded, lanes=recorded.lanes[1:]))
 
 
-def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
+def test_whatif_leaves_out_methods_without_drafter(done, monkeypatch):
     engine = models.engine(Chosen("tiny"))
     lacking = replace(engine.models, second=None)
     monkeypatch.setattr(engine, "models", lacking)
@@ -281,7 +281,7 @@ def test_what_if_leaves_out_methods_without_a_drafter(done, monkeypatch):
     assert "needs a VP-Drafter" in only.problem
 
 
-def test_a_form_that_holds_the_block_of_a_longer_drafter_is_not_refused():
+def test_prepare_limits_block_size_to_drafter():
     prepared = prepare(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=32, second_block_size=24))
     assert (prepared.request.config.block_size, prepared.request.config.second_block_size) == (16, 16)
     kept = prepare(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config

@@ -28,14 +28,14 @@ def ask(texts, model="tiny"):
     return list(updates_of(job, compare.replay(job, texts, Chosen(model))))
 
 
-def test_the_same_drafter_takes_the_same_steps(texts):
+def test_replay_with_same_drafter_is_equal(texts):
     *_, last = ask(texts)
     as_recorded, again = (line for line in last.value.split("\n") if "α" in line)
     assert as_recorded.removeprefix("As recorded, mine: ") in again
     assert "+0.00 against the first" in again
 
 
-def test_another_drafter_is_held_against_the_recorded_one(texts):
+def test_replay_with_another_drafter_reports_its_steps(texts):
     updates = ask(texts, presets.DSPARK)
     assert updates[-2].news == "2 of 2 texts …"
     real = [trace.steps for trace in recorded(model=presets.DSPARK).traces]
@@ -45,6 +45,6 @@ def test_another_drafter_is_held_against_the_recorded_one(texts):
     assert found.split(": ")[1] not in ask(texts)[-1].value  # the other one takes other steps
 
 
-def test_what_cannot_be_replayed_is_said(texts):
+def test_replay_refuses_sampled_or_empty_texts(texts):
     assert "temperature 0" in ask(recorded(temperature=1.0))[-1].problem
     assert "no text with a step" in ask(RunSet("none", ()))[-1].problem

@@ -39,7 +39,7 @@ def answer(*args, **changes):
         ("typed", {"words": f"{RIGHT} zebra"}, ('"accepted":3', '"number":7')),
     ],
 )
-def test_the_page_answers_what_the_view_asks(client, event, fields, expected):
+def test_step_question_events_are_answered_by_page(client, event, fields, expected):
     window, first = Window(client), client.call("explorer", event)
     (value,) = [c["props"]["value"] for c in client.components.values() if c["props"].get("elem_id") == "explorer"]
     window.at_once(first, client.values(first), data(key=json.loads(value.split("\n")[0])["key"], **fields))
@@ -59,14 +59,14 @@ WRONG = [
 
 
 @pytest.mark.parametrize(("question", "fields"), WRONG)
-def test_what_cannot_be_answered_is_one_sentence(question, fields):
+def test_unanswerable_step_question_is_one_sentence(question, fields):
     found = answer(question, **fields)
     assert found.keys() == {"number", "problem"}
     assert found["problem"].endswith(".")
     assert "failed" not in found["problem"]
 
 
-def test_a_run_of_models_that_are_not_loaded_says_what_to_do(monkeypatch):
+def test_step_question_names_unloaded_models(monkeypatch):
     others = {"models": {"preset": None, "target": "/srv/big/target"}, "parts": {"target": {"weights": "0"}}}
     header = RUN.header | others
     monkeypatch.setattr(type(RUN), "header", property(lambda _: header))
@@ -74,7 +74,7 @@ def test_a_run_of_models_that_are_not_loaded_says_what_to_do(monkeypatch):
     assert "(…/target) are not loaded here; choose them above and press Run" in answer()["problem"]
 
 
-def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeypatch, bundled):
+def test_step_question_finds_models_by_weights(monkeypatch, bundled):
     shelf = models._Shelf()
     monkeypatch.setattr(models, "_shelf", shelf)
     header = RUN.header
@@ -89,7 +89,7 @@ def test_bundled_models_are_loaded_and_others_are_found_by_their_weights(monkeyp
     assert answer()["same"] is True
 
 
-def test_an_answer_that_a_newer_question_overtook_is_not_given(monkeypatch):
+def test_overtaken_step_question_is_not_answered(monkeypatch):
     job, real = Job(), explore._computed
 
     def slowly(*args):
@@ -100,12 +100,12 @@ def test_an_answer_that_a_newer_question_overtook_is_not_given(monkeypatch):
     assert [u.value for u in updates(job=job) if not u.news] == []
 
 
-def test_a_question_that_was_stopped_while_it_waited_is_answered_so():
+def test_stopped_step_question_is_answered_as_stopped():
     assert answer(job=Job(stopped=True)) == {"number": 7, "problem": explore.STOPPED}
 
 
 @pytest.mark.parametrize(("question", "name"), [(REDRAFT, "re-draft"), (TYPED, "check")])
-def test_an_unexpected_error_is_a_sentence(monkeypatch, question, name):
+def test_unexpected_step_question_error_is_one_sentence(monkeypatch, question, name):
     def broken(*_):
         raise RuntimeError("no kernel\nat /srv/x.py")
 

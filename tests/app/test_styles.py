@@ -21,7 +21,7 @@ SCOPES = {
 
 
 @pytest.mark.parametrize("sheet", sorted(APP.glob("*/*.css")), ids=lambda sheet: sheet.stem)
-def test_every_rule_of_a_tab_stays_in_its_own_view(sheet):
+def test_tab_style_rules_stay_in_their_view(sheet):
     if sheet.parent.name == "static" or sheet.stem == "stage":
         pytest.skip("of the whole page, or of a shadow root")
     rules = re.findall(r"([^{}]+)\{", re.sub(r"/\*.*?\*/", "", sheet.read_text(encoding="utf-8"), flags=re.DOTALL))

@@ -14,11 +14,11 @@ CASES = {"traces": 100, "links": 1000, "controls": 2000, "archives": 4, "model f
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_a_campaign_finds_nothing(name):
+def test_torture_campaign_finds_no_fault(name):
     outcomes = list(itertools.islice(IN_PROCESS[name](random.Random(SEED)), CASES[name]))
     assert [fault for fault in outcomes if fault] == []
     assert len(outcomes) == CASES[name]
 
 
-def test_none_is_left_out():
+def test_torture_cases_cover_all_campaigns():
     assert set(CASES) == set(IN_PROCESS)

@@ -7,20 +7,20 @@ from app.view import FoldView
 
 
 @pytest.mark.parametrize(("made", "event"), [(ExplorerView, "missed"), (ExplorerView, "export"), (LearnView, "select")])
-def test_an_event_that_the_script_names_can_be_listened_to(made, event):
+def test_view_event_of_script_can_be_registered(made, event):
     with gr.Blocks():
         view = made()
         getattr(view, event)(lambda: None, None, None)
 
 
-def test_nothing_else_is_an_attribute():
+def test_view_has_no_other_event_attributes():
     view = FoldView("Settings", "settings", elem_id="fold-test")
     with pytest.raises(AttributeError, match="'missed'"):
         _ = view.missed
     assert not hasattr(view, "likeable")
 
 
-def test_what_the_script_does_not_name_is_not_looked_for_in_all_of_it(monkeypatch):
+def test_view_skips_gradio_search_for_unknown_attributes(monkeypatch):
     """Gradio asks for attributes that no component has whenever it describes one, for every window and update."""
     asked = []
     search = gr.HTML.__getattr__

@@ -22,7 +22,7 @@ def nothing_named(monkeypatch):
 
 
 @pytest.mark.parametrize("name", ["GRADIO_SERVER_PORT", "PORT"])
-def test_another_port_can_be_named_with_and_without_a_checkout(monkeypatch, name):
+def test_port_variable_taken_or_invalid_is_refused(monkeypatch, name):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -32,7 +32,7 @@ def test_another_port_can_be_named_with_and_without_a_checkout(monkeypatch, name
                 visitors.listen_options()
 
 
-def test_the_page_listens_where_it_is_told_to(monkeypatch):
+def test_listen_options_follow_host_and_port_variables(monkeypatch):
     assert visitors.listen_options() == {"server_name": "127.0.0.1"}
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -48,7 +48,7 @@ def test_the_page_listens_where_it_is_told_to(monkeypatch):
     assert not visitors.public()
 
 
-def test_a_host_that_this_machine_is_not_is_a_sentence(monkeypatch):
+def test_host_variable_of_other_machine_is_refused(monkeypatch):
     monkeypatch.setenv("HOST", "192.0.2.1")  # for documentation alone, RFC 5737
     with pytest.raises(InputError, match=r"^the page cannot listen on 192.0.2.1: .*; choose another HOST, such as"):
         visitors.listen_options()
@@ -67,7 +67,7 @@ def test_a_host_that_this_machine_is_not_is_a_sentence(monkeypatch):
         ({"FOLDERS": "refuse"}, True),
     ],
 )
-def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
+def test_folders_are_refused_on_public_pages(monkeypatch, environment, refused, tmp_path):
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     assert visitors.public() is refused
@@ -89,7 +89,7 @@ def test_who_may_name_folders(monkeypatch, environment, refused, tmp_path):
         ("50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B", "50 tokens/s and/or https://huggingface.co/a/b of Qwen/Qwen3-8B"),
     ],
 )  # fmt: skip
-def test_no_path_of_the_server_reaches_a_visitor(monkeypatch, sentence, seen):
+def test_server_paths_are_hidden_from_visitors(monkeypatch, sentence, seen):
     monkeypatch.setenv("SPACE_ID", "a/b")
     assert visitors.without_paths(sentence) == seen
     assert notice(problem=sentence).value == seen

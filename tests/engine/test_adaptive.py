@@ -55,7 +55,7 @@ def restless(seed):
 
 
 @pytest.mark.parametrize("method", ADAPTIVE)
-def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
+def test_cost_aware_text_equals_plain_for_random_decisions(engine, method, monkeypatch):
     """One kind of blocks on one kind of target, one on the other; from method to method they change."""
     plain = engine.generate("the cat sat", DecodeConfig("autoregressive", 40, inspect=False))
     seed, seen = (engine.models.target.config.model_type == "llama") + ADAPTIVE.index(method), set()
@@ -79,7 +79,7 @@ def test_random_decisions_leave_the_text_alone(engine, method, monkeypatch):
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd"])
-def test_drafters_read_what_they_put_off_before_they_draft(bundled, method, monkeypatch):
+def test_block_drafter_reads_skipped_tokens_before_drafting(bundled, method, monkeypatch):
     """A draft after plain steps, and a re-draft after steps without one, is that of a drafter which read every token at once."""
     steps, read, extend = [], Counter(), BlockDrafter.extend
 
@@ -132,7 +132,7 @@ def untaught(tokenizer):
         ("d2sd", "eager", 0.0, 1 + len(measure.CORNERS)),
     ],
 )
-def test_every_stage_is_measured_once_all_numbers_of_rows_were_met(
+def test_measure_costs_covers_stages_and_expected_row_counts(
     untaught, method, mode, slow, count, monkeypatch, tmp_path
 ):
     """Of trees too, however large they may be; only where passes have the rows that a step asks for, and are short."""
@@ -164,7 +164,7 @@ def measuring(monkeypatch, home, steady=True):
     return measured
 
 
-def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch, tmp_path):
+def test_costs_are_measured_once_under_engine_lock(engine, monkeypatch, tmp_path):
     fresh, measured = Engine(engine.models), measuring(monkeypatch, tmp_path)
     held = []
     monkeypatch.setattr("d2sd.engine.Verifier", lambda *a: held.append(fresh.lock.locked()) or Verifier(*a))
@@ -176,9 +176,7 @@ def test_costs_are_measured_once_while_nothing_else_computes(engine, monkeypatch
     assert held == [True]
 
 
-def test_the_next_process_takes_costs_that_were_kept_if_all_that_they_depend_on_is_the_same(
-    engine, monkeypatch, tmp_path
-):
+def test_stored_costs_depend_on_block_size_threads_weights(engine, monkeypatch, tmp_path):
     measured = measuring(monkeypatch, tmp_path)
     config = engine.resolve(DecodeConfig("d2sd", 4, cost_aware=True))
     found = [Engine(engine.models).costs(c) for c in (config, replace(config, num_branches=2))]
@@ -192,7 +190,7 @@ def test_the_next_process_takes_costs_that_were_kept_if_all_that_they_depend_on_
     assert len(measured) == 4
 
 
-def test_costs_whose_repeats_differ_are_measured_again_by_the_next_process(engine, monkeypatch, tmp_path):
+def test_unsteady_costs_are_not_stored(engine, monkeypatch, tmp_path):
     measured = measuring(monkeypatch, tmp_path, steady=False)
     config = engine.resolve(DecodeConfig("d2sd", 4, cost_aware=True))
     for fresh in Engine(engine.models), Engine(engine.models):
@@ -201,7 +199,7 @@ def test_costs_whose_repeats_differ_are_measured_again_by_the_next_process(engin
     assert not list(tmp_path.rglob("costs.json"))
 
 
-def test_a_text_starts_from_what_earlier_ones_taught_and_a_replay_teaches_nothing(engine, monkeypatch):
+def test_experience_grows_with_generations_but_not_replays(engine, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     engine, started = Engine(engine.models), []
 

@@ -39,7 +39,7 @@ def plain(engine, base=BASE):
     return entry(engine, make_setting(engine.resolve(base), {}))
 
 
-def test_the_twin_shares_the_weights_and_leaves_the_target_as_it_is(engine, twin):
+def test_stock_twin_shares_weights_without_changing_target(engine, twin):
     ours, theirs = engine.models.target.model.state_dict(), twin.state_dict()
     assert ours.keys() == theirs.keys()
     assert all(ours[k].data_ptr() == theirs[k].data_ptr() for k in ours)
@@ -48,7 +48,7 @@ def test_the_twin_shares_the_weights_and_leaves_the_target_as_it_is(engine, twin
     assert not any(layer._forward_hooks for layer in twin.model.layers)
 
 
-def test_every_baseline_writes_the_same_text_on_the_same_weights(engine, twin, prompts):
+def test_baselines_write_the_text_of_plain_decoding(engine, twin, prompts):
     baselines, left_out = make_baselines(engine, twin, list(BASELINES), BASE.max_new_tokens)
     assert [p.label for p in baselines] == [f"transformers {name}" for name in BASELINES]
     assert not left_out
@@ -65,7 +65,7 @@ def test_every_baseline_writes_the_same_text_on_the_same_weights(engine, twin, p
                 assert run.steps == run.cycle_tokens
 
 
-def test_transformers_dflash_speculation_accepts_what_ours_accepts():
+def test_transformers_dflash_baseline_takes_as_many_steps():
     engine = load("tiny")
     (baseline,), _ = make_baselines(engine, stock_twin(engine.models.target), ["dflash"], 32)
     config = engine.resolve(DecodeConfig("dflash", 32))
@@ -77,7 +77,7 @@ def test_transformers_dflash_speculation_accepts_what_ours_accepts():
     assert theirs == ours  # cycle by cycle: prefill commits one token there as here
 
 
-def test_baselines_that_cannot_run_say_why(engine, twin):
+def test_baselines_without_required_models_are_left_out(engine, twin):
     bare = Engine(Models(engine.models.target, name="bare"))
     baselines, left_out = make_baselines(bare, twin, list(BASELINES), 8)
     assert [p.label for p in baselines] == ["transformers generate"]
@@ -90,7 +90,7 @@ def test_baselines_that_cannot_run_say_why(engine, twin):
         make_baselines(bare, twin, ["magic"], 8)
 
 
-def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
+def test_runnable_refuses_or_leaves_out_impossible_settings(engine):
     settings = [make_setting(replace(BASE, method="d2sd"), {"num_branches": k}) for k in (4, 40)]
     possible, left_out = runnable(engine, settings, lenient=True)
     assert [s.label for s in possible] == ["d2sd:K=4"]
@@ -101,7 +101,7 @@ def test_settings_that_models_cannot_run_are_refused_or_left_out(engine):
             runnable(engine, wanted, lenient)
 
 
-def test_a_wrong_token_is_found_where_it_is(engine, twin, prompts):
+def test_lossless_check_locates_wrong_token(engine, twin, prompts):
     honest = plain(engine)
 
     def spoil(ids):
@@ -123,13 +123,13 @@ def test_a_wrong_token_is_found_where_it_is(engine, twin, prompts):
         assert (bad["largest_shortfall"] is None) == exact
 
 
-def test_shortfalls_count_in_spreads_of_the_row():
+def test_shortfalls_are_scaled_by_row_spread():
     logits = torch.tensor([[0.0, 3.0, 6.0], [0.0, 30.0, 60.0]])
     assert shortfalls(logits, [1, 1]).tolist() == pytest.approx([1.0, 1.0])
     assert shortfalls(logits, [2, 0]).tolist() == pytest.approx([0.0, 2.0])
 
 
-def test_the_first_difference_may_be_an_end(engine, twin, prompts):
+def test_divergence_reports_first_difference_including_text_end(engine, twin, prompts):
     assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2]) is None
     assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 3]).position == 1
     assert divergence(twin, 7, prompts[0][1], [1, 2], [1, 2, 3]).position == 2

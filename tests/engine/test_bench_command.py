@@ -21,7 +21,7 @@ def bench(capfd, arguments, *more):
     return code, captured.out, captured.err
 
 
-def test_a_report_has_tables_figures_and_provenance(capfd, tmp_path):
+def test_bench_report_has_tables_figures_and_provenance(capfd, tmp_path):
     arguments = "--preset table6 --baselines all --limit 2 --max-new-tokens 4 --out"
     code, out, _ = bench(capfd, arguments, tmp_path)
     assert code == 0
@@ -49,7 +49,7 @@ def test_a_report_has_tables_figures_and_provenance(capfd, tmp_path):
     assert origin["prompts"]["sha256"] in page
 
 
-def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path):
+def test_bench_costs_option_calculates_times_of_another_machine(capfd, tmp_path):
     arguments = "--limit 2 --max-new-tokens 16"
     elsewhere = f"{arguments} --by-domain --costs paper --methods autoregressive,dflash,d2sd:cost_aware=true --out"
     code, out, _ = bench(capfd, elsewhere, tmp_path / "report")
@@ -70,7 +70,7 @@ def test_times_of_another_machine_are_calculated_and_said_to_be(capfd, tmp_path)
     assert real["mean_acceptance_length"] == dflash["mean_acceptance_length"]
 
 
-def test_the_lossless_check_passes_and_says_so(capfd, tmp_path):
+def test_check_lossless_option_passes_for_d2sd(capfd, tmp_path):
     arguments = "--check-lossless --methods d2sd --limit 2 --max-new-tokens 6 --branches 4 --gamma 5,16 --out"
     code, out, _ = bench(capfd, arguments, tmp_path)
     assert code == 0
@@ -78,7 +78,7 @@ def test_the_lossless_check_passes_and_says_so(capfd, tmp_path):
     assert json.loads((tmp_path / "lossless.json").read_text())["passed"] is True
 
 
-def test_the_lossless_check_fails_with_exit_code_1(capfd):
+def test_check_lossless_option_fails_with_exit_code_1(capfd):
     arguments = "--check-lossless --methods dflash --limit 1 --max-new-tokens 8 --gamma 5 --dtype bfloat16 --margin -1"
     code, out, _ = bench(capfd, arguments)
     assert code == 1
@@ -103,7 +103,7 @@ def test_the_lossless_check_fails_with_exit_code_1(capfd):
         ("--out /proc/none", "cannot write into the folder"),
     ],
 )
-def test_bad_input_is_one_sentence(capfd, arguments, sentence):
+def test_bench_bad_input_is_one_sentence(capfd, arguments, sentence):
     code, out, err = bench(capfd, arguments)
     assert code == 2
     assert out == ""
@@ -111,7 +111,7 @@ def test_bad_input_is_one_sentence(capfd, arguments, sentence):
     assert sentence in err
 
 
-def test_interruption_reports_the_prompts_that_are_done(capfd, tmp_path, monkeypatch):
+def test_bench_interrupt_reports_completed_prompts(capfd, tmp_path, monkeypatch):
     finish, calls = Engine.finish, count(1)
 
     def interrupted(*arguments):

@@ -13,7 +13,7 @@ STAGES = ("plain_eager_ms", "first_draft_ms", "second_draft_ms", "tree_ms", "ver
 
 
 @pytest.mark.parametrize(("passes", "contexts"), [("eager", [64]), ("padded", [64, 300])])
-def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes, contexts):
+def test_bench_gpu_writes_tables_with_provenance(tmp_path, capsys, passes, contexts):
     lengths = ",".join(map(str, contexts))
     command = f"bench gpu --shape tiny --context {lengths} --repeats 1 --device cpu --passes {passes} --out"
     assert main([*command.split(), str(tmp_path)]) == 0
@@ -41,7 +41,7 @@ def test_the_command_writes_tables_with_provenance(tmp_path, capsys, passes, con
     assert "No captured figures" in written
 
 
-def test_kernels_and_launches_are_counted_apart():
+def test_counted_separates_kernels_from_launches():
     step = [("cudaGraphLaunch", "CPU"), ("cudaLaunchKernelExC", "CPU"), ("aten::add", "CPU"), ("cudaMemcpyAsync", "CPU"),
             ("nvjet_hsh", "CUDA"), ("vectorized_elementwise_kernel", "CUDA"), ("Memcpy HtoD", "CUDA"), ("Memset", "CUDA")]  # fmt: skip
     assert counted(step * PROFILED) == (2, 2)
@@ -56,12 +56,12 @@ def test_kernels_and_launches_are_counted_apart():
         ("--shape tiny --passes captured", "need all models on one CUDA GPU"),
     ],
 )
-def test_bad_input_is_a_sentence(tmp_path, capsys, arguments, sentence):
+def test_bench_gpu_bad_input_is_one_sentence(tmp_path, capsys, arguments, sentence):
     assert main(["bench", "gpu", *arguments.split(), "--device", "cpu", "--out", str(tmp_path)]) == 2
     assert sentence in capsys.readouterr().err
 
 
-def test_floors_count_every_byte_that_must_be_read():
+def test_floors_count_bytes_of_weights_and_caches():
     engine = random_engine("tiny", "float32", "cpu", "eager", 512)
     floors = Floors.of(engine, rate=1.0)
     parameters = sum(p.numel() for p in engine.models.target.model.parameters())

@@ -40,7 +40,7 @@ def distinct_share(words, size: int) -> float:
     return len(set(grams)) / len(grams)
 
 
-def test_sums_are_answered_rightly(runs, rows):
+def test_tiny_target_answers_most_sums_correctly(runs, rows):
     sums = [r for r in rows if r["domain"] == "sums"][:SUMS]
     texts = [run.finished.text for run in runs["sums"]]
     found = [re.findall(r"the answer is (-?\d+)", text) for text in texts]
@@ -48,13 +48,13 @@ def test_sums_are_answered_rightly(runs, rows):
     assert len(wrong) <= 0.4 * SUMS, wrong  # 75% right when it was trained (PROVENANCE.md)
 
 
-def test_real_openings_do_not_run_in_circles(runs):
+def test_tiny_target_stories_do_not_repeat(runs):
     texts = [run.finished.text for run in runs["stories"]]
     shares = [distinct_share(text.split(), 4) for text in texts]
     assert sum(shares) / len(shares) > 0.75, shares
 
 
-def test_the_first_drafter_is_about_as_sure_as_it_deserves(runs):
+def test_first_drafter_confidence_is_calibrated(runs):
     steps = [run.steps for domain in DOMAINS for run in runs[domain][:3]]
     table = tabulate(steps)
     error = calibrate(table, tabulate_paths(steps), label(steps, table)).error.value

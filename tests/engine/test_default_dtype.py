@@ -39,7 +39,7 @@ def test_runs_do_not_depend_on_the_default_dtype(tokenizer):
             assert drafted(other.generate("the cat", config)) == expected, method
 
 
-def test_models_loaded_beside_each_other_are_loaded_one_after_the_other(monkeypatch):
+def test_concurrent_model_loads_are_serialized(monkeypatch):
     """Otherwise the default dtype that one of them found, and restores, is the other's."""
     own, inside, most = loading.AutoModelForCausalLM.from_pretrained, [], []
 

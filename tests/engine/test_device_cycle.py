@@ -79,7 +79,7 @@ def untimed(trace):
 
 @pytest.mark.parametrize("method", ON_DEVICE)
 @pytest.mark.parametrize("turn", range(len(SETTINGS) // 2))
-def test_its_events_are_those_of_the_host(engine, padded, method, turn, monkeypatch):
+def test_device_cycle_events_equal_host_cycle_events(engine, padded, method, turn, monkeypatch):
     """Half of the settings on one kind of target, half on the other; from method to method they change."""
     settings = SETTINGS[2 * turn + (is_llama(engine) + ON_DEVICE.index(method)) % 2]
     settings = {k: v for k, v in settings.items() if k in METHODS[method].settings or "_" not in k or "top" in k}
@@ -100,7 +100,7 @@ def test_its_events_are_those_of_the_host(engine, padded, method, turn, monkeypa
 @pytest.mark.parametrize(
     ("method", "longer"), [("d2sd", None), ("d2sd", 16), ("dflash_twice", 16), ("random_prefix", None)]
 )
-def test_prefixes_behind_a_drafted_end_of_text_are_left_out_as_on_the_host(tokenizer, method, longer):
+def test_device_cycle_selects_no_prefix_after_drafted_end(tokenizer, method, longer):
     models = small_engine(tokenizer).models
     models.target.model.generation_config.eos_token_id = list(range(0, VOCABULARY, 9))  # most drafts hold one
     host, device = (Engine(models, passes=mode) for mode in ("eager", "padded"))
@@ -117,7 +117,7 @@ def test_prefixes_behind_a_drafted_end_of_text_are_left_out_as_on_the_host(token
     assert left_out
 
 
-def test_a_prompt_may_have_one_token_and_cut_trees_are_left_to_the_host(engine, padded):
+def test_padded_engine_handles_one_token_and_node_budget(engine, padded):
     for prompt, settings in (([7], {}), ("the cat", {"node_budget": 12})):
         config = DecodeConfig("d2sd", 9, **settings)
         assert padded.generate(prompt, config).token_ids == engine.generate(prompt, config).token_ids
@@ -150,7 +150,7 @@ PLANNED = ["dflash", "d2sd", "dflash_twice", "random_prefix"]
 
 
 @pytest.mark.parametrize("method", PLANNED)
-def test_what_is_planned_for_the_device_leaves_the_text_alone(engine, padded, method, monkeypatch):
+def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkeypatch):
     """Cost-aware runs of any plans: never decided on the host, the text that of plain decoding.
 
     One kind of blocks on one kind of target, one on the other; from method to method they change.
@@ -172,7 +172,7 @@ def test_what_is_planned_for_the_device_leaves_the_text_alone(engine, padded, me
     assert len(seen) > (3 if METHODS[method].second_drafter == "none" else 5)
 
 
-def test_drafters_read_on_while_the_device_decodes_plainly(engine, padded, monkeypatch):
+def test_device_drafts_after_plain_cycles_equal_fresh_drafts(engine, padded, monkeypatch):
     """A draft after plain cycles is the one that a run gives which begins there."""
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     monkeypatch.setattr(proposing, "Controller", restless(2, few=True))
@@ -208,7 +208,7 @@ class OnMeta(TorchDispatchMode):
 @pytest.mark.parametrize("method", ON_DEVICE)
 @pytest.mark.parametrize("cost_aware", [False, True])
 @torch.inference_mode()
-def test_a_whole_cycle_is_queued_before_anything_is_read(method, cost_aware, without_values, monkeypatch):
+def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without_values, monkeypatch):
     """On torch's meta device tensors hold no values: whatever looks at one on the way fails.
 
     The other settings change from method to method, so that re-drafts meet either."""
@@ -294,7 +294,7 @@ def frozen(small, monkeypatch):
 
 
 @pytest.mark.parametrize("method", [*ON_DEVICE, "d2sd_tree", "eagle3"])
-def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method):
+def test_captured_passes_keep_texts_and_trees(small, frozen, method):
     config = DecodeConfig(method, 8, num_branches=3)
     for prompt in ("the cat sat", "a dog ran to the park and"):
         one, other = frozen.generate(prompt, config), small.generate(prompt, config)
@@ -306,7 +306,7 @@ def test_what_is_frozen_at_capture_does_not_change_a_text(small, frozen, method)
     assert passes._captured
 
 
-def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
+def test_generation_continues_when_passes_fall_back_to_padded(small, frozen):
     config = frozen.resolve(DecodeConfig("dflash", 8))
     ids = frozen.encode("the cat sat", config)
     with frozen._lent_passes(config, len(ids) + 8) as passes:
@@ -318,7 +318,7 @@ def test_a_run_goes_on_where_capturing_fails_on_the_way(small, frozen):
     assert run.output == small.generate("the cat sat", config).token_ids
 
 
-def test_settings_do_not_share_what_was_captured(small, frozen):
+def test_captured_passes_are_not_shared_between_settings(small, frozen):
     noisy = {"temperature": 2.0, "seed": 5}
     changes = ({}, {"inspect": False}, {"num_branches": 3}, noisy, noisy | {"top_k": 2}, noisy | {"top_p": 0.2})
     for settings in (*changes, {"temperature": 0.5, "seed": 5}, {"block_size": 6}):

@@ -67,7 +67,7 @@ def drafter_of(model, target, temperature=0.0, mode="eager"):
 @pytest.mark.parametrize("mode", ["eager", "padded"])
 @pytest.mark.parametrize("name", FOLDERS)
 @torch.inference_mode()
-def test_drafts_are_those_of_the_written_out_definition(read, target, name, mode):
+def test_block_drafts_equal_reference_definition(read, target, name, mode):
     model, reference = read(name)
     drafter, features = drafter_of(model, target, mode=mode)
     size = model.block_size
@@ -84,7 +84,7 @@ def test_drafts_are_those_of_the_written_out_definition(read, target, name, mode
 
 @pytest.mark.parametrize("name", WALKED)
 @torch.inference_mode()
-def test_above_temperature_0_they_sample_with_the_targets_noise(read, target, name):
+def test_walked_drafters_sample_with_target_noise(read, target, name):
     model, reference = read(name)
     drafter, features = drafter_of(model, target, temperature=0.9)
     size = model.block_size
@@ -95,7 +95,7 @@ def test_above_temperature_0_they_sample_with_the_targets_noise(read, target, na
     assert list(block.confidence) == pytest.approx([p for _, p, _ in wanted], abs=2e-5)
 
 
-def test_small_drafters_of_each_kind_are_right_now_and_then(read, target):
+def test_taught_drafters_have_some_tokens_accepted(read, target):
     """And texts do not depend on them, whichever method drafts with them."""
     methods = [m.id for m in METHODS.values() if m.first_drafter]
     for number, name in enumerate(("dflash", "speculators rnn", "dflash2", "jetspec", "swa")):
@@ -109,7 +109,7 @@ def test_small_drafters_of_each_kind_are_right_now_and_then(read, target):
             assert engine.generate("the cat", DecodeConfig(method, 8, **settings)).token_ids == plain, (name, method)
 
 
-def test_a_drafter_can_be_read_by_another_convention(read, target):
+def test_reformed_drafter_drafts_like_windowed_folder(read, target):
     """The same weights with a window, as a doctor would try them, are those of a folder that says so."""
     plain, windowed = read("dflash", True)[0], read("sliding", True)[0]
     other = plain.reformed(replace(plain.form, windows=windowed.form.windows, causal=windowed.form.causal))
@@ -119,7 +119,7 @@ def test_a_drafter_can_be_read_by_another_convention(read, target):
     assert plain.form.windows == (None, None)
 
 
-def test_a_confidence_head_is_recorded_and_can_choose_the_prefixes(read, target):
+def test_confidence_head_is_recorded_and_selects_prefixes(read, target):
     model, _ = read("speculators rnn", True)
     engine = Engine(Models(target, model, model))
     config = DecodeConfig("d2sd", 12, num_branches=2)
@@ -134,7 +134,7 @@ def test_a_confidence_head_is_recorded_and_can_choose_the_prefixes(read, target)
         Engine(Models(target, read("dflash")[0])).resolve(DecodeConfig("dflash", confidence="head"))
 
 
-def test_a_specforge_vp_drafter_says_that_it_never_saw_an_empty_prefix(read, target, caplog):
+def test_specforge_vp_drafter_logs_warnings_about_its_training(read, target, caplog):
     vp = read("vp", True)[0]
     Engine(Models(target, read("dflash", True)[0], vp)).generate("the cat", DecodeConfig("d2sd", 8, num_branches=5))
     assert caplog.text.count("was not trained to draft from an empty prefix") == 1
@@ -144,7 +144,7 @@ def test_a_specforge_vp_drafter_says_that_it_never_saw_an_empty_prefix(read, tar
 
 
 @torch.inference_mode()
-def test_a_selectors_tree_holds_the_likeliest_paths_of_its_own_distribution(read, target):
+def test_selector_tree_holds_most_probable_paths(read, target):
     model, reference = read("dflash2")
     drafter, features = drafter_of(model, target)
     (block,) = drafter.draft(ANCHOR, [()], 6, 20)

@@ -10,7 +10,7 @@ from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixe
 
 
 @pytest.mark.parametrize(("settings", "passes"), [({}, 3), ({"block_size": 2, "num_branches": 1}, 2)])
-def test_a_third_pass_is_counted_where_there_was_one(bundled, settings, passes):
+def test_draft_passes_counts_third_level(bundled, settings, passes):
     steps = bundled.generate("Once upon a time, a frog", DecodeConfig("d2sd_three_level", 24, **settings)).steps
     assert max(s.draft_passes for s in steps) == passes
     assert all((s.draft_passes == 3) == any(b.base for b in s.branches) for s in steps)
@@ -18,7 +18,7 @@ def test_a_third_pass_is_counted_where_there_was_one(bundled, settings, passes):
 
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("temperature", [0.0, 0.9])
-def test_steps_are_consistent(bundled, method, temperature):
+def test_step_events_agree_with_nodes_and_text(bundled, method, temperature):
     trace = bundled.generate("Once upon a time, a frog", DecodeConfig(method, 16, temperature=temperature))
     assert parse_trace("".join(trace.lines()).encode()) == trace  # and its fields agree with each other
     for step in trace.steps:
@@ -44,7 +44,7 @@ def test_steps_are_consistent(bundled, method, temperature):
     assert text == trace.finished.text
 
 
-def test_inspection_changes_no_token_and_records_less(bundled):
+def test_inspect_off_keeps_tokens_and_records_less(bundled):
     seen, blind = (bundled.generate("A boat", DecodeConfig("d2sd", 20, inspect=i)) for i in (True, False))
     assert seen.token_ids == blind.token_ids
     assert parse_trace("".join(blind.lines()).encode()) == blind
@@ -54,7 +54,7 @@ def test_inspection_changes_no_token_and_records_less(bundled):
         assert all(node.target_probability is None for node in step.nodes)
 
 
-def test_stop_ends_before_the_next_step(bundled):
+def test_stop_callback_ends_stream_before_next_step(bundled):
     steps = []
     stream = bundled.stream("A boat", DecodeConfig("d2sd", 100), stop=lambda: len(steps) == 2)
     for event in stream:

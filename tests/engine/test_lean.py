@@ -12,7 +12,7 @@ from d2sd.nets.lean import LeanLayers, product
 from tests.nets import make_drafter, make_target
 
 
-def test_what_may_change_is_left_alone(tokenizer):
+def test_lean_layers_are_off_for_trainable_weights(tokenizer):
     model = make_drafter(make_target(tokenizer))
     assert model.lean() is not None
     model.requires_grad_(True)
@@ -20,7 +20,7 @@ def test_what_may_change_is_left_alone(tokenizer):
     assert not LeanLayers.possible(model, model.config)
 
 
-def test_a_large_model_is_not_kept_twice(tokenizer, monkeypatch):
+def test_lean_layers_are_off_above_max_bytes(tokenizer, monkeypatch):
     model = make_drafter(make_target(tokenizer))
     size = sum(p.numel() * p.element_size() for p in model.parameters())
     monkeypatch.setattr(lean_layers, "MAX_BYTES", size)
@@ -29,7 +29,7 @@ def test_a_large_model_is_not_kept_twice(tokenizer, monkeypatch):
     assert not LeanLayers.possible(model, model.config)
 
 
-def test_products_are_the_same_without_onednn(monkeypatch):
+def test_product_is_correct_without_onednn(monkeypatch):
     weight, x = torch.randn(24, 16), torch.randn(2, 5, 16)
     quick = product(weight)(x)
 
@@ -44,7 +44,7 @@ def test_products_are_the_same_without_onednn(monkeypatch):
 @torch.inference_mode()
 @pytest.mark.parametrize("rows", [1, 2, 5, 33])
 @pytest.mark.parametrize("half", [False, True], ids=["float32", "mixed"])
-def test_products_have_float32_rounding_for_any_number_of_rows(half, rows):
+def test_product_has_float32_rounding_for_any_row_count(half, rows):
     """Not the same bits beside other rows: FBGEMM's products for AVX2 depend on them, as torch's own do."""
     if half and not can_mix():
         pytest.skip("torch has no products with float16 weights here")

@@ -37,7 +37,7 @@ def transformers_favourites(engine, prompt_ids, ids):
 
 
 @pytest.mark.parametrize(("gamma", "branches"), SHAPES)
-def test_many_prompts_equal_plain_greedy_and_transformers(bundled, gamma, branches):
+def test_heldout_texts_equal_transformers_greedy(bundled, gamma, branches):
     """D²SD with every shape and backend; the other two methods meet shapes and backends in turns."""
     turn = SHAPES.index((gamma, branches))
     methods = ("d2sd", ("dflash", "autoregressive")[turn // 2 % 2], "d2sd")
@@ -66,7 +66,7 @@ SETTINGS = [
 
 
 @pytest.mark.parametrize("method", DRAFTED)
-def test_small_models_equal_plain_greedy(engine, plain_ids, method, monkeypatch):
+def test_greedy_text_equals_plain_decoding(engine, plain_ids, method, monkeypatch):
     """Every method runs all settings, half of them on each kind of target. Prompts and backends rotate."""
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)  # measuring has tests of its own
     kind, number = engine.models.target.config.model_type == "llama", DRAFTED.index(method)
@@ -80,13 +80,13 @@ def test_small_models_equal_plain_greedy(engine, plain_ids, method, monkeypatch)
 
 
 @pytest.mark.parametrize("method", [m for m in DRAFTED if METHODS[m].default_budget])
-def test_a_tree_may_be_smaller_than_the_block_that_it_is_made_of(engine, plain_ids, method):
+def test_node_budget_smaller_than_block_keeps_text(engine, plain_ids, method):
     trace = engine.generate("the cat", DecodeConfig(method, 24, block_size=16, node_budget=2))
     assert trace.token_ids == plain_ids("the cat", 24)
     assert max(len(s.nodes) for s in trace.steps) <= 3
 
 
-def test_small_drafters_are_right_now_and_then(engine):
+def test_small_drafters_have_some_tokens_accepted(engine):
     """Else the test above would hold for drafts that are never taken."""
     for method in ("dflash", "d2sd", "draft_model"):
         runs = [engine.generate(prompt, DecodeConfig(method, 24)) for prompt in PROMPTS]
@@ -94,7 +94,7 @@ def test_small_drafters_are_right_now_and_then(engine):
         assert steps / 2 < accepted < 8 * steps
 
 
-def test_a_prompt_may_have_one_token(engine):
+def test_one_token_prompt_equals_transformers_greedy(engine):
     plain = engine.generate([5], DecodeConfig("autoregressive", 12))
     assert plain.prefill.prompt_token_ids == (5,)
     assert plain.token_ids == stock_greedy(engine.models.target.model, [5], 12)
@@ -105,7 +105,7 @@ LIMITS = (1, 2, 3, 7, 16, 17)
 
 
 @pytest.mark.parametrize("turn", range(len(LIMITS)))
-def test_never_one_token_more_than_the_limit(bundled, turn):
+def test_max_new_tokens_limits_text_exactly(bundled, turn):
     for number, method in enumerate(METHODS):
         if turn > 1 and (number + turn) % 2:  # the least for all, the others in turns
             continue
@@ -115,7 +115,7 @@ def test_never_one_token_more_than_the_limit(bundled, turn):
         assert trace.finished.stop_reason == "max_new_tokens"
 
 
-def test_stops_with_the_end_token(bundled):
+def test_generation_stops_at_end_token(bundled):
     prompt = "Question: Tom has 5 red pens and 3 blue pens. How many pens does Tom have in all?\nAnswer:"
     plain = bundled.generate(prompt, DecodeConfig("autoregressive", 200, inspect=False))
     almost = [*plain.prefill.prompt_token_ids, *plain.token_ids[:-8]]

@@ -84,7 +84,7 @@ def compare(ours, own, error=2e-4):
 @torch.inference_mode()
 @pytest.mark.parametrize("backend", ["dense", "cascade", "flashinfer"])
 @pytest.mark.parametrize("kind", KINDS)
-def test_hidden_states_features_and_caches_are_those_of_the_modules(tokenizer, kind, backend):
+def test_merged_tree_pass_equals_modules(tokenizer, kind, backend):
     """Trees of all shapes of rows up to 80, behind a text that crosses a window; features come from the modules' hooks there."""
     target, rng = make(tokenizer, kind, plain=backend == "flashinfer"), random.Random(KINDS.index(kind))
     target.taps.add([0, 2, 3])
@@ -98,7 +98,7 @@ def test_hidden_states_features_and_caches_are_those_of_the_modules(tokenizer, k
 @torch.inference_mode()
 @pytest.mark.parametrize("backend", ["dense", "flashinfer"])
 @pytest.mark.parametrize("start", [254, 255, 256])
-def test_a_row_behind_a_full_window_sees_itself(tokenizer, backend, start):
+def test_merged_pass_at_window_boundary_equals_transformers(tokenizer, backend, start):
     target = make(tokenizer, "llama")
     target.taps.add([0, 2, 3])
     trees = [random_tree(random.Random(0), 1) for _ in range(3)]
@@ -113,7 +113,7 @@ def test_a_row_behind_a_full_window_sees_itself(tokenizer, backend, start):
 
 @torch.inference_mode()
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
-def test_sixteen_bits_differ_by_rounding_alone(tokenizer, dtype):
+def test_merged_16_bit_layers_differ_by_rounding_only(tokenizer, dtype):
     """All calls in this type, as on a GPU; against the modules in float32."""
     target, rng = make(tokenizer, "qwen3"), random.Random(2)
     target.taps.add([0, 2, 3])
@@ -132,7 +132,7 @@ def test_sixteen_bits_differ_by_rounding_alone(tokenizer, dtype):
 
 
 @pytest.mark.parametrize("contexts", [False, True])
-def test_merged_weights_are_the_layers_own(tokenizer, contexts):
+def test_merged_weights_share_storage_with_layers(tokenizer, contexts):
     target = make_target(tokenizer)
     model = make_drafter(target) if contexts else target
     layers = model.layers if contexts else model.base.layers
@@ -156,7 +156,7 @@ def test_merged_weights_are_the_layers_own(tokenizer, contexts):
     assert sum(held.values()) == sum(p.nbytes for p in layers.parameters())
 
 
-def test_no_weight_is_held_twice_while_layers_are_merged(tokenizer, monkeypatch):
+def test_merging_frees_original_weights_layer_by_layer(tokenizer, monkeypatch):
     target, sizes = make_target(tokenizer, layers=6), []
     alive = [weakref.ref(p) for p in target.base.layers.parameters()]
     merge_one = lean_layers._merge
@@ -173,7 +173,7 @@ def test_no_weight_is_held_twice_while_layers_are_merged(tokenizer, monkeypatch)
     assert len(alive) - sizes[-1] >= 3 * 5  # those of the layers before are gone by then
 
 
-def test_who_shares_modules_shares_merged_weights(tokenizer):
+def test_reformed_drafter_shares_merged_weights(tokenizer):
     model = make_drafter(make_target(tokenizer))
     lean, twin = model.merged(TORCH), model.reformed(model.form)
     assert twin.merged(TORCH) is not lean
@@ -181,7 +181,7 @@ def test_who_shares_modules_shares_merged_weights(tokenizer):
     assert model.merged(TORCH) is lean
 
 
-def test_weights_that_moved_are_merged_again(tokenizer):
+def test_merged_weights_are_rebuilt_after_dtype_change(tokenizer):
     target = make_target(tokenizer)
     lean = target.merged(TORCH)
     target.model.double()
@@ -190,13 +190,13 @@ def test_weights_that_moved_are_merged_again(tokenizer):
     assert torch.equal(merge([target.base.layers[0].mlp.gate_proj]), target.base.layers[0].mlp.gate_proj.weight)
 
 
-def test_slices_of_one_weight_in_another_order_are_copied():
+def test_merge_copies_slices_in_another_order():
     one, other = (torch.nn.Linear(3, rows, bias=False).requires_grad_(False) for rows in (2, 4))
     merge([one, other])
     assert torch.equal(merge([other, one]), torch.cat([other.weight, one.weight]))
 
 
-def test_merged_models_are_saved_whole(tokenizer, tmp_path):
+def test_merged_model_save_pretrained_keeps_all_weights(tokenizer, tmp_path):
     target = make_target(tokenizer)
     target.merged(TORCH)
     target.model.save_pretrained(tmp_path)
@@ -205,7 +205,7 @@ def test_merged_models_are_saved_whole(tokenizer, tmp_path):
         assert torch.equal(again[name], weight)
 
 
-def test_biases_hooks_quantised_and_changing_weights_are_left_as_they_are(tokenizer):
+def test_merging_skips_bias_hook_quantised_and_trainable_layers(tokenizer):
     def of(change):
         target = make_target(tokenizer, "llama")
         change(target.base)
@@ -249,7 +249,7 @@ def drafted(model, target, backend, merged, branches):
 @torch.inference_mode()
 @pytest.mark.parametrize("backend", ["dense", "cascade", "flashinfer"])
 @pytest.mark.parametrize("branches", [1, 3])
-def test_drafts_and_contexts_are_those_of_the_modules(tokenizer, backend, branches):
+def test_merged_drafter_pass_equals_modules(tokenizer, backend, branches):
     target = make_target(tokenizer)
     model = make_drafter(target)
     for name, weight in model.named_parameters():
@@ -263,7 +263,7 @@ def test_drafts_and_contexts_are_those_of_the_modules(tokenizer, backend, branch
 
 
 @pytest.mark.parametrize("method", [m for m in METHODS if m != "draft_model"])
-def test_runs_give_the_texts_of_plain_decoding(engine, method, monkeypatch):
+def test_flashinfer_text_equals_plain_decoding(engine, method, monkeypatch):
     """With flashinfer; tests of padded passes have the other backends."""
     monkeypatch.setattr("d2sd.engine.choose", lambda name, *_: name)
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 16, backend="dense")).token_ids
@@ -271,5 +271,5 @@ def test_runs_give_the_texts_of_plain_decoding(engine, method, monkeypatch):
     assert found.token_ids == plain
 
 
-def test_sliding_layers_are_packed_for_no_cpu(tokenizer):
+def test_lean_layers_are_off_for_sliding_windows(tokenizer):
     assert not LeanLayers.possible(make(tokenizer, "ministral").base, make(tokenizer, "ministral").config)

@@ -15,7 +15,7 @@ def padded(engine):
 
 
 @pytest.mark.parametrize("method", [m.id for m in METHODS.values() if not m.on_device])
-def test_padded_passes_give_the_same_ids(engine, padded, method):
+def test_padded_passes_give_ids_of_eager_passes(engine, padded, method):
     """Backends alternate by target and method. Methods that run on the device are tested in test_device_cycle.py."""
     turn = (engine.models.target.config.model_type == "llama") + list(METHODS).index(method)
     prompt, backend, longer = (("the cat", "cascade", 6), ([5], "dense", 11))[turn % 2]
@@ -25,7 +25,7 @@ def test_padded_passes_give_the_same_ids(engine, padded, method):
     assert [len(s.nodes) for s in fixed.steps] == [len(s.nodes) for s in plain.steps]
 
 
-def test_buffers_go_from_one_generation_to_the_next(padded):
+def test_pass_buffers_are_reused_by_next_generation(padded):
     config = DecodeConfig("d2sd", 12)
     first = padded.generate("the cat", config).token_ids
     lent = padded._free[-1][1]
@@ -34,7 +34,7 @@ def test_buffers_go_from_one_generation_to_the_next(padded):
     assert padded.generate("the cat", config).token_ids == first  # nothing of the other text is left in them
 
 
-def test_buffers_serve_whatever_method_comes_next(padded):
+def test_pass_buffers_are_reused_by_other_methods(padded):
     padded._free.clear()
     padded.generate("the cat", DecodeConfig("autoregressive", 2))
     ((_, lent),) = padded._free
@@ -46,7 +46,7 @@ def test_buffers_serve_whatever_method_comes_next(padded):
         assert [passes for _, passes in padded._free] == [lent]
 
 
-def test_two_generations_at_once_have_buffers_of_their_own(engine, padded):
+def test_interleaved_generations_do_not_share_pass_buffers(engine, padded):
     config, prompts = DecodeConfig("d2sd", 12), ("the cat", "a dog ran to")
     for used in (engine, padded):
         expected = [used.generate(p, config).token_ids for p in prompts]
@@ -57,7 +57,7 @@ def test_two_generations_at_once_have_buffers_of_their_own(engine, padded):
         assert [list(e.token_ids) for e in last] == expected
 
 
-def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, monkeypatch):
+def test_pass_buffers_return_after_stop_but_not_error(padded, monkeypatch):
     config = DecodeConfig("d2sd", 12)
     padded._free.clear()
     stream = padded.stream("the cat", config)
@@ -76,7 +76,7 @@ def test_a_stopped_run_gives_its_buffers_back_and_a_broken_one_does_not(padded, 
     assert padded.generate("the cat", config).token_ids
 
 
-def test_the_kind_of_passes_is_chosen_by_where_and_what_the_models_are(engine, monkeypatch):
+def test_choose_mode_depends_on_device_and_quantisation(engine, monkeypatch):
     cpu, gpu = torch.device("cpu"), torch.device("cuda")
     assert choose_mode("auto", cpu, capturable=True) == "eager"
     assert choose_mode("auto", gpu, capturable=True) == "captured"

@@ -30,7 +30,7 @@ with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
 
 
 @held
-def test_aten_onednn_and_mkl_use_no_more_than_avx2():
+def test_aten_onednn_and_mkl_are_limited_to_avx2():
     assert torch.backends.cpu.get_cpu_capability() == "AVX2"
     done = subprocess.run([sys.executable, "-c", TALK], capture_output=True, text=True, check=True)
     assert "isa:Intel AVX2\n" in done.stdout
@@ -40,7 +40,7 @@ def test_aten_onednn_and_mkl_use_no_more_than_avx2():
 
 @held
 @torch.inference_mode()
-def test_fbgemm_uses_no_more_than_avx2():
+def test_fbgemm_is_limited_to_avx2():
     """It does not tell. But with AVX2 a row alone gets other last bits than beside others, and with AVX-512 the same."""
     random = torch.Generator().manual_seed(0)
     multiply = product(torch.randn(96, 576, generator=random), half=True)
@@ -65,7 +65,7 @@ def folder(tmp_path, tokenizer):
     return str(save_models(tmp_path, target, dflash=make_drafter(target)))
 
 
-def test_without_fbgemm_everything_runs_in_float32(without_fbgemm, folder, monkeypatch):
+def test_models_without_fbgemm_run_in_float32(without_fbgemm, folder, monkeypatch):
     assert not can_mix()
     monkeypatch.setattr(numbers, "MIXED_FROM", 0)  # as if it were a large one
     models = load_models(folder)
@@ -77,7 +77,7 @@ def test_without_fbgemm_everything_runs_in_float32(without_fbgemm, folder, monke
 
 
 @pytest.mark.skipif(not can_mix(), reason="torch has no products with float16 weights here")
-def test_with_fbgemm_a_large_target_is_mixed_and_a_small_one_if_wanted(folder, monkeypatch):
+def test_mixed_dtype_is_default_for_large_targets(folder, monkeypatch):
     assert load_models(folder).target.numbers == "float32"
     trace = Engine(load_models(folder, dtype="mixed")).generate("the cat", DecodeConfig("autoregressive", 8))
     assert trace.header["hardware"]["dtype"] == "mixed"
@@ -86,7 +86,7 @@ def test_with_fbgemm_a_large_target_is_mixed_and_a_small_one_if_wanted(folder, m
     assert load_models(folder).target.numbers == "mixed"
 
 
-def test_the_page_names_the_numbers_of_this_machine(monkeypatch):
+def test_taken_here_names_dtype_of_this_machine(monkeypatch):
     for able, named in ((True, "float16"), (False, "float32")):
         monkeypatch.setattr(numbers, "can_mix", lambda able=able: able)
         assert named in numbers.taken_here()

@@ -46,7 +46,7 @@ def enumerate_sequences(engine, temperature, top_k=0, top_p=1.0):
 
 
 @pytest.mark.parametrize("temperature", [1e-38, 1e-300, 5e-324])
-def test_next_to_zero_the_likeliest_token_is_sampled(engine, temperature):
+def test_temperature_near_zero_samples_greedy_text(engine, temperature):
     plain = engine.generate("the cat", DecodeConfig("autoregressive", 8))
     sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=temperature))
     assert sampled.token_ids == plain.token_ids
@@ -64,7 +64,7 @@ def sampled_by_definition(engine, temperature, top_k=0, top_p=1.0):
 
 
 @pytest.mark.parametrize("settings", SETTINGS, ids=str)
-def test_texts_by_definition_match_exact_enumeration(tiny, settings):
+def test_gumbel_max_texts_match_exact_distribution(tiny, settings):
     expected = enumerate_sequences(tiny, **settings)
     assert sum(expected.values()) == pytest.approx(1)
     seen = Counter(sampled_by_definition(tiny, **settings))
@@ -84,7 +84,7 @@ CASES += [(m, SETTINGS[0] | {"cost_aware": True}) for m in ("dflash", "d2sd", "d
 
 
 @pytest.mark.parametrize(("method", "settings"), CASES, ids=str)
-def test_every_method_writes_the_text_by_definition(tiny, method, settings):
+def test_sampled_text_equals_gumbel_max_definition(tiny, method, settings):
     """Seed by seed, so that it has the distribution of the test above."""
     wanted = sampled_by_definition(tiny, **{k: v for k, v in settings.items() if k != "cost_aware"})
     for seed in range(SEEDS):
@@ -92,7 +92,7 @@ def test_every_method_writes_the_text_by_definition(tiny, method, settings):
         assert tuple(tiny.generate(PROMPT, config).token_ids) == wanted[seed], seed
 
 
-def test_top_p_keeps_the_smallest_sufficient_set():
+def test_restrict_keeps_smallest_sufficient_set():
     logits = torch.tensor([[0.5, 0.3, 0.15, 0.05]]).log()
     assert restrict(logits, 0, 0.8).isfinite().tolist() == [[True, True, False, False]]
     assert restrict(logits, 0, 0.81).isfinite().tolist() == [[True, True, True, False]]
@@ -100,7 +100,7 @@ def test_top_p_keeps_the_smallest_sufficient_set():
     assert restrict(logits, 0, 0.01).isfinite().tolist() == [[True, False, False, False]]
 
 
-def test_noise_depends_on_seed_and_position_only():
+def test_gumbel_noise_depends_on_seed_and_position_only():
     device = torch.device("cpu")
     a, b = gumbel_noise(3, [7, 9], 50, device), gumbel_noise(3, [9], 50, device)
     assert torch.equal(a[1:], b)
@@ -108,12 +108,12 @@ def test_noise_depends_on_seed_and_position_only():
     assert not torch.equal(gumbel_noise(4, [9], 50, device), b)
 
 
-def test_every_bit_of_a_seed_counts():
+def test_gumbel_noise_uses_all_seed_bits():
     seeds = [3, *(3 ^ 1 << bit for bit in range(63))]
     found = {tuple(gumbel_noise(seed, [9], 8, torch.device("cpu"))[0].tolist()) for seed in seeds}
     assert len(found) == len(seeds)
 
 
 @pytest.mark.parametrize("seed", [0, 3, 5_000, 2**32 - 1])
-def test_a_seed_of_32_bits_draws_what_it_always_drew(seed):
+def test_generator_seed_is_stable_for_32_bit_seeds(seed):
     assert generator_seed(seed, 9) == seed * 1_000_003 + 9

@@ -40,7 +40,7 @@ def compared(bundled, model, traces):
     return compare(list(redraft_served(bundled, model, traces)), traces)
 
 
-def test_every_step_of_the_same_drafter_is_equal(bundled):
+def test_served_comparison_with_same_drafter_is_equal(bundled):
     for method, name in (("dflash", "first"), ("eagle3", "eagle3")):
         model = getattr(bundled.models, name)
         traces = written(bundled, method, **{name: model})
@@ -51,7 +51,7 @@ def test_every_step_of_the_same_drafter_is_equal(bundled):
         assert found.tokens == 64
 
 
-def test_the_first_step_with_fewer_tokens_is_named(bundled):
+def test_served_comparison_names_first_worse_step(bundled):
     first = bundled.models.first
     worse = first.reformed(replace(first.form, mask_token=77))
     traces = written(bundled, "dflash", first=worse)
@@ -71,7 +71,7 @@ def test_the_first_step_with_fewer_tokens_is_named(bundled):
     assert "Intervals take at least" in said[-1]
 
 
-def test_after_a_draft_that_was_accepted_whole_nothing_is_known():
+def test_served_position_shares_exclude_unknown_positions():
     counts = ((0, 1, 2, 2, 2, False), (1, 4, 2, 1, 2, False), (2, 6, 2, 0, 0, True))
     steps = [ServedStep(0, *step) for step in counts]
     found = compare([(steps, 0)], [])
@@ -82,7 +82,7 @@ def changed(trace, **header):
     return replace(trace, header={**trace.header, **header})
 
 
-def test_what_cannot_be_drafted_again_is_refused(bundled):
+def test_redraft_served_refuses_unusable_logs(bundled):
     model = bundled.models.first
     (run, _) = written(bundled, "dflash", first=model)
     refused = {
@@ -102,7 +102,7 @@ def test_what_cannot_be_drafted_again_is_refused(bundled):
             list(redraft_served(bundled, model, [trace]))
 
 
-def test_the_command_compares_a_log_with_one_drafter(bundled, tmp_path, capsys):
+def test_whatif_served_option_compares_log_with_drafter(bundled, tmp_path, capsys):
     log = tmp_path / "log.jsonl"
     write_traces(log, written(bundled, "dflash", first=bundled.models.first))
     assert main(["whatif", str(log), "--served"]) == 0

@@ -38,7 +38,7 @@ def smollm2():
 
 
 @pytest.mark.parametrize(("prompt", "settings"), RUNS.items(), ids=RUNS)
-def test_every_method_writes_the_text_of_plain_decoding(smollm2, prompt, settings):
+def test_smollm2_text_equals_plain_decoding(smollm2, prompt, settings):
     """Half of the methods in either run."""
     plain = smollm2.generate(prompt, DecodeConfig("autoregressive", NEW_TOKENS, chat=True)).token_ids
     methods = [m for m in METHODS if m != "autoregressive" and smollm2.obstacle(m) is None]
@@ -49,7 +49,7 @@ def test_every_method_writes_the_text_of_plain_decoding(smollm2, prompt, setting
         )
 
 
-def test_a_cpu_runs_it_in_mixed_numbers_unless_told_otherwise(smollm2):
+def test_smollm2_dtype_is_mixed_on_cpu_by_default(smollm2):
     target = smollm2.models.target
     assert target.numbers == ("mixed" if can_mix() else "float32")
     assert load_models(target="smollm2", dtype="float32").target.numbers == "float32"

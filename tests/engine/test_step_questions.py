@@ -23,7 +23,7 @@ def story(bundled):
 
 @pytest.mark.parametrize("method", AGAIN)
 @pytest.mark.parametrize("settings", [{}, {"block_size": 6, "second_block_size": 9}], ids=["trained", "longer"])
-def test_a_prefix_that_the_run_chose_gives_what_the_run_drafted(bundled, method, settings):
+def test_redraft_from_chosen_prefix_equals_recorded_draft(bundled, method, settings):
     run, tried = bundled.generate(PROMPT, DecodeConfig(method, 8, **settings)), 0
     for event in run.steps:
         for branch in (b for b in event.branches if b.base == 0):
@@ -38,7 +38,7 @@ def test_a_prefix_that_the_run_chose_gives_what_the_run_drafted(bundled, method,
     assert tried > 3
 
 
-def test_every_prefix_brings_what_a_run_from_it_alone_commits(bundled, story, monkeypatch):
+def test_redraft_gain_equals_run_from_that_prefix(bundled, story, monkeypatch):
     """Held against real runs, in which the target itself says what it accepts."""
     ids, gained = [*story.prefill.prompt_token_ids, *story.token_ids], 0
     for event in story.steps[2:4]:
@@ -57,7 +57,7 @@ def test_every_prefix_brings_what_a_run_from_it_alone_commits(bundled, story, mo
     assert gained
 
 
-def test_what_the_target_wanted_instead_is_named(bundled, story):
+def test_redraft_names_token_wanted_by_target(bundled, story):
     event = next(e for e in story.steps if e.actual_boundary is not None and 0 < e.actual_boundary < 14)
     text = [c.token for c in event.committed]
     late = redraft(bundled, story, event.step, event.actual_boundary + 1)
@@ -68,7 +68,7 @@ def test_what_the_target_wanted_instead_is_named(bundled, story):
     assert early.draft.ids[: early.accepted] == tuple(text[early.kept : early.kept + early.accepted])
 
 
-def test_a_text_that_ends_within_a_re_draft_rejects_nothing_there(bundled):
+def test_redraft_past_end_of_text_rejects_nothing(bundled):
     run = bundled.generate(PROMPT, DecodeConfig("d2sd", 3))
     found = redraft(bundled, run, 0, 0)
     assert found.accepted <= 2
@@ -77,7 +77,7 @@ def test_a_text_that_ends_within_a_re_draft_rejects_nothing_there(bundled):
 
 
 @pytest.mark.parametrize("question", [lambda *run: redraft(*run, 0), lambda *run: verify_typed(*run, "a")])
-def test_a_step_that_cannot_be_asked_is_a_sentence(bundled, story, question):
+def test_step_questions_refuse_unusable_step_or_run(bundled, story, question):
     last = len(story.steps)
     for step, sentence in ((last, f"no step {last + 1}"), (-1, "no step 0")):
         with pytest.raises(InputError, match=sentence):
@@ -92,7 +92,7 @@ def test_a_step_that_cannot_be_asked_is_a_sentence(bundled, story, question):
         question(bundled, replace(story, steps=(*story.steps[:2], moved, *story.steps[3:])), 2)
 
 
-def test_what_cannot_be_re_drafted_is_a_sentence(bundled, story):
+def test_redraft_refuses_impossible_prefix_or_models(bundled, story):
     for prefix, sentence in (
         (-1, "no prefix of -1"),
         (16, "no prefix of 16 tokens; choose 0 to 15"),
@@ -109,7 +109,7 @@ def test_what_cannot_be_re_drafted_is_a_sentence(bundled, story):
         redraft(Engine(replace(bundled.models, second=None)), story, 0, 0)
 
 
-def test_nothing_is_drafted_behind_a_drafted_end(bundled, story):
+def test_redraft_after_drafted_end_is_refused(bundled, story):
     first = story.steps[0].first_draft
     (end, *_) = bundled.models.target.end_ids
     ended = structs.replace(
@@ -125,7 +125,7 @@ def pieces_from(run, step):
     return [c.text for s in run.steps[step:] for c in s.committed]
 
 
-def test_the_recorded_text_is_accepted_as_far_as_the_block_reaches(bundled, story):
+def test_verify_typed_accepts_recorded_text_within_block(bundled, story):
     for step in (0, 2):
         pieces, room = pieces_from(story, step), len(story.steps[step].first_draft.ids)
         found = verify_typed(bundled, story, step, "".join(pieces[:6]).removeprefix(" "))
@@ -136,7 +136,7 @@ def test_the_recorded_text_is_accepted_as_far_as_the_block_reaches(bundled, stor
         assert all(0 < p <= 1 for p in whole.probabilities)
 
 
-def test_behind_a_rejected_word_the_target_is_asked_what_it_thinks_of_the_readers_own(bundled, story):
+def test_verify_typed_probabilities_equal_one_target_pass(bundled, story):
     """The probabilities are those of one pass over prompt, text and the typed tokens."""
     start = story.steps[1].anchor_position
     ids = [*story.prefill.prompt_token_ids, *story.token_ids][: start + 1]
@@ -153,14 +153,14 @@ def test_behind_a_rejected_word_the_target_is_asked_what_it_thinks_of_the_reader
     assert found.wanted == pieces_from(story, 1)[0]
 
 
-def test_special_tokens_cannot_be_typed(bundled, story):
+def test_verify_typed_reads_special_tokens_as_text(bundled, story):
     special = bundled.models.target.tokenizer.all_special_tokens[0]
     found = verify_typed(bundled, story, 1, f"zebra {special}")
     assert special not in found.texts
     assert "".join(found.texts).endswith(special) or found.cut
 
 
-def test_a_space_that_nobody_can_see_is_the_texts():
+def test_spaced_adds_or_removes_leading_space():
     assert spaced([" cat"], "cat sat") == " cat sat"
     assert spaced(["s", " sat"], " s sat") == "s sat"
     assert spaced(["", "é"], "é") == "é"
@@ -168,7 +168,7 @@ def test_a_space_that_nobody_can_see_is_the_texts():
     assert spaced([], " cat") == " cat"
 
 
-def test_pieces_agree_whole_or_not_at_all():
+def test_agreeing_counts_whole_pieces_only():
     assert agreeing([" cat", " sat"], " cat sat on") == (2, 8)
     assert agreeing([" cat", " sat"], " ca") == (0, 0)
     assert agreeing([" cats"], " cat sat") == (0, 0)
@@ -177,7 +177,7 @@ def test_pieces_agree_whole_or_not_at_all():
     assert agreeing([], "a") == (0, 0)
 
 
-def test_what_cannot_be_verified_is_a_sentence(bundled, story):
+def test_verify_typed_refuses_unusable_words_or_run(bundled, story):
     for words, sentence in (
         (" \n", "type the words that come next"),
         ("a" * (MAX_TYPED + 1), f"at most {MAX_TYPED} are read"),
@@ -188,5 +188,5 @@ def test_what_cannot_be_verified_is_a_sentence(bundled, story):
         verify_typed(bundled, bundled.generate(PROMPT, DecodeConfig("autoregressive", 4)), 0, "a")
 
 
-def test_lone_surrogates_are_read_as_anything_else(bundled, story):
+def test_verify_typed_reads_lone_surrogates(bundled, story):
     assert verify_typed(bundled, story, 1, "\ud800 cat").accepted == 0

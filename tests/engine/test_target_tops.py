@@ -17,13 +17,13 @@ def steps(engine):
     return engine.generate("the cat", DecodeConfig("d2sd", 16)).steps
 
 
-def test_every_node_with_others_below_it_has_the_targets_choices(steps):
+def test_target_tops_cover_inner_and_visited_nodes(steps):
     for step in steps:
         recorded = {t.node for t in step.target_tops}
         assert recorded >= {n.parent for n in step.nodes if n.parent >= 0} | {c.node for c in step.choices}
 
 
-def test_they_agree_with_the_choices(steps):
+def test_target_tops_agree_with_choices(steps):
     for step in steps:
         tops = {t.node: t.top for t in step.target_tops}
         for top in tops.values():
@@ -32,7 +32,7 @@ def test_they_agree_with_the_choices(steps):
             assert (tops[choice.node][0].id, tops[choice.node][0].probability) == (choice.token, choice.probability)
 
 
-def test_they_agree_with_the_ranks_and_probabilities_of_the_nodes():
+def test_measured_tops_agree_with_ranks_and_probabilities():
     scores = torch.randn(20, 30, generator=torch.Generator().manual_seed(0))
     parents = torch.arange(-1, 19).clamp(min=0)
     tokens = scores[parents].topk(7).indices[:, 3]
@@ -46,7 +46,7 @@ def test_they_agree_with_the_ranks_and_probabilities_of_the_nodes():
         assert (ids[0], shown[0]) == (seen.chosen[parent], seen.choice_probability[parent])
 
 
-def test_tokens_that_cannot_come_next_are_left_out(engine):
+def test_describe_tops_drops_zero_and_nan_probabilities(engine):
     """A probability of 0, or none at all where a net's numbers break down off the accepted path."""
     top = [((7, 8, 9), (0.75, 0.25, 0.0)), ((7, 8, 9), (nan, nan, nan))]
     proposal, walked = SimpleNamespace(tree=SimpleNamespace(parents=(-1, 0, 1))), SimpleNamespace(visited=(0,))

@@ -52,7 +52,7 @@ def typed(request, tokenizer):
     return engine, list(TARGETS).index(request.param), expected
 
 
-def test_every_method_writes_what_transformers_writes(typed, monkeypatch):
+def test_greedy_text_equals_transformers_generate(typed, monkeypatch):
     """Each type runs every second method, and the next type the others. Backends and prompts alternate by method."""
     engine, number, expected = typed
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
@@ -63,7 +63,7 @@ def test_every_method_writes_what_transformers_writes(typed, monkeypatch):
         assert engine.generate(PROMPTS[turn], config).token_ids == expected(PROMPTS[turn]), config
 
 
-def test_drafts_are_accepted_now_and_then(drafted):
+def test_d2sd_drafts_are_sometimes_accepted(drafted):
     """Else the test above would hold for caches that never move a row."""
     accepted = [step.accepted for prompt in PROMPTS for step in drafted(prompt).steps]
     assert sum(map(len, accepted)) > 8
@@ -79,7 +79,7 @@ def stock_logits(model, texts):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @torch.inference_mode()
-def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
+def test_tree_logits_equal_logits_of_each_path(typed, backend):
     """Paths as rows of a batch are the reference, after commits of paths of several lengths."""
     target, rng = typed[0].models.target, random.Random(typed[1])
     verifier = Verifier(target, Passes("eager", backend, 128, target.device))
@@ -96,7 +96,7 @@ def test_every_node_of_a_tree_says_what_its_path_alone_says(typed, backend):
 
 
 @pytest.mark.parametrize("rows", [2, 8])
-def test_a_batch_is_written_like_its_prompts_alone(typed, rows):
+def test_respond_to_batch_equals_single_prompts(typed, rows):
     """Two rows take new prompts twice, and their ring of slots comes around."""
     engine, _, _ = typed
     config = RegenerateConfig(rows, 10, greedy_share=1.0)
@@ -106,7 +106,7 @@ def test_a_batch_is_written_like_its_prompts_alone(typed, rows):
     assert respond_to(engine.models.target, prompts, config) == alone
 
 
-def test_passes_of_fixed_shape_where_layers_allow_it(typed):
+def test_padded_passes_run_or_are_refused_by_type(typed):
     engine, _, expected = typed
     if engine.models.name not in FIXED:
         with pytest.raises(InputError, match="padded passes need a target without linear attention"):
@@ -130,7 +130,7 @@ NESTED = {
 
 
 @pytest.mark.parametrize("kind", NESTED)
-def test_of_a_checkpoint_with_images_the_text_part_is_loaded(tokenizer, tmp_path, kind):
+def test_multimodal_checkpoint_loads_text_part_only(tokenizer, tmp_path, kind):
     text, others = NESTED[kind]
     own = {"model_type": text, "pad_token_id": 0, "tie_word_embeddings": "gemma" in kind}  # as published ones have it
     torch.manual_seed(0)
@@ -150,14 +150,14 @@ def test_of_a_checkpoint_with_images_the_text_part_is_loaded(tokenizer, tmp_path
 
 
 @pytest.mark.parametrize("kind", ["qwen3_5_text", "gpt_oss"])
-def test_a_draft_model_that_is_the_target_is_always_right(tokenizer, kind):
+def test_draft_model_equal_to_target_is_fully_accepted(tokenizer, kind):
     """So its own cache goes back to the committed text after every step."""
     target, twin = make_typed(tokenizer, kind), make_typed(tokenizer, kind)
     trace = Engine(Models(target, draft_model=twin)).generate(PROMPTS[0], DecodeConfig("draft_model", 21, block_size=5))
     assert [len(step.committed) for step in trace.steps] == [5] * 4
 
 
-def test_a_drafter_begins_with_whole_norms_and_queries_without_gates(tokenizer):
+def test_new_drafter_copies_norms_and_ungated_queries(tokenizer):
     target = make_typed(tokenizer, "qwen3_5_text")
     drafter = make_drafter(target, 6, layers=1)
     source, own = target.base.layers[2], drafter.layers[0]
@@ -169,7 +169,7 @@ def test_a_drafter_begins_with_whole_norms_and_queries_without_gates(tokenizer):
 
 
 @pytest.mark.parametrize("kind", ["olmo3", "qwen3_5_text", "gemma4_text"])
-def test_the_doctor_can_try_the_rotary_positions_of_every_target(tokenizer, kind):
+def test_doctor_rope_variant_runs_for_target_types(tokenizer, kind):
     """Some have one set a kind of layer, of a part of each head, or for images too."""
     target = make_typed(tokenizer, kind)
     drafter = make_drafter(target, 6, layers=1)
@@ -189,7 +189,7 @@ def four_bits(shape, generator):
     return (low | high << 4).to(torch.uint8), scales.to(torch.uint8), worth.flatten(-2)
 
 
-def test_mxfp4_weights_are_widened(tokenizer, tmp_path):
+def test_mxfp4_weights_are_dequantised_on_load(tokenizer, tmp_path):
     generator, config = torch.Generator().manual_seed(0), {**SHAPE, **TARGETS["gpt_oss"], "intermediate_size": 32}
     model = AutoModelForCausalLM.from_config(AutoConfig.for_model("gpt_oss", **config))
     tensors, worth = {k: v.clone() for k, v in model.state_dict().items()}, {}

@@ -14,7 +14,7 @@ from d2sd.trace.events import TEMPERATURES
 from tests.nets import make_drafter, make_target
 
 
-def test_it_is_the_softmax_at_these_temperatures():
+def test_tempered_equals_softmax_at_each_temperature():
     scores = torch.randn(5, 200, generator=torch.Generator().manual_seed(0)) * 4
     places = torch.tensor([3, 5, 7, 9, 11])
     found = tempered(scores, places)
@@ -25,7 +25,7 @@ def test_it_is_the_softmax_at_these_temperatures():
 
 
 @pytest.mark.parametrize("method", ["dflash", "d2sd", "dflash_twice", "ddtree", "draft_model"])
-def test_every_drafted_token_falls_with_temperature_through_its_confidence(bundled, method):
+def test_tempered_confidence_falls_with_temperature(bundled, method):
     steps = bundled.generate("One day, a dog", DecodeConfig(method, 24)).steps
     drafted = [s for s in steps if s.first_draft]
     assert drafted
@@ -36,7 +36,7 @@ def test_every_drafted_token_falls_with_temperature_through_its_confidence(bundl
         assert (np.diff(whole, axis=1) <= 2e-6).all()  # the likeliest token of a row
 
 
-def test_a_drafter_that_walks_and_cycles_on_the_device_say_it_too(bundled, tokenizer):
+def test_tempered_is_recorded_by_walked_and_padded_drafters(bundled, tokenizer):
     dspark = load_drafter(str(BUNDLED / "tiny" / "dspark"), torch.float32, "cpu", bundled.models.target)
     walked = Engine(Models(bundled.models.target, dspark))
     (first, *_) = walked.generate("One day, a dog", DecodeConfig("dflash", 8)).steps

@@ -25,7 +25,7 @@ def recorded(engine):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_a_replay_equals_real_runs(engine, recorded, method):
+def test_replay_equals_real_runs(engine, recorded, method):
     """Half of the settings on one kind of target, half on the other; from method to method they change."""
     turn = (engine.models.target.config.model_type == "llama") + list(METHODS).index(method)
     configs = [DecodeConfig(method, 24, **settings) for settings in SETTINGS[turn % 2 :: 2]]
@@ -70,13 +70,13 @@ def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path
     assert "1 of 2 traces were recorded with another target than tiny" in asked(traces, *settings)[1]
 
 
-def test_only_greedy_runs_can_be_asked(engine):
+def test_replay_refuses_sampled_runs(engine):
     sampled = engine.generate("the cat", DecodeConfig("d2sd", 8, temperature=0.7))
     with pytest.raises(InputError, match="temperature 0"):
         Replay(engine, sampled)
 
 
-def test_a_run_of_another_model_is_refused(engine):
+def test_replay_refuses_run_of_another_model(engine):
     run = engine.generate("the cat", DecodeConfig("d2sd", 8))
     other = engine.generate("a dog", DecodeConfig("d2sd", 8))
     mixed = type(run)(run.header, run.prefill, other.steps, other.finished)
@@ -84,7 +84,7 @@ def test_a_run_of_another_model_is_refused(engine):
         Replay(engine, mixed)
 
 
-def test_a_near_tie_that_16_bits_round_the_other_way_is_no_other_model(engine, monkeypatch):
+def test_replay_allows_near_ties_in_mixed_dtype(engine, monkeypatch):
     run = engine.generate("the cat", DecodeConfig("d2sd", 8))
     real = engine.models.target.logits
 
@@ -100,7 +100,7 @@ def test_a_near_tie_that_16_bits_round_the_other_way_is_no_other_model(engine, m
     Replay(engine, run)
 
 
-def test_times_and_decisions_come_from_a_stated_table(engine, recorded):
+def test_replay_times_come_from_given_machine(engine, recorded):
     table = Machine(Curve(((1, 1e-3),)), Curve(((1, 1e-3),)), Curve(((1, 5e-3), (64, 6e-3))), 1e-3)
     configs = [DecodeConfig("autoregressive"), DecodeConfig("d2sd"), DecodeConfig("d2sd", cost_aware=True)]
     resolved = [engine.resolve(c) for c in configs]
@@ -114,7 +114,7 @@ def test_times_and_decisions_come_from_a_stated_table(engine, recorded):
     assert (untimed.seconds, untimed.tokens_per_second) == (None, None)
 
 
-def test_every_pass_of_a_step_takes_its_time(engine):
+def test_replay_times_count_tree_and_third_level(engine):
     """A draft tree is drafted too, and a third level waits for the second."""
     draft, target = 10e-3, 30e-3
     table = Machine(Curve(((1, draft),)), Curve(((1, draft),)), Curve(((1, target),)), 0.0)
@@ -128,7 +128,7 @@ def test_every_pass_of_a_step_takes_its_time(engine):
     assert three.seconds == pytest.approx(sum(draft * count + target for count in passes))
 
 
-def test_drafters_compute_under_the_lock(engine, monkeypatch):
+def test_replay_drafts_under_engine_lock(engine, monkeypatch):
     monkeypatch.setattr("d2sd.engine.measure_costs", lambda *_: (CHEAP_DRAFTS, False))
     fresh = Engine(engine.models)
     recorded = fresh.generate("the cat sat", DecodeConfig("autoregressive", 12))

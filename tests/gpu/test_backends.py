@@ -43,7 +43,7 @@ def random_tree_mask(rows, seed):
 @pytest.mark.parametrize("dim", [64, 128])
 @pytest.mark.parametrize("group", [1, 2, 4, 8])
 @pytest.mark.parametrize("context", [1, 17, 1024, 32768])
-def test_a_backend_agrees_with_dense_in_float32(name, dtype, dim, group, context):
+def test_attention_backend_agrees_with_dense_float32(name, dtype, dim, group, context):
     usable(name, dtype, dim)
     torch.manual_seed(context + group)
     kv_heads, rows = 2, 61
@@ -61,7 +61,7 @@ def test_a_backend_agrees_with_dense_in_float32(name, dtype, dim, group, context
 
 @pytest.mark.parametrize("name", NAMES)
 @pytest.mark.parametrize("branches", [1, 4])
-def test_branches_share_the_prefix(name, branches):
+def test_attention_backend_shares_prefix_between_branches(name, branches):
     usable(name, torch.bfloat16, 128)
     with GPU:
         query = torch.randn(branches, 32, 16, 128).bfloat16()
@@ -74,7 +74,7 @@ def test_branches_share_the_prefix(name, branches):
 
 @pytest.mark.parametrize("name", NAMES)
 @torch.inference_mode()
-def test_a_captured_pass_follows_a_growing_text(name, monkeypatch):
+def test_captured_logits_equal_eager_for_growing_text(name, monkeypatch):
     """The same graph is replayed for other trees and lengths; its logits stay those of eager dense passes."""
     monkeypatch.setitem(SHAPES, "small", Shape("qwen3", 256, 512, 4, 8, 2, 64, 1000, False, drafter_layers=2))
     usable(name, torch.float16, 64)

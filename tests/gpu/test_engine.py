@@ -25,7 +25,7 @@ def engine(request):
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_float32_gives_the_ids_of_the_cpu(engine, method):
+def test_float32_ids_on_gpu_equal_cpu(engine, method):
     cpu = load("tiny", device="cpu")
     for prompt in PROMPTS:
         config = DecodeConfig(method, 64)
@@ -35,7 +35,7 @@ def test_float32_gives_the_ids_of_the_cpu(engine, method):
 
 
 @pytest.mark.parametrize("most", [96, 8])
-def test_what_is_captured_later_leaves_earlier_graphs_right(most, monkeypatch):
+def test_later_captures_leave_earlier_graphs_correct(most, monkeypatch):
     """Graphs share memory: settings that come and go capture some passes anew, or more than are kept."""
     monkeypatch.setattr("d2sd.nets.passes.MAX_CAPTURED", most)
     eager, captured = (load("tiny", device="cuda", passes=passes) for passes in ("eager", "captured"))
@@ -50,7 +50,7 @@ def test_what_is_captured_later_leaves_earlier_graphs_right(most, monkeypatch):
 
 @pytest.mark.parametrize("passes", ["eager", "captured"])
 @pytest.mark.parametrize("method", METHODS)
-def test_bfloat16_texts_are_the_favourites_or_near_ties(method, passes):
+def test_bfloat16_texts_are_greedy_or_near_ties(method, passes):
     engine = load("tiny", device="cuda", dtype="bfloat16", passes=passes)
     twin = stock_twin(engine.models.target)
     for prompt in PROMPTS:
@@ -62,7 +62,7 @@ def test_bfloat16_texts_are_the_favourites_or_near_ties(method, passes):
 
 @pytest.mark.parametrize("method", [m.id for m in METHODS.values() if m.on_device])
 @torch.inference_mode()
-def test_a_cycle_is_queued_without_waiting_for_the_card(method):
+def test_device_cycle_queues_without_synchronizing(method):
     engine = load("tiny", device="cuda", passes="captured")
     config = engine.resolve(DecodeConfig(method, 64))
     ids = engine.encode(PROMPTS[0], config)
@@ -80,7 +80,7 @@ def test_a_cycle_is_queued_without_waiting_for_the_card(method):
         assert passes.mode == "captured"
 
 
-def test_a_thousand_cycles_leak_no_memory(engine):
+def test_thousand_cycles_leak_no_memory(engine):
     def cycles(count):
         done = 0
         while done < count:
@@ -93,7 +93,7 @@ def test_a_thousand_cycles_leak_no_memory(engine):
     assert cycles(1000) - before < 1 << 20
 
 
-def test_out_of_memory_is_a_sentence_and_the_next_run_works(engine):
+def test_out_of_memory_is_one_sentence_and_recoverable(engine):
     short = DecodeConfig("d2sd", 32)
     expected = engine.generate(PROMPTS[0], short).token_ids
     engine._free.clear()

@@ -55,7 +55,7 @@ def calls(rows, batch):
 
 @pytest.mark.parametrize(("rows", "batch"), [(1, 1), (16, 1), (16, 4), (64, 1), (80, 1)])
 @torch.inference_mode()
-def test_a_call_gives_what_its_reference_computes_in_a_graph_too(rows, batch, monkeypatch):
+def test_flashinfer_call_equals_reference_also_in_graph(rows, batch, monkeypatch):
     torch.manual_seed(rows)
     cases = list(calls(rows, batch))
     with monkeypatch.context() as patch:

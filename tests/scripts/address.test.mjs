@@ -8,7 +8,7 @@ import { missing } from "../../assets/viewer/standalone.js";
 
 const missed = (address) => missing(address, [2, 5], 12);
 
-test("runs and steps that the file does not hold are said", () => {
+test("a run or step that is missing in the file is named in a sentence", () => {
   assert.deepEqual(["", "run=5&step=12&stop=5", "step=1"].map(missed), ["", "", ""]);
   assert.equal(missed("run=3&step=1"), "There is no run 3 in this file; run 2 is shown.");
   for (const step of ["13", "0", "-1", "1.5", "x"]) assert.equal(missed(`step=${step}`), `There is no step ${step}: this run has 12.`);
@@ -24,7 +24,7 @@ globalThis.fetch = async (address, options) => {
 const HERE = "https://page.example:8443/app/?trace=x";
 const of = (wanted, hosts = ["traces.example.org"]) => traceAddress(wanted, HERE, hosts);
 
-test("only this host and those of the list are asked, by http alone", () => {
+test("trace addresses may name this host and listed hosts only, over http", () => {
   assert.equal(of("/runs/a.jsonl").address.href, "https://page.example:8443/runs/a.jsonl");
   assert.equal(of("https://traces.example.org/a.jsonl?x=1").address.host, "traces.example.org");
   for (const wanted of ["https://other.example/a", "//other.example/a", "https://page.example/a", "https://traces.example.org:81/a", "https://traces.example.org.evil.example/a", "https://evil.example\\@traces.example.org/a"]) {
@@ -38,7 +38,7 @@ test("only this host and those of the list are asked, by http alone", () => {
 
 const stream = (...parts) => ({ ok: true, status: 200, body: { getReader: () => ({ read: async () => (parts.length ? { done: false, value: parts.shift() } : { done: true }), cancel: () => {} }) } });
 
-test("a redirect is not followed, and what is too large or missing is not opened", async () => {
+test("fetchTrace refuses redirects, files that are too large, and missing files", async () => {
   answer = stream(new Uint8Array([0x1f, 0x8b, 1]), new Uint8Array([2]));
   const file = await fetchTrace(new URL("https://traces.example.org/x/ru%0An<1>.jsonl.gz"), 96);
   assert.deepEqual([file.name, file.size], ["ru0An3C13E.jsonl.gz", 4]);
@@ -51,7 +51,7 @@ test("a redirect is not followed, and what is too large or missing is not opened
   await assert.rejects(fetchTrace(new URL(HERE), 96), /does not answer/);
 });
 
-test("the text of a finished run has a hash, that of a stopped one has none", () => {
+test("a fingerprint exists for the text of a finished run only", () => {
   const run = { opening: [{ text: "h" }], committed: [[{ text: "el" }, { text: "" }], [{ text: "lo" }]], finished: { stop_reason: "end_token" } };
   assert.equal(fingerprint(run), "4f9f2cab");
   assert.equal(fingerprint({ ...run, opening: [], committed: [[{ text: "é🙂" }]] }), "279e480f");
@@ -138,7 +138,7 @@ beforeEach(() => {
   page = new Page();
 });
 
-test("a step that is pinned just before the tab changes is what Back comes to", () => {
+test("Back returns to the step that was pinned just before the tab changed", () => {
   page.pin(1);
   tick(1000);
   page.pin(4);
@@ -155,7 +155,7 @@ test("a step that is pinned just before the tab changes is what Back comes to", 
   assert.deepEqual([page.tab, ...page.places], ["explore", "explore a 5", "race a 5"]);
 });
 
-test("so it is when another run is shown", () => {
+test("Back returns to the step that was pinned just before another run was shown", () => {
   page.pin(4);
   tick(100);
   page.run("b");
@@ -163,13 +163,13 @@ test("so it is when another run is shown", () => {
   assert.deepEqual(page.places, ["explore a 5", "explore b"]);
 });
 
-test("an address that was opened stays as it is while nothing is pinned", () => {
+test("the opened address stays unchanged while no step is pinned", () => {
   page.open("race");
   tick(1000);
   assert.deepEqual(page.entries.map(([address]) => address), ["/", "/?tab=race&run=a"]);
 });
 
-test("a step that is pinned is written at once; moving on leaves one entry, and leaving the page writes what is due", () => {
+test("the first pinned step is written at once, later ones share its entry and are written on pagehide", () => {
   for (let step = 1; step < 9; step += 1) {
     page.pin(step);
     tick(100);
@@ -179,7 +179,7 @@ test("a step that is pinned is written at once; moving on leaves one entry, and 
   assert.deepEqual(page.places, ["explore a 9"]);
 });
 
-test("a run that plays on in a hidden tab does not keep the tab out of the address", () => {
+test("a run that plays in a hidden tab does not delay the address of the open tab", () => {
   page.open("race");
   for (let step = 1; step < 9; step += 1) {
     tick(100);
@@ -188,7 +188,7 @@ test("a run that plays on in a hidden tab does not keep the tab out of the addre
   assert.equal(page.places[1].slice(0, 6), "race a");
 });
 
-test("Back waits for its run, but not where another tab or run is opened meanwhile", () => {
+test("Back waits for its run unless another tab or run is opened meanwhile", () => {
   const elsewhere = [
     [() => page.open("learn"), "learn"],
     [() => page.run("c"), "explore c"],
@@ -209,18 +209,18 @@ test("Back waits for its run, but not where another tab or run is opened meanwhi
   }
 });
 
-test("an address is read as far as its fields make sense", () => {
+test("readAddress reads valid fields and ignores invalid ones", () => {
   assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), { run: 2, step: 10, node: "bonus", stop: 0, game: "quiz", beat: 1.5, play: false, embed: true, theme: "dark", trace: "/a.jsonl" });
   const nothing = { run: null, step: null, node: null, stop: null, game: "", beat: null, play: false, embed: false, theme: "", trace: "" };
   assert.deepEqual(readAddress(""), nothing);
   assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&stop=1e1&quiz=2&beat=x&embed=yes"), nothing);
 });
 
-test("what is changed in an address leaves the rest as it is", () => {
+test("withFields changes the given fields only", () => {
   assert.equal(withFields("run=2&step=3&node=4", { step: 5, node: "", quiz: 1 }), "run=2&step=5&quiz=1");
 });
 
-test("fields behind # become those of the query, and end what they replace", () => {
+test("fields after # move into the query and remove the fields that they replace", () => {
   assert.equal(queryOfHash("section", "?step=1"), null);
   assert.equal(queryOfHash("step=4&theme=dark", "?tab=learn&stop=2&model=tiny"), "model=tiny&step=4&__theme=dark");
   assert.equal(queryOfHash("draft=1", "?quiz=1&beat=2&step=3"), "step=3&draft=1");

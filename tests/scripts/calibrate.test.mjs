@@ -21,7 +21,7 @@ const DATA = {
 const rows = (items) => items.map(({ row, at }) => (at === null ? row : [row, at]));
 
 
-test("a mark lists its steps, and a step knows its marks", () => {
+test("stepsBehind lists the steps of a mark, and placesOf the marks of a step", () => {
   assert.deepEqual(rows(stepsBehind(DATA, "matrix", [4])), [0]);
   assert.deepEqual(rows(stepsBehind(DATA, "matrix", [-1])), [1]);
   assert.deepEqual([placesOf(DATA, "matrix", 1), placesOf(DATA, "matrix", 2), placesOf(DATA, "positions", 0)], [[7, -1], [], [1, 2]]);
@@ -29,12 +29,12 @@ test("a mark lists its steps, and a step knows its marks", () => {
   assert.deepEqual([nameOf(DATA, "matrix", [-1]), nameOf(DATA, "uniform", [8, 9]), nameOf(DATA, "gone", [1])], ["Whole first draft accepted", "Confidence 0.8–0.9 to 0.9–1", "Steps"]);
 });
 
-test("the most surprising position comes first: sure and wrong, or unsure and right", () => {
+test("positions are listed with the most surprising confidence first", () => {
   assert.deepEqual(rows(stepsBehind(DATA, "positions", [2])), [[0, 1], [2, 1], [1, 1]]);
   assert.deepEqual(rows(surprises(DATA)), [[0, 1]]);
 });
 
-test("frames stand around a column, a row, or a cell", () => {
+test("frames enclose the marked bar or heatmap cell", () => {
   const sides = (trace) => framesAround([trace], new Set([5]), {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
   assert.deepEqual(sides({ type: "bar", x: [0, 2], y: [1, 1], customdata: [4, 5] }), [[1.5, 2.5, 0, 1]]);
   assert.deepEqual(sides({ type: "bar", orientation: "h", x: [9, 9], y: [0, 3], customdata: [4, 5] }), [[0, 1, 2.5, 3.5]]);
@@ -42,7 +42,7 @@ test("frames stand around a column, a row, or a cell", () => {
   assert.deepEqual(sides({ type: "scatter", x: [1], y: [1] }), []);
 });
 
-test("a table for spreadsheets starts no formula and keeps quotes and commas in their cells", () => {
+test("CSV cells start no formula and keep quotes and commas", () => {
   assert.equal(cell('=1+"2"'), `"'=1+""2"""`);
   assert.equal(cell(-1), "-1");
   const [head, first, second] = positionsCsv(DATA).split("\r\n");

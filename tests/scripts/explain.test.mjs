@@ -8,7 +8,7 @@ import { runWords } from "../../assets/viewer/page.js";
 import { plain } from "../../assets/viewer/words.js";
 import { RUN, stepLine } from "./fixtures.mjs";
 
-test("a step says in words what its tree shows", () => {
+test("stepSentence describes the accepted path of a step", () => {
   const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
   assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [6, 3, 4]);
@@ -16,14 +16,14 @@ test("a step says in words what its tree shows", () => {
   assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
 });
 
-test("lower-ranked choices in a row are named once", () => {
+test("stepSentence names consecutive lower-ranked choices once", () => {
   const raw = JSON.parse(stepLine(4, 3));
   for (const node of raw.nodes.slice(1)) node.candidates = [];
   raw.actual_boundary = 0;
   assert.equal(plain(stepSentence(readStep(raw, 0, RUN))), "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.");
 });
 
-test("a first token that a node budget left out is not called wrong", () => {
+test("stepSentence does not call a first token wrong that the node budget left out", () => {
   const raw = JSON.parse(stepLine(4, 0));
   const nodes = raw.nodes.slice(0, 1);
   const said = (more) => plain(stepSentence(readStep({ ...raw, ...more }, 0, RUN)));
@@ -31,7 +31,7 @@ test("a first token that a node budget left out is not called wrong", () => {
   assert.match(said({ nodes, actual_boundary: null }), /^The tree left out the first drafter’s first token; then the target wrote/);
 });
 
-test("a cost-aware step says what it weighed; a decision that makes no sense is left out", () => {
+test("stepSentence states a cost-aware decision and leaves out an invalid one", () => {
   const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
   const said = (decision) => plain(stepSentence(readStep({ ...JSON.parse(stepLine(4, 2)), decision }, 0, RUN)));
   const options = [option(0, 0, 1, 0.01), option(5, 0, 3, 0.02), option(5, 2, 3.5, 0.03)];
@@ -41,7 +41,7 @@ test("a cost-aware step says what it weighed; a decision that makes no sense is 
   assert.match(said({ options, taken: 9 }), /“right”\.$/);
 });
 
-test("a draft without probabilities is as long as its tokens", () => {
+test("a draft without confidences is as long as its tokens", () => {
   const told = JSON.parse(stepLine(4, 4, []));
   const untold = { ...told, first_draft: { ...told.first_draft, confidence: [] } };
   const [step, bare] = [told, untold].map((raw) => readStep(raw, 0, RUN));
@@ -50,7 +50,7 @@ test("a draft without probabilities is as long as its tokens", () => {
   assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
 });
 
-test("a node behind the end of the text was not rejected", () => {
+test("nodes after the end of the text are called not reached", () => {
   const raw = JSON.parse(stepLine(4, 2));
   raw.nodes[3].state = "unreached";
   const said = (ending) => nodeSentence({ ...readStep(raw, 0, RUN), ending }, readStep(raw, 0, RUN).nodes.get(4));
@@ -60,7 +60,7 @@ test("a node behind the end of the text was not rejected", () => {
   assert.match(nodeSentence(step, step.nodes.get(4)), /an earlier token on this path was rejected/);
 });
 
-test("a caption names method and model, and a drafter that is not the model's own", () => {
+test("runWords names method, model, and a drafter other than the model's default", () => {
   const of = (header, draft = true) => runWords({ header, seen: { draft }, length: 1 });
   const models = { preset: "tiny", first_drafter: "tiny/dflash" };
   assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "D²SD on tiny · K 4");
@@ -72,12 +72,12 @@ test("a caption names method and model, and a drafter that is not the model's ow
 const token = (own, wanted) => ({ own, wanted });
 const marks = (ofTarget, sampled) => [[true, true], [true, false], [false, true], [false, false]].map(([own, wanted]) => markOf(token(own, wanted), ofTarget, sampled));
 
-test("a drafter's list says which token was drafted and which the target chose", () => {
+test("markOf marks drafted and chosen tokens in a drafter's list", () => {
   assert.deepEqual(marks(false, false), ["target’s too", "drafted", "target’s", ""]);
   assert.deepEqual(marks(false, true), ["drawn too", "drafted", "drawn", ""]);
 });
 
-test("the target's own list says which token was drafted, and which drawn where chance decides", () => {
+test("markOf marks drafted tokens in the target's list, and drawn ones when sampling", () => {
   assert.deepEqual(marks(true, false), ["drafted", "drafted", "", ""]);
   assert.deepEqual(marks(true, true), ["drafted, drawn", "drafted", "drawn", ""]);
 });
@@ -95,7 +95,7 @@ function repaired(copies = [], manner = {}) {
   return readStep(raw, 0, { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
 }
 
-test("a repaired step says who added what, and marks its boundary", () => {
+test("a repaired step names the tokens that re-drafts added, and its boundary", () => {
   const step = repaired();
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; the re-draft from 2 added 1 more; then the target wrote “right”.");
   assert.equal(boundaryWords(step).short, "● accepted 2 · repaired, +1");
@@ -106,7 +106,7 @@ test("a repaired step says who added what, and marks its boundary", () => {
   assert.deepEqual(marks, ["○", "✕", "▲"]);
 });
 
-test("a probability that weighs both drafters is not called the first one's", () => {
+test("ofBoth finds the nodes whose probability combines both drafters", () => {
   const step = repaired([], { weighted: true });
   const both = (s) => [...s.nodes.values()].filter((node) => ofBoth(s, node)).map(({ depth, id }) => [depth, id]);
   assert.deepEqual(both(step), [[3, 3], [4, 4], [3, 5]]); // behind the re-drafted prefix of two; the anchor and the two are the first drafter's
@@ -114,20 +114,20 @@ test("a probability that weighs both drafters is not called the first one's", ()
   assert.deepEqual(both(repaired()), []); // other methods weigh nothing
 });
 
-test("re-drafts that came out equal have one name and are said to be merged", () => {
+test("equal re-drafts share one name", () => {
   const step = repaired([0]);
   assert.match(plain(stepSentence(step)), /the re-drafts from 0 and 2 \(equal here\) added 1 more/);
   assert.deepEqual(equalDrafts(step).map(draftsName), ["re-drafts from 0 and 2"]);
 });
 
-test("where the target draws, no token is wanted and none is wrong", () => {
+test("sentences of a sampled step call no token wanted or wrong", () => {
   const step = repaired([], { sampled: true });
   const words = [plain(stepSentence(step)), nodeSentence(step, step.nodes.get(3)), bonusSentence(step)].join(" ");
   assert.doesNotMatch(words, /wanted|wrong/);
   assert.match(words, /the target drew “u3”.* This one could have been drawn as well/);
 });
 
-test("prefixes that were drawn at random are not called predicted", () => {
+test("boundaryWords does not call random prefixes predicted", () => {
   const words = boundaryWords(repaired([], { random: true })).long;
   assert.match(words, /was a prefix drawn at random/);
   assert.doesNotMatch(words, /predict/);

@@ -4,32 +4,32 @@ import { test } from "node:test";
 import { Guessing, QuizView, draftedNode, guessMarks, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
 import { TypedView, agreeing, asText, compared, drafterSentence, piecesFrom, readTyped, scoreSentence, spaced, typedSentence } from "../../assets/viewer/typed.js";
 
-test("a quiz asks about steps whose outcome is known, and says who was right", () => {
+test("the quiz asks about drafted steps with a known boundary and judges the guess", () => {
   assert.deepEqual(guessableSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);
   const step = { boundary: 2, drafted: 4, selected: [2, 0], random: false };
   assert.deepEqual(quizVerdict(step, 3), { right: true, byFlag: true, words: "Right: it was rejected at position 3. The drafter’s flag 1 was right as well." });
   assert.equal(quizVerdict({ ...step, boundary: 4 }, 1).words, "You said at position 1: it was rejected nowhere. The drafter’s flag 1 said: at position 3.");
 });
 
-test("the score over a run says what came of every step that can be asked about", () => {
+test("guessMarks gives the result of every step of the quiz", () => {
   const answers = new Map([[0, { right: true }], [2, { right: false }]]);
   assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], answers), [{ at: 0, right: true }, { at: 2, right: false }, { at: 3, right: null }]);
 });
 
-test("text that holds an answer is hidden: from the asked step on, and behind a step that was answered", () => {
+test("the quiz hides text from the asked step on, or after an answered step", () => {
   const hidden = Object.getOwnPropertyDescriptor(Guessing.prototype, "hidden").get;
   const of = (on, asking, shown) => hidden.call({ on, asking, selection: { shown } });
   assert.deepEqual([of(true, true, 3), of(true, false, 3), of(false, false, 3), of(true, false, null)], [3, 4, null, null]);
 });
 
-test("keys walk along the first draft, whatever the target accepted", () => {
+test("draftedNode moves along the first draft, accepted or not", () => {
   const node = (id, depth, candidates) => [id, { id, depth, candidates }];
   const step = { nodes: new Map([node(0, 0, []), node(1, 1, [0, 1]), node(2, 1, [2]), node(3, 2, [0])]), accepted: [2] };
   assert.deepEqual([[null, 1], [2, 1], [1, 1], [3, 1], [3, -1], [1, -1]].map(([from, by]) => draftedNode(step, from, by)), [1, 1, 3, 3, 1, 1]);
   assert.equal(draftedNode({ nodes: new Map([node(0, 0, [])]) }, 0, 1), null);
 });
 
-test("a position of two digits is typed, one digit waits only where a second may follow", (t) => {
+test("a typed digit waits for a second one only if two digits are possible", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   const guesses = [];
   const quiz = (drafted) => {
@@ -50,7 +50,7 @@ test("a position of two digits is typed, one digit waits only where a second may
 
 const PIECES = [" with", " 24", " shells", " and"];
 
-test("words are cut as the recorded text is, as far as they agree with it", () => {
+test("agreeing counts whole recorded pieces at the start of the typed text", () => {
   assert.deepEqual(agreeing(PIECES, " with 24 sh"), [2, 8]);
   assert.deepEqual(agreeing(["a", "", "é", ""], "aé"), [3, 2]);
   assert.deepEqual(agreeing(["a", "", "é"], "ab"), [1, 1]);
@@ -58,7 +58,7 @@ test("words are cut as the recorded text is, as far as they agree with it", () =
   assert.deepEqual(agreeing([], "a"), [0, 0]);
 });
 
-test("a space that nobody can see is the text's, and the marks stand for what they are drawn for", () => {
+test("spaced adjusts the leading space, and asText reads ␣ and ↵ as whitespace", () => {
   assert.equal(spaced(PIECES, "with"), " with");
   assert.equal(spaced(["s", " sat"], " s sat"), "s sat");
   assert.equal(spaced(["\n"], " cat"), " cat");
@@ -66,7 +66,7 @@ test("a space that nobody can see is the text's, and the marks stand for what th
   assert.equal(asText("a␣b↵"), "a b\n");
 });
 
-test("without a server the recorded text says what is accepted, and what was wanted", () => {
+test("compared judges typed words by the recorded text when there is no server", () => {
   assert.deepEqual(compared(PIECES, "with 24 dogs", 15), { tokens: [" with", " 24", " dogs"].map((t) => ({ text: t, p: null })), accepted: 2, wanted: " shells", cut: false });
   assert.deepEqual(compared(PIECES, "with 24 shells", 2), { tokens: [" with", " 24"].map((t) => ({ text: t, p: null })), accepted: 2, wanted: " shells", cut: true });
   assert.equal(compared(PIECES, "dog", 15).accepted, 0);
@@ -75,7 +75,7 @@ test("without a server the recorded text says what is accepted, and what was wan
   assert.equal(typedSentence(over), "1 of your 2 tokens was accepted; there the recorded text ends.");
 });
 
-test("the sentence says how many were accepted and what the target wanted", () => {
+test("typedSentence counts accepted tokens and names the token that the target wanted", () => {
   const tokens = [{}, {}, {}];
   assert.equal(typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }), "2 of your 3 tokens were accepted; then the target wanted “␣on”.");
   assert.equal(typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }), "None of your 3 tokens were accepted; the target wanted “␣on”.");
@@ -84,7 +84,7 @@ test("the sentence says how many were accepted and what the target wanted", () =
   assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 accepted.");
 });
 
-test("the score over a run compares the reader with the drafter", () => {
+test("scoreSentence compares the reader with the drafter and the whole tree", () => {
   const told = [{ mine: 1, first: 4, all: 8 }, { mine: 2, first: 0, all: 0 }];
   assert.equal(scoreSentence("first drafter", told, null), "Accepted a step, over 2 steps: you 1.50, the first drafter 2.00, the whole tree 4.00.");
   assert.match(scoreSentence("first drafter", [told[1]], 2.5), /over 1 step: you 2\.00, the first drafter 0\.00; to beat: 2\.50\.$/);
@@ -92,7 +92,7 @@ test("the score over a run compares the reader with the drafter", () => {
   assert.equal(scoreSentence("first drafter", [], null), "");
 });
 
-test("hostile answers become numbers and texts", () => {
+test("readTyped turns hostile answers into bounded numbers and texts", () => {
   const { tokens, accepted, wanted, cut } = readTyped({ texts: [{}, 5], probabilities: ["x", 7], accepted: 99, wanted: ["<b>"], cut: "no" });
   assert.deepEqual(tokens.map(({ p }) => p), [0, 1]);
   assert.deepEqual([accepted, wanted, cut], [2, "<b>", false]);
@@ -107,7 +107,7 @@ function game(fields) {
   return { view, heard };
 }
 
-test("only the answer to the latest draft is heard; a problem leaves the recorded text to compare with", () => {
+test("TypedView uses the answer to the latest draft only, and the recorded text after a problem", () => {
   const asked = [];
   const { view, heard } = game({ ask: (question) => asked.push(question) });
   view.submit();
@@ -124,7 +124,7 @@ test("only the answer to the latest draft is heard; a problem leaves the recorde
   assert.match(source, /^Not loaded\. Compared with the recorded text/);
 });
 
-test("without a server the answer comes at once; nothing typed is no draft", () => {
+test("TypedView without a server answers at once and ignores empty drafts", () => {
   const { view, heard } = game({ ask: null });
   view.submit();
   assert.equal(heard[0][1].mine, 1);
@@ -133,7 +133,7 @@ test("without a server the answer comes at once; nothing typed is no draft", () 
   assert.equal(heard.length, 1);
 });
 
-test("above temperature 0, without tokens and without drafts it is said why nobody can play, and nothing is hidden", () => {
+test("TypedView refuses sampled runs, runs without tokens, and runs without drafts, and hides nothing then", () => {
   const { view } = game({});
   assert.equal(view.asking, true);
   assert.equal(view.hidden, 1);
@@ -147,7 +147,7 @@ test("above temperature 0, without tokens and without drafts it is said why nobo
   assert.match(view.refusal, /Nothing was drafted/);
 });
 
-test("a challenge carries the reader's own score", () => {
+test("a challenge link carries the reader's score", () => {
   const { view } = game({});
   assert.equal(view.challenge, "draft=1");
   view.answers.set(0, { mine: 3 }).set(1, { mine: 2 });

@@ -8,18 +8,18 @@ globalThis.document = { body };
 const view = { contains: () => false };
 const inside = (...selectors) => ({ closest: (wanted) => selectors.some((s) => wanted.includes(s)) || null });
 
-test("after a click on a button elsewhere the keys still work", () => {
+test("keys reach the view while a button outside it has the focus", () => {
   assert.equal(ours(view, body), true);
   assert.equal(ours(view, inside("button")), true);
   assert.equal(ours({ contains: () => true }, inside()), true);
 });
 
-test("what has a use for the arrow keys keeps them", () => {
+test("elements that use arrow keys keep them", () => {
   assert.equal(ours(view, inside("button", "[role='tablist']")), false);
   assert.equal(ours(view, inside()), false);
 });
 
-test("Shift with a digit is a stage, also where the digit needs Shift", () => {
+test("Shift with a digit selects a stage on any keyboard layout", () => {
   const pressed = (key, code, shiftKey = false) => keyNames({ key, code, shiftKey });
   assert.deepEqual(pressed("#", "Digit3", true), ["Stage3", "#"]);
   assert.deepEqual(pressed("3", "Digit3", true), ["Stage3", "3"]);

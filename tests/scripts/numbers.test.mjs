@@ -9,7 +9,7 @@ import { readSeconds } from "../../assets/viewer/step.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
 
-test("the sentence says what plain decoding needs; without times it does not guess how fast the run was", () => {
+test("gist compares with plain decoding, and states a speedup only where times are known", () => {
   const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, live: false };
   assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step; plain decoding needs 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.");
   assert.equal(words({ ...run, step: null, cycle: null, live: true }), "The run: 39 tokens in 10 steps so far.");
@@ -19,12 +19,12 @@ test("the sentence says what plain decoding needs; without times it does not gue
   assert.equal(words({ ...run, steps: 0, cycle: null }), "");
 });
 
-test("a point of the map says its speed and the α that would break even", () => {
+test("pointWords names the speedup of a point and its break-even α", () => {
   assert.equal(pointWords("D²SD", 3.9, 1.3), "D²SD: 3.90 tokens for the price of 1.30, 3.00× as fast as plain decoding; at this price 1.30 tokens would break even");
   assert.match(pointWords("x", 2, 2), /as fast as plain decoding/);
 });
 
-test("what a step costs and brings says why drafting is faster or slower", () => {
+test("cycleWords explains the speedup by cost and tokens of a step", () => {
   const cycle = cycleOf({ ...RUN, baseline: 100, unwatched: 82, sums: { tokens: 92, steps: 20, seconds: { ...readSeconds(null), verify: 0.3, first_draft: 0.1 } } });
   assert.equal(cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.");
   assert.ok(wasFull(cycle, false));
@@ -36,7 +36,7 @@ test("what a step costs and brings says why drafting is faster or slower", () =>
 const [PAPER] = MACHINES;
 const near = (value, wanted, off = 1e-4) => assert.ok(Math.abs(value - wanted) < off, `${value} is not ${wanted}`);
 
-test("a step costs what its paper reports: DFlash and D²SD each their own", () => {
+test("stepCost equals the published costs of each method", () => {
   near(stepCost(PAPER, "dflash", { first: 16, again: [], nodes: 16 }), 5.31 / 4.16);
   near(stepCost(PAPER, "d2sd", { first: 16, again: [64], nodes: 80 }), 7.05 / 4.98);
   near(stepCost(PAPER, "eagle3", { first: 7, again: [], nodes: 60 }), 5.91 / 3.8);
@@ -44,7 +44,7 @@ test("a step costs what its paper reports: DFlash and D²SD each their own", () 
   near(meanCost(PAPER, "autoregressive", [{ first: 0, again: [], nodes: 1 }]), 1);
 });
 
-test("a price says whether it was published or calculated, and from what", () => {
+test("originWords names the source of a price", () => {
   const [measured, laptop] = ["h200-measured", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
   assert.equal(originWords(PAPER, "d2sd", 7.05 / 4.98), "as published for D²SD");
   assert.equal(originWords(PAPER, "eagle3", 5.91 / 3.8), "as published for EAGLE-3");
@@ -54,19 +54,19 @@ test("a price says whether it was published or calculated, and from what", () =>
   assert.match(elsewhereWords(PAPER, "d2sd", 1.4, 7), /costs 1\.40 plain steps \(calculated from the paper’s DFlash/);
 });
 
-test("a name on the map stands where it covers neither points nor other names", () => {
+test("freeBox chooses the label position that covers least", () => {
   const box = (left, top, width = 10) => ({ left, top, width, height: 10 });
   const frame = { left: 0, top: 0, width: 100, height: 100 };
   assert.equal(freeBox([box(0, 0), box(95, 0), box(50, 50)], [box(5, 5)], frame), 2); // on a point, out of the frame, free
   assert.equal(freeBox([box(0, 0), box(20, 20)], [box(0, 0), box(28, 20)], frame), 1); // none is free: the one that covers least
 });
 
-test("names beside a chart keep their distance and their order", () => {
+test("apart keeps labels at a distance and in order", () => {
   assert.deepEqual(apart([20, 22, 80, 40], 13), [9, 22, 80, 40]);
   assert.deepEqual(apart([50, 50, 51], 10), [41, 31, 51]);
 });
 
-test("steps whose work or drafter's time is not known have no price", () => {
+test("meanCost is null where work or drafter times are unknown", () => {
   assert.equal(meanCost(PAPER, "dflash", [readWork([16, [], 16]), readWork(undefined)]), null);
   assert.equal(meanCost(PAPER, "draft_model", [readWork([16, [], 16])]), null);
   assert.equal(meanCost(PAPER, "dflash", []), null);
@@ -75,14 +75,14 @@ test("steps whose work or drafter's time is not known have no price", () => {
 
 const HERE = { first_draft: [[8, 0.2]], second_draft: [[8, 0.2], [32, 0.5]], verify: [[1, 0.9], [41, 2.9]], other: 0.1, drafts: {} };
 
-test("the price of a text is that of its steps; without re-drafts there is none to pay", () => {
+test("costOf adds up the costs of steps, without re-draft costs for K = 0", () => {
   const four = { k: 4, works: [{ first: 8, again: [32], nodes: 41 }, { first: 8, again: [32], nodes: 21 }] };
   const none = { k: 0, works: Array(4).fill({ first: 8, again: [], nodes: 1 }) };
   assert.equal(costOf(four, HERE, "d2sd").toFixed(6), (2 * (0.2 + 0.5 + 0.1) + 2.9 + 1.9).toFixed(6));
   assert.equal(costOf(none, HERE, "d2sd").toFixed(6), (4 * 1.2).toFixed(6));
 });
 
-test("a pass over 24 tokens costs as much as one where it waits for the weights, and more where it computes", () => {
+test("passCost of 24 tokens is 1 on a card that waits for its weights, and more on a laptop", () => {
   const [card, laptop] = ["h100", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
   assert.equal(passCost(card, 24), 1);
   assert.ok(passCost(laptop, 24) > 3);
@@ -97,14 +97,14 @@ const RUN = {
 };
 const values = (run, here) => Object.fromEntries(Object.entries(figuresOf(run, here)).map(([id, [value, note]]) => [id, `${value} | ${note}`]));
 
-test("the totals of a run, and what they were compared with", () => {
+test("figuresOf gives the totals of a run with their references", () => {
   assert.deepEqual(values(RUN), { alpha: "3.00 | breaks even at 1.2", speed: "50.0 | while recording", speedup: "2.50× | undrawn 62.5, plain 25.0", nodes: "6.0 | ", repaired: "50% | 2 of 4", gain: "0.50 | 6 by 12" });
   assert.equal(values({ ...RUN, unwatched: null }).speedup, "2.00× | 50.0 vs 25.0 plain"); // older runs were not timed again
   assert.deepEqual(values(RUN, RUN.summaries[0]).repaired, "50% | this step: ● repaired");
   assert.equal(values(RUN, RUN.summaries[0]).gain, "0.50 | this step: 1 by 2");
 });
 
-test("a speedup below 1 says what a step costs; what was not measured has no number", () => {
+test("figuresOf explains a speedup below 1 and shows a dash for unmeasured values", () => {
   assert.equal(values({ ...RUN, baseline: 80, unwatched: null }).speedup, "0.62× | a step = 4.8 plain");
   const bare = { ...RUN, baseline: null, unwatched: null, summaries: RUN.summaries.map((step) => ({ ...step, elapsed: 0 })) };
   assert.deepEqual([values(bare).speed, values(bare).speedup], ["— | no times in this run", "— | not measured"]);

@@ -11,7 +11,7 @@ const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
 test.mock.method(performance, "now", () => 0);
 
-test("a lane is read with its numbers bounded and its tokens counted", () => {
+test("readLane bounds numbers and counts tokens", () => {
   const lane = readLane({ method: "d2sd", steps: [[0.5, [["a", "first"], ["b", "nobody"]]], ["x", null], [1e99, [["c", "second"]]]] });
   assert.equal(lane.total, 3);
   assert.deepEqual(lane.steps.map((s) => s.elapsed), [0.5, 0, 1e6]);
@@ -19,13 +19,13 @@ test("a lane is read with its numbers bounded and its tokens counted", () => {
   assert.deepEqual([1, 2, 3, 4].map(ordinal), ["1st", "2nd", "3rd", "4th"]);
 });
 
-test("the time between the stages is told as a rest, never below none", () => {
+test("stagesOf gives the time outside stages, at least 0", () => {
   const { rest, whole } = stagesOf({ row: { seconds: 2, stage_seconds: { verify: 1.5, tree: 0.25 } } });
   assert.deepEqual([rest, whole], [0.25, 2]);
   assert.equal(stagesOf({ row: { seconds: 1, stage_seconds: { verify: 1.5 } } }).rest, 0);
 });
 
-test("a short race is replayed slowly, and the clock stops at its end", () => {
+test("the player slows down short races and stops at the end", () => {
   const player = new Player({ isConnected: true }, () => {});
   player.load(20);
   assert.equal(player.speed, 1);
@@ -40,7 +40,7 @@ test("a short race is replayed slowly, and the clock stops at its end", () => {
   assert.equal(player.time, 2);
 });
 
-test("one frame at a time is asked for, however often a race is stopped and started", () => {
+test("the player requests one frame at a time", () => {
   let drawn = 0;
   const player = new Player({ isConnected: true }, () => (drawn += 1));
   player.load(20);
@@ -66,7 +66,7 @@ const PLAIN = readLane({ method: "autoregressive", row: { speedup: 1, mean_accep
 const DRAFTED = readLane({ method: "d2sd", row: { speedup: 0.5, mean_acceptance_length: 2 }, steps: [[0.04, [["a", "first"], ["b", "target"]], [8, [32], 41]]] });
 const CHAIN = readLane({ method: "draft_model", row: {}, steps: [[0.04, [["a", "first"]], [8, [], 8]]] });
 
-test("a race is timed again on another machine: what it measures or calculates for every step, in its own unit", () => {
+test("retimed gives a lane the step costs of another machine in its unit", () => {
   const [paper, ...others] = MACHINES;
   assert.deepEqual(retimed(PLAIN, paper), [0, 1, 2]); // plain steps; prefill's token costs none
   const cost = stepCost(paper, "d2sd", { first: 8, again: [32], nodes: 41 });
@@ -77,7 +77,7 @@ test("a race is timed again on another machine: what it measures or calculates f
   assert.deepEqual(mapPoints([PLAIN, DRAFTED], paper), [{ name: "D²SD", alpha: 2, here: 4, there: cost }]);
 });
 
-test("clock and bars count what the axis counts: seconds, or plain steps where only ratios are known", () => {
+test("clockWords and spanWords use the unit of the race", () => {
   assert.equal(clockWords({ time: 0.5, duration: 0.994, unit: "s" }), "0.500 of 0.994 s");
   assert.equal(clockWords({ time: 62, duration: 62, unit: "plain steps" }), "62.0 of 62.0 plain steps");
   assert.deepEqual([spanWords(0.01, "s"), spanWords(1, "plain steps")], ["10.0 ms", "1.0 plain steps"]);
@@ -91,6 +91,6 @@ test("the axis of a race has a few round times", () => {
   assert.ok(timeTicks(7).length <= 7);
 });
 
-test("a race says why it ended in this order", () => {
+test("whyWords explains the order of the lanes", () => {
   assert.match(whyWords([PLAIN, DRAFTED]), /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is 0\.50× as fast as plain decoding\.$/);
 });

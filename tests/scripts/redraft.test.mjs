@@ -5,7 +5,7 @@ import { chosenSentence, readAnswer, Redraft, redraftSentence } from "../../asse
 
 const answer = (fields) => readAnswer({ texts: [" shells", " and", " gets"], confidence: [0.9, 0.8, 0.3], kept: 3, accepted: 2, added: 2, wanted: " finds", chosen: [[3, 2], [5, 0]], extra: 0, same: null, ...fields });
 
-test("the sentence says what a re-draft would have added, and where it ends", () => {
+test("redraftSentence names the tokens that a re-draft would have added, and its end", () => {
   assert.equal(redraftSentence(3, answer()), "From 3 it would have added 2: ␣shells ␣and; then the target wanted “␣finds”.");
   assert.equal(redraftSentence(3, answer({ wanted: null })), "From 3 it would have added 2: ␣shells ␣and.");
   assert.equal(redraftSentence(1, answer({ kept: 1, added: 0 })), "From 1 it would have added nothing: 2 tokens right, which the first draft has as well.");
@@ -13,19 +13,19 @@ test("the sentence says what a re-draft would have added, and where it ends", ()
   assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” for its first token/);
 });
 
-test("beside it stands what the chosen prefixes brought", () => {
+test("chosenSentence names the gain of the chosen prefixes", () => {
   assert.match(chosenSentence(4, answer({ extra: 2 }), 6, false), /^K chose 3 \(\+2\) and 5 \(0\)\. .* commits 2 more than its 6 tokens\.$/);
   assert.match(chosenSentence(3, answer({ same: true }), 6, false), /the run drafted the same tokens/);
   assert.match(chosenSentence(3, answer({ same: false }), 6, true), /^Drawn at random .* the run drafted other tokens/);
 });
 
-test("hostile answers become numbers and texts", () => {
+test("readAnswer turns hostile answers into bounded numbers and texts", () => {
   const { tokens, chosen, added, wanted } = answer({ texts: [{}, null, 5], confidence: ["x", 7, -1], chosen: [5, ["a", 2]], added: Infinity, wanted: ["<b>"] });
   assert.deepEqual(tokens.map(({ p }) => p), [0, 1, 0]);
   assert.deepEqual([chosen, added, wanted], [[[], [0, 2]], 0, "<b>"]);
 });
 
-test("only the answer to the latest question is heard, and without a server it is said why", () => {
+test("Redraft uses the answer to the latest question only, and names the problem without a server", () => {
   const asked = [];
   const selection = { shown: 2, shownNode: null, pause() {}, pin() {} };
   const redraft = new Redraft({ key: "k" }, selection, (question) => asked.push(question), () => {});

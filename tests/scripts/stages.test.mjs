@@ -40,7 +40,7 @@ function everything(step, t) {
   };
 }
 
-test("the end is the drawing as it stays", () => {
+test("the last stage equals the static drawing", () => {
   for (const step of ALL) {
     const { stays, goes } = everything(step, END);
     assert.ok(stays.every((value) => value === 1));
@@ -49,7 +49,7 @@ test("the end is the drawing as it stays", () => {
   }
 });
 
-test("what has appeared does not go again, and before the draft there is the anchor alone", () => {
+test("stages start with the anchor alone, and shown parts never disappear", () => {
   for (const step of ALL) {
     let before = everything(step, 0).stays;
     for (const n of step.nodes.values()) assert.equal(stage(step, 0).node(n).opacity, n.depth ? 0 : 1);
@@ -61,7 +61,7 @@ test("what has appeared does not go again, and before the draft there is the anc
   }
 });
 
-test("nothing tells before the target's pass what it accepts", () => {
+test("acceptance stays hidden until the pass of the target", () => {
   for (const step of ALL) {
     const now = stage(step, 4);
     for (const n of step.nodes.values()) assert.equal(now.node(n).known, n.depth ? 0 : 1);
@@ -69,20 +69,20 @@ test("nothing tells before the target's pass what it accepts", () => {
   }
 });
 
-test("every re-draft stands in its own row until equal beginnings merge", () => {
+test("re-drafts stand in separate rows until equal prefixes merge", () => {
   const merged = [...D2SD.nodes.values()].filter((n) => draftOf(n) > 0);
   assert.ok(merged.length > 20);
   for (const n of merged) assert.deepEqual([3, 3.5].map((t) => stage(D2SD, t).node(n).apart), [1, 0]);
   assert.deepEqual([2, 3, 3.5].map((t) => stage(D2SD, t).copy(1, 6).opacity), [0, 1, 0]);
 });
 
-test("the light of the one pass is on all branches of a place at once", () => {
+test("the light of the verification pass reaches all nodes of a depth at once", () => {
   const lit = [...D2SD.nodes.values()].filter((n) => n.depth === 8).map((n) => stage(D2SD, 3.75).node(n).light);
   assert.ok(lit.length > 3 && lit[0] > 0);
   assert.deepEqual(new Set(lit).size, 1);
 });
 
-test("methods with fewer parts skip stages, and their drafts grow as they were drafted", () => {
+test("methods without re-drafts skip stages, and drafts grow by pass or level", () => {
   assert.deepEqual(stagesOf(D2SD), [0, 1, 2, 3, 4]);
   assert.deepEqual(stagesOf(dflash()), [0, 3, 4]);
   assert.deepEqual(stagesOf(EAGLE), [0, 3, 4]);
@@ -93,7 +93,7 @@ test("methods with fewer parts skip stages, and their drafts grow as they were d
   assert.deepEqual(shown(EAGLE, 0.3), [true, true, true, false]); // a level a pass
 });
 
-test("a stage says what happens with the numbers of the step", () => {
+test("stageWords describes each stage with the numbers of the step", () => {
   const said = (step) => stagesOf(step).map((at) => stageWords(step, at));
   assert.deepEqual(said(D2SD).map((words) => words.replace(/[\d.]+ ms/, "… ms")), [
     "One pass guesses 15 tokens at once, and says how sure it is of each.",
@@ -106,7 +106,7 @@ test("a stage says what happens with the numbers of the step", () => {
   assert.deepEqual(said(PLAIN), ["The target reads the latest token: 4.00 ms.", "1 token for one pass of the target."]);
 });
 
-test("as measured, stages last in the proportion of their times", () => {
+test("durations are proportional to measured times if asked", () => {
   const [draft, boundary, redraft, verify] = durations(D2SD, true);
   const { first_draft: first, second_draft: second } = D2SD.seconds;
   assert.ok(Math.abs(draft / redraft - first / second) < 0.01 && verify > 2 * redraft && boundary < draft);
@@ -130,7 +130,7 @@ function playerOf() {
   return { player, selection, drawn, said, wait, keys: keyActions({ store, selection, player, quiz: { asking: false } }) };
 }
 
-test("the space plays the step in six seconds, then the next ones, and pauses", () => {
+test("Space plays a step in six seconds, goes on to the next steps, and pauses", () => {
   const { player, selection, drawn, said, wait, keys } = playerOf();
   keys[" "]();
   wait(6.5);
@@ -147,7 +147,7 @@ test("the space plays the step in six seconds, then the next ones, and pauses", 
   assert.deepEqual([selection.pinned, player.on], [STEPS.length - 1, false]);
 });
 
-test("a step that is pinned is played alone, and playing ends where another one is asked for", () => {
+test("a pinned step plays alone, and playing ends when another step is pinned", () => {
   const { player, selection, wait } = playerOf();
   selection.pin(3);
   player.toggle();

@@ -38,7 +38,7 @@ test("nine stops follow the order of a step, and each says something", () => {
   assert.doesNotMatch(JSON.stringify(all), /undefined|NaN/);
 });
 
-test("draft and confidences are those of the step, with whitespace that can be seen", () => {
+test("draft and confidence stops show the tokens of the step with visible whitespace", () => {
   const { anchor, draft, confidence } = stops();
   assert.deepEqual(numbers(anchor), { anchor: "“␣So”", "tokens before it": 7 });
   assert.deepEqual(numbers(draft), { guessed: "“a” “b↵” “x” “y”", places: 4, time: "4.0 ms" });
@@ -46,7 +46,7 @@ test("draft and confidences are those of the step, with whitespace that can be s
   assert.deepEqual(numbers(confidence), { "c(1) of “a”": "0.90", "c(2) of “b↵”": "0.80", "c(3) of “x”": "<0.01", "c(4) of “y”": "0.20", "least sure": "<0.01 at place 3" });
 });
 
-test("the boundary is worked out as the engine did, at the place that came true", () => {
+test("the boundary stop computes the posterior at the true boundary", () => {
   const { boundary } = stops();
   assert.deepEqual(numbers(boundary), { "r(2) = 0.90 · 0.80 · (1 − <0.01)": "0.72", "flag 1: break after 2": "0.72", "flag 2: break after 0": "0.10" });
   const ended = stops(step({ selected_prefixes: [0, 4], actual_boundary: 4 })).boundary;
@@ -55,7 +55,7 @@ test("the boundary is worked out as the engine did, at the place that came true"
   assert.match(closed.say.at(-1), /get no flag/);
 });
 
-test("branches, check and commit count what happened", () => {
+test("branches, verify and commit stops count re-drafts, nodes and tokens", () => {
   const { branches, verify, commit } = stops();
   assert.deepEqual(numbers(branches), { "K, re-drafts": 2, "kept tokens": "2, 0", "wrote the first draft’s tokens again": "from 0: the same up to 1", time: "5.2 ms", "3 drafts, merged into a tree": "10 tokens → 6 nodes with the anchor" });
   assert.deepEqual(numbers(verify), { "nodes in one pass, the anchor too": 6, time: "20.0 ms", "right in the first draft": 2, "its next guess": "“x”", "the target wanted": "“c”", "was the break expected": "yes: flag 1", "was it repaired": "yes", "added by re-drafts": 1 });
@@ -65,7 +65,7 @@ test("branches, check and commit count what happened", () => {
   assert.equal(numbers(missed)["was the break expected"], "no: there was no flag");
 });
 
-test("what a step does not have is said, and no number stands for it", () => {
+test("stops of missing parts have one sentence and no numbers", () => {
   const bare = stops(step({ first_draft: null, branches: [], boundary_posterior: [], selected_prefixes: [], actual_boundary: null, nodes: raw().nodes.slice(0, 1), accepted: [], committed: [raw().committed[3]] }, {}, undefined));
   for (const id of ["draft", "confidence", "boundary", "branches"]) assert.deepEqual([bare[id].say.length, bare[id].numbers], [1, []]);
   assert.equal(bare.cost.title, "What a pass costs");
@@ -74,11 +74,11 @@ test("what a step does not have is said, and no number stands for it", () => {
   assert.deepEqual(unsure.boundary.numbers, []);
 });
 
-test("the walk is that of the target, and ends where no node carries its token", () => {
+test("visitsOf follows the choices of the target to the first token without a node", () => {
   assert.deepEqual(visitsOf(step()).map(({ node: at, text, child }) => [at, text, child]), [[0, "a", 1], [1, "b\n", 2], [2, "c", 5], [5, "d", null]]);
 });
 
-test("what can be drawn are the target's own probabilities where the draft broke", () => {
+test("oddsOf gives the probabilities of the target at the boundary", () => {
   assert.deepEqual(oddsOf(step()), [{ text: "c", probability: 0.5, drafted: true }, { text: "x", probability: 0.25, drafted: true }]);
   assert.equal(numbers(stops().temperature)["one of the drafted tokens comes up"], "0.75");
   const other = raw().choices.map((choice, at) => (at === 2 ? { ...choice, token: "w", text: "w" } : choice));
@@ -86,18 +86,18 @@ test("what can be drawn are the target's own probabilities where the draft broke
   assert.deepEqual(oddsOf(step({ choices: other.map((choice) => ({ ...choice, probability: null })) })), []);
 });
 
-test("fewer re-drafts bring no more, and all of them what the step brought", () => {
+test("tokensWith grows with K up to the tokens of the step", () => {
   assert.deepEqual([0, 1, 2].map((k) => tokensWith(step(), k)), [3, 4, 4]);
 });
 
-test("above temperature 0 nothing is said of a favourite", () => {
+test("stops of a sampled step speak of draws", () => {
   const { verify, commit, temperature } = stops(step({}, { sampled: true }));
   assert.match(equation(verify), /a sample of/);
   assert.match(commit.say[1], /drawn exactly as the target alone would draw it/);
   assert.match(temperature.say[0], /^At temperature 0/);
 });
 
-test("a pass is compared with the weights that it reads", () => {
+test("the cost stop compares a pass with reading the weights", () => {
   const { cost } = stops();
   assert.equal(cost.title, "Why a pass over 6 tokens may cost as much as one");
   assert.deepEqual(cost.numbers, [["this pass over 6 tokens, where it was recorded", "20.0 ms, a plain step 10.0 ms"]]);

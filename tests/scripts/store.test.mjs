@@ -26,7 +26,7 @@ test("a run is read as it arrives, and its totals add up", async () => {
   assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // an outcome is no part of the trace
 });
 
-test("a step's outcome is the one before it, bounded; without one there is none", async () => {
+test("a step has the bounded outcome of the line before it, or none", async () => {
   const { store } = storeOf();
   store.feed(segment("k", 0, HEADER, outcomeLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), outcomeLine("toString", -1, {}, 7), stepLine(4, 2)));
   await settled(store);
@@ -37,7 +37,7 @@ test("a step's outcome is the one before it, bounded; without one there is none"
   assert.deepEqual(store.summaries.map(({ work }) => work), [{ first: 5, again: [], nodes: 5 }, null, null]);
 });
 
-test("lines after a gap wait until those before them are there, and are asked for", async () => {
+test("lines after a gap wait until the missing lines are requested and arrive", async () => {
   const { store, asked } = storeOf();
   store.feed(segment("k", 0, HEADER));
   store.feed(segment("k", 2, stepLine(4, 1)));
@@ -49,7 +49,7 @@ test("lines after a gap wait until those before them are there, and are asked fo
   assert.deepEqual(store.summaries.map((s) => s.boundary), [3, 1]);
 });
 
-test("lines that come twice count once, and another run begins anew", async () => {
+test("repeated lines count once, and another run replaces the first", async () => {
   const { store } = storeOf();
   store.feed(segment("k", 0, HEADER, stepLine(4, 1)));
   store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 2)));
@@ -60,7 +60,7 @@ test("lines that come twice count once, and another run begins anew", async () =
   assert.deepEqual(store.summaries.map((s) => s.boundary), [4]);
 });
 
-test("a late part of another run does not clear the page: the server is asked which of the two is shown", async () => {
+test("a late segment of another run is requested from its start and does not clear the page", async () => {
   const { store, asked } = storeOf();
   store.feed(segment("k", 0, HEADER, stepLine(4, 1)));
   store.feed(segment("l", 5, stepLine(4, 4)));
@@ -70,7 +70,7 @@ test("a late part of another run does not clear the page: the server is asked wh
   assert.deepEqual(store.summaries.map((s) => s.boundary), [1]);
 });
 
-test("a packed line is the line; a broken one is dropped and nothing after it", async () => {
+test("packed lines are unpacked, and only broken lines are dropped", async () => {
   const line = stepLine(3, 1);
   const packed = "~" + deflateRawSync(Buffer.from(line)).toString("base64");
   assert.equal(await openLine(packed), line);
@@ -80,7 +80,7 @@ test("a packed line is the line; a broken one is dropped and nothing after it", 
   assert.deepEqual(store.summaries.map((s) => s.boundary), [1, 2]);
 });
 
-test("a recording rests on its instructive step once that is read; without a head on its first", async () => {
+test("a recording opens at its instructive step, or at the first without a head", async () => {
   const { store } = storeOf();
   const lines = [HEADER, stepLine(4, 1), stepLine(4, 2), FINISHED];
   store.feed(lines.join("\n"));
@@ -96,7 +96,7 @@ test("a recording rests on its instructive step once that is read; without a hea
   assert.equal(selection.shown, 1);
 });
 
-test("a live run is followed until a step is pinned, and again after it is released", async () => {
+test("a live run is followed except while a step is pinned", async () => {
   const { store } = storeOf();
   store.feed(segment("k", 0, HEADER, stepLine(4, 1), stepLine(4, 1)));
   await settled(store);
@@ -111,7 +111,7 @@ test("a live run is followed until a step is pinned, and again after it is relea
   assert.deepEqual([selection.shown, selection.following], [1, true]);
 });
 
-test("a node is shown in the step that it was picked in, not in one that is only looked at", async () => {
+test("a selected node is shown in its own step, not in a previewed one", async () => {
   const { store } = storeOf();
   store.feed([HEADER, stepLine(4, 1), stepLine(4, 2), FINISHED].join("\n"));
   await settled(store);
@@ -126,7 +126,7 @@ test("a node is shown in the step that it was picked in, not in one that is only
   assert.equal(selection.shownNode, 3);
 });
 
-test("numbers and references of a hostile step are bounded", () => {
+test("readStep bounds numbers and references of a hostile step", () => {
   const step = readStep(
     { nodes: [{ id: 0, parent: -1 }, { id: 1, parent: 5 }, { id: 2, parent: 0, drafter_probability: 1e9, text: { a: 1 }, state: "x" }, null], accepted: [2, 77], committed: "no", first_draft: 3, selected_prefixes: [1e12] },
     0,
@@ -138,7 +138,7 @@ test("numbers and references of a hostile step are bounded", () => {
   assert.ok(step.selected[0] <= 512);
 });
 
-test("a run that was followed to its end comes to rest on a step that shows something", async () => {
+test("a followed run ends at its instructive step", async () => {
   const { store } = storeOf();
   store.feed(segment("k", 0, HEADER, stepLine(4, 1, [1]), stepLine(4, 1), stepLine(4, 1)));
   await settled(store);
@@ -166,14 +166,14 @@ test("the last step says why the text ends once that is known", async () => {
   assert.match(plain(stepSentence(store.step(0))), /; the limit on tokens ends the text here\.$/);
 });
 
-test("a failure keeps what is there and ends the run", async () => {
+test("a failure keeps the steps before it and ends the run", async () => {
   const { store } = storeOf();
   store.feed(segment("k", 0, HEADER, stepLine(4, 1), JSON.stringify({ event: "Failed", sentence: "<b>No memory.</b>" })));
   await settled(store);
   assert.deepEqual([store.length, store.failed, store.live], [1, "<b>No memory.</b>", false]);
 });
 
-test("lines that stay away are asked for again, but not all the time", (t) => {
+test("Resend requests missing lines again at intervals, until they arrive or another run is shown", (t) => {
   t.mock.timers.enable({ apis: ["setTimeout"] });
   let now = 10000;
   t.mock.method(performance, "now", () => now);
@@ -198,7 +198,7 @@ test("lines that stay away are asked for again, but not all the time", (t) => {
   assert.ok(sent.length <= before + 1);
 });
 
-test("steps are found by what came of them, and a range of them has totals", async () => {
+test("foundBy finds steps by verdict, and rangeWords gives totals of a range", async () => {
   const { store } = storeOf();
   const outcomes = ["repaired", "found", "missed", "found", "repaired", "missed"];
   store.feed(segment("k", 0, HEADER, ...outcomes.flatMap((verdict, at) => [outcomeLine(verdict, 1), stepLine(4, at % 3, [2])])));

@@ -37,7 +37,7 @@ test("six frames tell a step with the numbers of its run", () => {
   assert.equal(frames[5].title, "4.0 tokens for the price of 2.0");
 });
 
-test("what was not measured or did not happen is not told", () => {
+test("frames leave out unmeasured times and missing re-drafts", () => {
   const frames = framesOf(step({ branches: [], selected_prefixes: [], seconds: {}, nodes: raw().nodes.slice(0, 5).map((n) => ({ ...n, candidates: n.id ? [0] : [] })), accepted: [1, 2], actual_boundary: 2 }, 0), { steps: 3, plain: null, alpha: 3, cycle: null });
   assert.deepEqual(frames.map(({ id }) => id), ["plain", "draft", "rejection", "tree", "cost"]);
   assert.doesNotMatch(frames.map(({ say }) => say.join(" ")).join(" "), / ms|null|undefined|NaN/);
@@ -46,12 +46,12 @@ test("what was not measured or did not happen is not told", () => {
   assert.equal(framesOf(step({ actual_boundary: 4 }), MEASURED)[2].title, "The target accepts the whole draft");
 });
 
-test("a step without a draft, or with nodes that no draft has, has no story", () => {
+test("steps without a draft, a boundary or its nodes have no frames", () => {
   for (const changes of [{ first_draft: null }, { actual_boundary: null }, { nodes: raw().nodes.slice(0, 1), accepted: [] }, { branches: [] }]) assert.deepEqual(framesOf(step(changes), MEASURED), []);
   assert.deepEqual(framesOf(null, MEASURED), []);
 });
 
-test("every draft is a row; a node is its first row's own; the row that won is always there", () => {
+test("rowsOf gives each draft a row, marks copies, and keeps the accepted row", () => {
   assert.equal(winnerOf(step()), 1);
   assert.equal(placesOf(step(), 10), 4);
   const rows = rowsOf(step(), 4, 5);

@@ -17,7 +17,7 @@ MODULES = sorted(path for folder in ("assets/viewer", "app") for path in (HOME /
 
 
 @pytest.mark.parametrize("suite", SUITES, ids=lambda path: path.name)
-def test_units(suite):
+def test_script_suites_pass(suite):
     command = [NODE, *OPTIONS, "--test", "--test-reporter=spec", suite]
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
@@ -55,7 +55,7 @@ def joined(folder: Path, **sources: str) -> str:
     return subprocess.run([NODE, "-e", script], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_joined_modules_keep_their_own_names_and_run_once(tmp_path):
+def test_joined_modules_keep_names_and_run_once(tmp_path):
     ran = joined(
         tmp_path,
         main=(
@@ -77,7 +77,7 @@ def test_joined_modules_keep_their_own_names_and_run_once(tmp_path):
         ('import all from "./b.js";', "not supported: import all"),
     ],
 )
-def test_what_cannot_be_joined_is_refused(tmp_path, source, problem):
+def test_join_modules_refuses_unsupported_imports(tmp_path, source, problem):
     with pytest.raises(ValueError, match=problem):
         joined(tmp_path, main='import { x } from "./a.js";\n', a=f"{source}\n", b="export const y = 1;\n")
 

@@ -31,7 +31,7 @@ const STEP = stepOf([
   [7, [2], 0.1],
 ]);
 
-test("the first draft keeps one lane, every re-draft has one of its own", () => {
+test("the first draft and every re-draft have a lane each", () => {
   const { lanes, hidden } = layoutTree(STEP, null, null);
   assert.deepEqual([0, 1, 2, 3, 4].map((id) => lanes.get(id)), [0, 0, 0, 0, 0]);
   assert.equal(lanes.get(5), lanes.get(6));
@@ -50,7 +50,7 @@ function randomStep(seed, size) {
   return stepOf(rows);
 }
 
-test("no two nodes of one depth share a lane, and stems cross no lane that is in use", () => {
+test("nodes of one depth have different lanes, and stems cross no used lane", () => {
   for (const step of [STEP, ...Array.from({ length: 60 }, (_, seed) => randomStep(seed, 40))]) {
     const { lanes, chains } = layoutTree(step, null, null);
     assert.equal(lanes.size, step.nodes.size + 1);
@@ -66,7 +66,7 @@ test("no two nodes of one depth share a lane, and stems cross no lane that is in
   }
 });
 
-test("what does not fit is folded away from the least likely on, the accepted path never", () => {
+test("layoutTree folds the least likely nodes first, and never the accepted path", () => {
   const { lanes, hidden, folded } = layoutTree(STEP, null, (layout) => layout.lanes.size <= 8);
   assert.equal(lanes.has(7) || lanes.has(8), false);
   assert.equal(lanes.has(5), true);
@@ -76,14 +76,14 @@ test("what does not fit is folded away from the least likely on, the accepted pa
   assert.equal(least.lanes.has(5) && least.lanes.has(BONUS), true);
 });
 
-test("a lane is where its nodes are, however much is folded away", () => {
+test("chains and nodes agree on lanes after folding", () => {
   for (let most = 5; most < 40; most += 5) {
     const { lanes, chains } = layoutTree(randomStep(most, 40), null, (layout) => layout.lanes.size <= most);
     for (const chain of chains) for (const node of chain.nodes) assert.equal(lanes.get(node.id), chain.lane);
   }
 });
 
-test("a selected node is shown although its branch is the least likely", () => {
+test("a selected node is never folded", () => {
   assert.equal(layoutTree(STEP, 8, () => false).lanes.has(8), true);
 });
 
@@ -91,7 +91,7 @@ test("a step without nodes has no lanes", () => {
   assert.equal(layoutTree({ nodes: new Map(), bonus: null }, null, null).lanes.size, 0);
 });
 
-test("rows stand as close as their labels allow, around the trunk", () => {
+test("laneRows places rows around the trunk without overlapping labels", () => {
   const pill = (lane, left) => ({ lane, left, right: left + 40, top: -PILL / 2, bottom: PILL / 2 });
   const near = laneRows({ low: -1, high: 1 }, [pill(-1, 0), pill(0, 0), pill(1, 100)]);
   assert.equal(near.y.get(0), 0);
@@ -102,7 +102,7 @@ test("rows stand as close as their labels allow, around the trunk", () => {
   assert.equal(far.y.get(-1), near.y.get(-1));
 });
 
-test("an edge is straight within a lane and turns at the border between two", () => {
+test("edgePath is straight within a lane and turns between two lanes", () => {
   assert.equal(edgePath(0, 5, 40, 5, 20), "M0 5H40");
   assert.match(edgePath(0, 0, 40, 30, 20), /^M0 0H13Q20 0 20 7V23Q20 30 27 30H40$/);
 });
@@ -116,7 +116,7 @@ function labels(step, slim = false) {
 
 const mainLabel = (step, slim = false) => labels(step, slim)[0];
 
-test("the main lane is called the first draft only where it holds the first draft", () => {
+test("the label of the main lane names the draft that the lane holds", () => {
   const branches = [{ drafter: "second", prefix: 2, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
   const of = (rows) => ({ ...stepOf(rows), draft: {}, branches, sampled: false, columns: 5 });
   const whole = mainLabel(of([[-1, [0, 1, 2], 1, "root"], [0, [0, 1, 2], 0.9, "accepted"], [1, [0, 1], 0.9, "accepted"], [2, [0], 0.4, "rejected"]]));
@@ -128,7 +128,7 @@ test("the main lane is called the first draft only where it holds the first draf
   assert.equal(mainLabel(of([[-1, [0, 1, 2], 1, "root"]])), null);
 });
 
-test("a name that has no room over its lane stands before it, at its height", () => {
+test("a lane label without room above its lane stands beside it", () => {
   // a trunk of three, of which two are right; the re-draft from 2 is the last column, over which its name would end behind the block
   const rows = [[-1, [0, 1], 1, "root"], [0, [0, 1], 0.9, "accepted"], [1, [0, 1], 0.9, "accepted"], [2, [0], 0.4, "rejected"], [2, [1], 0.8, "accepted"]];
   const step = { ...stepOf(rows), draft: {}, branches: [{ drafter: "second", prefix: 2, base: 0 }], sampled: false, columns: 4, boundary: 2 };
@@ -136,7 +136,7 @@ test("a name that has no room over its lane stands before it, at its height", ()
   assert.deepEqual([trunk.beside, redraft.beside], [false, true]);
 });
 
-test("the sentence of a step counts what each re-draft added as the lanes do", () => {
+test("contributions and lane labels count the same added tokens per re-draft", () => {
   const branches = [{ drafter: "second", prefix: 1, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
   // both re-drafts write the same two tokens, then the one from 0 alone is right
   const rows = [[-1, [0, 1, 2], 1, "root"], [0, [0, 1, 2], 0.9, "accepted"], [1, [0], 0.4, "rejected"], [1, [1, 2], 0.5, "accepted"], [3, [1, 2], 0.5, "accepted"], [4, [1], 0.4, "rejected"], [4, [2], 0.4, "accepted"]];
@@ -146,7 +146,7 @@ test("the sentence of a step counts what each re-draft added as the lanes do", (
   assert.deepEqual(labels(step).slice(1).map(({ words }) => words.replace(/, differs after \d/, "")), said);
 });
 
-test("no flag hides the number of a likelier one", () => {
+test("liftFlags keeps the numbers of likelier flags visible", () => {
   const flags = [[50, 100], [55, 110], [45, 96], [50, 98], [90, 100]];
   const lifts = liftFlags(flags);
   assert.equal(lifts[0], 0);
@@ -155,7 +155,7 @@ test("no flag hides the number of a likelier one", () => {
   cloths.forEach(([x, y], n) => cloths.slice(0, n).forEach(([a, b]) => assert.ok(Math.abs(a - x) >= 16 || Math.abs(b - y) >= 12)));
 });
 
-test("a name does not lie across the line of the boundary", () => {
+test("clearOf moves labels off the boundary line and stems", () => {
   const room = [0, 300];
   assert.equal(clearOf([100], 120, 50, room), 120); // clear of it
   assert.equal(clearOf([100], 80, 50, room), 105);
@@ -166,14 +166,14 @@ test("a name does not lie across the line of the boundary", () => {
   assert.equal(clearOf([30, 60, 200], 20, 50, room), 65); // nor across a stem
 });
 
-test("the path leaves the first draft upwards, however much is folded away", () => {
+test("the accepted path leaves the first draft upwards after folding", () => {
   for (let most = 5; most <= STEP.nodes.size + 1; most += 1) {
     const { lanes } = layoutTree(STEP, null, (layout) => layout.lanes.size <= most);
     assert.ok(lanes.get(5) < 0);
   }
 });
 
-test("columns that matter are as wide as their words, as far as there is room", () => {
+test("Columns gives selected columns the width of their words, within the total width", () => {
   const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : 40));
   assert.equal(slim, true);
   assert.deepEqual([widths[0], widths[3], widths[5]], [40, 24, 40]); // a comma takes no more than a column needs at least
@@ -187,13 +187,13 @@ test("columns that matter are as wide as their words, as far as there is room", 
 const pen = { measureText: (words) => ({ width: 10 * [...words].length }) };
 globalThis.document = { createElement: () => ({ setAttribute: () => {}, getContext: () => pen }) };
 
-test("a title is broken between words where it is wider than its picture", () => {
+test("wrapped breaks long titles between words", () => {
   assert.deepEqual(wrapped("one two three", 130, ""), ["one two three"]);
   assert.deepEqual(wrapped("one two three", 70, ""), ["one two ", "three"]);
   assert.deepEqual(wrapped("one two three", 69, ""), ["one ", "two ", "three"]);
 });
 
-test("a word that fits in no line is cut between characters, and nothing of it is lost", () => {
+test("wrapped cuts words longer than a line between characters", () => {
   assert.deepEqual(wrapped("a 😀😀😀😀😀", 30, ""), ["a 😀", "😀😀😀", "😀"]);
   assert.deepEqual(wrapped("ab", 1, ""), ["a", "b"]);
 });

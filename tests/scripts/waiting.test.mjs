@@ -12,7 +12,7 @@ beforeEach(() => {
   mock.timers.enable({ apis: ["setTimeout"] });
 });
 
-test("of two waits the later one counts, and one that finds nothing says so", () => {
+test("oneWait keeps only the latest wait and reports a timeout", () => {
   let [there, done] = [false, []];
   const wait = oneWait(50);
   const ask = (name) => wait(() => there && name, (found) => done.push(found), () => done.push("late"));
@@ -30,7 +30,7 @@ test("of two waits the later one counts, and one that finds nothing says so", ()
   now.mock.restore();
 });
 
-test("the pointer's rest on a text ends with the text", () => {
+test("a delayed preview is cancelled when the text is reset", () => {
   const previewed = [];
   const heard = {};
   const element = () => ({ append() {}, replaceChildren() {}, setAttribute() {}, addEventListener() {}, classList: { remove() {} } });
@@ -48,7 +48,7 @@ test("the pointer's rest on a text ends with the text", () => {
   assert.deepEqual(previewed, [7]);
 });
 
-test("a walk through another step begins at its anchor, and ends with its stop", () => {
+test("WalkView restarts at the anchor of a new step and ends when its stop is left", () => {
   const classes = new Map();
   const classList = { toggle: (name, on) => classes.set(name, on), remove: (name) => classes.delete(name) };
   const element = () => ({ append() {}, setAttribute() {}, addEventListener() {}, classList });

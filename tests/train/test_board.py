@@ -63,7 +63,7 @@ def prompts(trained):
     return [json.loads(line)["prompt"] for line in (trained / "held.jsonl").read_text().splitlines()]
 
 
-def test_every_checkpoint_has_the_alpha_that_it_has_in_use(trained, folder, capsys):
+def test_board_alpha_equals_alpha_of_real_runs(trained, folder, capsys):
     assert board(trained, folder, "--json") == 0
     rows = figures(capsys)["checkpoints"]
     assert [(r["name"], r["step"]) for r in rows] == [("step-2", 2), ("step-4", 4), ("final", 5)]
@@ -74,7 +74,7 @@ def test_every_checkpoint_has_the_alpha_that_it_has_in_use(trained, folder, caps
     assert [r["against_last"] is None for r in rows] == [False, False, True]
 
 
-def test_second_drafters_are_measured_with_the_first_one_and_the_end_of_training_once(trained, capsys):
+def test_board_second_role_measures_with_first_drafter(trained, capsys):
     first = str(trained / "dflash")
     assert board(trained, trained / "vp", "--role", "second", "--drafter", first, "--json") == 0
     rows = figures(capsys)["checkpoints"]
@@ -83,14 +83,14 @@ def test_second_drafters_are_measured_with_the_first_one_and_the_end_of_training
     assert rows[-1]["alpha"]["value"] == pytest.approx(alpha(engine, "d2sd", prompts(trained)))
 
 
-def test_eagle3_drafters_are_measured(trained, capsys):
+def test_board_measures_eagle3_drafters(trained, capsys):
     assert board(trained, trained / "eagle3", "--json") == 0
     (row,) = figures(capsys)["checkpoints"]
     engine = load(target=str(trained / "target"), drafter=str(trained / "eagle3"))
     assert row["alpha"]["value"] == pytest.approx(alpha(engine, "eagle3", prompts(trained)))
 
 
-def test_what_was_measured_is_read_and_ctrl_c_keeps_it(trained, folder, capsys, monkeypatch):
+def test_board_reuses_measurements_also_after_ctrl_c(trained, folder, capsys, monkeypatch):
     import d2sd.train.acceptance as module
 
     replay, calls = module.replayed, []
@@ -120,7 +120,7 @@ def test_what_was_measured_is_read_and_ctrl_c_keeps_it(trained, folder, capsys, 
     assert len(calls) == 14 + 3  # other texts are another measurement
 
 
-def test_the_report_says_what_was_measured(trained, folder, tmp_path):
+def test_board_html_report_names_prompts_and_weights(trained, folder, tmp_path):
     page = tmp_path / "board.html"
     assert board(trained, folder, "--html", str(page)) == 0
     text = page.read_text()
@@ -132,7 +132,7 @@ def test_the_report_says_what_was_measured(trained, folder, tmp_path):
     assert "<script src" not in text
 
 
-def test_texts_may_be_traces(trained, folder, tmp_path, capsys):
+def test_board_traces_option_equals_prompts(trained, folder, tmp_path, capsys):
     engine = load(target=str(trained / "target"), drafter=str(folder))
     for n, prompt in enumerate(prompts(trained)):
         engine.generate(prompt, DecodeConfig("dflash", TOKENS)).save(tmp_path / f"{n}.jsonl")
@@ -143,7 +143,7 @@ def test_texts_may_be_traces(trained, folder, tmp_path, capsys):
     assert traced == figures(capsys)["checkpoints"]
 
 
-def test_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
+def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     def said(*arguments):
         assert main(["board", *map(str, arguments)]) == 2
         return capsys.readouterr().err
@@ -161,7 +161,7 @@ def test_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     assert "remove it to measure its checkpoints again" in said(folder, *target, *held)
 
 
-def test_training_that_goes_on_has_no_end_yet(folder):
+def test_checkpoints_of_unfinished_training_have_no_final(folder):
     state = folder / "checkpoint" / "state.json"
     about = json.loads(state.read_text())
     about["identity"]["steps"] = 9
@@ -176,7 +176,7 @@ def texts(*counts):
     return [[counts[(n + k) % len(counts)] for k in range(10)] for n in range(24)]
 
 
-def test_the_best_is_held_against_the_last():
+def test_verdict_compares_best_and_last_checkpoint():
     low, high = texts(1, 2, 2), texts(3, 4, 4)
     rows = compare_checkpoints(["a", "b", "c"], [low, high, low], [[False] * 24] * 3)
     assert best(rows).name == "b"

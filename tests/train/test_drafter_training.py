@@ -66,7 +66,7 @@ def drafter(folder, out, steps, **objective):
     block(folder, out, steps, BlockObjective(anchors=4, **objective), layers=2, block_size=6)
 
 
-def test_kept_features_are_those_of_the_target_wherever_they_lie(folder, monkeypatch):
+def test_read_features_equal_target_wherever_stored(folder, monkeypatch):
     model, tokenizer = load_frozen(folder / "target")
     data = read_responses(folder / "r.jsonl", 64, tokenizer.eos_token_id)
     taps = LayerTaps(model.model.layers)
@@ -90,7 +90,7 @@ def test_kept_features_are_those_of_the_target_wherever_they_lie(folder, monkeyp
     assert read_features(model.model, [0, 2], data) is None
 
 
-def test_blocks_see_context_before_their_anchor_and_themselves_only():
+def test_block_mask_shows_context_before_anchor_and_block():
     mask = block_mask(torch.tensor([[0, 3]]), context=5, block_size=2)[0, 0]
     assert mask.int().tolist() == [
         [0, 0, 0, 0, 0, 1, 1, 0, 0],
@@ -100,7 +100,7 @@ def test_blocks_see_context_before_their_anchor_and_themselves_only():
     ]
 
 
-def test_weights_are_what_a_position_adds_to_the_draft_length():
+def test_position_weights_equal_hand_calculated_example():
     """The example is calculated by hand: chances of 1/2 + 1/2 · (1/2, 1, 0) at three scored positions."""
     nll, scored = -torch.tensor([[0.3, 0.5, 1.0, 1e-9]]).log(), torch.tensor([[False, True, True, True]])
     reached = [0.75, 0.75, 0.375]
@@ -108,25 +108,25 @@ def test_weights_are_what_a_position_adds_to_the_draft_length():
     assert position_weights(nll, scored)[0].tolist() == pytest.approx(expected)
 
 
-def test_visible_prefixes_follow_their_prior_and_include_zero():
+def test_draw_prefixes_follows_prior_including_zero():
     prefixes = draw_prefixes((200, 200), 6, 0.9, torch.Generator().manual_seed(0)).flatten()
     prior = 0.9 ** torch.arange(5)
     share = torch.bincount(prefixes, minlength=5) / len(prefixes)
     assert share.tolist() == pytest.approx((prior / prior.sum()).tolist(), abs=0.01)
 
 
-def test_anchors_reach_from_the_last_prompt_token_to_the_last_but_one():
+def test_draw_anchors_covers_response_positions():
     anchors = draw_anchors(torch.tensor([3]), torch.tensor([8]), 500, torch.Generator().manual_seed(0))
     assert set(anchors.flatten().tolist()) == {2, 3, 4, 5, 6}
 
 
-def test_rows_are_read_in_whole_shuffled_epochs():
+def test_rows_at_reads_whole_shuffled_epochs():
     rows = torch.cat([rows_at(10, i, 4, seed=1) for i in range(5)])
     assert sorted(rows[:10].tolist()) == sorted(rows[10:].tolist()) == list(range(10))
     assert rows[:10].tolist() != rows[10:].tolist()
 
 
-def test_rate_warms_up_and_falls_to_its_floor():
+def test_rate_at_warms_up_and_falls_to_minimum():
     config = LoopConfig(100, learning_rate=1.0, min_rate=0.1, warmup=10)
     rates = [rate_at(config, s) for s in range(100)]
     assert rates[0] == pytest.approx(0.1)
@@ -135,14 +135,14 @@ def test_rate_warms_up_and_falls_to_its_floor():
     assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
-def test_metrics_go_to_a_tracker_that_is_there(monkeypatch):
+def test_report_to_refuses_missing_tracker(monkeypatch):
     monkeypatch.setattr("accelerate.tracking.get_available_trackers", list)
     with pytest.raises(InputError, match="trackio is not installed; run `pip install trackio`"):
         LoopConfig(1, report_to="trackio")
 
 
 @pytest.mark.parametrize("objective", [{"variable_prefix": True}, {}])
-def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
+def test_killed_training_resumes_bit_exactly(folder, tmp_path, objective):
     drafter(folder, tmp_path / "whole", 6, **objective)
     # a run killed after its third step leaves that checkpoint and perhaps later metrics
     interrupted = tmp_path / "interrupted"
@@ -164,7 +164,7 @@ def test_a_killed_run_resumes_bit_exactly(folder, tmp_path, objective):
     assert steps == [1, 2, 3, 4, 5, 6]
 
 
-def test_other_settings_do_not_resume(folder, tmp_path):
+def test_resume_with_other_settings_is_refused(folder, tmp_path):
     drafter(folder, tmp_path / "a", 3)
     with pytest.raises(InputError, match=r"made with other settings \(steps\)"):
         drafter(folder, tmp_path / "a", 2)
@@ -175,7 +175,7 @@ def test_other_settings_do_not_resume(folder, tmp_path):
         regenerate_responses(folder / "target", prompts, folder / "r.jsonl", RegenerateConfig(8, 20, temperature=0.5))
 
 
-def test_regeneration_resumes_where_its_file_ends(folder, tmp_path):
+def test_regeneration_resumes_from_truncated_file(folder, tmp_path):
     prompts, config = [[prompt_of(t)] for t in sums(200)[:20]], RegenerateConfig(8, 20, greedy_share=1.0)
     regenerate_responses(folder / "target", prompts, tmp_path / "whole.jsonl", config)
     whole, cut = (tmp_path / "whole.jsonl").read_bytes(), tmp_path / "r.jsonl"
@@ -199,7 +199,7 @@ def test_trained_folders_load_and_draft(folder, tmp_path):
     assert "was trained for the second role; give it as --second-drafter" in note
 
 
-def test_a_prompt_begins_a_document(folder):
+def test_tokenizer_begins_prompt_with_eos_token(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder / "target")
     assert tokenizer("Tom")["input_ids"] == [tokenizer.eos_token_id, *tokenizer.encode("Tom", add_special_tokens=False)]
     engine = load("custom", target=str(folder / "target"))
@@ -208,9 +208,7 @@ def test_a_prompt_begins_a_document(folder):
     assert "".join(opening.texts) == "Tom has 2"
 
 
-def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they_are_in_use(
-    folder, tmp_path, monkeypatch
-):
+def test_extended_training_keeps_metrics_and_measures_checkpoints(folder, tmp_path, monkeypatch):
     logged, tokens = [], 24
     monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", tokens)  # fewer than usual, for speed
     monkeypatch.setattr("d2sd.train.loop.Accelerator.log", lambda _, row, step: logged.append((step, dict(row))))
@@ -238,7 +236,7 @@ def test_a_run_goes_on_to_more_steps_keeps_its_results_and_measures_them_as_they
         assert measured["held_out_first_right"] == pytest.approx(right, abs=near_tie + 1e-5)
 
 
-def test_a_mask_token_is_chosen_and_said_where_the_tokenizer_has_none(folder, capsys):
+def test_mask_id_falls_back_without_tokenizer_mask(folder, capsys):
     model, tokenizer = load_frozen(folder / "target")
     special = tokenizer.mask_token
     tokenizer.mask_token = None
@@ -255,17 +253,17 @@ REFUSED = {
 
 
 @pytest.mark.parametrize("token", REFUSED)
-def test_a_mask_token_is_one_that_no_text_holds(folder, tmp_path, token):
+def test_mask_token_used_in_texts_is_refused(folder, tmp_path, token):
     with pytest.raises(InputError, match=re.escape(REFUSED[token])):
         block(folder, tmp_path, mask_token=token)
 
 
-def test_what_a_drafter_to_start_from_gives_is_not_given_again(folder, tmp_path):
+def test_start_option_refuses_layer_options(folder, tmp_path):
     with pytest.raises(InputError, match="leave out --layers, --target-layers"):
         block(folder, tmp_path, start=tmp_path, layers=2, target_layer_ids=[0])
 
 
-def test_tapped_layers_are_layers_of_the_target_and_late_ones_are_said(folder, tmp_path, capsys):
+def test_target_layers_option_is_validated(folder, tmp_path, capsys):
     with pytest.raises(InputError, match="this target has the layers 0 to 2; --target-layers names 1 40"):
         block(folder, tmp_path, target_layer_ids=[1, 40])
     block(folder, tmp_path, target_layer_ids=[2])
@@ -273,7 +271,7 @@ def test_tapped_layers_are_layers_of_the_target_and_late_ones_are_said(folder, t
 
 
 @torch.no_grad()
-def test_unrolled_steps_are_what_drafting_a_chain_computes(engine):
+def test_eagle3_unrolled_loss_equals_cached_chain(engine):
     """The loss of a row is that of the chain that a drafter's cache would grow from it, fed with the text."""
     target, drafter = engine.models.target, engine.models.eagle3
     ids, row, steps = torch.arange(2, 14)[None], 4, 3
@@ -299,7 +297,7 @@ def test_unrolled_steps_are_what_drafting_a_chain_computes(engine):
     assert float(loss) == pytest.approx(float(expected) / 1.75, rel=1e-4)
 
 
-def test_an_eagle3_drafter_is_trained_and_runs(folder, tmp_path):
+def test_trained_eagle3_drafter_loads_and_drafts(folder, tmp_path):
     def train(*layers):
         more = {"objective": Eagle3Objective(3, 0.8, 4), "draft_vocab_size": 300, "target_layer_ids": [*layers]}
         train_eagle3(Eagle3Training(**settings(folder, tmp_path, 3, **more)))
@@ -313,7 +311,7 @@ def test_an_eagle3_drafter_is_trained_and_runs(folder, tmp_path):
         train(0, 1, 2)
 
 
-def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used(folder, tmp_path):
+def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):
     drafter(folder, tmp_path / "start", 2)
     for name, variable in (("dflash", False), ("vp", True)):
         objective = BlockObjective(variable, anchors=4)
@@ -354,7 +352,7 @@ def test_a_markov_head_and_a_draft_vocabulary_are_trained_in_both_roles_and_used
     assert loss > 0
 
 
-def test_heads_are_added_to_a_plain_drafter_alone(folder, tmp_path):
+def test_markov_rank_refused_for_drafter_with_head(folder, tmp_path):
     drafter(folder, tmp_path / "start", 1)
     block(folder, tmp_path / "a", start=tmp_path / "start", markov_rank=8)
     with pytest.raises(InputError, match="leave out --markov-rank"):

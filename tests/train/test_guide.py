@@ -15,17 +15,17 @@ GUIDE = (HOME / "docs" / "train-your-own.md").read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("command", re.findall(r"^d2sd (.+)$", GUIDE, re.MULTILINE))
-def test_commands_of_the_guide_are_commands(command):
+def test_guide_commands_are_valid(command):
     _asked(shlex.split(command))
 
 
-def test_what_the_guide_names_is_there():
+def test_guide_table_names_existing_options():
     paths = ("cli/train.py", "train/acceptance.py")
     known = "".join((HOME / "d2sd" / path).read_text(encoding="utf-8") for path in paths)
     assert all(name in known for name in re.findall(r"^\| `(?:--)?([\w-]+)", GUIDE, re.MULTILINE))
 
 
-def test_the_recipe_is_a_pair_and_then_eagle3_from_the_same_responses(tmp_path, monkeypatch):
+def test_recipe_trains_pair_then_eagle3(tmp_path, monkeypatch):
     made = []
     monkeypatch.setattr(recipe, "train_pair", lambda s: made.append(s) or (s.out / "responses.jsonl").write_text(""))
     monkeypatch.setattr(recipe, "train_eagle3", made.append)

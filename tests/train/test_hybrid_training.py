@@ -48,7 +48,7 @@ def trained(folder, out, steps):
     return load_drafter(str(out), torch.float32, "cpu")
 
 
-def test_a_few_dozen_steps_raise_alpha(folder, tmp_path):
+def test_hybrid_target_training_raises_alpha(folder, tmp_path):
     target, alphas = load_target(str(folder / "target"), torch.float32, "cpu"), []
     for steps in (1, 90):
         engine = Engine(Models(target, trained(folder, tmp_path / str(steps), steps)))
@@ -59,7 +59,7 @@ def test_a_few_dozen_steps_raise_alpha(folder, tmp_path):
 
 
 @pytest.mark.parametrize("kind", ["granite", "gpt_oss", "qwen3_next", "gemma4_text"])
-def test_training_sees_the_features_that_decoding_sees(tokenizer, tmp_path, kind):
+def test_training_features_equal_decoding_features(tokenizer, tmp_path, kind):
     target = make_typed(tokenizer, kind)
     ids = torch.arange(2, 22)
     target.taps.add([0, 1])
@@ -74,7 +74,7 @@ def test_training_sees_the_features_that_decoding_sees(tokenizer, tmp_path, kind
 
 
 @pytest.mark.parametrize("kind", ["granite", "gemma4_text"])
-def test_soft_labels_are_the_targets_own_probabilities(tokenizer, kind):
+def test_final_logits_equal_target_logits(tokenizer, kind):
     """Granite divides its logits, and Gemma caps them; EAGLE-3 drafters learn from what comes of that."""
     model, ids = make_typed(tokenizer, kind).model, torch.arange(2, 22)[None]
     with torch.no_grad():
@@ -84,7 +84,7 @@ def test_soft_labels_are_the_targets_own_probabilities(tokenizer, kind):
 
 
 @pytest.mark.parametrize("kind", ["gpt_oss", "qwen3_next"])
-def test_every_kind_of_drafter_is_trained_for_it(tokenizer, tmp_path, kind):
+def test_drafters_of_all_kinds_train_and_draft(tokenizer, tmp_path, kind):
     """DFlash drafter, VP-Drafter and EAGLE-3, by their own commands; each loads and drafts without changing the text."""
     target = make_typed(tokenizer, kind)
     target.model.save_pretrained(tmp_path / "target")

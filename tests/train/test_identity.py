@@ -7,7 +7,7 @@ import torch
 from d2sd.folders.weights import weights_digest
 
 
-def test_a_net_is_known_by_its_weights():
+def test_weights_digest_depends_on_weights_only():
     torch.manual_seed(0)
     net, threads = torch.nn.Linear(500, 700), torch.get_num_threads()
     before = weights_digest(net)

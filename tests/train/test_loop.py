@@ -45,7 +45,7 @@ def ctrl_c():
     signal.signal(signal.SIGINT, before)
 
 
-def test_ctrl_c_ends_the_step_and_saves_it(tmp_path, ctrl_c):
+def test_training_ctrl_c_saves_step_and_resumes(tmp_path, ctrl_c):
     whole, stopped = Fit(), Fit()
     run(tmp_path / "whole", whole)
 
@@ -65,7 +65,7 @@ def test_ctrl_c_ends_the_step_and_saves_it(tmp_path, ctrl_c):
     assert torch.equal(resumed.fc.weight, whole.fc.weight)
 
 
-def test_too_little_memory_halves_the_batch_and_says_so(tmp_path, capsys):
+def test_training_out_of_memory_halves_batch(tmp_path, capsys):
     net = Fit(fits=1)
     rows = run(tmp_path, net)
     assert net.sizes == [4, 2, *[1] * 12]
@@ -77,7 +77,7 @@ def test_too_little_memory_halves_the_batch_and_says_so(tmp_path, capsys):
         run(tmp_path / "none", Fit(fits=0))
 
 
-def test_a_run_of_so_many_seconds_takes_them_and_is_measured_at_five_points(tmp_path):
+def test_training_for_given_seconds_measures_five_points(tmp_path):
     points = []
     config = LoopConfig(1000, batch_size=4, seconds=1.0, save_every=200, log_every=10**6)
     sample, measure = lambda index, _: {"x": ROWS[index]}, lambda: points.append(1) or {"a": 1.0}
@@ -88,7 +88,7 @@ def test_a_run_of_so_many_seconds_takes_them_and_is_measured_at_five_points(tmp_
     assert state["rows"] == 4 * state["step"]
 
 
-def test_warm_up_scales_with_the_steps():
+def test_warmup_scales_with_steps():
     for steps in (40, 400):
         rates = [rate_at(LoopConfig(steps, learning_rate=1.0), step) for step in range(steps)]
         assert rates.index(max(rates)) == steps // 20 - 1

@@ -17,7 +17,7 @@ from d2sd.train.settings import LoopConfig, RegenerateConfig
 from d2sd.train.text import Responses, load_writer, respond_to
 
 
-def test_muon_in_float32_makes_the_steps_of_torch_up_to_bfloat16_rounding():
+def test_float32_muon_matches_torch_muon():
     torch.manual_seed(0)
     shapes = [(24, 40), (40, 24), (32, 32)]
     ours, theirs = ([nn.Parameter(torch.ones(shape)) for shape in shapes] for _ in range(2))
@@ -52,9 +52,7 @@ def fresh_accelerator():
 
 
 @pytest.mark.parametrize("quick", [True, False])
-def test_precision_and_optimizer_are_what_the_processor_is_quick_with(
-    quick, monkeypatch, tmp_path, capsys, fresh_accelerator
-):
+def test_precision_and_optimizer_follow_quick_bfloat16(quick, monkeypatch, tmp_path, capsys, fresh_accelerator):
     monkeypatch.setattr(loop, "quick_bfloat16", lambda: quick)
     kinds = [type(o) for o in make_optimizers({"fc": nn.Parameter(torch.ones(4, 4))}, LoopConfig(1))]
     assert kinds == [torch.optim.Muon if quick else Float32Muon]
@@ -76,7 +74,7 @@ def test_precision_and_optimizer_are_what_the_processor_is_quick_with(
     assert f"Training in {name}." in capsys.readouterr().err
 
 
-def test_features_are_from_float32_passes_where_bfloat16_is_slow(monkeypatch):
+def test_read_features_uses_float32_where_bfloat16_is_slow(monkeypatch):
     target, _ = load_frozen("assets/models/tiny/target")
     ids = torch.arange(2, 42).view(2, 20)
     data = Responses(ids, torch.tensor([3, 3]), torch.tensor([20, 20]))
@@ -91,7 +89,7 @@ def test_features_are_from_float32_passes_where_bfloat16_is_slow(monkeypatch):
 
 
 @pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
-def test_a_writer_in_mixed_numbers_multiplies_with_rounded_weights(capsys):
+def test_load_writer_mixed_uses_half_precision_weights(capsys):
     tiny = load("tiny").models.target
     plain = load_writer("assets/models/tiny/target", None)
     assert not halved(plain.base.layers)  # small weights are read quickly in any case
@@ -110,7 +108,7 @@ def test_a_writer_in_mixed_numbers_multiplies_with_rounded_weights(capsys):
 
 
 @pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
-def test_layers_with_a_bias_stay_as_they_are():
+def test_halve_skips_layers_with_bias():
     layers = nn.ModuleList([nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 8, bias=False))])
     halve(layers)
     assert [type(m) for m in layers[0]] == [nn.Linear, HalfLinear]

@@ -51,7 +51,7 @@ def rows(out):
     return [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_a_pair_is_trained_in_its_minutes_and_drafts_no_worse_than_it_began(target, tmp_path):
+def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path):
     train_pair(settings(target, tmp_path), Ticking(TICK))
     kept = json.loads((tmp_path / "pair.json").read_text())
     assert sum(kept["used"].values()) == pytest.approx(60 * MINUTES, rel=0.1)
@@ -68,7 +68,7 @@ def test_a_pair_is_trained_in_its_minutes_and_drafts_no_worse_than_it_began(targ
     assert f"| {rows(tmp_path)[-1]['step']} | {curve[-1]:.2f} |" in card
 
 
-def test_ctrl_c_leaves_drafters_and_the_same_command_goes_on(target, tmp_path, monkeypatch):
+def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
     sample, calls = PairObjective.sample, []
 
     def interrupted(self, data, features, index, generator):
@@ -97,7 +97,7 @@ def test_ctrl_c_leaves_drafters_and_the_same_command_goes_on(target, tmp_path, m
         train_pair(settings(target, tmp_path, minutes=0.06, layers=3))
 
 
-def test_text_stops_where_its_features_would_not_fit(target, tmp_path):
+def test_regenerate_stops_at_token_limit(target, tmp_path):
     writer, config = load_writer(target, None), RegenerateConfig(4, 8, greedy_share=1.0)
     prompts = [writer.tokenizer(prompt_of(text))["input_ids"] for text in sums(40)]
     regenerate(partial(written, writer, config=config), prompts, tmp_path / "r.jsonl", config, {}, most=500)
@@ -106,7 +106,7 @@ def test_text_stops_where_its_features_would_not_fit(target, tmp_path):
     assert 500 <= sum(lengths) < 500 + max(lengths)
 
 
-def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
+def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatch):
     monkeypatch.setattr(pair, "FIRST_WORDS", ("Question: Tom", "Question: Mia"))
     chat = shutil.copytree(target, tmp_path / "chat")
     tokenizer = AutoTokenizer.from_pretrained(chat)
@@ -129,7 +129,7 @@ def test_a_chat_model_writes_its_own_questions(target, tmp_path, monkeypatch):
     assert texts < set(questions)  # some are held out
 
 
-def test_held_out_texts_are_written_until_one_is_not_empty(target, monkeypatch):
+def test_held_out_continues_until_non_empty_text(target, monkeypatch):
     texts = iter([1, 1, 3, 3])
     monkeypatch.setattr(Engine, "generate", lambda *_: SimpleNamespace(token_ids=[0] * next(texts)))
     assert len(HeldOut(load_writer(target, None), ["a", "b", "c", "d"], False, lambda: True)) == 1
@@ -139,7 +139,7 @@ SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)
 
 
 @pytest.mark.parametrize("questions", [True, False])
-def test_the_plan_fills_the_time(questions):
+def test_divide_fills_given_seconds(questions):
     divided = divide(SPEEDS, 600, 10**9, 64, questions, None)
     assert sum(divided.seconds.values()) == pytest.approx(600 * (1 - 0.03 - 5 * 0.015 - 0.02))
     assert divided.tokens == pytest.approx(1000 * divided.seconds["writing"], abs=1000)
@@ -147,7 +147,7 @@ def test_the_plan_fills_the_time(questions):
     assert (divided.seconds["questions"] > 0) == questions
 
 
-def test_more_minutes_give_more_text_then_more_training():
+def test_divide_adds_text_before_training():
     short, long, longest = (divide(SPEEDS, seconds, 100_000, 64, False, None) for seconds in (300, 600, 1200))
     assert short.tokens < long.tokens <= longest.tokens == 100_000
     assert longest.seconds["writing"] == pytest.approx(100)
@@ -155,7 +155,7 @@ def test_more_minutes_give_more_text_then_more_training():
     assert divide(SPEEDS, 600, 10**9, 64, False, 50).tokens == 50
 
 
-def test_a_target_without_chat_template_needs_prompts(target, tmp_path):
+def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):
     with pytest.raises(InputError, match="give it texts to continue with --prompts"):
         train_pair(settings(target, tmp_path, prompts=()), Ticking(TICK))
     with pytest.raises(InputError, match="give 10 or more with --prompts"):

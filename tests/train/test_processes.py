@@ -48,7 +48,7 @@ def folder(tmp_path_factory):
     return out
 
 
-def test_two_processes_train_one_drafter(folder):
+def test_training_in_two_processes_gives_one_drafter(folder):
     last = json.loads((folder / "vp" / "metrics.jsonl").read_text().splitlines()[-1])
     assert last["step"] == 4
     state = json.loads((folder / "vp" / "checkpoint" / "state.json").read_text())
@@ -57,7 +57,7 @@ def test_two_processes_train_one_drafter(folder):
     assert len(engine.generate("Question", DecodeConfig("dflash", 8)).token_ids) == 8
 
 
-def test_two_processes_share_the_prompts_and_merge_the_rows(folder, capfd):
+def test_bench_in_two_processes_merges_rows(folder, capfd):
     assert (folder / "bench-1.txt").read_text() == ""  # one process prints
     result = json.loads((folder / "bench-0.txt").read_text())
     assert result["provenance"]["hardware"]["processes"] == 2

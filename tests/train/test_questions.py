@@ -20,7 +20,7 @@ def chat_target():
     return target
 
 
-def test_questions_begin_as_asked_and_none_comes_twice(chat_target):
+def test_write_questions_start_as_given_without_repeats(chat_target):
     assert user_header(chat_target) == "<|endoftext|>user: "
     config = RegenerateConfig(8, 60, greedy_share=0.0, top_k=20)
     found = list(write_questions(chat_target, ["Question: Tom has 3", "What is"], 8, config))
@@ -29,13 +29,13 @@ def test_questions_begin_as_asked_and_none_comes_twice(chat_target):
     assert all(q.startswith(("Question: Tom has 3", "What is")) for q in found)
 
 
-def test_only_chat_models_write_questions(chat_target):
+def test_user_header_needs_chat_template(chat_target):
     chat_target.tokenizer.chat_template = None
     with pytest.raises(InputError, match="has no chat template"):
         user_header(chat_target)
 
 
-def test_special_tokens_of_a_prompt_are_added_once(chat_target):
+def test_prompt_ids_add_special_tokens_once(chat_target):
     tokenizer = chat_target.tokenizer
     end = tokenizer.eos_token_id
     assert prompt_ids(tokenizer, "tiny", "<|endoftext|>Once", chat=False)[:2] != [end, end]

@@ -32,7 +32,7 @@ def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_too_little_memory_halves_the_rows_and_loses_no_text(tiny, monkeypatch, capsys):
+def test_respond_to_out_of_memory_halves_rows(tiny, monkeypatch, capsys):
     prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS]
     whole = respond_to(tiny, prompts, CONFIG)
     advance, calls = Rows.advance, []
@@ -50,7 +50,7 @@ def test_too_little_memory_halves_the_rows_and_loses_no_text(tiny, monkeypatch, 
     assert calls[-1] <= 2
 
 
-def test_texts_are_cut_where_the_time_ends(tiny):
+def test_write_cuts_texts_at_time_limit(tiny):
     prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS[:2]]
     whole = respond_to(tiny, prompts, RegenerateConfig(2, 40, greedy_share=1.0))
     requests = [Request(n, prompt, True) for n, prompt in enumerate(prompts)]
@@ -63,7 +63,7 @@ def test_texts_are_cut_where_the_time_ends(tiny):
     assert len(found) == 2
 
 
-def test_every_turn_of_a_conversation_is_answered_after_the_answers_before(tmp_path, monkeypatch):
+def test_regenerate_answers_every_turn_of_conversation(tmp_path, monkeypatch):
     monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: load(tmp_path))
     turns = [["What is 1 + 2?", "And 3 more?", "And 4?"], ["Hello"]]
     with pytest.raises(InputError, match="add --chat"):
@@ -130,7 +130,7 @@ def server(tiny):
 
 
 @pytest.mark.parametrize("ids", [True, False])
-def test_a_server_writes_what_the_target_writes_here(server, tmp_path, ids):
+def test_regenerate_server_option_equals_local_text(server, tmp_path, ids):
     url, handler = server
     handler.ids = ids
     (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in PROMPTS))
@@ -143,7 +143,7 @@ def test_a_server_writes_what_the_target_writes_here(server, tmp_path, ids):
     assert len(handler.asked) == len(PROMPTS)  # the second command wrote nothing itself
 
 
-def test_what_is_no_server_is_said(server, tiny):
+def test_server_errors_are_one_sentence(server, tiny):
     url, _ = server
     with pytest.raises(InputError, match="is no address of a server"):
         Server("localhost:8000")
@@ -153,7 +153,7 @@ def test_what_is_no_server_is_said(server, tiny):
         list(Server(url).write([Request(0, [5], True)], CONFIG, tiny.tokenizer))
 
 
-def test_an_empty_prompt_file_and_a_wrong_row_are_sentences(tmp_path, capsys):
+def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):
     path = tmp_path / "p.jsonl"
     command = ["train", "regenerate", "--target", "tiny", "--out", str(tmp_path / "r.jsonl"), "--prompts", str(path)]
     for text, said in (
@@ -168,7 +168,7 @@ def test_an_empty_prompt_file_and_a_wrong_row_are_sentences(tmp_path, capsys):
     assert "there is no prompt file" in capsys.readouterr().err
 
 
-def test_a_column_of_a_hub_data_set_is_answered(tmp_path, monkeypatch):
+def test_regenerate_reads_hub_dataset_column(tmp_path, monkeypatch):
     monkeypatch.setattr("d2sd.bench.prompts._stream", lambda *_: [{"text": p} for p in PROMPTS[:2]])
     out = tmp_path / "r.jsonl"
     command = ["train", "regenerate", "--target", "tiny", "--out", str(out), "--prompts", "org/name:train:text"]
@@ -176,7 +176,7 @@ def test_a_column_of_a_hub_data_set_is_answered(tmp_path, monkeypatch):
     assert len(rows(out)) == 2
 
 
-def test_help_shows_defaults(capsys):
+def test_train_help_shows_defaults(capsys):
     for stage, shown in (
         ("dflash", "(default: 0.002)"),
         ("pair", "(default: 10.0)"),

@@ -50,7 +50,7 @@ def naive(query, prefix, block, mask, scale, seen=None, sinks=None):
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (4, 2), (8, 1)])
 @pytest.mark.parametrize("context", [0, 1, 33])
 @pytest.mark.parametrize("batch", [1, 3])
-def test_backend_equals_the_definition(backend, heads, kv_heads, context, batch):
+def test_attention_backend_matches_float64_definition(backend, heads, kv_heads, context, batch):
     tree = merge_candidates(0, [[1, 2, 3], [1, 4], [5, 2, 3]])
     mask = torch.from_numpy(tree.ancestor_mask())
     query, prefix, block = inputs(batch, heads, kv_heads, len(tree), context, 16)
@@ -62,7 +62,7 @@ def test_backend_equals_the_definition(backend, heads, kv_heads, context, batch)
 @pytest.mark.parametrize(("dtype", "scale", "error"), [
     (torch.bfloat16, 1, 2e-2), (torch.float16, 1, 2e-2), (torch.float32, 1e3, 1e-4),
 ])  # fmt: skip
-def test_cascade_agrees_with_dense_in_low_precision_and_without_overflow(dtype, scale, error):
+def test_cascade_matches_dense_at_half_precision_without_overflow(dtype, scale, error):
     query, prefix, block = inputs(1, 8, 2, 20, 300, 64)
     prefix = (prefix[0] * scale, prefix[1])  # one level's scores may be far larger
     low = [tuple(x.to(dtype) for x in pair) for pair in (prefix, block)]
@@ -73,7 +73,7 @@ def test_cascade_agrees_with_dense_in_low_precision_and_without_overflow(dtype, 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("context", [0, 1, 33])
 @pytest.mark.parametrize("sinks", SINKS)
-def test_slots_that_do_not_count_change_nothing(backend, context, sinks):
+def test_attention_backend_ignores_masked_prefix_slots(backend, context, sinks):
     """A prefix padded to a fixed shape, whose rows see the same slots, or each row other ones."""
     mask = torch.from_numpy(merge_candidates(0, [[1, 2, 3], [1, 4]]).ancestor_mask())
     query, prefix, block = inputs(2, 4, 2, len(mask), context, 16)
@@ -91,7 +91,7 @@ def test_slots_that_do_not_count_change_nothing(backend, context, sinks):
 @pytest.mark.parametrize("sinks", SINKS)
 @pytest.mark.parametrize("window", [None, 1, 4, 50])
 @pytest.mark.parametrize("rows", [1, 11])
-def test_a_text_is_read_in_parts_through_a_window(monkeypatch, window, sinks, rows):
+def test_attend_windowed_in_chunks_matches_definition(monkeypatch, window, sinks, rows):
     monkeypatch.setattr(windowed, "ROWS", 4)
     query, _, (key, value) = inputs(2, 4, 2, 11, 0, 16)
     query = query[:, :, -rows:]

@@ -56,7 +56,7 @@ def data_of(written, name):
     return json.loads(found)
 
 
-def test_runs_take_turns_after_a_warm_up():
+def test_run_bench_order_is_reproducible_and_covers_permutations():
     """In an order that is the same in every benchmark and in which every entry follows every other one."""
 
     def order():
@@ -72,13 +72,13 @@ def test_runs_take_turns_after_a_warm_up():
     assert set(passes) == set(itertools.permutations("abc"))
 
 
-def test_times_are_medians_of_repeats_and_the_warm_up_is_not_counted():
+def test_run_bench_times_are_medians_without_warm_up():
     _, runs, _ = measure(3)
     assert [r.seconds for r in runs if r.label == "autoregressive"] == [2.0, 5.0]
     assert [dict(r.stage_seconds)["verify"] for r in runs if r.label == "d2sd:K=2"] == [1.0, 2.5]
 
 
-def test_rows_pool_tokens_and_hold_them_against_plain_decoding():
+def test_summarise_pools_tokens_and_compares_with_autoregressive():
     field, runs, _ = measure(3)
     plain, ours = summarise(runs, field)
     assert (plain["label"], ours["label"], ours["method"]) == ("autoregressive", "d2sd:K=2", "d2sd")
@@ -100,7 +100,7 @@ def test_rows_pool_tokens_and_hold_them_against_plain_decoding():
     assert "<td>2.00 [2.00–2.00]</td>" in written  # the table of all figures
 
 
-def test_intervals_cover_the_mean_and_need_two_prompts():
+def test_interval_covers_mean_and_needs_two_prompts():
     values = np.random.default_rng(0).normal(3, 1, 60)
     low, high = interval(values, np.ones(60), 0)
     assert low < values.mean() < high
@@ -108,7 +108,7 @@ def test_intervals_cover_the_mean_and_need_two_prompts():
     assert interval(values[:1], np.ones(1), 0) is None
 
 
-def test_a_row_without_plain_decoding_or_with_one_prompt_still_prints():
+def test_bench_report_prints_rows_without_baseline():
     field, runs, _ = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
@@ -117,7 +117,7 @@ def test_a_row_without_plain_decoding_or_with_one_prompt_still_prints():
     assert speed["table"]["rows"] == [["d2sd:K=2", f"{rows[0]['tokens_per_second']:.2f}"]]
 
 
-def test_rows_are_priced_on_other_machines_and_placed_on_the_break_even_map():
+def test_bench_report_places_rows_on_break_even_map():
     field, runs, _ = measure(2)
     runs = [replace(r, elsewhere=(("paper", 1.5 * r.steps),)) if r.label != "autoregressive" else r for r in runs]
     rows = summarise(runs, field)
@@ -128,7 +128,7 @@ def test_rows_are_priced_on_other_machines_and_placed_on_the_break_even_map():
     ]
 
 
-def test_what_is_missing_is_said_once():
+def test_bench_remarks_list_missing_results_once():
     result = {"left_out": {"a": "no net", "b": "no net"}, "stopped": True, "prompts_done": 3, "prompts_asked": 9}
     assert remarks(result | {"prompts_counted": 1}) == [
         "Left out: a, b: no net.",
@@ -137,7 +137,7 @@ def test_what_is_missing_is_said_once():
     ]
 
 
-def test_tables_and_figures_keep_labels_as_text():
+def test_bench_report_escapes_labels():
     assert markdown_table(["a"], [["c|d\n<b>"]]).splitlines()[2] == "| c\\|d \\<b> |"
     field, runs, _ = measure(2)
     rows = summarise(runs, field)
@@ -148,7 +148,7 @@ def test_tables_and_figures_keep_labels_as_text():
     assert tick == "&lt;script&gt;&amp;&#36;{x}"
 
 
-def test_cost_aware_rows_are_held_against_plain_and_the_best_fixed_of_each_domain():
+def test_cost_aware_ratios_against_plain_and_best_fixed():
     def row(label, method, rate, cost_aware=False, speedup=None):
         config = {"cost_aware": cost_aware}
         return {"label": label, "method": method, "config": config, "tokens_per_second": rate, "speedup": speedup,

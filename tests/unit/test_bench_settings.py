@@ -16,11 +16,11 @@ def labels(methods, *sweeps):
     return [s.label for s in parse_settings(methods, sweeps, BASE)]
 
 
-def test_all_is_the_registry():
+def test_parse_settings_all_lists_every_method():
     assert labels("all") == list(METHODS)
 
 
-def test_a_label_is_what_one_types_to_get_the_setting():
+def test_setting_label_round_trips_through_parse_settings():
     (setting,) = parse_settings("d2sd:gamma=8:K=2:B=40:gamma2=12:cost_aware=true:backend=dense", [], BASE)
     c = setting.config
     assert (c.block_size, c.num_branches, c.node_budget, c.second_block_size) == (8, 2, 40, 12)
@@ -28,7 +28,7 @@ def test_a_label_is_what_one_types_to_get_the_setting():
     assert parse_settings(setting.label, [], BASE) == [setting]
 
 
-def test_a_sweep_multiplies_the_methods_that_use_its_field():
+def test_parse_settings_sweep_applies_to_supporting_methods():
     assert labels("autoregressive, dflash, d2sd", "K=1,4", "gamma=8,16") == [
         "autoregressive",
         "dflash:gamma=8",
@@ -40,7 +40,7 @@ def test_a_sweep_multiplies_the_methods_that_use_its_field():
     ]
 
 
-def test_a_field_set_by_hand_is_not_swept_and_nothing_is_listed_twice():
+def test_parse_settings_sweep_keeps_explicit_fields_without_duplicates():
     assert labels("d2sd:K=2,d2sd,d2sd:num_branches=4", "K=4,8") == ["d2sd:K=2", "d2sd:K=4", "d2sd:K=8"]
 
 
@@ -55,13 +55,13 @@ def test_a_field_set_by_hand_is_not_swept_and_nothing_is_listed_twice():
         ("d2sd", ["width=3"], "'width' is none of"),
     ],
 )
-def test_what_cannot_be_read_is_one_sentence(methods, sweep, sentence):
+def test_parse_settings_refuses_invalid_settings(methods, sweep, sentence):
     with pytest.raises(InputError, match=sentence):
         parse_settings(methods, sweep, BASE)
 
 
 @pytest.mark.parametrize("name", PRESETS)
-def test_presets_name_settings_that_exist_and_keep_published_figures_apart(name):
+def test_bench_presets_parse_and_cite_published_figures(name):
     preset = PRESETS[name]
     settings = labels(",".join(preset.methods))
     assert settings[0] == "autoregressive"
@@ -71,7 +71,7 @@ def test_presets_name_settings_that_exist_and_keep_published_figures_apart(name)
         assert all(len(row) == len(preset.published.head) for row in preset.published.rows)
 
 
-def test_the_lossless_grid_has_every_combination_once():
+def test_lossless_grid_has_every_combination_once():
     settings = grid(list(METHODS), (2, 5, 16), (1, 4, 8), BASE)
     assert len({s.config for s in settings}) == len({s.label for s in settings}) == len(settings)
     d2sd = {(s.config.block_size, s.config.num_branches) for s in settings if s.config.method == "d2sd"}

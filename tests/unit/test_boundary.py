@@ -16,7 +16,7 @@ from d2sd.tree.boundary import boundary_posterior, boundary_posteriors, select_p
 CONFIDENCES = st.lists(st.floats(0, 1), min_size=1, max_size=31)
 
 
-def test_posterior_of_the_worked_example():
+def test_boundary_posterior_matches_worked_example():
     posterior, full = boundary_posterior([0.95, 0.84, 0.62, 0.70, 0.42])
     assert [round(r, 3) for r in posterior] == [0.050, 0.152, 0.303, 0.148, 0.201]
     assert select_prefixes(posterior, 4) == (2, 4, 1, 3)
@@ -24,7 +24,7 @@ def test_posterior_of_the_worked_example():
 
 
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=6))
-def test_posterior_equals_enumeration_of_independent_acceptances(confidence):
+def test_boundary_posterior_matches_enumeration(confidence):
     expected = [0.0] * (len(confidence) + 1)
     for outcome in itertools.product([True, False], repeat=len(confidence)):
         weight = math.prod(c if ok else 1 - c for c, ok in zip(confidence, outcome, strict=True))
@@ -34,7 +34,7 @@ def test_posterior_equals_enumeration_of_independent_acceptances(confidence):
 
 
 @given(CONFIDENCES, st.integers(1, 31))
-def test_selected_prefixes_are_the_likeliest_and_ties_take_the_shorter(confidence, count):
+def test_select_prefixes_takes_likeliest_and_shorter_on_ties(confidence, count):
     posterior, _ = boundary_posterior(confidence)
     selected = select_prefixes(posterior, count)
     assert len(set(selected)) == len(selected) == min(count, len(posterior))
@@ -43,7 +43,7 @@ def test_selected_prefixes_are_the_likeliest_and_ties_take_the_shorter(confidenc
     assert all((-posterior[i], i) > keys[-1] for i in range(len(posterior)) if i not in selected)
 
 
-def test_confidence_outside_zero_one_is_refused():
+def test_boundary_posterior_refuses_confidence_outside_zero_one():
     with pytest.raises(ValueError, match="between 0 and 1"):
         boundary_posterior([0.5, 1.2])
 
@@ -53,7 +53,7 @@ WITH_TIES = st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 
 
 @settings(deadline=None)  # the first example starts torch
 @given(WITH_TIES, st.integers(0, 3), st.data())
-def test_one_draft_a_table_of_drafts_and_the_device_estimate_and_select_alike(confidence, absent, data):
+def test_boundary_posterior_agrees_with_batch_and_device(confidence, absent, data):
     count = data.draw(st.integers(1, len(confidence)))
     boundary = boundary_posterior(confidence)
     selected = select_prefixes(boundary.posterior, count)

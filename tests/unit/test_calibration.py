@@ -33,13 +33,13 @@ def recorded(engine):
     return [engine.generate(prompt, DecodeConfig("d2sd", 24)) for prompt in ("the cat", "a dog ran", "the mat")]
 
 
-def test_error_of_a_known_gap():
+def test_expected_calibration_error_of_known_gap():
     confidence, accepted = np.array([0.95] * 10 + [0.25] * 10), np.array([1.0] * 5 + [0.0] * 5 + [1.0] * 5 + [0.0] * 5)
     error = scores.expected_calibration_error(confidence, accepted, scores.uniform_edges())
     assert error == pytest.approx((0.45 + 0.25) / 2)
 
 
-def test_the_error_of_an_honest_drafter_is_what_chance_gives():
+def test_chance_error_matches_mean_error_of_calibrated_drafter():
     edges = scores.uniform_edges()
     errors = [
         scores.expected_calibration_error(d.confidence, d.accepted, edges)
@@ -48,7 +48,7 @@ def test_the_error_of_an_honest_drafter_is_what_chance_gives():
     assert np.mean(errors) == pytest.approx(scores.chance_error(draw(500).confidence, edges), rel=0.1)
 
 
-def test_confidence_between_recorded_temperatures_is_near_the_softmax():
+def test_at_temperature_interpolates_softmax_confidence():
     logits = torch.randn(400, 300, generator=torch.Generator().manual_seed(0)) * 3
     best = logits.argmax(-1)
     curve = alternatives.curves(logits.softmax(-1).max(-1).values.numpy(), tempered(logits, best).numpy())
@@ -59,7 +59,7 @@ def test_confidence_between_recorded_temperatures_is_near_the_softmax():
         )
 
 
-def test_intervals_hold_the_truth_about_95_times_in_100():
+def test_brier_score_interval_covers_truth_near_95_percent():
     inside = 0
     for seed in range(200):
         made = draw(400, seed=seed)
@@ -68,14 +68,14 @@ def test_intervals_hold_the_truth_about_95_times_in_100():
     assert 160 <= inside <= 198
 
 
-def test_intervals_of_many_tests_reach_further_than_any_resample():
+def test_resampler_interval_widens_for_many_tests():
     resamples = np.array([NormalDist().inv_cdf((n + 0.5) / RESAMPLES) for n in range(RESAMPLES)])
     for tests, by in ((1, 1.96), (300, 3.76)):  # the last resample is at 3.29
         figure = Resampler(10).figure(0.0, resamples, tests)
         assert (-figure.low, figure.high) == (pytest.approx(by, rel=0.01), pytest.approx(by, rel=0.01))
 
 
-def test_a_share_of_all_is_not_called_certain():
+def test_resampler_share_keeps_interval_at_zero_and_one():
     unit = np.repeat(np.arange(10), 3)
     resampler = Resampler(10)
     every = resampler.share(np.ones(30, bool), unit)
@@ -87,7 +87,7 @@ def test_a_share_of_all_is_not_called_certain():
     assert resampler.share(some, unit) == resampler.ratio(some.astype(float), np.ones(30), unit)
 
 
-def test_only_positions_up_to_the_first_rejection_are_scored(recorded):
+def test_score_counts_positions_up_to_first_rejection(recorded):
     for trace in recorded:
         table = calibration.tabulate([trace.steps])
         made = scores.score(table, np.arange(len(table)))
@@ -117,7 +117,7 @@ def cut(steps, budget):
     return out
 
 
-def test_a_node_budget_does_not_change_what_confidence_is_worth():
+def test_calibration_is_unbiased_under_node_budget():
     """Where the tree ends, the target's choice still tells whether the draft was right: nothing is dropped for being right."""
     whole = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 40)]
     report = calibration.calibrate(calibration.tabulate([cut(run, 3) for run in whole]))
@@ -132,7 +132,7 @@ def test_a_node_budget_does_not_change_what_confidence_is_worth():
     assert [(p.count, p.accepted) for p in early] == [(p.count, p.accepted) for p in full[:3]]
 
 
-def test_a_boundary_is_what_was_committed_where_the_trace_does_not_say():
+def test_observed_boundary_falls_back_to_committed_tokens():
     step = structs.replace(made_step([0.9, 0.8, 0.7], 3), actual_boundary=None)
     assert steps.observed(step) == (3, 3)
     assert steps.observed(structs.replace(step, committed=step.committed[:3])) == (3, 3)  # all of it, and nothing after
@@ -143,7 +143,7 @@ def test_a_boundary_is_what_was_committed_where_the_trace_does_not_say():
     assert steps.observed(made_step([], None)) == (steps.UNSEEN, steps.UNSEEN)
 
 
-def test_hits_are_over_the_steps_that_re_drafted():
+def test_boundary_hits_count_only_redrafted_steps():
     steps = [made_step([0.9, 0.3], 1, (1,) if n < 35 else (), n) for n in range(400)]
     report = calibration.calibrate(calibration.tabulate([steps]))
     assert (report.ranks.steps, report.ranks.chosen) == (400, 35)
@@ -151,7 +151,7 @@ def test_hits_are_over_the_steps_that_re_drafted():
     assert any("in 100% of 35 steps" in s.text and "would hit 50%" in s.text for s in calibration.read_report(report))
 
 
-def test_runs_of_one_prompt_are_no_many_prompts():
+def test_calibration_units_depend_on_known_prompts():
     runs = simulated(10, 30)
     report = calibration.calibrate(calibration.tabulate(runs, ["the same"] * 10))
     assert (report.runs, report.prompts, report.unit) == (10, 1, "block of 2 steps")
@@ -162,7 +162,7 @@ def test_runs_of_one_prompt_are_no_many_prompts():
     assert steps.units(calibration.tabulate(simulated(3, 30)))[1] == "step"
 
 
-def test_too_many_cells_are_a_sentence_before_memory_is_taken():
+def test_tabulate_refuses_too_many_cells():
     wide = made_step([0.5] * 900, 1)
     with pytest.raises(InputError, match="too many to count at once"):
         calibration.tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
@@ -170,7 +170,7 @@ def test_too_many_cells_are_a_sentence_before_memory_is_taken():
         calibration.tabulate([[made_step([0.5] * 4000, 1)]])
 
 
-def test_drafts_of_different_length_are_counted_together():
+def test_calibrate_combines_drafts_of_different_length():
     table = calibration.tabulate([[made_step([0.9, 0.8], 2)], [made_step([0.9, 0.8, 0.1], 2)], [made_step([], None)]])
     report = calibration.calibrate(table)
     assert report.positions == 5
@@ -180,7 +180,7 @@ def test_drafts_of_different_length_are_counted_together():
     assert report.ranks.steps == 1
 
 
-def test_tokens_and_nodes_add_up_to_those_of_the_run(recorded):
+def test_calibration_gains_add_up_to_run_totals(recorded):
     table = calibration.tabulate([t.steps for t in recorded])
     found = calibration.calibrate(table).gains
     n = len(table)
@@ -192,7 +192,7 @@ def test_tokens_and_nodes_add_up_to_those_of_the_run(recorded):
     assert [s.branch for s in found.sources] == [0, 1, 2, 3, 4]
 
 
-def test_over_confidence_is_said_and_a_temperature_advised():
+def test_read_report_advises_temperature_for_over_confidence():
     report = calibration.calibrate(calibration.tabulate(simulated(40, 40, true_temperature=2.5)))
     sentences = calibration.read_report(report)
     assert sentences[0].tone == "bad"
@@ -206,7 +206,7 @@ def test_over_confidence_is_said_and_a_temperature_advised():
     )
 
 
-def test_a_drafter_that_is_over_confident_below_one_half_is_advised_a_temperature_above_1():
+def test_temperature_advice_exceeds_one_at_low_confidence():
     """There dividing log-odds by less than 1 would lower confidence, and a softmax temperature below 1 raises it."""
     rng, of_torch, runs = np.random.default_rng(0), torch.Generator().manual_seed(0), []
     for _ in range(20):
@@ -227,7 +227,7 @@ def test_a_drafter_that_is_over_confident_below_one_half_is_advised_a_temperatur
     assert advice.startswith("Dividing the first drafter’s logits by 1.")
 
 
-def test_runs_that_do_not_say_what_another_temperature_gives_get_no_advice():
+def test_temperature_advice_needs_tempered_confidences():
     runs = [[structs.replace(step, tempered=()) for step in run] for run in simulated(40, 40, true_temperature=2.5)]
     report = calibration.calibrate(calibration.tabulate(runs))
     assert report.advice is None
@@ -237,7 +237,7 @@ def test_runs_that_do_not_say_what_another_temperature_gives_get_no_advice():
     assert (some.temperature, some.fitted_positions) == (alone.temperature, alone.fitted_positions)  # of those that do
 
 
-def test_sentences_do_not_contradict_or_repeat_what_cannot_be_otherwise():
+def test_read_report_omits_redundant_sentence_at_boundary_zero():
     rng = np.random.default_rng(0)
     shy = [[made_step([0.2, 0.2], int(rng.uniform() < 0.6), (), n) for n in range(9)] for _ in range(20)]
     texts = [s.text for s in calibration.read_report(calibration.calibrate(calibration.tabulate(shy)))]
@@ -245,7 +245,7 @@ def test_sentences_do_not_contradict_or_repeat_what_cannot_be_otherwise():
     assert not any("gets further than predicted" in t for t in texts)
 
 
-def test_honest_confidence_is_called_trustworthy():
+def test_read_report_calls_calibrated_confidence_trustworthy():
     report = calibration.calibrate(calibration.tabulate(simulated(40, 40)))
     first, *rest = calibration.read_report(report)
     assert first.tone == "good"
@@ -254,7 +254,7 @@ def test_honest_confidence_is_called_trustworthy():
     assert any("o softmax temperature clearly helps" in s.text for s in rest)
 
 
-def test_few_positions_are_too_few_to_say():
+def test_read_report_says_too_few_positions():
     report = calibration.calibrate(calibration.tabulate([[made_step([0.9, 0.2], 1)]]))
     assert [s.tone for s in calibration.read_report(report)] == ["few"] * 4
     assert report.error.low is None
@@ -262,13 +262,13 @@ def test_few_positions_are_too_few_to_say():
 
 
 @pytest.mark.parametrize("runs", [[], [[]], [[made_step([], None)]]])
-def test_nothing_to_score_is_a_sentence(runs):
+def test_read_report_says_nothing_to_score(runs):
     report = calibration.calibrate(calibration.tabulate(runs))
     (only,) = calibration.read_report(report)
     assert "Nothing to score" in only.text
 
 
-def test_trees_without_a_block_draft_are_scored_by_the_paths_of_their_nodes(engine):
+def test_calibrate_scores_tree_paths_without_block_draft(engine):
     runs = [engine.generate(p, DecodeConfig("eagle3", 30)).steps for p in ("the cat", "a dog ran")]
     table, paths = calibration.tabulate(runs), calibration.tabulate_paths(runs)
     report = calibration.calibrate(table, paths)
@@ -288,7 +288,7 @@ def test_trees_without_a_block_draft_are_scored_by_the_paths_of_their_nodes(engi
     assert not calibration.calibrate(calibration.tabulate([[]]), calibration.tabulate_paths([[]])).of_paths
 
 
-def test_decisions_are_held_against_what_came(engine, monkeypatch):
+def test_expectations_compare_decisions_with_committed_tokens(engine, monkeypatch):
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     engine = Engine(engine.models)  # one that has learnt nothing from other tests
     steps = engine.generate("the cat sat", DecodeConfig("d2sd", 40, cost_aware=True)).steps
@@ -301,7 +301,7 @@ def test_decisions_are_held_against_what_came(engine, monkeypatch):
     assert expectations(calibration.tabulate([engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps])) is None
 
 
-def test_where_re_drafts_bring_nothing_none_are_advised():
+def test_read_report_advises_fewer_redrafts_without_gain():
     report = calibration.calibrate(calibration.tabulate(simulated(4, 20)))
     first = report.gains.sources[0]
 

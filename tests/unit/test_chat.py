@@ -26,7 +26,7 @@ def chatting(tokenizer):
 
 
 @pytest.mark.parametrize(("thinking", "end"), [(True, "<assistant>"), (False, "<assistant><think></think>")])
-def test_the_prompt_stands_in_the_template(chatting, thinking, end):
+def test_chat_template_wraps_prompt(chatting, thinking, end):
     ids = chatting.encode("the cat", DecodeConfig("autoregressive", 4, chat=True, thinking=thinking))
     assert chatting.models.target.tokenizer.decode(ids) == f"<user>the cat{end}"
     plain = chatting.encode("the cat", DecodeConfig("autoregressive", 4))
@@ -34,7 +34,7 @@ def test_the_prompt_stands_in_the_template(chatting, thinking, end):
 
 
 @pytest.mark.parametrize(("thinking", "effort"), [(True, "high"), (False, "low")])
-def test_a_template_that_knows_a_reasoning_effort_gets_high_or_low(chatting, thinking, effort):
+def test_chat_template_receives_reasoning_effort(chatting, thinking, effort):
     # the shape of Harmony, gpt-oss's template
     chatting.models.target.tokenizer.chat_template = (
         "<system>Reasoning: {{ reasoning_effort }}{% for m in messages %}<{{ m.role }}>{{ m.content }}{% endfor %}"
@@ -43,7 +43,7 @@ def test_a_template_that_knows_a_reasoning_effort_gets_high_or_low(chatting, thi
     assert chatting.models.target.tokenizer.decode(ids) == f"<system>Reasoning: {effort}<user>the cat"
 
 
-def test_a_chat_model_that_is_not_asked_by_its_template_is_told_of(chatting, engine, capsys):
+def test_tell_of_template_warns_without_chat_option(chatting, engine, capsys):
     tell_of_template(chatting, DecodeConfig("autoregressive", chat=True))
     tell_of_template(engine, DecodeConfig("autoregressive"))
     assert capsys.readouterr().err == ""
@@ -51,21 +51,21 @@ def test_a_chat_model_that_is_not_asked_by_its_template_is_told_of(chatting, eng
     assert "is a chat model, and prompts are given to it as they are; --chat asks it" in capsys.readouterr().err
 
 
-def test_ids_are_taken_as_they_are(chatting):
+def test_chat_encode_keeps_token_ids(chatting):
     assert chatting.encode([5, 6], DecodeConfig("autoregressive", 4, chat=True)) == [5, 6]
 
 
-def test_a_target_without_a_template_says_so(engine):
+def test_chat_option_refused_without_template(engine):
     with pytest.raises(InputError, match="has no chat template; give the prompt as it is"):
         engine.stream("the cat", DecodeConfig("d2sd", 4, chat=True))
 
 
-def test_text_that_already_stands_in_a_template_is_not_put_into_it_again(chatting):
+def test_chat_option_refuses_already_templated_prompt(chatting):
     with pytest.raises(InputError, match=r"begins with <\|mask\|>, as a chat template does; leave out --chat"):
         chatting.encode(" <|mask|>the cat", DecodeConfig("autoregressive", 4, chat=True))
 
 
-def test_a_template_that_fails_is_a_sentence(chatting):
+def test_chat_template_error_becomes_input_error(chatting):
     chatting.models.target.tokenizer.chat_template = "{{ raise_exception('roles must alternate') }}"
     with pytest.raises(InputError, match="roles must alternate"):
         chatting.stream("the cat", DecodeConfig("autoregressive", 4, chat=True))

@@ -62,7 +62,7 @@ ANY_NET = [
 
 @pytest.mark.parametrize(("changes", "sentence"), ANY_NET)
 @pytest.mark.parametrize("part", ["target", "dflash"])
-def test_every_field_of_a_config_is_checked_before_weights_are_read(folder, part, changes, sentence, monkeypatch):
+def test_config_fields_checked_before_weights_are_read(folder, part, changes, sentence, monkeypatch):
     read = []
     readers = {"target": "loading.AutoModelForCausalLM.from_pretrained", "dflash": "drafters.read_weights"}
     monkeypatch.setattr(f"d2sd.folders.{readers[part]}", lambda *_, **__: read.append(1))
@@ -77,7 +77,7 @@ def test_every_field_of_a_config_is_checked_before_weights_are_read(folder, part
 @pytest.mark.parametrize(
     "text", ["", "[]", "{", "[" * 100_000, '"x"', "{}", '{"model_type": "qwen3", "hidden_size": 1e999}']
 )
-def test_a_config_that_is_none_is_a_sentence(folder, text):
+def test_config_json_refused_when_malformed(folder, text):
     for part, read in (("target", load_target), ("dflash", load_drafter)):
         (folder / part / "config.json").write_text(text)
         with pytest.raises(InputError, match="cannot load the") as caught:
@@ -85,7 +85,7 @@ def test_a_config_that_is_none_is_a_sentence(folder, text):
         assert "\n" not in str(caught.value)
 
 
-def test_end_tokens_and_tokenizers_must_fit_the_vocabulary(folder):
+def test_load_target_refuses_token_ids_outside_vocabulary(folder):
     tokenizer = AutoTokenizer.from_pretrained(folder / "target")
     change(folder / "target", {"eos_token_id": 5000}, "generation_config.json")
     with pytest.raises(InputError, match="its eos_token_id 5000 is not in its vocabulary of 300"):
@@ -99,7 +99,7 @@ def test_end_tokens_and_tokenizers_must_fit_the_vocabulary(folder):
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 @pytest.mark.parametrize("part", ["target", "dflash"])
-def test_one_wrong_weight_is_found_and_named(folder, part, value):
+def test_load_names_weight_with_nan_or_infinity(folder, part, value):
     path = folder / part / "model.safetensors"
     weights = load_file(path)
     name = sorted(weights)[3]
@@ -109,14 +109,14 @@ def test_one_wrong_weight_is_found_and_named(folder, part, value):
         load(str(folder))
 
 
-def test_weights_cut_off_are_a_sentence(folder):
+def test_load_refuses_truncated_safetensors(folder):
     path = folder / "dflash" / "model.safetensors"
     path.write_bytes(path.read_bytes()[:-100])
     with pytest.raises(InputError, match="cannot load the drafter"):
         load(str(folder))
 
 
-def test_weights_that_could_hold_code_are_not_read(folder):
+def test_load_target_refuses_pickled_weights(folder):
     path = folder / "target" / "model.safetensors"
     torch.save(load_file(path), folder / "target" / "pytorch_model.bin")
     path.unlink()
@@ -124,7 +124,7 @@ def test_weights_that_could_hold_code_are_not_read(folder):
         load_target(str(folder / "target"), torch.float32, "cpu")
 
 
-def test_code_of_a_folder_is_refused_without_a_prompt(folder, monkeypatch):
+def test_load_target_refuses_remote_code_without_asking(folder, monkeypatch):
     monkeypatch.setattr("builtins.input", lambda *_: pytest.fail("a prompt was shown"))
     change(folder / "target", {"model_type": "own", "auto_map": {"AutoConfig": "own.Own"}})
     (folder / "target" / "own.py").write_text("raise SystemExit('remote code ran')")
@@ -147,7 +147,7 @@ def test_code_of_a_folder_is_refused_without_a_prompt(folder, monkeypatch):
         ("draft_model", "draft_model", "the draft model random-qwen3 computed NaN or infinity"),
     ],
 )
-def test_numbers_that_turn_wrong_stop_the_run_and_name_the_net(tokenizer, part, method, sentence, inspect, temperature, passes):  # fmt: skip
+def test_engine_stops_on_nan_and_names_network(tokenizer, part, method, sentence, inspect, temperature, passes):  # fmt: skip
     target = make_target(tokenizer)
     first, second = make_drafter(target), make_drafter(target, seed=2)
     first.config.name_or_path, second.config.name_or_path = "one", "two"
@@ -170,5 +170,5 @@ def test_numbers_that_turn_wrong_stop_the_run_and_name_the_net(tokenizer, part, 
         ("a" * 99, "a" * 20),
     ],
 )
-def test_an_error_is_reported_by_its_first_line(message, line):
+def test_first_line_shortens_error_message(message, line):
     assert first_line(ValueError(message), 20) == line

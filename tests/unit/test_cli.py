@@ -21,7 +21,7 @@ KEYS = {
 }  # fmt: skip
 
 
-def test_json_is_one_object_and_nothing_else(capfd):
+def test_generate_json_prints_one_object(capfd):
     assert main(["generate", "--prompt", "One day, a cat", "--max-new-tokens", "24", "--json"]) == 0
     out = json.loads(capfd.readouterr().out)
     assert set(out) == KEYS
@@ -30,7 +30,7 @@ def test_json_is_one_object_and_nothing_else(capfd):
     assert sum(v for k, v in out["stage_seconds"].items() if k != "prefill") <= out["seconds"]
 
 
-def test_plain_output_is_the_text(capfd, tmp_path):
+def test_generate_stdout_is_plain_text(capfd, tmp_path):
     (tmp_path / "p.txt").write_text("One day, a cat")
     files = ["--prompt-file", str(tmp_path / "p.txt"), "--trace", str(tmp_path / "t.jsonl")]
     assert main(["generate", *files, "--max-new-tokens", "24"]) == 0
@@ -55,7 +55,7 @@ def test_plain_output_is_the_text(capfd, tmp_path):
         (["--prompt", "a", "--trace", "/no/folder/t.jsonl"], "cannot write the trace"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_code_2(capfd, arguments, sentence):
+def test_generate_bad_input_exits_2_with_one_sentence(capfd, arguments, sentence):
     assert main(["generate", *arguments, "--json"]) == 2
     captured = capfd.readouterr()
     assert captured.out == ""
@@ -71,13 +71,13 @@ def test_bad_input_is_one_sentence_and_exit_code_2(capfd, arguments, sentence):
         ('{"prompt": "a"}\n{"turns": ["b", "c"]}\n{"x": 1}', "line 3: needs a text"),
     ],
 )
-def test_a_broken_prompt_file_names_its_line(capfd, tmp_path, text, sentence):
+def test_bench_prompt_file_error_names_line(capfd, tmp_path, text, sentence):
     (tmp_path / "p.jsonl").write_text(text)
     assert main(["bench", "--prompts", str(tmp_path / "p.jsonl")]) == 2
     assert sentence in capfd.readouterr().err
 
 
-def test_module_runs_as_a_program():
+def test_d2sd_module_prints_generate_help():
     command = [sys.executable, "-m", "d2sd", "generate", "--help"]
     text = " ".join(subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
     assert "re-drafts from the K likeliest rejection boundaries" in text
@@ -86,7 +86,7 @@ def test_module_runs_as_a_program():
 
 
 @pytest.mark.parametrize("opened", [os.pipe, os.openpty], ids=["pipe", "terminal"])
-def test_a_command_prints_nothing_but_its_own_words(opened):
+def test_generate_stderr_holds_only_its_summary(opened):
     read, write = opened()
     command = [sys.executable, "-m", "d2sd", "generate", "--prompt", "the", "--max-new-tokens", "6"]
     done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=write, check=True)
@@ -100,7 +100,7 @@ def test_a_command_prints_nothing_but_its_own_words(opened):
     ), said
 
 
-def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
+def test_generate_reports_out_of_memory_in_one_sentence(capsys, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate …")
 
@@ -112,7 +112,7 @@ def test_out_of_memory_is_a_sentence(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), InputError("cannot write mended: no space")])
-def test_a_repair_that_cannot_be_written_leaves_the_exit_code_of_the_diagnosis(tmp_path, capsys, monkeypatch, error):
+def test_doctor_mend_write_failure_keeps_exit_code(tmp_path, capsys, monkeypatch, error):
     def fail(*_):
         raise error
 

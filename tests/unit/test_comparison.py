@@ -33,7 +33,7 @@ def figure(result, name):
     return next(d for d in result.figures if d.name == name)
 
 
-def test_a_side_against_itself_differs_in_nothing():
+def test_compare_identical_sides_finds_no_difference():
     runs = simulated(12, 20)
     result = compare(side(runs), side(runs))
     assert (result.paired, result.unit) == (True, "prompt")
@@ -42,7 +42,7 @@ def test_a_side_against_itself_differs_in_nothing():
     assert next(read_comparison(result)).startswith("No clear difference")
 
 
-def test_an_over_confident_drafter_is_clearly_so():
+def test_compare_finds_over_confident_drafter():
     honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(side(honest), side(sure))
     error, gap = figure(result, "error"), figure(result, "gap")
@@ -52,7 +52,7 @@ def test_an_over_confident_drafter_is_clearly_so():
     assert any(s.startswith("Calibration error") and "B is higher by" in s for s in read_comparison(result))
 
 
-def test_the_calibration_of_one_network_is_not_compared_with_itself():
+def test_compare_skips_calibration_of_same_drafter():
     honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(*(replace(side(runs), drafter="tiny: dflash") for runs in (honest, sure)))
     assert result.same_drafter
@@ -62,7 +62,7 @@ def test_the_calibration_of_one_network_is_not_compared_with_itself():
     assert any(s.startswith("Same first drafter: its calibration cannot differ") for s in said)
 
 
-def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
+def test_compare_corrects_intervals_and_always_states_alpha():
     runs, others = simulated(12, 20, seed=1), simulated(12, 20, seed=4)
     a, b = side(runs), side(others)
     tokens = figure(compare(a, b), "tokens")
@@ -78,7 +78,7 @@ def test_the_intervals_of_a_table_hold_together_and_alpha_is_always_said():
     [(12, [f"other {n}" for n in range(12)], False), (12, [f"prompt {11 - n}" for n in range(12)], False), (1, None, True)],
     ids=["other prompts", "the same prompts in another order", "one text"],
 )  # fmt: skip
-def test_a_side_has_the_interval_of_its_own_report(runs, other_prompts, same_text):
+def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     own, others = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
     table, prompts = tabulate(others), other_prompts or ["prompt 0"]
     found = compare(side(own), Side(replace(table, prompt=np.arange(runs)[table.run]), tuple(prompts)), same_text)
@@ -90,7 +90,7 @@ def test_a_side_has_the_interval_of_its_own_report(runs, other_prompts, same_tex
         assert report.gap.low is not None
 
 
-def test_speed_is_tokens_over_time():
+def test_compare_speed_is_tokens_over_time():
     runs = [
         [structs.replace(made_step([0.5] * 3, 1, (0,), n), elapsed=0.5 * (n + 1)) for n in range(4)] for _ in range(10)
     ]
@@ -98,7 +98,7 @@ def test_speed_is_tokens_over_time():
     assert (speed.a.value, speed.count_a) == (4.0, 40)
 
 
-def test_lower_ranked_choices_are_no_redrafts():
+def test_compare_redraft_gain_excludes_lower_ranked_choices():
     step = made_step([0.9, 0.8], 1, (0,))
     other = structs.replace(step.nodes[2], candidates=(), state="accepted")
     step = structs.replace(step, nodes=(*step.nodes[:2], other), accepted=(1, 2), branches=(step.first_draft,))
@@ -108,7 +108,7 @@ def test_lower_ranked_choices_are_no_redrafts():
     assert figure(result, "first").a.value == 1
 
 
-def test_pairing_by_prompt_narrows_the_interval():
+def test_compare_pairing_by_prompt_narrows_interval():
     """Prompts differ a lot, the sides hardly: drawn apart, the difference drowns."""
     rng = np.random.default_rng(0)
 
@@ -127,7 +127,7 @@ def test_pairing_by_prompt_narrows_the_interval():
     assert paired.low > 0
 
 
-def test_prompts_are_paired_by_their_words_not_by_their_places():
+def test_compare_pairs_prompts_by_text():
     runs = simulated(12, 20)
     names = [f"prompt {n}" for n in range(12)]
     turned = compare(side(runs, names), side(runs[::-1], names[::-1]))
@@ -135,7 +135,7 @@ def test_prompts_are_paired_by_their_words_not_by_their_places():
     assert figure(turned, "tokens").difference.low == figure(turned, "tokens").difference.high == 0
 
 
-def test_two_runs_over_the_same_text_are_drawn_in_blocks_of_it():
+def test_compare_same_text_uses_step_blocks():
     (run,) = simulated(1, 60)
     result = compare(side([run]), side([run]), same_text=True)
     assert result.paired
@@ -143,7 +143,7 @@ def test_two_runs_over_the_same_text_are_drawn_in_blocks_of_it():
     assert not compare(side([run]), side([run])).paired
 
 
-def test_a_difference_of_lengths_needs_more_than_one_lucky_text():
+def test_length_difference_needs_several_texts():
     long, short = [4] * 40, [2] * 80
     clear = length_difference(short, long)
     assert clear.difference.value == 2
@@ -154,7 +154,7 @@ def test_a_difference_of_lengths_needs_more_than_one_lucky_text():
     assert not length_difference(one, other).clear
 
 
-def test_shares_of_none_and_all_keep_an_interval():
+def test_newcombe_keeps_interval_at_zero_and_one():
     low, high = wilson(1.0, 20)
     found = newcombe(Estimate(1.0, low, high), Estimate(1.0, low, high))
     assert found.low < 0 < found.high
@@ -164,7 +164,7 @@ def test_shares_of_none_and_all_keep_an_interval():
     assert hit.difference.low < 0 < hit.difference.high
 
 
-def test_nothing_at_all_compares_to_nothing():
+def test_compare_empty_sides_says_too_few():
     result = compare(side([]), side([]))
     assert all(d.difference.value is None for d in result.figures)
     assert next(read_comparison(result)).startswith("Too few")
@@ -179,7 +179,7 @@ def trace_of(*steps, lead=""):
     return Trace({}, PrefillDone((1,), ("a",), 0.0, first), steps, None)
 
 
-def test_runs_are_aligned_by_the_characters_of_their_texts():
+def test_align_matches_runs_by_characters():
     step = made_step([0.5], 1)
     one = trace_of(spoken(step, "The ", "cat"), spoken(step, " sat", " down"))
     other = trace_of(spoken(step, "The cat "), spoken(step, "sat", " up"))
@@ -190,7 +190,7 @@ def test_runs_are_aligned_by_the_characters_of_their_texts():
     assert align(one, one).differs_at is None
 
 
-def test_texts_that_part_at_the_token_of_the_prompts_pass_are_not_the_same():
+def test_align_detects_difference_in_prefill_token():
     same = spoken(made_step([0.5], 1), " was", " sad")
     found = align(trace_of(same, lead="He"), trace_of(same, lead="She"))
     assert (found.differs_at, found.step_a, found.step_b) == (0, 0, 0)
@@ -198,11 +198,11 @@ def test_texts_that_part_at_the_token_of_the_prompts_pass_are_not_the_same():
 
 
 @pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])
-def test_where_texts_part(one, other, at):
+def test_first_difference_returns_character_position(one, other, at):
     assert first_difference(one, other) == at
 
 
-def test_holm_corrects_for_the_questions_that_are_asked():
+def test_holm_and_p_value_give_known_results():
     assert holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.03, None, 0.06, 0.06], abs=1e-12)
     assert holm([0.9, 0.8]) == [1, 1]
     assert holm([]) == []
@@ -217,7 +217,7 @@ def grouped(runs, names=("chat", "code")):
     return replace(side(runs), groups=tuple(names[n % len(names)] for n in range(len(runs))))
 
 
-def test_where_two_sides_differ_is_found_by_group_and_by_position():
+def test_compare_locates_difference_by_group_and_position():
     """B is better at the second drafted token, and in one of two groups."""
 
     def runs(second, seed):
@@ -244,7 +244,7 @@ def test_where_two_sides_differ_is_found_by_group_and_by_position():
     assert "Holm" in said
 
 
-def test_places_of_equal_sides_are_rarely_claimed_and_too_few_rows_are_no_question():
+def test_compare_groups_rarely_differ_between_equal_sides():
     runs = simulated(12, 20)
     assert compare(side(runs), side(runs)).groups == ()  # there is one group
     clear = 0

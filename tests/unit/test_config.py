@@ -29,12 +29,12 @@ from d2sd.nets.attention import NAMES
         ({"chat": "yes"}, "chat must be true or false"),
     ],
 )
-def test_bad_settings_are_one_clear_sentence(settings, sentence):
+def test_decode_config_refuses_invalid_settings(settings, sentence):
     with pytest.raises(InputError, match=sentence):
         DecodeConfig(**settings)
 
 
-def test_settings_are_checked_against_the_drafter(engine):
+def test_engine_checks_settings_against_drafter(engine):
     for method, settings, sentence in (
         ("d2sd", {"block_size": 17}, "larger than the block this drafter was trained with"),
         ("d2sd", {"block_size": 4, "num_branches": 4}, "more than the 3 prefixes"),
@@ -54,17 +54,17 @@ def test_settings_are_checked_against_the_drafter(engine):
     ],
     ids=lambda value: str(value)[:12],
 )
-def test_prompts_that_cannot_be_continued_are_refused(engine, prompt, sentence):
+def test_engine_refuses_empty_invalid_or_long_prompts(engine, prompt, sentence):
     with pytest.raises(InputError, match=sentence):
         engine.stream(prompt, DecodeConfig(max_new_tokens=400))
 
 
-def test_backends_are_those_of_the_attention_package():
+def test_config_backends_match_attention_names():
     """The settings name them without importing torch."""
     assert ("auto", *NAMES) == BACKENDS
 
 
-def test_every_setting_is_an_option_that_sets_it():
+def test_settings_have_command_line_options():
     parser = argparse.ArgumentParser()
     add_decode_arguments(parser)
     assert decode_config(parser.parse_args([]), "dflash") == DecodeConfig("dflash")

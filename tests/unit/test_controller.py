@@ -36,7 +36,7 @@ def begun(table=CPU, lengths=(4, 8, 16), extension=0, experience=None):
 @pytest.mark.parametrize("machine", MACHINES)
 @pytest.mark.parametrize("branches", [0, 8])
 @pytest.mark.parametrize("text", TEXTS)
-def test_about_as_fast_as_the_best_fixed_setting_and_as_plain_decoding(text, branches, machine):
+def test_controller_speed_near_best_fixed_and_plain(text, branches, machine):
     """One engine writes four texts; the best of some fixed settings is known in hindsight."""
     table, texts = MACHINES[machine], [replace(TEXTS[text], seed=seed) for seed in range(4)]
     settings = [(0, 0, 0), *((g, k, 64) for g in (4, 8, 16) for k in {0, min(g - 1, branches // 2), branches} if k < g)]
@@ -47,14 +47,14 @@ def test_about_as_fast_as_the_best_fixed_setting_and_as_plain_decoding(text, bra
     assert ours > 0.95 / table.plain()
 
 
-def test_drafting_is_tried_again_after_waits_that_double():
+def test_controller_retries_drafting_with_doubling_waits():
     steps = adaptive(replace(TEXTS["noise"], tokens=600), CPU, Controller(Experience(CPU), (4, 8, 16)), 0)
     tries = [number for number, (_, seconds) in enumerate(steps) if seconds > 1.1 * CPU.plain()]
     gaps = [b - a for a, b in pairwise(tries)]
     assert 4 * SHORTEST_WAIT < max(gaps) <= LONGEST_WAIT + 1
 
 
-def test_a_text_that_gets_easy_is_drafted_again():
+def test_controller_resumes_drafting_when_text_gets_easy():
     controller, plain = begun(), 0
     for _ in range(60):
         controller.nodes([0.5] * 3, [False] * 3, 64)
@@ -71,7 +71,7 @@ def test_a_text_that_gets_easy_is_drafted_again():
 
 
 @given(st.lists(st.floats(0.001, 0.999), min_size=3, max_size=15), st.floats(0, 0.02))
-def test_as_many_prefixes_are_drafted_from_as_pay(confidence, dear):
+def test_controller_redraft_count_maximises_net_gain(confidence, dear):
     """The best of all counts, by r(i) times what a re-draft from there adds, less its time at the rate of the text."""
     controller = begun(replace(CPU, second_draft=Curve(((16, dear), (128, 3 * dear)))), (16,))
     before = controller.decision().options[-1]
@@ -82,7 +82,7 @@ def test_as_many_prefixes_are_drafted_from_as_pay(confidence, dear):
     assert controller.next_redrafts == len(chosen)
 
 
-def test_likelier_boundaries_come_first_and_count_by_what_a_redraft_adds_there():
+def test_controller_ranks_boundaries_by_added_tokens():
     experience = Experience(GPU)
     for _ in range(60):
         experience.redrafts[False].observe(0, 15)  # without a token to go on from it repeats what was rejected
@@ -93,12 +93,12 @@ def test_likelier_boundaries_come_first_and_count_by_what_a_redraft_adds_there()
     assert added[1] - added[0] > 1 > 0.3 > added[2] - added[1]
 
 
-def test_a_longer_second_block_can_go_on_after_the_whole_first_one():
+def test_controller_redrafts_after_whole_first_block():
     assert begun(GPU, (16,), extension=8).redraft([0.999] * 15, (3, 15)) == (15,)
 
 
 @given(st.lists(st.floats(0.0001, 1.0), max_size=60), st.integers(1, 64))
-def test_nodes_are_verified_while_they_are_worth_more_than_their_time(reach, most):
+def test_controller_nodes_stop_where_cost_exceeds_value(reach, most):
     controller, reach = begun(), sorted(reach, reverse=True)
     count = controller.nodes(reach, [False] * len(reach), most)
     prices = [controller.rate * controller.costs.node(1 + n) for n in range(len(reach))]
@@ -107,7 +107,7 @@ def test_nodes_are_verified_while_they_are_worth_more_than_their_time(reach, mos
     assert all(math.log(r) >= controller.min_log_probability for r in reach[:count])  # no tree ends before
 
 
-def test_a_decision_reports_all_options_and_the_taken_one():
+def test_decision_lists_all_options_and_taken_one():
     controller = begun(GPU)
     size = controller.block_size
     chosen = controller.redraft([0.9, 0.5, 0.9, *[0.8] * (size - 4)], (1, 0, 2))
@@ -120,7 +120,7 @@ def test_a_decision_reports_all_options_and_the_taken_one():
     assert decision.tokens == pytest.approx(2.3)
 
 
-def test_a_planned_step_reports_its_drafts_and_the_re_drafts_of_the_next_one():
+def test_decision_of_planned_step_reports_next_redrafts():
     controller = begun(GPU, (16,))
     controller.redraft([0.7] * 15, (0, 1, 2, 3), planned=(2, 0))
     assert controller.nodes([0.9, 0.001], [False, True], 2, planned=True) == 2
@@ -146,7 +146,7 @@ def test_decision_takes_little_work():
     assert calls(step) < 700
 
 
-def test_acceptance_is_estimated_by_depth_from_what_is_usual():
+def test_acceptance_by_depth_starts_from_usual_text():
     usual = AcceptanceByDepth()
     assert usual.chances(3) == [AcceptanceByDepth.START] * 3
     for _ in range(200):
@@ -163,7 +163,7 @@ def test_acceptance_is_estimated_by_depth_from_what_is_usual():
 
 
 @pytest.mark.parametrize(("accepted", "more"), [(3, True), (1, False)])
-def test_probabilities_are_corrected_by_how_they_hold(accepted, more):
+def test_calibration_exponent_follows_observed_acceptance(accepted, more):
     calibration = Calibration()
     for _ in range(30):
         calibration.observe(2.0, accepted)

@@ -12,7 +12,7 @@ from tests.clocks import Ticking
 from tests.unit.adaptive_world import CPU
 
 
-def test_a_machine_that_slows_down_is_followed_and_one_late_pass_changes_little():
+def test_running_costs_follow_slowdown_and_ignore_outlier():
     costs = RunningCosts(CPU)
     costs.observe("verify", 1, 100 * CPU.verify.seconds(1))
     assert costs.plain() < 1.25 * CPU.plain()
@@ -22,7 +22,7 @@ def test_a_machine_that_slows_down_is_followed_and_one_late_pass_changes_little(
     assert costs.seconds("first_draft", 16) > 1.3 * CPU.first_draft.seconds(16)  # though none was drafted since
 
 
-def test_the_overhead_of_a_stage_is_its_own_and_does_not_make_its_nodes_dearer():
+def test_running_costs_separate_stage_overhead_from_nodes():
     costs = RunningCosts(CPU)
     for _ in range(600):
         costs.observe("verify", 8, CPU.verify.seconds(8) + 2e-3)
@@ -33,7 +33,7 @@ def test_the_overhead_of_a_stage_is_its_own_and_does_not_make_its_nodes_dearer()
     assert costs.node(8) < 1.1 * CPU.verify.next_row(8)
 
 
-def test_rounds_and_passes_that_were_disturbed_do_not_change_how_costs_compare():
+def test_stage_times_typical_ignores_disturbed_rounds():
     clean = [{("verify", 1): [2.0, 2.2, 1.8], ("verify", 8): [4.0 + 0.01 * n]} for n in range(10)]
     slow = [{key: [3 * t for t in times] for key, times in clean[0].items()}]
     late = [{**clean[0], ("verify", 8): [40.0]}] * 3
@@ -41,7 +41,7 @@ def test_rounds_and_passes_that_were_disturbed_do_not_change_how_costs_compare()
     assert found["verify", 8] / found["verify", 1] == pytest.approx(2.1, rel=0.1)
 
 
-def test_a_measurement_is_steady_if_its_halves_agree():
+def test_stage_times_steady_if_halves_agree():
     def rounds(*factors):
         return [{("verify", 1): [2.0], ("verify", 8): [4.0 * factor]} for factor in factors]
 
@@ -56,11 +56,11 @@ def test_a_measurement_is_steady_if_its_halves_agree():
     assert measure._steady(rounds(1.0, 1.0, 9.0, 1.0, 1.0, 1.0))  # one late pass
 
 
-def test_one_pass_that_was_disturbed_does_not_make_larger_ones_dearer():
+def test_curve_through_ignores_single_slow_pass():
     assert Curve.through([(1, 1.0), (2, 9.0), (4, 1.2), (8, 1.6)]).points == ((1, 1.0), (2, 1.2), (4, 1.2), (8, 1.6))
 
 
-def test_passes_are_timed_after_what_they_follow_in_a_run_in_a_new_order_every_round(monkeypatch):
+def test_stage_times_follow_predecessors_in_shuffled_rounds(monkeypatch):
     calls, keys = [], [("verify", 1), ("verify", 8), ("verify", 16), ("first_draft", 4), ("second_draft", 16)]
     monkeypatch.setattr(measure, "ROUNDS", 3)
     rounds = measure._timed({key: (lambda key=key: calls.append(key)) for key in keys}, keys[1:])
@@ -76,7 +76,7 @@ def test_passes_are_timed_after_what_they_follow_in_a_run_in_a_new_order_every_r
 TABLE = Machine(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0), (4, 1.5))), 0.05)
 
 
-def test_costs_that_are_kept_come_back_for_their_key_alone(tmp_path):
+def test_kept_costs_are_found_by_key(tmp_path):
     file = tmp_path / "new" / "costs.json"
     assert kept.find(file, ["a", 1]) is None
     kept.keep(file, ["a", 1], TABLE)
@@ -88,7 +88,7 @@ def test_costs_that_are_kept_come_back_for_their_key_alone(tmp_path):
     assert [path.name for path in file.parent.iterdir()] == ["costs.json"]
 
 
-def test_no_more_tables_are_kept_than_the_newest(tmp_path, monkeypatch):
+def test_kept_costs_drop_oldest_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "MOST", 3)
     file = tmp_path / "costs.json"
     for number in range(5):
@@ -104,7 +104,7 @@ def test_no_more_tables_are_kept_than_the_newest(tmp_path, monkeypatch):
         '[{"key":"a","first_draft":[],"second_draft":[[1,0.0]],"verify":[[1,1.0]],"other":0.0}]',
     ],
 )  # fmt: skip
-def test_a_file_that_is_no_table_is_ignored_and_replaced(content, tmp_path):
+def test_kept_costs_replace_invalid_file(content, tmp_path):
     file = tmp_path / "costs.json"
     file.write_text(content)
     assert kept.find(file, ["a"]) is None
@@ -112,7 +112,7 @@ def test_a_file_that_is_no_table_is_ignored_and_replaced(content, tmp_path):
     assert kept.find(file, ["a"]) == TABLE
 
 
-def test_where_nothing_can_be_written_nothing_is_kept(tmp_path):
+def test_kept_costs_ignore_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
     kept.keep(tmp_path / "file" / "costs.json", ["a"], TABLE)
     assert kept.find(tmp_path / "file" / "costs.json", ["a"]) is None

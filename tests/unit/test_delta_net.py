@@ -31,7 +31,7 @@ def recurrence(state, key, value, g, beta):
 
 @settings(max_examples=25, deadline=None)
 @given(PARENTS, st.integers(0, 10**6))
-def test_every_row_goes_on_from_its_parent_and_so_does_what_is_committed(parents, seed):
+def test_tree_delta_and_commit_match_recurrence(parents, seed):
     generator, count = torch.Generator().manual_seed(seed), len(parents)
     query, key = (torch.randn(2, 3, count, 4, generator=generator) / 2 for _ in range(2))
     value, first = torch.randn(2, 3, count, 5, generator=generator), torch.randn(2, 3, 4, 5, generator=generator)
@@ -56,7 +56,7 @@ def test_every_row_goes_on_from_its_parent_and_so_does_what_is_committed(parents
         assert state.inputs[0, 0].tolist() == [0.0, 1.0, 2.0, *(3.0 + node for node in path)][-3:]
 
 
-def test_strong_decays_neither_overflow_nor_vanish():
+def test_tree_delta_stable_under_strong_decay():
     rows = PassRows.chain(40, CPU)
     key = torch.nn.functional.normalize(torch.randn(1, 1, 40, 4, generator=torch.Generator().manual_seed(0)), dim=-1)
     g, beta, value = torch.full((1, 1, 40), -60.0), torch.ones(1, 1, 40), torch.ones(1, 1, 40, 5)

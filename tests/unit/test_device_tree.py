@@ -31,7 +31,7 @@ def padded(chains):
 
 
 @given(candidates(), st.integers(0, 9))
-def test_the_tree_is_that_of_the_host_and_added_rows_see_only_themselves(chains, extra):
+def test_device_merge_matches_host_tree_and_isolates_padding(chains, extra):
     table = padded(chains)
     tree, rows = merge_candidates(ANCHOR, chains), 1 + table.numel() + extra
     on_device = merge(torch.tensor([ANCHOR]), table, rows)
@@ -46,7 +46,7 @@ def test_the_tree_is_that_of_the_host_and_added_rows_see_only_themselves(chains,
 
 
 @given(candidates(), st.data())
-def test_the_walk_accepts_the_same_nodes(chains, data):
+def test_accepted_rows_match_host_walk(chains, data):
     table = padded(chains)
     tree, rows = merge_candidates(ANCHOR, chains), 1 + table.numel() + 3
     chosen = data.draw(st.lists(tokens, min_size=rows, max_size=rows))
@@ -58,7 +58,7 @@ def test_the_walk_accepts_the_same_nodes(chains, data):
 
 
 @given(st.lists(st.sampled_from([0.0, 0.25, 0.5, 0.9, 1.0]) | st.floats(0, 1), min_size=1, max_size=15), st.data())
-def test_the_same_prefixes_are_selected_ties_included(confidence, data):
+def test_likeliest_prefixes_match_host_selection(confidence, data):
     count = data.draw(st.integers(1, len(confidence)))
     posterior, _ = boundary_posterior(confidence)
     ids = data.draw(st.lists(tokens, min_size=len(confidence), max_size=len(confidence)))
@@ -70,6 +70,6 @@ def test_the_same_prefixes_are_selected_ties_included(confidence, data):
     assert chosen == [*expected, *[-1] * (count - len(expected))]
 
 
-def test_rows_of_a_draft_hold_the_anchor_the_prefix_and_masks():
+def test_block_rows_hold_anchor_prefix_and_masks():
     rows = block_rows(torch.tensor([7]), torch.tensor([1, 2, 3]), torch.tensor([2, 0, 3]), 99)
     assert rows.tolist() == [[7, 1, 2, 99], [7, 99, 99, 99], [7, 1, 2, 3]]

@@ -53,7 +53,7 @@ def walks_of(*shares, steps=200):
     return [Walk((*accepted, *[len(shares)] * left, 0), 1)]
 
 
-def test_three_shapes_of_acceptance_by_position():
+def test_shape_classifies_acceptance_by_position():
     def of(*shares, steps=200):
         return shape(by_position(walks_of(*shares, steps=steps), len(shares) + 1))
 
@@ -66,7 +66,7 @@ def test_three_shapes_of_acceptance_by_position():
     assert by_position([Walk((2, 0, 1), 6), Walk((1,), 2)], 4, visible=2) == found[2:]
 
 
-def test_shuffled_layers_look_like_random_numbers_and_trained_ones_do_not(bundled):
+def test_random_layers_detects_shuffled_layer(bundled):
     model = copy.deepcopy(bundled.models.first)
     found = examine_weights(model, bundled.models.target)
     assert replace(found, moved=None) == WeightFindings()
@@ -77,7 +77,7 @@ def test_shuffled_layers_look_like_random_numbers_and_trained_ones_do_not(bundle
     assert prominence(torch.randn(200, 300, generator=torch.Generator().manual_seed(0))) == pytest.approx(1, abs=0.05)
 
 
-def test_one_random_matrix_is_told_from_the_same_one_of_other_layers(bundled):
+def test_random_matrices_detects_single_random_matrix(bundled):
     layers = layer_prominences(bundled.models.first)
     name = "self_attn.q_proj.weight"
     assert random_matrices([{**layers[0], name: 0.98}, *layers[1:]]) == [f"layers.0.{name}"]
@@ -86,7 +86,7 @@ def test_one_random_matrix_is_told_from_the_same_one_of_other_layers(bundled):
     assert random_matrices(layers[:1]) == []
 
 
-def test_damaged_weights_are_found(bundled):
+def test_examine_weights_finds_damaged_weights(bundled):
     model = copy.deepcopy(bundled.models.first)
     model.layers[1].load_state_dict(model.layers[0].state_dict())
     model.norm.weight.data.fill_(1)
@@ -103,7 +103,7 @@ def test_damaged_weights_are_found(bundled):
     assert found.clipped_matrices == ("fc.weight",)
 
 
-def test_norms_of_queries_and_keys_that_are_all_one_number_were_lost(bundled):
+def test_examine_weights_reports_constant_qk_norms_as_lost(bundled):
     model = copy.deepcopy(bundled.models.first)
     for layer in model.layers:
         layer.self_attn.q_norm.weight.data.fill_(1)
@@ -115,7 +115,7 @@ def test_norms_of_queries_and_keys_that_are_all_one_number_were_lost(bundled):
     assert examine_weights(model, bundled.models.target).lost_norms == ()
 
 
-def test_training_moves_what_begins_the_same_in_every_drafter(bundled, tokenizer):
+def test_examine_weights_reports_untrained_drafter_as_unmoved(bundled, tokenizer):
     target = make_target(tokenizer, layers=8)
     spread, norm = examine_weights(make_drafter(target, layers=4), target).moved
     assert (spread, norm) == (pytest.approx(1, abs=0.1), 0)
@@ -123,7 +123,7 @@ def test_training_moves_what_begins_the_same_in_every_drafter(bundled, tokenizer
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("group", [None, 32])
-def test_a_target_on_a_grid_is_told_with_its_bits(bundled, bits, group):
+def test_quantised_bits_detects_weight_grid(bundled, bits, group):
     assert quantised_bits(bundled.models.target) is None  # it is on none
     layers = copy.deepcopy(bundled.models.target.base.layers[:1])
     for w in layers.parameters():
@@ -194,7 +194,7 @@ FINDINGS = {
 
 
 @pytest.mark.parametrize("name", FINDINGS)
-def test_a_finding_names_a_fault_only_if_it_proves_it(name):
+def test_diagnose_names_only_proven_faults(name):
     found, cause, sentence = FINDINGS[name]
     diagnosis = concluded(**found)
     assert (diagnosis.cause, sentence in diagnosis.sentence) == (cause, True), diagnosis.sentence
@@ -202,7 +202,7 @@ def test_a_finding_names_a_fault_only_if_it_proves_it(name):
     assert diagnosis.fix is None or cause != "rounding"  # a sound pair is not told to take another target
 
 
-def test_one_cause_is_named_the_strongest_evidence_first(bundled):
+def test_diagnose_prefers_strongest_evidence(bundled):
     trial = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(1.0, 0.5, 1.5), 30, True)
     found = {
         "checks": [Check("fc", "fault", "it is wrong", "tensors", "this")],
@@ -221,7 +221,7 @@ def test_one_cause_is_named_the_strongest_evidence_first(bundled):
     assert concluded(repair=repair(bundled, "layer", 3)).cause == "weights"
 
 
-def test_a_change_is_the_cause_only_if_it_makes_the_drafter_work(bundled):
+def test_repair_confirmed_only_if_drafter_works(bundled):
     assert repair(bundled, "taps", 3).confirmed  # position 1 is accepted as by a trained drafter
     assert not repair(bundled, "taps", 0).confirmed
     unfinished = repair(bundled, "window", 3, before=2, complete=False)  # something else would still help
@@ -233,7 +233,7 @@ def test_a_change_is_the_cause_only_if_it_makes_the_drafter_work(bundled):
     assert "helps a little (α 3.00 → 4.00) and does not explain it" in little.sentence
 
 
-def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monkeypatch):
+def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 12)
     monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # of a random target every text is a surprise
     target = make_target(tokenizer)
@@ -264,7 +264,7 @@ def test_a_whole_examination_fills_the_report_and_can_be_closed(tokenizer, monke
     assert "Stopped before the end" in markdown([stopped])
 
 
-def test_a_template_that_was_forgotten_is_tried_before_the_drafter_is_changed(bundled, monkeypatch):
+def test_examine_tries_chat_template_before_probes(bundled, monkeypatch):
     """The bundled target ends a text after “The end.”; the template makes it begin another one."""
     monkeypatch.setattr(examination, "TOKENS", 16)
     tokenizer = bundled.models.target.tokenizer
@@ -283,7 +283,7 @@ def test_a_template_that_was_forgotten_is_tried_before_the_drafter_is_changed(bu
     assert "probes" not in stages
 
 
-def test_a_reference_shows_what_differs_and_by_how_much(bundled, tmp_path, monkeypatch):
+def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path, monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 40)
     name = "layers.1.mlp.down_proj.weight"
     folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
@@ -312,14 +312,14 @@ def test_a_reference_shows_what_differs_and_by_how_much(bundled, tmp_path, monke
     assert f"1 of {1 + poor.equal} tensors differ from the reference's, most of all {name} (by 200%)" in below.sentence
 
 
-def test_names_and_tokens_of_others_are_never_markup():
+def test_doctor_report_escapes_names_and_tokens():
     assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
     assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
     found = Examination("`</code><script>", "t", [Check("mask token", "good", "'<script>' | *")])
     assert r"| '\<script\>' \| \* |" in markdown([found])
 
 
-def test_nothing_is_written_but_what_undoes_the_named_cause(bundled, tmp_path):
+def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
     """A change may help a drafter whose texts mean nothing to the target, and is not its fault."""
     found = Examination(
         str(TINY / "dflash"), "t", [], texts=TextFindings(surprise=1.1), repair=repair(bundled, "taps", 3)
@@ -334,7 +334,7 @@ INVERSE = {"dspark Markov exchanged": TextFindings(markov_gain=Estimate(-1.0, -1
 
 
 @pytest.mark.parametrize("name", INVERSE)
-def test_a_fault_that_the_texts_prove_is_undone_in_the_folder(bundled, tmp_path, name):
+def test_write_mended_undoes_faults_proven_by_texts(bundled, tmp_path, name):
     found = Examination(str(WAYS[name].drafter(tmp_path / "d")), "t", [], walks=walks_of(0.9, 0.9), texts=INVERSE[name])
     found.diagnosis = diagnose(found)
     write_mended(found, tmp_path / "m")
@@ -342,13 +342,13 @@ def test_a_fault_that_the_texts_prove_is_undone_in_the_folder(bundled, tmp_path,
     assert all(torch.equal(w, sound[key]) for key, w in load_file(tmp_path / "m" / "model.safetensors").items())
 
 
-def test_where_a_check_is_a_fault_nothing_is_run(bundled):
+def test_examine_skips_run_after_failed_check(bundled):
     found = Examination("d", "t", [Check("fc", "fault", "it is wrong")])
     assert list(examine(bundled, PROMPTS, DecodeConfig("autoregressive"), found)) == []
     assert found.diagnosis.sentence == "The folder has a fault: it is wrong."
 
 
-def test_stopped_early_the_command_reports_what_was_not_examined(bundled, monkeypatch, capsys):
+def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, capsys):
     monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
 
     def stopped(*_):

@@ -30,7 +30,7 @@ FOLDERS = {
 
 
 @pytest.mark.parametrize("name", FOLDERS)
-def test_a_fault_of_the_folder_is_named_with_its_fix(bundled, tmp_path, name):
+def test_check_folder_names_fault_and_fix(bundled, tmp_path, name):
     config, weights, kind, finding, fix = FOLDERS[name]
     checks = check_folder(str(copied(tmp_path / "d", config, weights)), bundled.models.target)
     wrong = next(c for c in checks if c.state == "fault")
@@ -50,7 +50,7 @@ NOTES = {
 
 
 @pytest.mark.parametrize("name", NOTES)
-def test_what_may_be_intended_is_a_note(bundled, tmp_path, name):
+def test_check_folder_notes_unusual_settings(bundled, tmp_path, name):
     config, check, finding = NOTES[name]
     checks = check_folder(str(copied(tmp_path / "d", config)), bundled.models.target)
     (note,) = [c for c in checks if c.state == "note"]
@@ -58,11 +58,11 @@ def test_what_may_be_intended_is_a_note(bundled, tmp_path, name):
 
 
 @pytest.mark.parametrize("part", ["dflash", "vp", "dspark", "eagle3"])
-def test_sound_folders_have_neither_faults_nor_notes(bundled, part):
+def test_check_folder_accepts_sound_folders(bundled, part):
     assert {c.state for c in check_folder(str(TINY / part), bundled.models.target)} == {"good"}
 
 
-def test_a_folder_that_cannot_be_read_is_a_fault(bundled, tmp_path):
+def test_check_folder_reports_unreadable_config(bundled, tmp_path):
     (tmp_path / "config.json").write_text("{")
     (check,) = check_folder(str(tmp_path), bundled.models.target)
     assert check.state == "fault"
@@ -84,7 +84,7 @@ def sharded(folder, part):
     return str(folder)
 
 
-def test_only_the_files_that_an_index_names_are_read(bundled, tmp_path):
+def test_check_folder_reads_only_indexed_files(bundled, tmp_path):
     target = bundled.models.target
     source = sharded(copied(tmp_path / "d", weights=lambda w: {**w, "norm.weight": w["norm.weight"] * 2}), 2)
     save_file({"norm.weight": torch.ones(3), "sinks": torch.ones(3)}, tmp_path / "d" / "backup.safetensors")
@@ -105,7 +105,7 @@ UNLOADABLE = {
 
 
 @pytest.mark.parametrize("name", UNLOADABLE)
-def test_what_keeps_a_drafter_from_being_loaded_is_a_fault(bundled, tmp_path, name):
+def test_load_checked_reports_unloadable_drafter(bundled, tmp_path, name):
     config, weights, sentence, part = UNLOADABLE[name]
     found = Examination(str(copied(tmp_path / "d", config, weights, part)), "t", [])
     assert load_checked(Models(bundled.models.target), None, found) is None
@@ -117,7 +117,7 @@ MENDED = ["a prefix", "a longer prefix", "misnamed tensor", "eagle3 d2t absolute
 
 
 @pytest.mark.parametrize("name", MENDED)
-def test_a_fault_of_the_folder_is_mended_to_the_weights_as_they_were(bundled, tmp_path, name):
+def test_write_mended_restores_original_weights(bundled, tmp_path, name):
     folder = WAYS[name].drafter(tmp_path / "d")
     found = Examination(str(folder), "t", [])
     assert load_checked(Models(bundled.models.target), None, found) is None
@@ -133,7 +133,7 @@ def test_a_fault_of_the_folder_is_mended_to_the_weights_as_they_were(bundled, tm
         assert weights_digest(mended.eagle3) == weights_digest(bundled.models.eagle3)
 
 
-def test_a_folder_that_was_mended_so_that_it_loads_is_examined(bundled, tmp_path, capsys, monkeypatch):
+def test_doctor_mend_examines_repaired_folder(bundled, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
     monkeypatch.setattr(examination, "TOKENS", 8)
     folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "m"
@@ -145,14 +145,14 @@ def test_a_folder_that_was_mended_so_that_it_loads_is_examined(bundled, tmp_path
     assert "it is at least 1" in capsys.readouterr().err
 
 
-def test_a_pointer_of_git_lfs_is_called_what_it_is(bundled, tmp_path):
+def test_check_folder_recognises_git_lfs_pointer(bundled, tmp_path):
     checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
     assert [c.finding for c in checks if c.state == "fault"] == [
         "model.safetensors is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
     ]
 
 
-def test_after_a_fault_of_one_drafter_the_next_one_is_examined(bundled, tmp_path, capsys, monkeypatch):
+def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkeypatch):
     monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
     config, weights, *_ = UNLOADABLE["NaN"]
     broken = copied(tmp_path / "d", config, weights)
@@ -162,7 +162,7 @@ def test_after_a_fault_of_one_drafter_the_next_one_is_examined(bundled, tmp_path
     assert out.index("holds NaN") < out.index("its dflash\\_config.block\\_size 8")
 
 
-def test_every_way_of_breaking_is_a_folder_or_a_target(tmp_path):
+def test_broken_ways_write_readable_folders(tmp_path):
     for number, way in enumerate({**WAYS, **KEPT_OUT, **SOUND}.values()):
         folder = way.drafter(tmp_path / str(number))
         assert json.loads((folder / "config.json").read_text())

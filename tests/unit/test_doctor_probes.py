@@ -62,7 +62,7 @@ def walks(bundled, texts):
 
 
 @pytest.mark.parametrize("name", ["dflash", "dspark", "eagle3"])
-def test_a_text_is_walked_as_decoding_walks_it(bundled, texts, name):
+def test_walk_matches_decoding_steps(bundled, texts, name):
     target = bundled.models.target
     if name == "eagle3":
         model = bundled.models.eagle3
@@ -81,7 +81,7 @@ def test_a_text_is_walked_as_decoding_walks_it(bundled, texts, name):
         assert sum(found) + len(found) - len(steps) - sum(steps) in (0, 1)
 
 
-def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts, monkeypatch):
+def test_block_redrafter_continues_visible_tokens(bundled, texts, monkeypatch):
     target, known = bundled.models.target, texts[0]
     drafter = BlockRedrafter(target, bundled.models.second, visible=2)
     found = drafter.accepted(known, known.anchors)
@@ -91,7 +91,7 @@ def test_a_drafter_that_is_shown_tokens_drafts_what_follows_them(bundled, texts,
     assert sum(drafter.accepted(known, known.anchors)) < 0.9 * sum(found)  # other tokens were shown
 
 
-def test_variants_change_one_thing_each_and_none_is_the_drafter_itself(bundled):
+def test_variants_change_one_thing_each(bundled):
     target, model = bundled.models.target, bundled.models.first
     found = variants(model, target, 100, True)
     assert len({v.description for v in found}) == len(found)
@@ -114,7 +114,7 @@ UNDONE = [
 
 
 @pytest.mark.parametrize("name", UNDONE)
-def test_one_of_the_changed_weights_is_those_before_the_conversion(bundled, tmp_path, name):
+def test_weight_variants_undo_conversion_errors(bundled, tmp_path, name):
     target, sound = bundled.models.target, weights_of(bundled.models.first)
     model = load_drafter(str(WAYS[name].drafter(tmp_path / "d")), torch.float32, "cpu", target)
     broken = weights_of(model)
@@ -125,7 +125,7 @@ def test_one_of_the_changed_weights_is_those_before_the_conversion(bundled, tmp_
     assert any(all(torch.allclose(w, sound[n], atol=1e-2) for n, w in one.items()) for one in tried)
 
 
-def test_norms_of_a_damaged_drafter_are_not_made_stranger(bundled):
+def test_weight_variants_change_norms_only_towards_usual(bundled):
     """More or less of a norm helps many damaged drafters: only what leads nearer to usual weights is tried."""
     model, target = copy.deepcopy(bundled.models.first), bundled.models.target
     assert [v.description for v in weight_variants(model, target) if v.kind == "norms"] == []
@@ -141,7 +141,7 @@ def trial(description, gain, left_out=None):
     return Trial(variant, 3.0, 2.0, Estimate(gain, gain / 2, gain * 2), 30, True)
 
 
-def test_a_change_must_explain_more_than_damage_of_a_part_does():
+def test_best_of_requires_clear_gain_over_removed_layer():
     split, removed = trial("split", 0.6), trial("layer 1 left out", 0.5, "layer 1")
     assert best_of([split, removed]) is removed
     assert best_of([trial("split", 4.0), removed]).variant.description == "split"
@@ -157,7 +157,7 @@ def test_a_change_must_explain_more_than_damage_of_a_part_does():
         (lambda form: replace(form, windows=(12,) * 3, causal=(True,) * 3), "window"),
     ],
 )  # fmt: skip
-def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, monkeypatch):
+def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeypatch):
     monkeypatch.setattr(probes, "ROUNDS", ((4, 1, -0.2),))  # the best of four texts alone goes on to all
     monkeypatch.setattr(probes, "SCREEN_EVERY", 2)
     target, model = bundled.models.target, bundled.models.first
@@ -175,20 +175,20 @@ def test_the_probe_that_undoes_a_fault_helps_most(bundled, texts, broken, kind, 
     assert [t.variant.kind for t in found if t.texts == len(texts)] == [kind]
 
 
-def test_a_sound_drafter_is_helped_by_nothing(bundled, texts, walks):
+def test_probe_finds_no_help_for_sound_drafter(bundled, texts, walks):
     target, model = bundled.models.target, bundled.models.first
     some = [v for v in variants(model, target, 100, True) if v.kind in ("window", "rows", "rotary")]
     assert not [t for t in probe(target, model, 0, texts, walks, some, 150) if t.helps]
 
 
-def test_a_change_is_clear_where_its_whole_interval_is_above_0_and_it_is_large_enough():
+def test_is_clear_needs_positive_interval_and_minimum_size():
     assert is_clear(Estimate(0.1, 0.01, 0.2), 0.02)
     assert not is_clear(Estimate(0.1, -0.01, 0.2), 0.02)
     assert not is_clear(Estimate(0.015, 0.01, 0.02), 0.02)
     assert not is_clear(Estimate(0.1), 0.02)
 
 
-def test_intervals_hold_for_everything_that_was_tried():
+def test_relative_gain_interval_widens_with_trials():
     base = [Walk((1,) * 8, 16, (1, 1, 0))] * 4 + [Walk((2,) * 6, 18, (2, 1, 0))] * 4
     better = [Walk((2,) * 5, 16, (3, 1, 0))] * 4 + [Walk((3,) * 4, 18, (3, 2, 1))] * 4
     for compare in (relative_gain, change_of_alpha):
@@ -197,7 +197,7 @@ def test_intervals_hold_for_everything_that_was_tried():
     assert relative_gain(base, base, 1).value == 0
 
 
-def test_other_templates_are_those_that_change_the_prompts(bundled):
+def test_templates_omits_templates_without_effect(bundled):
     config = DecodeConfig("autoregressive")
     assert templates(bundled, PROMPTS, config) == []
     tokenizer = bundled.models.target.tokenizer
@@ -214,7 +214,7 @@ def test_other_templates_are_those_that_change_the_prompts(bundled):
         tokenizer.chat_template = None
 
 
-def test_a_vp_drafter_gains_by_tokens_that_it_is_shown(bundled, texts, walks, monkeypatch):
+def test_shown_ratio_identifies_vp_drafter(bundled, texts, walks, monkeypatch):
     target, second = bundled.models.target, bundled.models.second
     own = [walk(BlockRedrafter(target, second), t) for t in texts]
     assert shown_ratio(target, bundled.models.first, texts, walks) < VP_RATIO < shown_ratio(target, second, texts, own)
@@ -223,7 +223,7 @@ def test_a_vp_drafter_gains_by_tokens_that_it_is_shown(bundled, texts, walks, mo
     assert after >= max(VP_LEVEL, before)
 
 
-def test_exchanged_markov_tables_describe_what_precedes_a_token(bundled, texts):
+def test_markov_gain_negative_for_exchanged_tables(bundled, texts):
     model = load_drafter(str(TINY / "dspark"), torch.float32, "cpu", bundled.models.target)
     assert markov_gain(model, texts).high > 0
     head = model.markov_head
@@ -232,7 +232,7 @@ def test_exchanged_markov_tables_describe_what_precedes_a_token(bundled, texts):
     assert markov_gain(bundled.models.first, texts) is None  # it has none
 
 
-def test_an_inverted_confidence_head_prefers_rejected_tokens(bundled, texts, monkeypatch):
+def test_confidence_auroc_detects_inverted_confidence_head(bundled, texts, monkeypatch):
     target = bundled.models.target
     model = load_drafter(str(TINY / "dspark"), torch.float32, "cpu", target)
     walks = [walk(BlockRedrafter(target, model), t) for t in texts]
@@ -246,7 +246,7 @@ def test_an_inverted_confidence_head_prefers_rejected_tokens(bundled, texts, mon
     assert inverted < 0.5 < own
 
 
-def test_prompts_that_mean_nothing_and_texts_that_repeat_are_seen(bundled, texts):
+def test_surprise_and_repeated_share_detect_bad_texts(bundled, texts):
     target = bundled.models.target
     assert surprise(target, texts) < 0.6
     shuffled = [Text((*torch.randint(300, 4000, (t.start,)).tolist(), 5), t.start) for t in texts]
@@ -256,7 +256,7 @@ def test_prompts_that_mean_nothing_and_texts_that_repeat_are_seen(bundled, texts
 
 
 @pytest.mark.parametrize("name", ["q and k as GGUF", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
-def test_what_repairs_a_drafter_can_be_written_to_a_folder(bundled, texts, tmp_path, name):
+def test_write_changed_saves_repaired_drafter(bundled, texts, tmp_path, name):
     target = bundled.models.target
     folder = WAYS[name].drafter(tmp_path / "d")
 
@@ -280,7 +280,7 @@ def test_what_repairs_a_drafter_can_be_written_to_a_folder(bundled, texts, tmp_p
         write_changed(str(folder), [best], tmp_path / "m")
 
 
-def test_a_change_that_no_folder_can_express_is_not_written(bundled, tmp_path):
+def test_write_changed_refuses_inexpressible_change(bundled, tmp_path):
     found = variants(bundled.models.first, bundled.models.target, 100, True)
     without_layer = next(v for v in found if v.kind == "layer")
     with pytest.raises(InputError, match="layer 0 left out"):

@@ -50,7 +50,7 @@ FLAGS = {
 
 @pytest.mark.parametrize(("form", "flags"), [(form, flags) for form in FORMS for flags in FLAGS])
 @torch.inference_mode()
-def test_every_form_drafts_by_the_definition(target, tmp_path, form, flags):
+def test_eagle3_drafts_match_definition_in_every_form(target, tmp_path, form, flags):
     # in turn: for each target, each form and each set of flags meets both
     odd = FORMS.index(form) + list(FLAGS).index(flags) + (target.config.model_type == "llama")
     passes, flags = ("eager", "padded")[odd % 2], FLAGS[flags]
@@ -70,14 +70,14 @@ def test_every_form_drafts_by_the_definition(target, tmp_path, form, flags):
         ids += [c.token for c in step.committed]
 
 
-def test_a_top_k_of_one_is_a_chain_and_passes_are_counted(engine):
+def test_eagle3_top_k_one_drafts_a_chain(engine):
     trace = engine.generate("the cat", DecodeConfig("eagle3", 12, draft_depth=3, draft_top_k=1))
     for step in trace.steps:
         assert [n.parent for n in step.nodes] == [-1, 0, 1, 2, 3]
         assert step.draft_passes == len(step.levels) == 4
 
 
-def test_layer_numbers_mean_outputs_inside_eagle_config_and_inputs_outside(target, tmp_path):
+def test_eagle3_layer_numbers_depend_on_eagle_config(target, tmp_path):
     write_folder(tmp_path / "d", "specforge", target, layers=(1, 4, 6))
     path = tmp_path / "d" / "config.json"
     config = json.loads(path.read_text())
@@ -88,7 +88,7 @@ def test_layer_numbers_mean_outputs_inside_eagle_config_and_inputs_outside(targe
     assert load_eagle3(str(path.parent), torch.float32, target).target_layer_ids == [0, 3, 5]
 
 
-def test_default_layers_are_those_of_the_paper():
+def test_default_eagle3_layers_match_paper():
     assert default_eagle3_layers(36) == (1, 17, 32)
     with pytest.raises(ValueError, match="6 layers"):
         default_eagle3_layers(6)
@@ -111,7 +111,7 @@ def test_default_layers_are_those_of_the_paper():
     ],
     ids=lambda x: x[:24] if isinstance(x, str) else None,
 )
-def test_what_does_not_fit_is_refused_in_one_sentence(target, tmp_path, changes, sentence):
+def test_load_eagle3_refuses_unfitting_config(target, tmp_path, changes, sentence):
     write_folder(tmp_path / "d", "specforge", target)
     path = tmp_path / "d" / "config.json"
     path.write_text(json.dumps(json.loads(path.read_text()) | changes))
@@ -119,7 +119,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence(target, tmp_path, changes,
         load_eagle3(str(path.parent), torch.float32, target)
 
 
-def test_weights_that_are_unknown_contradict_each_other_or_are_pickled_are_refused(target, tmp_path):
+def test_load_eagle3_refuses_unknown_contradictory_or_pickled_weights(target, tmp_path):
     write_folder(tmp_path / "d", "specforge", target, draft_vocab=40)
     path = tmp_path / "d" / "model.safetensors"
     whole = load_file(path)
@@ -142,7 +142,7 @@ def test_weights_that_are_unknown_contradict_each_other_or_are_pickled_are_refus
         load_eagle3(str(path.parent), torch.float32, target)
 
 
-def test_what_is_saved_is_the_published_form_and_drafts_the_same(target, tmp_path):
+def test_save_eagle3_round_trips_in_published_form(target, tmp_path):
     made = make_eagle3(target)
     save_eagle3(made, tmp_path / "d")
     config = json.loads((tmp_path / "d" / "config.json").read_text())

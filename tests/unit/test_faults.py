@@ -35,7 +35,7 @@ with TraceFile(sys.argv[2]) as file:
 """
 
 
-def test_a_writer_that_is_killed_leaves_every_whole_step(tmp_path):
+def test_trace_file_keeps_whole_steps_when_killed(tmp_path):
     """The writer goes on to the next event once it is told to, and is killed instead."""
     whole = load_trace(OPENING)
     for number, events in enumerate((1, 2, 9)):
@@ -54,13 +54,13 @@ def test_a_writer_that_is_killed_leaves_every_whole_step(tmp_path):
         assert list(read.steps) == list(whole.steps[: events - 1])  # the first event is that of the prompt
 
 
-def test_a_full_disk_while_a_trace_is_written(capfd, tmp_path):
+def test_generate_trace_reports_full_disk(capfd, tmp_path):
     assert main(["generate", "--prompt", "One day", "--max-new-tokens", "8", "--trace", "/dev/full"]) == 2
     err = capfd.readouterr().err
     assert err == "error: cannot write the trace /dev/full: No space left on device\n"
 
 
-def test_what_found_room_on_a_full_disk_is_whole(tmp_path):
+def test_trace_file_keeps_whole_lines_on_full_disk(tmp_path):
     whole, path = load_trace(OPENING), tmp_path / "run.jsonl"
     limit, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
@@ -82,7 +82,7 @@ def test_what_found_room_on_a_full_disk_is_whole(tmp_path):
 @pytest.mark.parametrize(
     "fault", [OSError(errno.ENOSPC, "No space left on device"), OSError(errno.EROFS, "Read-only file system")]
 )
-def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, fault):
+def test_whole_file_replaces_completely_or_not_at_all(tmp_path, fault):
     path = tmp_path / "report.md"
     path.write_text("before")
     with pytest.raises(InputError, match=rf"cannot write {path}: {fault.strerror}"), whole_file(path) as file:  # noqa: PT012 (it fails while it is written)
@@ -92,7 +92,7 @@ def test_a_file_is_replaced_whole_or_not_at_all(tmp_path, fault):
     assert [p.name for p in tmp_path.iterdir()] == ["report.md"]
 
 
-def test_devices_and_links_are_written_through(tmp_path, capfd):
+def test_write_whole_follows_devices_and_links(tmp_path, capfd):
     write_whole("/dev/stdout", "said\n")
     assert capfd.readouterr().out == "said\n"
     with pytest.raises(InputError, match="No space left on device"):
@@ -117,14 +117,14 @@ def test_devices_and_links_are_written_through(tmp_path, capfd):
         ["whatif", "{}/gone.jsonl"],
     ],
 )
-def test_folders_that_are_gone_or_closed_are_a_sentence(capfd, tmp_path, arguments):
+def test_commands_report_missing_or_closed_folders(capfd, tmp_path, arguments):
     assert main([a.format(tmp_path) for a in arguments]) == 2
     err = capfd.readouterr().err
     assert err.startswith(("error: cannot ", "error: unknown model"))
     assert err.count("\n") == 1
 
 
-def test_a_folder_that_vanishes_while_a_trace_is_written_stops_nothing(tmp_path, bundled):
+def test_trace_file_survives_vanished_folder(tmp_path, bundled):
     folder = tmp_path / "own"
     folder.mkdir()
     with TraceFile(folder / "run.jsonl") as file:
@@ -150,7 +150,7 @@ def interrupted(after: int, real):
     return call
 
 
-def test_ctrl_c_in_generate_keeps_the_trace(capfd, tmp_path, monkeypatch):
+def test_generate_ctrl_c_keeps_trace(capfd, tmp_path, monkeypatch):
     from d2sd.decoding.generation import Generation
 
     monkeypatch.setattr(Generation, "step", interrupted(3, Generation.step))
@@ -160,7 +160,7 @@ def test_ctrl_c_in_generate_keeps_the_trace(capfd, tmp_path, monkeypatch):
     assert len(load_trace(path).steps) == 3
 
 
-def test_ctrl_c_in_calibrate_reports_what_is_done(capfd, monkeypatch):
+def test_calibrate_ctrl_c_reports_finished_prompts(capfd, monkeypatch):
     monkeypatch.setattr(Engine, "generate", interrupted(2, Engine.generate))
     arguments = ["calibrate", "--limit", "5", "--max-new-tokens", "8"]
     assert main(arguments) == 130
@@ -172,7 +172,7 @@ def test_ctrl_c_in_calibrate_reports_what_is_done(capfd, monkeypatch):
     assert capfd.readouterr().out == ""
 
 
-def test_ctrl_c_in_training_says_how_to_go_on(capsys, tmp_path, monkeypatch):
+def test_train_ctrl_c_tells_how_to_resume(capsys, tmp_path, monkeypatch):
     (tmp_path / "responses.jsonl").write_text("")
     monkeypatch.setattr("d2sd.train.block_drafters.train_drafter", interrupted(0, None))
     folders = ["--target", "x", "--responses", str(tmp_path / "responses.jsonl"), "--out", str(tmp_path)]
@@ -180,7 +180,7 @@ def test_ctrl_c_in_training_says_how_to_go_on(capsys, tmp_path, monkeypatch):
     assert capsys.readouterr().err == "stopped; the same command goes on from what was saved last\n"
 
 
-def test_a_full_disk_while_training_keeps_the_checkpoint_before(tmp_path, monkeypatch):
+def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
     import torch
 
     parameters = {"w": torch.nn.Parameter(torch.ones(3))}

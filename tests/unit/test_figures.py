@@ -39,12 +39,12 @@ def report_of(traces, domains=()):
     return calibrate(table, tabulate_paths(steps), label(steps, table, domains))
 
 
-def test_colours_are_those_of_the_light_page():
+def test_figure_colours_match_light_page():
     assert (COLOURS["panel"], COLOURS["first-tint"]) == ("#ffffff", "#e4eefa")
     assert len(set(COLOURS.values())) == len(COLOURS)  # a dark page replaces each by its value
 
 
-def test_every_figure_of_a_report_is_drawn_with_its_numbers(trace):
+def test_calibration_panels_draw_every_figure(trace):
     others = [
         structs.replace(s, tempered=[[c] * len(TEMPERATURES) for c in s.first_draft.confidence]) for s in trace.steps
     ]
@@ -59,7 +59,7 @@ def test_every_figure_of_a_report_is_drawn_with_its_numbers(trace):
     assert list(calibration_panels(report_of([]))) == []
 
 
-def test_no_text_becomes_markup_in_a_figure(trace):
+def test_figures_escape_markup_in_texts(trace):
     assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
     figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
     side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))), groups=("a", HOSTILE) * 5)
@@ -74,7 +74,7 @@ def test_no_text_becomes_markup_in_a_figure(trace):
         assert "${" not in written
 
 
-def test_a_report_holds_all_it_needs_and_nothing_in_it_is_code(trace):
+def test_report_page_is_self_contained_and_escapes_texts(trace):
     nasty = replace(trace, header={**trace.header, "models": {HOSTILE: HOSTILE}, "method": HOSTILE})
     report = report_of([nasty, nasty], ["a", HOSTILE])
     page = report_page(HOSTILE, [HOSTILE], calibration_panels(report), facts=settings([nasty.header]))
@@ -87,7 +87,7 @@ def test_a_report_holds_all_it_needs_and_nothing_in_it_is_code(trace):
         assert json.loads(data)["figure"]["data"]
 
 
-def test_a_report_without_drafts_has_no_map_and_a_hostile_method_is_a_text(trace):
+def test_break_even_map_escapes_method_and_needs_drafts(trace):
     hostile, plain = BreakEvenMap(), BreakEvenMap()
     hostile.add(replace(trace, header={**trace.header, "method": HOSTILE}))
     plain.add(replace(trace, header={**trace.header, "method": "autoregressive"}))
@@ -98,7 +98,7 @@ def test_a_report_without_drafts_has_no_map_and_a_hostile_method_is_a_text(trace
         assert ("<b>" in own, 'id="map"' in own) == (False, drawn)
 
 
-def test_commands_write_reports(tmp_path, capsys):
+def test_calibrate_and_compare_write_html_reports(tmp_path, capsys):
     one, two = tmp_path / "one.html", tmp_path / "two.html"
     trace = load_trace(OPENING)
     price = MACHINES["paper"].plain_steps(trace.header["method"], works_of(trace)) / len(trace.steps)
@@ -125,7 +125,7 @@ def test_commands_write_reports(tmp_path, capsys):
     assert "gone.jsonl" in capsys.readouterr().err
 
 
-def test_the_same_length_for_fewer_nodes_is_told_before_the_highest():
+def test_sweep_reading_prefers_fewer_nodes_at_same_alpha():
     points = tuple(
         Point(at, alpha, nodes, less=-0.1, more=0.1)
         for at, (alpha, nodes) in enumerate([(3.0, 25.0), (3.29, 40.0), (3.288, 60.0), (3.294, 90.0)])

@@ -41,14 +41,14 @@ def equipped(monkeypatch):
         lambda n: st.lists(st.lists(st.booleans(), min_size=n, max_size=n), min_size=n, max_size=n)
     )
 )
-def test_packed_bits_are_the_mask_row_by_row(rows):
+def test_pack_mask_packs_bits_row_by_row(rows):
     mask = np.array(rows)
     assert np.array_equal(pack_mask(torch.from_numpy(mask)).numpy(), np.packbits(mask, bitorder="little"))
     both = np.kron(np.eye(2, dtype=bool), mask)  # two branches
     assert np.array_equal(pack_mask(torch.from_numpy(mask), 2).numpy(), np.packbits(both, bitorder="little"))
 
 
-def test_branches_share_one_prefix_request_and_have_a_block_request_each():
+def test_flashinfer_levels_share_prefix_across_branches():
     assert prefix_level(4, 16, 100) == ([0, 64], [0, 100])
     assert block_level(3, 16, masked=False) == ([0, 16, 32, 48], [0, 16, 32, 48])
     assert block_level(1, 16, masked=True) == ([0, 16], [0, 16])
@@ -58,7 +58,7 @@ def test_branches_share_one_prefix_request_and_have_a_block_request_each():
 @pytest.mark.parametrize("context", [0, 1, 33])
 @pytest.mark.parametrize(("heads", "kv_heads"), [(4, 4), (8, 2), (8, 1)])
 @pytest.mark.parametrize("fixed", [False, True])
-def test_what_we_ask_for_is_the_attention(documented, heads, kv_heads, context, batch, fixed):
+def test_flashinfer_matches_dense_attention(documented, heads, kv_heads, context, batch, fixed):
     tree = merge_candidates(0, [[1, 2, 3], [1, 4], [5, 2, 3]])
     mask = torch.from_numpy(tree.ancestor_mask())
     query, prefix, block = inputs(batch, heads, kv_heads, len(tree), context, 16)
@@ -68,7 +68,7 @@ def test_what_we_ask_for_is_the_attention(documented, heads, kv_heads, context, 
         torch.testing.assert_close(out, dense(query, prefix, block, shown, 0.25), atol=1e-5, rtol=1e-5)
 
 
-def test_layers_of_a_pass_share_one_plan(documented):
+def test_flashinfer_layers_share_one_plan(documented):
     query, prefix, block = inputs(1, 4, 2, 5, 9, 16)
     mask, backend = torch.eye(5, dtype=torch.bool), flashinfer.FlashInfer()
     for _ in range(3):
@@ -79,7 +79,7 @@ def test_layers_of_a_pass_share_one_plan(documented):
     assert stage.block.plans == 2
 
 
-def test_it_is_chosen_where_everything_is_there(equipped):
+def test_flashinfer_chosen_when_available(equipped):
     assert flashinfer.obstacle(GPU, HALF, 128) is None
     assert choose("auto", GPU, HALF, 128) == "flashinfer"
     assert choose("auto", torch.device("cpu"), HALF, 128) == "dense"
@@ -102,14 +102,16 @@ def without(monkeypatch, name):
         (lambda m: None, GPU, HALF, 16, "no kernels for heads of 16"),
     ],
 )
-def test_what_is_missing_is_named_and_auto_does_without(equipped, monkeypatch, change, device, dtype, head_dim, reason):
+def test_flashinfer_obstacle_is_named_and_auto_falls_back(
+    equipped, monkeypatch, change, device, dtype, head_dim, reason
+):
     change(monkeypatch)
     with pytest.raises(InputError, match=rf"the attention backend flashinfer .*{reason}.*; use cascade, or auto"):
         choose("flashinfer", device, dtype, head_dim)
     assert choose("auto", device, dtype, head_dim) in ("cascade", "dense")
 
 
-def test_ninja_is_found_beside_python(equipped, monkeypatch):
+def test_flashinfer_finds_ninja_beside_python(equipped, monkeypatch):
     beside = flashinfer.SCRIPTS
     monkeypatch.setattr(
         flashinfer.shutil, "which", lambda name, path=None: None if name == "ninja" and path != beside else f"/x/{name}"
@@ -117,14 +119,14 @@ def test_ninja_is_found_beside_python(equipped, monkeypatch):
     assert flashinfer.obstacle(GPU, HALF, 128) is None
 
 
-def test_asking_for_it_on_a_cpu_is_refused_before_anything_runs(engine):
+def test_flashinfer_refused_on_cpu(engine):
     with pytest.raises(InputError, match="flashinfer needs a CUDA GPU"):
         engine.stream("the cat", DecodeConfig("d2sd", 8, backend="flashinfer"))
     assert engine.resolve(DecodeConfig("d2sd", 8)).backend == "dense"
     assert engine.first_use("dense") is None
 
 
-def test_the_first_compilation_is_announced_once(engine, monkeypatch, tmp_path):
+def test_flashinfer_first_compilation_announced_once(engine, monkeypatch, tmp_path):
     monkeypatch.setenv("FLASHINFER_WORKSPACE_BASE", str(tmp_path))
     assert "compiles its kernels" in engine.first_use("flashinfer")
     (tmp_path / ".cache" / "flashinfer" / "0.7").mkdir(parents=True)
@@ -132,5 +134,5 @@ def test_the_first_compilation_is_announced_once(engine, monkeypatch, tmp_path):
     assert engine.first_use("flashinfer") is None
 
 
-def test_reading_the_backend_does_not_import_flashinfer():
+def test_attention_does_not_import_flashinfer():
     assert "flashinfer" not in sys.modules

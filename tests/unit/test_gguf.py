@@ -26,18 +26,18 @@ def write(path, architecture="llama"):
 
 
 @pytest.mark.parametrize("architecture", ["llama", "qwen2", "qwen3", "gemma3"])
-def test_whole_files_of_supported_types_pass(tmp_path, architecture):
+def test_check_gguf_accepts_supported_architectures(tmp_path, architecture):
     check_gguf(write(tmp_path / "model.gguf", architecture))
 
 
-def test_other_architectures_are_named(tmp_path):
+def test_check_gguf_refuses_other_architectures(tmp_path):
     with pytest.raises(
         InputError, match="GGUF files of type 'phi3' are not supported; choose llama, qwen2, qwen3 or gemma3"
     ):
         check_gguf(write(tmp_path / "model.gguf", "phi3"))
 
 
-def test_files_cut_short_and_counts_that_no_file_has_are_refused(tmp_path):
+def test_check_gguf_refuses_truncated_or_damaged_files(tmp_path):
     path = write(tmp_path / "model.gguf")
     whole = path.read_bytes()
     cut = [whole[:size] for size in (6, 20, 40, 100, 200, len(whole) - 100)]
@@ -48,7 +48,7 @@ def test_files_cut_short_and_counts_that_no_file_has_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(("content", "said"), [(None, "there is no such file"), (b"PK\x03\x04", "it is no GGUF file")])
-def test_loading_says_what_is_wrong(tmp_path, content, said):
+def test_load_target_refuses_missing_or_foreign_gguf(tmp_path, content, said):
     path = tmp_path / "model.gguf"
     if content is not None:
         path.write_bytes(content)

@@ -26,7 +26,7 @@ def path_score(step, node):
     return log(node.drafter_probability) + path_score(step, step.nodes[node.parent]) if node.parent >= 0 else 0.0
 
 
-def test_the_graph_is_the_tree(steps):
+def test_step_graph_matches_tree(steps):
     step = steps[3]
     graph = step_graph(step)
     assert networkx.is_arborescence(graph)
@@ -44,7 +44,7 @@ def test_the_graph_is_the_tree(steps):
 @pytest.mark.parametrize(
     "text", ["\x00", "\x1b[2J", "\x7f", "\ufffe", "\ud800", "]]>", "<&\"'", "\u2028", "\x85", "\n", ""]
 )
-def test_any_text_survives_graphml(steps, text, tmp_path):
+def test_graphml_preserves_any_text(steps, text, tmp_path):
     step = replace(steps[0], nodes=tuple(replace(n, text=text) for n in steps[0].nodes))
     networkx.write_graphml(step_graph(step), tmp_path / "o.graphml")
     read = networkx.read_graphml(tmp_path / "o.graphml").nodes["1"]["text"]

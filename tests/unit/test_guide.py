@@ -9,13 +9,13 @@ ROOT = Path(__file__).parents[2]
 GUIDE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 
 
-def test_the_table_names_every_room():
+def test_contributing_table_names_every_room():
     table = GUIDE.partition("## Rooms")[2].partition("\n## ")[0]
     rooms = {f"{path.parent.relative_to(ROOT)}/" for top in ("d2sd", "app") for path in (ROOT / top).rglob("*.py")}
     assert rooms - set(re.findall(r"`([^`]+/)`", table)) == set()
 
 
-def test_the_files_that_the_guide_names_are_there():
+def test_contributing_names_existing_files():
     paths = re.findall(r"`((?:app|assets|d2sd|docs|tests|tools)/[^` ]*)`", GUIDE)
     assert len(paths) > 40
     assert [path for path in paths if not (ROOT / path).exists()] == []

@@ -33,14 +33,14 @@ def asked(monkeypatch):
 @pytest.mark.parametrize(
     ("column", "texts"), [("question", ["Why?", "How?"]), ("turns", ["a", "c"]), ("chat", ["u", "v"])]
 )
-def test_texts_turns_and_chats_are_read_as_a_stream(asked, column, texts):
+def test_hub_prompts_read_texts_turns_and_chats(asked, column, texts):
     assert read_prompts(f"org/set:test:{column}") == [Prompt(text, "all") for text in texts]
     assert asked == [("org/set", None, {"split": "test", "streaming": True})]
     assert len(read_prompts(f"org/set/main:train:{column}", 1)) == 1
     assert asked[1][:2] == ("org/set", "main")
 
 
-def test_the_digest_is_of_the_texts(asked):
+def test_hub_prompts_digest_depends_on_texts(asked):
     source = "org/set:test:question"
     first = digest(source, read_prompts(source))
     assert first == digest(source, read_prompts(source)) != digest(source, read_prompts(source, 1))
@@ -50,18 +50,18 @@ def test_the_digest_is_of_the_texts(asked):
     ("source", "sentence"),
     [("org/set:test:answer", "there is no column answer; it has question, turns"), ("org/set:test:n", "row 1: neither a text")],
 )  # fmt: skip
-def test_a_column_that_holds_no_prompts_is_named(asked, source, sentence):
+def test_hub_prompts_refuse_unusable_column(asked, source, sentence):
     with pytest.raises(InputError, match=sentence):
         read_prompts(source)
 
 
-def test_too_many_rows_need_a_limit(asked, monkeypatch):
+def test_hub_prompts_need_limit_for_many_rows(asked, monkeypatch):
     monkeypatch.setattr(hub_prompts, "MAX_ROWS", 1)
     with pytest.raises(InputError, match="more than 1 rows; say with --limit"):
         read_prompts("org/set:test:question")
 
 
-def test_without_the_package_or_with_an_old_one_the_sentence_says_what_to_do(monkeypatch):
+def test_hub_prompts_require_datasets_4(monkeypatch):
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InputError, match="need the package datasets"):
         read_prompts("org/set:test:question")
@@ -70,7 +70,7 @@ def test_without_the_package_or_with_an_old_one_the_sentence_says_what_to_do(mon
         read_prompts("org/set:test:question")
 
 
-def test_what_the_hub_says_is_one_sentence(monkeypatch):
+def test_hub_prompts_report_hub_error(monkeypatch):
     def load_dataset(*_, **__):
         raise ConnectionError("no route\nto the hub")
 

@@ -81,7 +81,7 @@ def wrong(source, name):
     return [other for other in imported(source, name) if not allowed(other)]
 
 
-def test_every_package_has_a_floor():
+def test_import_floors_cover_every_package():
     assert {name.split(".")[1] for name in MODULES} == set(FLOORS)
     assert len([p for p in ROOT.iterdir() if not p.name.startswith("__") and p.suffix != ".typed"]) <= 18
 
@@ -92,7 +92,7 @@ def test_imports_point_down():
 
 
 @pytest.mark.parametrize("found", [MODULES, PAGE], ids=TOPS)
-def test_modules_do_not_import_each_other_in_circles(found):
+def test_imports_have_no_cycles(found):
     below = {name: set(imported(path.read_text(encoding="utf-8"), name)) for name, path in found.items()}
     while free := [name for name, needs in below.items() if not needs & (below.keys() - {name})]:
         for name in free:
@@ -108,12 +108,12 @@ def of_the_page(path):
     return bool({n.split(".")[0] for n in names} & {"app", "gradio"})
 
 
-def test_the_engine_knows_nothing_of_the_page():
+def test_d2sd_does_not_import_app_or_gradio():
     assert not [name for name, path in MODULES.items() if of_the_page(path)]
 
 
 @pytest.mark.parametrize("package", ["config", "costs", "trace", "tree"])
-def test_reading_traces_and_walking_trees_need_no_torch(package):
+def test_light_packages_import_without_torch(package):
     names = [name for name in MODULES if name.startswith(f"d2sd.{package}")]
     code = (
         f"import sys; sys.modules['torch'] = None; import {', '.join(names)}; assert 'transformers' not in sys.modules"
@@ -129,7 +129,7 @@ sys.modules["ipywidgets"] = None
 """
 
 
-def test_a_notebook_without_widgets_is_not_warned_of_it():
+def test_d2sd_import_silences_tqdm_widget_warning():
     def said(*imported):
         code = NOTEBOOK + "".join(f"import {name}\n" for name in (*imported, "tqdm.auto"))
         return subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True).stderr

@@ -15,13 +15,13 @@ from tests.drafter_folders import HEAD, SHAPE, THETA, flat, nested, speculators,
 from tests.nets import make_target
 
 
-def test_layouts_are_recognised_in_order():
+def test_layout_of_follows_order_of_precedence():
     assert layout_of({**nested(), **speculators("dflash")}) == "speculators"
     assert layout_of({**flat(), **nested()}) == "nested"
     assert layout_of(flat()) == "flat"
 
 
-def test_where_no_layers_are_named_they_are_spread_as_z_lab_does():
+def test_read_form_spreads_default_taps():
     config = {**nested(), "num_target_layers": 36, "dflash_config": {"mask_token_id": 1}}
     layers = {5: (1, 9, 17, 25, 33), 2: (1, 33), 1: (18,)}
     for count, taps in layers.items():
@@ -67,7 +67,7 @@ REFUSED = [
 
 
 @pytest.mark.parametrize(("config", "sentence"), REFUSED)
-def test_what_is_not_supported_is_refused_by_name(config, sentence, tmp_path):
+def test_load_drafter_refuses_unsupported_config(config, sentence, tmp_path):
     (tmp_path / "config.json").write_text(json.dumps(config))
     with pytest.raises(InputError, match=sentence) as caught:
         load_drafter(str(tmp_path), torch.float32, "cpu")
@@ -82,7 +82,7 @@ def test_what_is_not_supported_is_refused_by_name(config, sentence, tmp_path):
         ("deepspec", "markov_head.markov_w1.weight", "markov_head"),
     ],
 )  # fmt: skip
-def test_tensors_that_nothing_reads_are_refused(tokenizer, tmp_path, name, tensor, sentence):
+def test_load_drafter_refuses_unread_tensors(tokenizer, tmp_path, name, tensor, sentence):
     write(name, tmp_path, make_target(tokenizer))
     path = tmp_path / "model.safetensors"
     save_file({**load_file(path), tensor: torch.zeros(3)}, path, metadata={"format": "pt"})
@@ -90,7 +90,7 @@ def test_tensors_that_nothing_reads_are_refused(tokenizer, tmp_path, name, tenso
         load_drafter(str(tmp_path), torch.float32, "cpu")
 
 
-def test_copies_of_the_target_are_not_kept_and_other_tables_are(tokenizer, tmp_path, caplog):
+def test_load_drafter_keeps_only_tables_unlike_target(tokenizer, tmp_path, caplog):
     target = make_target(tokenizer)
     write("deepspec", tmp_path, target)
     read = load_drafter(str(tmp_path), torch.float32, "cpu", target)

@@ -33,7 +33,7 @@ def folder(engine, tmp_path):
     return save_models(tmp_path, engine.models.target, dflash=engine.models.first, vp=engine.models.second)
 
 
-def test_saved_folder_has_the_published_form(folder):
+def test_saved_drafter_folder_has_published_form(folder):
     config = json.loads((folder / "dflash" / "config.json").read_text())
     assert config["architectures"] == ["DFlashDraftModel"]
     assert config["model_type"] == "qwen3"
@@ -44,7 +44,7 @@ def test_saved_folder_has_the_published_form(folder):
     assert keys == layers | {"fc.weight", "hidden_norm.weight", "norm.weight"}
 
 
-def test_a_published_style_folder_loads_with_its_remote_code_ignored(folder):
+def test_load_drafter_ignores_remote_code(folder):
     path = folder / "dflash" / "config.json"
     config = json.loads(path.read_text())
     config["auto_map"] = {"AutoModel": "dflash.DFlashDraftModel"}
@@ -57,13 +57,13 @@ def test_default_target_layers_are_evenly_spaced():
     assert default_target_layers(36, 5) == [1, 9, 17, 25, 33]
 
 
-def test_without_a_vp_drafter_d2sd_says_what_to_use(folder):
+def test_d2sd_method_requires_vp_drafter(folder):
     shutil.rmtree(folder / "vp")
     with pytest.raises(InputError, match=r"needs a VP-Drafter.*dflash_twice"):
         load(str(folder)).stream("the cat", DecodeConfig("d2sd", 20))
 
 
-def test_a_missing_weight_is_refused(folder):
+def test_load_refuses_missing_weight(folder):
     path = folder / "dflash" / "model.safetensors"
     weights = load_file(path)
     weights.pop("fc.weight")
@@ -72,7 +72,7 @@ def test_a_missing_weight_is_refused(folder):
         load(str(folder))
 
 
-def test_what_is_no_model_is_refused(tmp_path):
+def test_load_refuses_unknown_or_incomplete_model(tmp_path):
     (tmp_path / "empty").mkdir()
     (tmp_path / "half" / "target").mkdir(parents=True)
     for name, sentence in (
@@ -92,7 +92,7 @@ def test_what_is_no_model_is_refused(tmp_path):
         ("cuda:77", r"device 'cuda:77' cannot be used here .*; choose cpu or cuda|no CUDA GPU that this torch"),
     ],
 )  # fmt: skip
-def test_other_devices_are_refused(device, sentence):
+def test_load_refuses_unsupported_devices(device, sentence):
     with pytest.raises(InputError, match=sentence):
         load("tiny", device=device)
 
@@ -105,7 +105,7 @@ def test_other_devices_are_refused(device, sentence):
         ({"vocab_size": 99}, "vocabulary of 99"),
     ],
 )
-def test_a_drafter_of_another_target_is_refused(tokenizer, change, sentence):
+def test_check_fit_refuses_drafter_of_another_target(tokenizer, change, sentence):
     target = make_target(tokenizer)
     config = drafter_config(target.config, layers=2, block_size=16, mask_token_id=1)
     config.update({**change, "num_target_layers": 9})
@@ -115,7 +115,7 @@ def test_a_drafter_of_another_target_is_refused(tokenizer, change, sentence):
         check_fit(target, drafter)
 
 
-def test_the_documented_mapping_is_the_drafter_of_qwen3_8b():
+def test_drafter_format_table_matches_qwen3_8b():
     shape = {"vocab_size": 151936, "hidden_size": 4096, "intermediate_size": 12288, "num_hidden_layers": 36,
              "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": 128}  # fmt: skip
     config = drafter_config(Qwen3Config(**shape), layers=5, block_size=16, mask_token_id=151669)
@@ -139,20 +139,20 @@ def test_the_documented_mapping_is_the_drafter_of_qwen3_8b():
         ),
     ],
 )  # fmt: skip
-def test_what_is_not_computed_is_refused_before_any_weight_is_read(tmp_path, config, sentence):
+def test_load_target_refuses_unsupported_types_from_config(tmp_path, config, sentence):
     (tmp_path / "config.json").write_text(json.dumps({"num_hidden_layers": 3, **config}))
     with pytest.raises(InputError, match=sentence) as caught:
         load_target(str(tmp_path), torch.float32, "cpu")
     assert "\n" not in str(caught.value)
 
 
-def test_layers_may_be_placed_by_accelerate(engine, folder):
+def test_load_with_accelerate_placement_generates_same_text(engine, folder):
     config = DecodeConfig("d2sd", 20)
     placed = load(str(folder), device="auto")
     assert placed.generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
 
 
-def test_layers_that_accelerate_moves_inputs_for_keep_their_hooks(engine, folder):
+def test_target_keeps_accelerate_hooks(engine, folder):
     model = AutoModelForCausalLM.from_pretrained(folder / "target")
     homes = dict.fromkeys(("model.embed_tokens", "model.rotary_emb", "model.layers", "model.norm", "lm_head"), "cpu")
     target = Target(dispatch_model(model, homes, force_hooks=True), engine.models.target.tokenizer, "spread")
@@ -161,24 +161,24 @@ def test_layers_that_accelerate_moves_inputs_for_keep_their_hooks(engine, folder
     assert Engine(Models(target)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
 
 
-def test_a_bundled_target_is_called_by_its_name_alone():
+def test_bundled_target_has_short_name():
     assert load_target("tiny", torch.float32, "cpu").name == "tiny/target"
 
 
-def test_a_folder_without_a_tokenizer_is_refused(folder):
+def test_load_target_requires_tokenizer(folder):
     for name in ("tokenizer.json", "tokenizer_config.json", "vocab.json", "merges.txt", "special_tokens_map.json"):
         (folder / "target" / name).unlink(missing_ok=True)
     with pytest.raises(InputError, match=r"cannot load the target .*tokenizer"):
         load_target(str(folder / "target"), torch.float32, "cpu")
 
 
-def test_an_eagle3_drafter_is_named_where_a_block_drafter_is_needed():
+def test_obstacle_names_eagle3_drafter_for_block_methods():
     engine = load("tiny", drafter=str(BUNDLED / "tiny" / "eagle3"))
     eagle3 = Engine(Models(engine.models.target, eagle3=engine.models.eagle3))
     assert "needs a block drafter, and the drafter of custom is an EAGLE-3 one" in eagle3.obstacle("dflash")
 
 
-def test_missing_packages_and_too_little_memory_are_a_sentence(folder, monkeypatch):
+def test_load_reports_missing_package_and_low_memory(folder, monkeypatch):
     def full(*_, **__):
         raise torch.OutOfMemoryError("CUDA out of memory")
 
@@ -190,7 +190,7 @@ def test_missing_packages_and_too_little_memory_are_a_sentence(folder, monkeypat
         load(str(folder))
 
 
-def test_late_taps_are_warned_of(tokenizer, caplog):
+def test_models_warn_of_late_taps(tokenizer, caplog):
     target = make_target(tokenizer, layers=6)
     for taps, warned in (([1, 3], False), ([1, 5], True)):
         caplog.clear()
@@ -199,7 +199,7 @@ def test_late_taps_are_warned_of(tokenizer, caplog):
         assert ("reads the output of target layer 5; published ones read none after layer 3" in caplog.text) == warned
 
 
-def test_an_eagle3_folder_is_recognised_by_its_config_and_the_models_own_drafter_stays(engine, folder):
+def test_load_recognises_eagle3_folder_and_keeps_block_drafter(engine, folder):
     save_eagle3(engine.models.eagle3, folder / "other")
     found = load(str(folder), drafter=str(folder / "other")).models
     assert (found.first.block_size, found.eagle3.config.draft_vocab_size) == (16, 150)
@@ -211,7 +211,7 @@ def test_an_eagle3_folder_is_recognised_by_its_config_and_the_models_own_drafter
     assert load(str(folder)).generate("the cat", config).token_ids == engine.generate("the cat", config).token_ids
 
 
-def test_a_draft_vocabulary_moves_with_its_drafter():
+def test_drafter_token_ids_follow_device():
     drafter = load_drafter(str(BUNDLED / "smollm2" / "dflash"), torch.float32, "meta")
     assert drafter.token_ids is not None
     assert drafter.token_ids.device.type == "meta"

@@ -77,7 +77,7 @@ def changed(record, path, value):
     return copy
 
 
-def test_counts_of_every_step_give_boundaries_and_invent_no_tokens(tmp_path):
+def test_import_log_step_counts_become_boundaries(tmp_path):
     for record in (VLLM, {"choices": [{"text": "", "speculative_decoding_stats": DETAILED}]}):
         (run,) = imported(tmp_path, record)
         assert parse_trace("".join(run.lines()).encode()) == run
@@ -89,7 +89,7 @@ def test_counts_of_every_step_give_boundaries_and_invent_no_tokens(tmp_path):
         imported(tmp_path, {**VLLM, "usage": {"completion_tokens": 20}})
 
 
-def test_output_ids_are_cut_into_the_steps(tmp_path):
+def test_import_log_splits_output_ids_into_steps(tmp_path):
     reply = {
         "choices": [{"text": "abcde", "token_ids": [5, 6, 7, 8, 9], "finish_reason": "length"}],
         "usage": {"prompt_tokens": 2, "completion_tokens": 5},
@@ -106,7 +106,7 @@ def test_output_ids_are_cut_into_the_steps(tmp_path):
     assert run.totals.tokens_per_second == pytest.approx(80)
 
 
-def test_a_spec_dump_shows_its_confidences_and_is_calibrated(tmp_path, capsys):
+def test_import_log_spec_dump_has_confidences(tmp_path, capsys):
     later = changed(changed(DUMP, ["step"], 2), ["seq"], 4)
     runs = imported(tmp_path, DUMP, later, changed(DUMP, ["step"], 2))
     assert [len(r.steps) for r in runs] == [2, 1]
@@ -119,14 +119,14 @@ def test_a_spec_dump_shows_its_confidences_and_is_calibrated(tmp_path, capsys):
 
 
 @pytest.mark.parametrize(("record", "lines"), [(SGLANG, 8), ({"metrics": {"speculative_decoding": SUMMARY}}, 4)])
-def test_a_histogram_alone_is_a_row_of_figures(tmp_path, record, lines):
+def test_import_log_histogram_becomes_totals(tmp_path, record, lines):
     (row,) = imported(tmp_path, record)
     assert isinstance(row, LogTotals)
     assert len(row.by_position) == lines - 1
     assert "not in this log: the order of the steps" in row.unknown
 
 
-def test_llamacpp_timings_give_alpha_since_every_pass_gives_one_token_of_its_own(tmp_path):
+def test_import_log_llamacpp_timings_give_alpha(tmp_path):
     (row,) = imported(tmp_path, LLAMACPP)
     assert row.row() == "llama.cpp, 12 tokens, 2 steps, 9 of 16 drafted tokens accepted (56.2%), α 5.50, 20.0 tokens/s"
     assert row.unknown.startswith("not in this log: acceptance by position")
@@ -151,7 +151,7 @@ def test_llamacpp_timings_give_alpha_since_every_pass_gives_one_token_of_its_own
         (PROFILE, ["marginal_accept_rates"], [0.8, 0.5], "marginal_accept_rates[1]: 0.5, where the conditional rates give 0.4"),
     ],
 )  # fmt: skip
-def test_what_does_not_add_up_is_one_sentence(tmp_path, record, path, value, sentence):
+def test_import_log_refuses_inconsistent_figures(tmp_path, record, path, value, sentence):
     roots = (["metrics", "speculative_decoding"], ["sglext", "spec_tokens_details"], ["timings"])
     root = next((r for r in roots if r[0] in record), [])
     with pytest.raises(InputError, match=re.escape(sentence.replace("`", ""))) as found:
@@ -176,13 +176,13 @@ def test_what_does_not_add_up_is_one_sentence(tmp_path, record, path, value, sen
         (b'{"event": "Header"}', "this is a line of a trace already"),
     ],
 )
-def test_what_is_no_log_is_one_sentence(tmp_path, raw, sentence):
+def test_import_log_refuses_other_files(tmp_path, raw, sentence):
     (tmp_path / "log").write_bytes(raw)
     with pytest.raises(InputError, match=re.escape(sentence)):
         list(import_log(tmp_path / "log"))
 
 
-def test_the_command_writes_one_file_of_all_runs(tmp_path, capsys):
+def test_trace_import_writes_all_runs_to_one_file(tmp_path, capsys):
     (tmp_path / "log.json").write_text(json.dumps([VLLM, SGLANG], indent=1), encoding="utf-8")
     assert main(["trace", "import", str(tmp_path / "log.json"), "--from", "vllm", "-o", str(tmp_path / "o.jsonl")]) == 2
     assert not list(tmp_path.glob("*o.jsonl*"))
@@ -197,7 +197,7 @@ def test_the_command_writes_one_file_of_all_runs(tmp_path, capsys):
         load_trace(tmp_path / "o.jsonl")
 
 
-def test_runs_without_confidences_are_scored_as_far_as_they_go(tmp_path):
+def test_calibrate_counts_acceptance_without_confidences(tmp_path):
     (run,) = imported(tmp_path, VLLM)
     report = calibrate(tabulate([run.steps]))
     assert report.positions == 0
@@ -206,7 +206,7 @@ def test_runs_without_confidences_are_scored_as_far_as_they_go(tmp_path):
     assert "The boundary is known in 8 steps" in read_report(report)[0].text
 
 
-def test_logs_without_text_are_laid_side_by_side_over_their_tokens(tmp_path):
+def test_align_compares_logs_without_text_by_tokens(tmp_path):
     other = DETAILED | {"per_step_accepted": [2, 3, 4, 1, 2, 0, 3, 3]}
     a, b = imported(tmp_path, VLLM, {"metrics": {"speculative_decoding": other}})
     found = align(a, b)
@@ -254,7 +254,7 @@ EAGLE = {"question_id": 81, "choices": [{"index": 0, "turns": ["a", "b"], "idxs"
         (json.dumps(EAGLE), [(10, None, 30, 4.0, ()), (5, None, 15, 4.0, ())]),
     ],
 )  # fmt: skip
-def test_what_servers_print_and_benchmarks_write_is_read_for_what_it_holds(tmp_path, text, rows):
+def test_import_log_reads_metrics_and_benchmark_outputs(tmp_path, text, rows):
     (tmp_path / "log").write_text(text, encoding="utf-8")
     found = list(import_log(tmp_path / "log"))
     assert [(r.steps, r.drafted, r.accepted, r.by_position) for r in found] == [(*r[:3], r[4]) for r in rows]
@@ -262,7 +262,7 @@ def test_what_servers_print_and_benchmarks_write_is_read_for_what_it_holds(tmp_p
     assert all(f"α {r[3]:.2f}" in f.row() for f, r in zip(found, rows, strict=True))
 
 
-def test_a_captured_stream_is_put_together(tmp_path):
+def test_import_log_joins_captured_stream(tmp_path):
     parts = [
         {"id": "a", "choices": [{"index": 0, "text": "x", "token_ids": [7], "prompt_token_ids": [3, 4]}]},
         {"id": "a", "choices": [{"index": 0, "text": "yz", "token_ids": [8, 9], "finish_reason": "length"}]},
@@ -278,7 +278,7 @@ def test_a_captured_stream_is_put_together(tmp_path):
     assert one.steps == other.steps
 
 
-def test_bad_records_are_counted_and_skipped_and_a_domain_is_read(tmp_path, capsys):
+def test_trace_import_skips_bad_records_and_reads_domain(tmp_path, capsys):
     lines = ["not JSON", json.dumps({"error": "busy"}), json.dumps({"response": VLLM, "prompt": "Hi", "domain": "sums"}),
              json.dumps({"metrics": None}), "[1]", json.dumps(VLLM)]  # fmt: skip
     (tmp_path / "log.jsonl").write_text("\n".join(lines[1:]), encoding="utf-8")

@@ -17,7 +17,7 @@ from d2sd.trace.trace import parse_trace
 DFLASH, D2SD, THIRD = Work(16, (), 16), Work(16, (64,), 80), Work(16, (64, 64), 144)
 
 
-def test_the_papers_machine_has_its_published_cycles():
+def test_paper_machine_has_published_cycles():
     paper = MACHINES["paper"]
     assert paper.plain_steps("dflash", [DFLASH]) == pytest.approx(5.31 / 4.16)
     assert paper.plain_steps("d2sd", [D2SD]) == pytest.approx(7.05 / 4.98)
@@ -26,13 +26,13 @@ def test_the_papers_machine_has_its_published_cycles():
     assert paper.plain_steps("d2sd_three_level", [THIRD]) == pytest.approx(sum(published) / 4, rel=0.04)
 
 
-def test_what_is_calculated_for_an_h200_is_near_what_was_published_of_one():
+def test_h200_machine_is_near_published_cycles():
     ours, paper = MACHINES["h200"], MACHINES["paper"]
     for method, work in (("dflash", DFLASH), ("d2sd", D2SD)):
         assert ours.plain_steps(method, [work]) == pytest.approx(paper.plain_steps(method, [work]), rel=0.06)
 
 
-def test_a_pass_waits_for_the_weights_up_to_the_ridge_and_for_arithmetic_beyond():
+def test_target_pass_is_memory_bound_up_to_ridge():
     card, laptop = HARDWARE["h100"], HARDWARE["laptop-cpu"]
     assert card.ridge == pytest.approx(295, abs=1)  # 989 TFLOPS ÷ 3.35 TB/s
     assert TARGET.seconds(card, 24) == TARGET.seconds(card, 1) == pytest.approx(15.2e9 / 3.35e12, rel=0.1)
@@ -42,13 +42,13 @@ def test_a_pass_waits_for_the_weights_up_to_the_ridge_and_for_arithmetic_beyond(
         assert curve.seconds(rows) == pytest.approx(TARGET.seconds(card, rows), rel=0.01)
 
 
-def test_a_curve_goes_on_straight_and_never_falls():
+def test_curve_extrapolates_linearly_and_never_falls():
     curve = Curve.through([(16, 1.0), (1, 2.0), (32, 4.0)])
     assert [curve.seconds(n) for n in (0, 1, 8, 16, 24, 32, 48)] == [1, 1, 1, 1, 2.5, 4, 7]
     assert [curve.next_row(n) for n in (1, 16, 40)] == pytest.approx([0.0, 3 / 16, 3 / 16])
 
 
-def test_a_fitted_curve_is_the_line_behind_noisy_times():
+def test_curve_fitted_recovers_line_from_noise():
     rng = random.Random(0)
     points = [(n, (2.0 + 0.1 * n) * rng.gauss(1, 0.05)) for n in range(2, 65) for _ in range(20)]
     curve = Curve.fitted(points, (2, 16, 64))
@@ -57,7 +57,7 @@ def test_a_fitted_curve_is_the_line_behind_noisy_times():
     assert curve.next_row(2) == pytest.approx(0.1, rel=0.05)
 
 
-def test_a_machine_of_ratios_gets_a_nominal_time_and_an_unknown_one_is_refused():
+def test_machine_of_uses_nominal_time_or_refuses_name():
     table = machine_of("paper")
     assert table.plain() == pytest.approx(0.02)  # nominal, as its name states
     assert "20 ms" in table.name
@@ -66,14 +66,14 @@ def test_a_machine_of_ratios_gets_a_nominal_time_and_an_unknown_one_is_refused()
         machine_of("costs.json")
 
 
-def test_every_machine_names_its_source_and_prices_a_step():
+def test_machines_name_source_and_price_steps():
     for machine in MACHINES.values():
         assert machine.source.endswith(".")
         assert machine.plain_steps("autoregressive", [Work(0, (), 1)]) == pytest.approx(1.0)
         assert 1.0 < machine.plain_steps("dflash", [DFLASH]) < machine.plain_steps("d2sd", [D2SD])
 
 
-def test_a_drafter_whose_time_is_not_known_has_no_price():
+def test_machine_has_no_price_for_unknown_drafter():
     chain = Work(16, (), 16)
     assert MACHINES["paper"].plain_steps("draft_model", [chain]) is None
     assert MACHINES["h100"].plain_steps("draft_model", [chain]) > 2  # fifteen passes that wait for each other
@@ -85,7 +85,7 @@ def test_a_drafter_whose_time_is_not_known_has_no_price():
 
 
 @pytest.mark.parametrize("table", [None, Machine(Curve(((4, 1.0), (16, 2.0))), Curve(((8, 1.0), (64, 4.0))), Curve(((1, 3.0), (64, 9.0))))])  # fmt: skip
-def test_the_machine_of_a_run_gives_back_what_was_measured(table):
+def test_run_machine_reproduces_measured_speed(table):
     trace = parse_trace(gzip.decompress(presets.OPENING_TRACE.read_bytes()))
     machine = here(trace, 50.0, 40.0, table)
     tokens = sum(len(step.committed) for step in trace.steps)

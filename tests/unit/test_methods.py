@@ -58,7 +58,7 @@ def brute_force(draft: Block, budget: int) -> float:
 
 @given(drafts(positions=2, vocabulary=3), st.integers(1, 6))
 @settings(max_examples=60, deadline=None)
-def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
+def test_grow_builds_tree_of_largest_mass(draft, budget):
     tree = grow(9, [draft], [offers(draft, 0)], budget)
     assert len(tree) == budget + 1
     assert mass(tree) == pytest.approx(brute_force(draft, budget))
@@ -66,7 +66,7 @@ def test_best_first_tree_has_the_largest_mass_of_its_size(draft, budget):
 
 @given(drafts(positions=3, vocabulary=12), st.floats(0.02, 0.5))
 @settings(max_examples=40, deadline=None)
-def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
+def test_ddtree_fetches_only_useful_tokens(draft, least):
     """The tree of ``ddtree`` is the same with all tokens of a position and with as many as are fetched."""
     fetched = []
 
@@ -83,7 +83,7 @@ def test_no_more_tokens_are_fetched_than_can_be_worth_growing(draft, least):
     assert fetched == [min(30, WIDEST, int(exp(-log(least))))]
 
 
-def test_growth_takes_the_next_token_from_the_draft_with_the_longest_prefix():
+def test_grow_continues_from_draft_with_longest_prefix():
     first = distributions([[0.9, 0.1], [0.9, 0.1], [0.9, 0.1]])
     second = distributions([[0.2, 0.8], [0.3, 0.7]], prefix=1, drafter="second")
     tree = grow(9, [first, second], [offers(first, 0), offers(second, 1)], 14)
@@ -100,12 +100,12 @@ def test_growth_takes_the_next_token_from_the_draft_with_the_longest_prefix():
     assert {t: tree.probabilities[n] for t, n in below(off).items()} == {0: 0.9, 1: 0.1}
 
 
-def test_growth_ends_with_the_drafts():
+def test_grow_stops_at_end_of_drafts():
     only = distributions([[1.0]])
     assert len(grow(9, [only], [offers(only, 0)], 64)) == 2
 
 
-def test_both_drafters_share_the_say_behind_a_redrafted_prefix():
+def test_agreed_mixes_both_drafters_after_prefix():
     first = distributions([[0.9, 0.1], [0.7, 0.3]])
     second = distributions([[0.2, 0.8], [0.6, 0.4]], prefix=1, drafter="second")
     here, beyond = agreed(first, second, 1)
@@ -119,7 +119,7 @@ def test_both_drafters_share_the_say_behind_a_redrafted_prefix():
 
 
 @given(st.lists(st.lists(st.integers(0, 2), min_size=1, max_size=4), min_size=1, max_size=5), st.integers(1, 8))
-def test_what_a_budget_keeps_hangs_together_and_is_likeliest(candidates, budget):
+def test_tree_keep_retains_connected_likeliest_nodes(candidates, budget):
     rng = random.Random(len(candidates))
     tree = merge_drafts(9, [block(c, [rng.random() for _ in c]) for c in candidates])
     cut = tree.keep(budget)
@@ -129,7 +129,7 @@ def test_what_a_budget_keeps_hangs_together_and_is_likeliest(candidates, budget)
     assert sorted(cut.reach(), reverse=True) == pytest.approx(sorted(tree.reach(), reverse=True)[: len(cut)])
 
 
-def test_a_draft_may_go_on_from_another_one():
+def test_chains_join_drafts_through_their_base():
     first, second = block([1, 2, 3]), block([7, 8], prefix=1)
     third = block([9], prefix=2, base=1)
     assert chains([first, second, third]) == [(1, 2, 3), (1, 7, 8), (1, 7, 9)]
@@ -181,7 +181,7 @@ def test_d2sd_redrafts_from_the_likeliest_boundaries():
 
 @pytest.mark.parametrize("method", ["d2sd", "dflash_twice", "random_prefix", "d2sd_tree", "d2sd_three_level"])
 @pytest.mark.parametrize("longer", [0, 2])
-def test_nothing_is_redrafted_behind_a_drafted_end_of_text(method, longer):
+def test_methods_do_not_redraft_after_end_token(method, longer):
     # the first draft is 10 11 12 13 14: with 12 as the end, only prefixes of up to two tokens can go on
     script = Scripted((0.9, 0.9, 0.9, 0.9, 0.9), longer, branches=4, budget=9, end_ids={12})
     proposal = METHODS[method].propose(script.drafters)
@@ -190,13 +190,13 @@ def test_nothing_is_redrafted_behind_a_drafted_end_of_text(method, longer):
     assert not any(12 in prefix for batch in script.prefixes for prefix in batch)
 
 
-def test_the_third_level_never_goes_on_behind_the_end_of_a_branch():
+def test_d2sd_three_level_stops_at_end_token():
     script = Scripted((0.5, 0.5, 0.5), branches=2, end_ids={100})  # what the re-draft from 0 begins with
     METHODS["d2sd_three_level"].propose(script.drafters)
     assert all(100 not in prefix for prefix in script.prefixes[1])
 
 
-def test_longer_second_blocks_add_a_branch_behind_the_whole_first_block():
+def test_longer_second_block_adds_branch_after_first_block():
     script = Scripted((0.9, 0.9), longer=2, branches=1)
     proposal = METHODS["d2sd"].propose(script.drafters)
     assert script.prefixes[0][-1] == (10, 11)
@@ -205,7 +205,7 @@ def test_longer_second_blocks_add_a_branch_behind_the_whole_first_block():
     assert len(proposal.branches) == 2
 
 
-def test_third_level_goes_on_from_the_branches():
+def test_d2sd_three_level_redrafts_from_branches():
     script = Scripted((0.5, 0.5, 0.5), branches=2)
     proposal = METHODS["d2sd_three_level"].propose(script.drafters)
     assert len(script.prefixes) == 2
@@ -217,7 +217,7 @@ def test_third_level_goes_on_from_the_branches():
     assert len(proposal.branches) <= 4
 
 
-def test_resampling_keeps_the_greedy_chain_and_selection_does_not():
+def test_dflash_resample_keeps_greedy_chain_unlike_specdiff2_select():
     script = Scripted((0.9, 0.8), branches=3)
     resampled = METHODS["dflash_resample"].propose(script.drafters)
     assert [b.ids for b in resampled.blocks] == [(10, 11), (10, 50), (10, 51), (10, 52)]
@@ -225,13 +225,13 @@ def test_resampling_keeps_the_greedy_chain_and_selection_does_not():
     assert [b.ids for b in selected.blocks] == [(10, 50), (10, 51), (10, 52)]
 
 
-def test_every_method_says_what_it_does_and_where_it_is_from():
+def test_methods_have_sentence_and_source():
     for method in METHODS.values():
         assert method.sentence.endswith(".")
         assert method.source
 
 
-def test_paths_whose_probability_is_no_number_any_more_keep_their_order():
+def test_grow_orders_paths_with_underflowed_probabilities():
     """Logits far apart: all probabilities but the first are 0 as numbers, their logarithms are not."""
     logs = [[0.0, -2000.0, -3000.0], [0.0, -900.0, -5000.0]]
     draft = Block(

@@ -51,12 +51,12 @@ def step(boundary: int | None, selected: tuple[int, ...], added: int) -> StepDon
         (step(1, (), 0), None),
     ],
 )
-def test_a_found_boundary_is_not_yet_a_gain(made, expected):
+def test_verdict_distinguishes_repaired_found_and_missed(made, expected):
     assert verdict(made) == expected
     assert boundary_hit(made) == {"repaired": True, "found": True, "missed": False}.get(expected)
 
 
-def test_totals_count_repairs_and_what_a_redraft_brings():
+def test_totals_count_repairs_and_redraft_tokens():
     run = [step(1, (1,), 2), step(1, (1,), 0), step(1, (0,), 0), step(3, (1,), 0)]
     figures = totals(run)
     assert figures.boundary_hit_rate == pytest.approx(2 / 3)
@@ -68,7 +68,7 @@ def test_totals_count_repairs_and_what_a_redraft_brings():
     assert nothing.repaired_rate is nothing.tokens_per_redraft is None
 
 
-def test_places_that_were_passed_over_are_behind_a_drafted_end_of_text():
+def test_closed_from_detects_drafted_end_of_text():
     passed = replace(step(1, (2,), 0), boundary_posterior=(0.1, 0.4, 0.2))
     assert closed_from(passed, "d2sd") == 1
     assert closed_from(passed, "random_prefix") is None
@@ -76,14 +76,14 @@ def test_places_that_were_passed_over_are_behind_a_drafted_end_of_text():
     assert closed_from(replace(passed, selected_prefixes=()), "d2sd") is None
 
 
-def test_the_step_that_shows_the_idea_keeps_some_tokens_and_gains_some():
+def test_instructiveness_prefers_steps_with_kept_and_gained_tokens():
     best, one_kind, ended = step(2, (2,), 2), step(0, (0,), 7), step(2, (2,), 2)
     ended = replace(ended, committed=ended.committed[:-1])
     found = step(2, (2,), 0)
     assert instructiveness(best) > instructiveness(one_kind) > instructiveness(ended) == instructiveness(found) == ()
 
 
-def test_the_work_of_a_step_is_the_rows_of_its_passes_and_drafts_that_were_only_sampled_took_none():
+def test_work_counts_rows_of_computed_passes():
     config = {"block_size": 4, "second_block_size": 6, "draft_depth": 5}
     drafted = step(1, (0, 1), 2)
     redraft = drafted.branches[0]
@@ -108,7 +108,7 @@ def headers(tokenizer, seed, **settings):
     return engine.header(engine.request("the cat", DecodeConfig("dflash", 4, **settings)))
 
 
-def test_a_header_names_its_parts_and_can_be_read(tokenizer):
+def test_header_names_parts_and_is_readable(tokenizer):
     header = headers(tokenizer, 1)
     assert read_header(to_line(header).encode())["parts"] == header["parts"]
     drafter = header["parts"]["first_drafter"]
@@ -116,7 +116,7 @@ def test_a_header_names_its_parts_and_can_be_read(tokenizer):
     assert drafter["weights"] != header["parts"]["target"]["weights"]
 
 
-def test_what_differs_is_said_of_two_checkpoints_of_one_name_and_of_settings(tokenizer):
+def test_what_differs_names_weights_and_settings(tokenizer):
     a, b, fewer = headers(tokenizer, 1), headers(tokenizer, 2), headers(tokenizer, 1, block_size=4)
     assert what_differs([a], [a]) == "What differs: no model, method or setting that the runs name."
     assert what_differs([a], [b, b]) == "What differs: first drafter (other weights)."
@@ -127,7 +127,7 @@ def test_what_differs_is_said_of_two_checkpoints_of_one_name_and_of_settings(tok
     assert "K (1 → 2)" in what_differs([one | {"method": "another"}], [two | {"method": "another"}], unused)
 
 
-def test_headers_of_other_engines_are_compared_by_what_they_say():
+def test_what_differs_compares_headers_of_other_engines():
     older = {"models": {"target": "x", "first_drafter": "a/b"}, "config": {"num_branches": 4}, "parts": 3}
     newer = {"models": {"target": "x", "first_drafter": "c\x1b/d"}, "config": {"num_branches": 8}}
     said = what_differs([older], [newer, {"models": 3}])
@@ -137,7 +137,7 @@ def test_headers_of_other_engines_are_compared_by_what_they_say():
     assert what_differs([], []).startswith("What differs: no model")
 
 
-def test_a_network_is_known_by_its_weights_whatever_it_is_called():
+def test_weights_of_ignores_network_names():
     named = [
         {"parts": {"first_drafter": {"name": name, "weights": weights}}}
         for name, weights in (("a", "1"), ("b", "1"), ("a", "2"))

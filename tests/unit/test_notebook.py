@@ -24,7 +24,7 @@ def frame(cell):
     return found
 
 
-def test_a_cell_is_one_sandboxed_frame(trace):
+def test_show_renders_one_sandboxed_frame(trace):
     trace.header["prompt"] = '"></iframe><script>alert(1)</script>'
     shown = d2sd.show(trace, step=2, height=500)
     ((tag, attributes),) = frame(shown._repr_html_())
@@ -36,7 +36,7 @@ def test_a_cell_is_one_sandboxed_frame(trace):
     assert "<script>alert" not in shown.page
 
 
-def test_a_file_will_do_and_a_wrong_step_is_named(trace, tmp_path):
+def test_show_accepts_file_and_refuses_missing_step(trace, tmp_path):
     trace.save(tmp_path / "run.jsonl")
     assert d2sd.show(tmp_path / "run.jsonl").title == d2sd.show(trace).title
     with pytest.raises(d2sd.InputError, match="there is no step 99; this trace has"):

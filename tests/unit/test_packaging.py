@@ -28,18 +28,18 @@ def requirements(name: str) -> dict[str, Requirement]:
     ("name", "declared"),
     [("requirements.txt", PROJECT["dependencies"]), ("requirements-gpu.txt", PROJECT["optional-dependencies"]["gpu"])],
 )
-def test_the_package_asks_for_what_the_requirements_say(name, declared):
+def test_pyproject_dependencies_match_requirements(name, declared):
     assert sorted(map(str, requirements(name).values())) == sorted(str(Requirement(d)) for d in declared)
 
 
-def test_every_requirement_has_a_tested_version_in_its_range():
+def test_constraints_cover_every_requirement():
     tested = {name: next(iter(r.specifier)) for name, r in requirements("constraints.txt").items()}
     for name, wanted in {**requirements("requirements.txt"), **requirements("requirements-dev.txt")}.items():
         assert tested[name].operator == "==", name
         assert tested[name].version in wanted.specifier, name
 
 
-def test_every_bound_was_run():
+def test_requirement_bounds_match_tested_versions():
     """Lower bounds are what ``make oldest`` ran; upper ones exclude all that was not released when ``make newest`` ran."""
     oldest, newest = (
         {name: Version(next(iter(r.specifier)).version) for name, r in requirements(f"constraints-{end}.txt").items()}
@@ -94,14 +94,14 @@ def files(*parts: str) -> set[str]:
     return {str(p.relative_to(ROOT)) for p in found if p.suffix != ".pyi"}  # Gradio writes those when it is imported
 
 
-def test_the_wheel_holds_the_package_the_page_and_the_assets_and_nothing_else(wheel):
+def test_wheel_holds_exactly_package_page_and_assets(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     held = {name for name in names if ".dist-info/" not in name and not name.endswith(".pyi")}
     beside = files("app", "assets") - files("assets/images")
     assert held == files("d2sd") | {f"d2sd/home/{name}" for name in beside | {"app.py"}}
 
 
-def test_an_installed_package_finds_its_assets_from_any_folder(wheel, tmp_path):
+def test_installed_wheel_finds_assets_from_any_folder(wheel, tmp_path):
     held = zipfile.ZipFile(wheel)
     held.extractall(tmp_path / "site", [name for name in held.namelist() if not name.endswith(".safetensors")])
     script = """

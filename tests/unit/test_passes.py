@@ -18,7 +18,7 @@ CPU = torch.device("cpu")
 
 
 @given(st.lists(st.sets(st.integers(0, 7), min_size=1).map(sorted), max_size=5))
-def test_commit_keeps_the_chosen_rows_in_order(steps):
+def test_cache_commit_keeps_chosen_rows_in_order(steps):
     cache = KeyValueCache.uniform(2, 1, 3, capacity=64, dtype=torch.float32, device=CPU)
     expected = torch.zeros(0)
     for number, rows in enumerate(steps):
@@ -34,13 +34,13 @@ def test_commit_keeps_the_chosen_rows_in_order(steps):
             assert torch.equal(values[0, 0, :, 1], -expected)
 
 
-def test_writing_past_the_capacity_is_refused():
+def test_cache_refuses_writes_past_capacity():
     cache = KeyValueCache.uniform(1, 1, 2, capacity=4, dtype=torch.float32, device=CPU)
     with pytest.raises(ValueError, match="5 cache slots"):
         cache.update(torch.zeros(1, 1, 5, 2), torch.zeros(1, 1, 5, 2), 0)
 
 
-def test_every_card_holds_its_own_layers():
+def test_cache_keeps_layers_on_their_devices():
     homes = {layer: torch.device(name) for layer, name in enumerate(("cpu", "meta", "cpu"))}
     cache = KeyValueCache(dict.fromkeys(homes, (1, 2)), capacity=8, dtype=torch.float32, homes=homes)
     for layer, home in homes.items():
@@ -54,7 +54,7 @@ def test_every_card_holds_its_own_layers():
 
 
 @given(st.integers(1, MAX_NODES + 1))
-def test_a_tree_of_any_budget_fits_a_fixed_shape_and_plain_decoding_is_not_padded(rows):
+def test_row_shape_fits_any_node_budget(rows):
     shape = row_shape(rows)
     assert shape in ROWS
     assert rows <= shape
@@ -63,7 +63,7 @@ def test_a_tree_of_any_budget_fits_a_fixed_shape_and_plain_decoding_is_not_padde
 
 
 @given(st.integers(1, 1 << 18))
-def test_contexts_grow_by_at_most_a_quarter_in_few_steps(slots):
+def test_context_shape_grows_by_at_most_a_quarter(slots):
     shape = context_shape(slots)
     assert slots <= shape <= max(slots + 255, slots * 1.25)
     assert context_shape(shape) == shape
@@ -91,7 +91,7 @@ def recorder(monkeypatch):
     return made
 
 
-def test_a_capture_that_breaks_off_gives_the_stream_back(recorder):
+def test_recorder_restores_stream_after_failed_capture(recorder):
     runs = []
 
     def third_time_fails():

@@ -172,7 +172,7 @@ def imported(tmp_path, text, encoding="utf-8"):
 
 
 @pytest.mark.parametrize(("text", "rows"), FORMS.values(), ids=FORMS)
-def test_each_form_is_read_by_its_content(tmp_path, text, rows):
+def test_pasted_log_form_recognised_by_content(tmp_path, text, rows):
     found = imported(tmp_path, text)
     assert [(r.engine, r.steps, r.drafted, r.accepted) for r in found] == [r[:4] for r in rows]
     assert [r.mean_acceptance_length for r in found] == pytest.approx([r[4] for r in rows])
@@ -181,32 +181,32 @@ def test_each_form_is_read_by_its_content(tmp_path, text, rows):
 
 
 @pytest.mark.parametrize(("text", "rows"), FORMS.values(), ids=FORMS)
-def test_what_stands_before_and_between_does_not_matter(tmp_path, text, rows):
+def test_pasted_log_ignores_surrounding_lines(tmp_path, text, rows):
     noise = "".join(f"[{n}] INFO {{'a': {n}}} loading shard {n} of 80\n" for n in range(80))
     assert len(imported(tmp_path, f"{noise}{text}{noise}" if text[0] != "{" else f"{text}\nnot JSON\n")) == len(rows)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
-def test_files_of_powershell_and_notepad_are_read(tmp_path, encoding):
+def test_pasted_log_reads_utf16_bom_and_gzip(tmp_path, encoding):
     assert len(imported(tmp_path, VLLM * 3, encoding)) == 3
     (tmp_path / "log").write_bytes(gzip.compress((VLLM * 3).encode(encoding)))
     assert len(list(import_log(tmp_path / "log"))) == 3
 
 
-def test_replies_behind_a_container_are_records(tmp_path):
+def test_pasted_log_reads_replies_behind_container_prefix(tmp_path):
     reply = json.dumps({"timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9}})
     (row,) = imported(tmp_path, f"2026-05-01T14:24:50.1Z stdout F {reply}\n")
     assert (row.engine, row.accepted) == ("llama.cpp", 9)
 
 
-def test_a_mean_over_lines_that_say_alpha_alone_is_over_the_requests_that_ran(tmp_path):
+def test_together_weights_alpha_by_running_requests(tmp_path):
     rows = imported(tmp_path, SGLANG.format(1, "2.00") + SGLANG.format(3, "4.00"))
     assert together(rows)["mean_acceptance_length"] == pytest.approx(3.5)
     assert together(rows)["requests"] is None
     assert together(imported(tmp_path, LLAMACPP * 2))["requests"] == 2
 
 
-def test_replies_of_two_engines_in_one_file_are_read_by_their_own_readers(tmp_path):
+def test_by_source_separates_replies_of_two_engines(tmp_path):
     llamacpp = {"timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9}}
     sglang = {"meta_info": {"spec_num_correct_drafts": 69, "spec_num_proposed_drafts": 231, "spec_verify_ct": 33}}
     rows = imported(tmp_path, f"{json.dumps(llamacpp)}\n{json.dumps(sglang)}\n{json.dumps(llamacpp)}\n")
@@ -214,7 +214,7 @@ def test_replies_of_two_engines_in_one_file_are_read_by_their_own_readers(tmp_pa
     assert [len(group) for group in by_source(rows)] == [2, 1]
 
 
-def test_engines_and_models_in_one_file_are_kept_apart(tmp_path):
+def test_by_source_separates_engines_and_models(tmp_path):
     started = "INFO [core.py:1] Initializing a V1 LLM engine with config: model='{}', speculative_config=SpeculativeConfig(method='dflash', model='{}')\n"
     rows = imported(
         tmp_path,
@@ -244,7 +244,7 @@ def test_engines_and_models_in_one_file_are_kept_apart(tmp_path):
         'vllm:spec_decode_num_drafts{model_name="' + 'a="' * 3000 + "} 1e999",
     ],
 )
-def test_hostile_lines_take_little_time(tmp_path, line):
+def test_pasted_log_bounds_time_of_hostile_lines(tmp_path, line):
     """A pattern that takes quadratic time is ended by the limit of every test."""
     try:
         found = imported(tmp_path, f"{line}\n" * 200 + VLLM)
@@ -281,7 +281,7 @@ def profile(*shares, steps=2000, **fields):
         (profile(0.6, 0.4, 0.2, model="Qwen/Qwen3-8B", drafter="z-lab/Qwen3-8B-DFlash-b16"), True, "Published for this pair: α 3.6 to 7.0", "z-lab/dflash issue 7"),
     ],
 )  # fmt: skip
-def test_a_profile_is_named_only_where_it_is_out_of_the_ordinary(found, named, sentence, case):
+def test_read_profile_names_only_unusual_acceptance(found, named, sentence, case):
     reading = read_profile(found, MACHINES["paper"])
     assert reading.named is named
     assert any(sentence in s for s in reading.sentences)
@@ -306,7 +306,7 @@ def long_texts(alphas, requests=1):
         (long_texts([4.0] * 40 + [1.6] * 40, requests=2), False),  # how long each text is remains unknown
     ],
 )
-def test_a_fall_in_long_texts_is_named_with_the_window_where_it_is(tmp_path, lines, named):
+def test_read_log_names_fall_in_long_texts(tmp_path, lines, named):
     (tmp_path / "log").write_text(lines, encoding="utf-8")
     (reading,) = read_log(import_log(tmp_path / "log"))
     assert reading.named is named
@@ -314,7 +314,7 @@ def test_a_fall_in_long_texts_is_named_with_the_window_where_it_is(tmp_path, lin
     assert any("AEON" in one for one in reading.tries) is named
 
 
-def test_a_fall_in_a_long_reply_is_named(tmp_path):
+def test_read_log_names_fall_in_long_reply(tmp_path):
     accepted = [4] * 200 + [1] * 100
     stats = {
         "acceptance_histogram": [0, 100, 0, 0, 200], "num_spec_steps": 300, "num_accepted_draft_tokens": 900,
@@ -325,7 +325,7 @@ def test_a_fall_in_a_long_reply_is_named(tmp_path):
     assert any(" up to 1024 tokens and 2.00 beyond" in s for s in reading.sentences), reading.sentences
 
 
-def test_the_quickest_length_is_that_of_the_machine():
+def test_read_profile_quickest_length_depends_on_machine():
     slow = profile(*(0.9**k for k in range(1, 16)))
     on = {name: read_profile(slow, MACHINES[name]).sentences[-1] for name in ("paper", "laptop-cpu")}
     assert f"15 drafted tokens a step (γ 16) would be quickest on “{MACHINES['paper'].name}”" in on["paper"]
@@ -333,7 +333,7 @@ def test_the_quickest_length_is_that_of_the_machine():
     assert all("not timed" in sentence for sentence in on.values())
 
 
-def test_the_command_answers_a_log_and_exits_with_1_where_something_is_named(tmp_path, capsys):
+def test_doctor_log_exits_1_when_cause_is_named(tmp_path, capsys):
     log = tmp_path / "served.log"
     log.write_text(WINDOW, encoding="utf-8")
     assert main(["doctor", "--log", str(log)]) == 1
@@ -348,7 +348,7 @@ def test_the_command_answers_a_log_and_exits_with_1_where_something_is_named(tmp
     assert "name a target and its drafter, or a server's log with --log" in capsys.readouterr().err
 
 
-def test_commands_that_read_traces_read_logs_or_name_what_does(tmp_path, capsys):
+def test_trace_commands_read_logs_or_suggest_import(tmp_path, capsys):
     log, steps = tmp_path / "served.log", tmp_path / "replies.jsonl"
     log.write_text(VLLM, encoding="utf-8")
     stats = {
@@ -365,7 +365,7 @@ def test_commands_that_read_traces_read_logs_or_name_what_does(tmp_path, capsys)
     assert main(["compare", "--a", str(steps), "--b", str(steps)]) == 0
 
 
-def test_an_import_without_steps_says_that_it_wrote_nothing(tmp_path, capsys, monkeypatch):
+def test_trace_import_without_steps_writes_no_file(tmp_path, capsys, monkeypatch):
     monkeypatch.chdir(tmp_path)
     log, out = tmp_path / "served.log", tmp_path / "o.jsonl"
     log.write_text(VLLM * 30, encoding="utf-8")

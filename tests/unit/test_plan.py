@@ -32,7 +32,7 @@ def folders(pair, tmp_path):
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_the_table_says_of_every_pair_what_its_plan_says(name, tmp_path):
+def test_targets_table_matches_plan_of_pairs(name, tmp_path):
     (row,) = (line for line in table("The pairs that z-lab publishes") if f"| {name} |" in line)
     if name not in KNOWN:
         assert "config not found" in row
@@ -47,7 +47,7 @@ def test_the_table_says_of_every_pair_what_its_plan_says(name, tmp_path):
 
 
 @pytest.mark.parametrize("name", DRAFTERS)
-def test_the_table_of_other_drafters_says_of_each_what_its_plan_says(name, tmp_path):
+def test_targets_table_matches_plan_of_other_drafters(name, tmp_path):
     drafter = DRAFTERS[name]
     star = "*" if drafter["assumed"] else ""
     (row,) = (
@@ -71,20 +71,20 @@ def test_the_table_of_other_drafters_says_of_each_what_its_plan_says(name, tmp_p
         ("deepseek-ai/dspark_qwen3_8b_block7", 4_742_170_330, 2 * 2 * 151936 * 4096),
     ],
 )
-def test_a_drafter_is_as_large_as_its_published_weights(name, published, others, tmp_path):
+def test_plan_drafter_memory_matches_published_weights(name, published, others, tmp_path):
     pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS[name]["drafter_config"]}
     found = plan(*folders(pair, tmp_path))
     assert found.memory.drafter == pytest.approx(published - others, abs=50_000)  # a file has a header
 
 
-def test_the_report_says_what_an_eagle3_drafter_drafts(tmp_path):
+def test_plan_report_describes_eagle3_drafter(tmp_path):
     pair = {**PAIRS["Qwen/Qwen3-8B"], "drafter_config": DRAFTERS["Tengyunw/qwen3_8b_eagle3"]["drafter_config"]}
     said = markdown(plan(*folders(pair, tmp_path)))
     assert "EAGLE-3, 1 layer, which sees the whole text" in said
     assert "It drafts 32000 of the target's tokens" in said
 
 
-def test_taps_windows_and_memory_of_a_hybrid_target_with_a_windowed_drafter(tmp_path):
+def test_plan_describes_hybrid_target_and_windowed_drafter(tmp_path):
     found = plan(*folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path))
     assert found.layers == {"linear": 24, "full": 8}
     assert found.taps == [(n, "linear") for n in (1, 5, 9, 13, 17, 21, 25, 29)]
@@ -95,7 +95,7 @@ def test_taps_windows_and_memory_of_a_hybrid_target_with_a_windowed_drafter(tmp_
     assert "24 linear, 8 full" in markdown(found)
 
 
-def test_a_drafter_of_another_target_is_refused(tmp_path):
+def test_plan_refuses_drafter_of_another_target(tmp_path):
     pair = {**PAIRS["Qwen/Qwen3.5-4B"], "drafter_config": PAIRS["Qwen/Qwen3.5-9B"]["drafter_config"]}
     assert "has hidden size 4096, the target 2560" in plan(*folders(pair, tmp_path)).refused
 
@@ -116,14 +116,14 @@ def test_a_drafter_of_another_target_is_refused(tmp_path):
         ({"model_type": "gemma2", "attn_logit_softcapping": 50.0}, "(its soft caps on attention logits are not)"),
     ],
 )
-def test_a_target_that_cannot_run_is_refused_in_a_sentence(tmp_path, change, sentence):
+def test_plan_refuses_unsupported_target(tmp_path, change, sentence):
     pair = PAIRS["Qwen/Qwen3-4B"]
     found = plan(*folders({**pair, "target_config": {**pair["target_config"], **change}}, tmp_path))
     assert sentence in found.refused
     assert "\n" not in found.refused
 
 
-def test_the_command_reads_no_weights(tmp_path, capsys):
+def test_doctor_config_only_reads_no_weights(tmp_path, capsys):
     target, drafter = folders(PAIRS["Qwen/Qwen3-8B"], tmp_path)
     assert main(["doctor", target, drafter, "--config-only"]) == 0
     assert "runs, on a GPU as captured CUDA graphs" in capsys.readouterr().out
@@ -132,7 +132,7 @@ def test_the_command_reads_no_weights(tmp_path, capsys):
     assert "refused: drafter" in capsys.readouterr().out
 
 
-def test_what_is_no_folder_or_no_config_is_said_and_an_unreachable_hub_is_not_asked_for_long(tmp_path, monkeypatch):
+def test_plan_reports_missing_folder_and_unreachable_hub(tmp_path, monkeypatch):
     pair = folders(PAIRS["Qwen/Qwen3-4B"], tmp_path)
     assert plan(str(tmp_path / "gone"), pair[1]).refused.endswith("/gone: there is no such folder")
     assert plan(pair[0], "./gone").refused == "there is no such folder"

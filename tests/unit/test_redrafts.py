@@ -30,7 +30,7 @@ def step_with(branches, wrote, ids=(11, 12, 13), boundary=1):
     )
 
 
-def test_a_redraft_is_scored_where_its_prefix_was_written_up_to_its_first_wrong_token():
+def test_tabulate_redrafts_scores_up_to_first_wrong_token():
     wrote = (11, 22, 23, 24)
     step = step_with([redraft(1, (22, 23, 99, 98), (0.9, 0.8, 0.7, 0.6)), redraft(2, (23,), (0.5,))], wrote)
     found = tabulate_redrafts([[step]], tabulate([[step]]))
@@ -40,7 +40,7 @@ def test_a_redraft_is_scored_where_its_prefix_was_written_up_to_its_first_wrong_
     assert found.accepted.tolist() == [1, 1, 0]
 
 
-def test_tokens_behind_the_end_of_the_text_were_not_seen():
+def test_tabulate_redrafts_ignores_tokens_after_text_end():
     step = step_with([redraft(1, (22, 23), (0.9, 0.8))], (11, 22))
     found = tabulate_redrafts([[step]], tabulate([[step]]))
     assert found.position.tolist() == [1]
@@ -48,7 +48,7 @@ def test_tokens_behind_the_end_of_the_text_were_not_seen():
     assert not tabulate_redrafts([[cut]], tabulate([[cut]])).right.any()
 
 
-def test_the_prefix_of_a_redraft_may_come_from_another_one():
+def test_candidates_extend_prefix_of_base_redraft():
     step = step_with([redraft(1, (22, 23), (1, 1)), redraft(2, (33,), (1,), base=1)], (11, 22, 33, 4))
     assert candidates(step)[2] == (11, 22, 33)
     found = tabulate_redrafts([[step]], tabulate([[step]]))
@@ -56,20 +56,20 @@ def test_the_prefix_of_a_redraft_may_come_from_another_one():
     assert np.isnan(found.predicted[1])
 
 
-def test_a_long_chain_of_redrafts_is_followed_without_recursion():
+def test_candidates_follow_long_chain_without_recursion():
     chain = [redraft(0, (11,), (0.9,), base=n) for n in range(1000)]
     step = step_with(chain, (11, 2))
     assert len(candidates(step)) == 1001
     assert tabulate_redrafts([[step]], tabulate([[step]])).right.all()
 
 
-def test_resampled_drafts_of_the_first_drafter_are_none_of_the_second():
+def test_calibrate_excludes_resampled_drafts_from_second_drafter():
     step = step_with([redraft(0, (11,), (0.9,), drafter="first")], (11, 2))
     labels = label([[step]], tabulate([[step]]))
     assert calibrate(tabulate([[step]]), labels=labels).second is None
 
 
-def test_the_promise_is_the_chance_of_the_boundary_times_the_expected_length():
+def test_promised_gain_is_boundary_chance_times_expected_length():
     step = step_with([redraft(1, (22, 23), (0.5, 0.4))], (11, 22))
     r = step.boundary_posterior[1]
     assert promised(step, step.branches[0]) == pytest.approx(r * (0.5 + 0.5 * 0.4))
@@ -85,12 +85,12 @@ def test_the_promise_is_the_chance_of_the_boundary_times_the_expected_length():
         ("\ufffd", "punctuation"), ("x1", "other"), (" الولد", "word"),
     ],
 )  # fmt: skip
-def test_kinds_of_tokens(text, kind):
+def test_token_kind_classifies_texts(text, kind):
     assert token_kind(text) == kind
     assert kind in KINDS
 
 
-def test_groups_share_all_positions_among_them():
+def test_calibrate_groups_partition_positions():
     runs = simulated(10, 8)
     table = tabulate(runs)
     report = calibrate(table, labels=label(runs, table, ["story"] * 5 + ["sum"] * 5))
@@ -104,7 +104,7 @@ def test_groups_share_all_positions_among_them():
     assert story.accepted == pytest.approx(calibrate(alone).accepted)
 
 
-def test_a_group_of_few_prompts_has_no_interval():
+def test_calibrate_group_with_few_prompts_lacks_interval():
     runs = simulated(10, 8)
     table = tabulate(runs)
     few, many = calibrate(table, labels=label(runs, table, ["rare"] * 2 + ["usual"] * 8)).domains
@@ -112,7 +112,7 @@ def test_a_group_of_few_prompts_has_no_interval():
     assert many.gap.low < many.gap.value < many.gap.high
 
 
-def test_the_second_drafter_is_judged_where_there_are_enough_of_its_tokens():
+def test_calibrate_reports_second_drafter_given_enough_tokens():
     step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
 
     def report(runs, texts=True):

@@ -14,7 +14,7 @@ def texts(rate, seed, count=24):
     return [tuple(rng.geometric(1 - rate, 30).clip(max=8).tolist()) for _ in range(count)]
 
 
-def test_a_better_drafter_is_clearly_so_and_an_equal_one_is_not():
+def test_compare_replays_separates_better_from_equal_drafter():
     groups = ["a", "b"] * 12
     base, better, twin = compare_replays(
         ["x", "y", "z"], [texts(0.4, 0), texts(0.6, 1), texts(0.4, 0)], groups, [[False] * 24] * 3
@@ -26,7 +26,7 @@ def test_a_better_drafter_is_clearly_so_and_an_equal_one_is_not():
     assert set(base.groups) == {"a", "b"}
 
 
-def test_acceptance_by_position_counts_a_last_step_as_far_as_the_text_goes():
+def test_compare_replays_counts_cut_last_step_by_position():
     (row,) = compare_replays(["x"], [[(3, 1, 2, 1), (2, 3)]], ["a", "a"], [[False, True]])
     assert [f.value for f in row.reached] == pytest.approx([4 / 6, 2 / 4, 1 / 2])
     (row,) = compare_replays(["x"], [[(3, 1, 2, 1), (2, 3)]], ["a", "a"], [[False, False]])

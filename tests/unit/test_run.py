@@ -22,7 +22,7 @@ def opened(run):
     return [line for entry in run.segment().splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
 
-def test_before_each_step_stands_what_the_metrics_say_of_it(trace):
+def test_recorded_run_puts_outcome_before_each_step(trace):
     lines = RecordedRun.of(trace.records()).lines(outcomes=True)
     said = [json.loads(line) for line in lines if line.startswith(OUTCOME)]
     expected = [Outcome.of(step, trace.header) for step in trace.steps]
@@ -34,7 +34,7 @@ def test_before_each_step_stands_what_the_metrics_say_of_it(trace):
     assert all(lines[n - 1].startswith(OUTCOME) for n in steps)
 
 
-def test_a_recorded_run_is_sent_as_one_that_goes_on_and_is_its_trace(trace):
+def test_recorded_run_live_and_whole_match_trace(trace):
     live, best = RecordedRun(live=True), 0
     for number, record in enumerate(trace.records(), -2):
         live.append([record])
@@ -51,7 +51,7 @@ def test_a_recorded_run_is_sent_as_one_that_goes_on_and_is_its_trace(trace):
     assert heads[0] == heads[1] == {"event": "Segment", "key": "k", "from": 0, "steps": len(trace.steps), "instructive": best}  # fmt: skip
 
 
-def test_the_speed_of_plain_decoding_stands_beside_a_run(trace):
+def test_recorded_run_keeps_baseline_speed(trace):
     run = RecordedRun.of([*trace.records(), Baseline(50.0)])
     assert run.lines()[-1] == '{"event":"Baseline","tokens_per_second":50.0}'
     assert RecordedRun.read("\n".join(run.lines()).encode()).baseline == Baseline(50.0)
@@ -59,7 +59,7 @@ def test_the_speed_of_plain_decoding_stands_beside_a_run(trace):
     assert run.trace() == trace
 
 
-def test_the_header_stands_alone_and_a_block_holds_many_lines(trace):
+def test_recorded_run_segment_separates_header_and_packs_lines(trace):
     run = RecordedRun.of(trace.records())
     assert run.segment(1).count("\n") == len(run) < len(run.lines())
     assert json.loads(unpack_line(run.segment().split("\n")[1])) == run.header
@@ -67,6 +67,6 @@ def test_the_header_stands_alone_and_a_block_holds_many_lines(trace):
     assert RecordedRun.of([]).lines() == []
 
 
-def test_a_packed_line_is_the_line():
+def test_packed_line_round_trips():
     assert unpack_line(pack_line("a\nb")) == "a\nb"
     assert unpack_line("{}") == "{}"

@@ -63,7 +63,7 @@ BREAKS = {
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
 @pytest.mark.parametrize("name", BREAKS)
-def test_a_broken_pass_is_found_in_every_dtype(tokenizer, monkeypatch, name, dtype):
+def test_check_passes_finds_broken_pass_in_every_dtype(tokenizer, monkeypatch, name, dtype):
     kind, break_it = BREAKS[name]
     break_it(monkeypatch)
     target = make_typed(tokenizer, kind)
@@ -73,7 +73,7 @@ def test_a_broken_pass_is_found_in_every_dtype(tokenizer, monkeypatch, name, dty
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
-def test_every_type_agrees_and_is_afterwards_as_before(tokenizer, dtype):
+def test_check_passes_accepts_and_restores_every_type(tokenizer, dtype):
     for kind in TARGETS:
         target = make_typed(tokenizer, kind)
         target.model.to(dtype)
@@ -85,7 +85,7 @@ def test_every_type_agrees_and_is_afterwards_as_before(tokenizer, dtype):
         assert windows == [getattr(layer.self_attn, "sliding_window", None) for layer in target.base.layers if hasattr(layer, "self_attn")]  # fmt: skip
 
 
-def test_a_type_is_compared_once_in_a_dtype_and_one_without_such_layers_never(tokenizer, monkeypatch):
+def test_check_passes_compares_type_once_per_dtype(tokenizer, monkeypatch):
     compared, real = [], self_check._difference
     monkeypatch.setattr(
         self_check, "_difference", lambda t: compared.append((t.config.model_type, t.numbers)) or real(t)
@@ -98,7 +98,7 @@ def test_a_type_is_compared_once_in_a_dtype_and_one_without_such_layers_never(to
     assert compared == [("qwen3_5_text", "float32"), ("gpt_oss", "float32"), ("gpt_oss", "bfloat16")]
 
 
-def test_loading_ends_with_the_version_and_what_to_do(tokenizer, tmp_path, monkeypatch):
+def test_load_target_self_check_error_names_version(tokenizer, tmp_path, monkeypatch):
     make_typed(tokenizer, "qwen3_5_text").model.save_pretrained(tmp_path)
     tokenizer.save_pretrained(tmp_path)
     load_target(str(tmp_path), torch.float32, "cpu")

@@ -86,7 +86,7 @@ def record(tmp_path, address, engine):
     return list(read_traces(tmp_path / "o.jsonl")) if (tmp_path / "o.jsonl").exists() else []
 
 
-def test_llamacpp_is_recorded_step_by_step(tmp_path, server):
+def test_trace_record_llamacpp_keeps_every_step(tmp_path, server):
     address, requests = server
     (run,) = record(tmp_path, address, "llamacpp")
     assert requests[1][1] | {"n_predict": 5, "temperature": 0, "timings_per_token": True} == requests[1][1]
@@ -99,7 +99,7 @@ def test_llamacpp_is_recorded_step_by_step(tmp_path, server):
     assert run.missing == ("confidence", "rejected")
 
 
-def test_vllm_is_recorded_with_its_ids(tmp_path, server):
+def test_trace_record_vllm_keeps_token_ids(tmp_path, server):
     address, requests = server
     (run,) = record(tmp_path, address, "vllm")
     assert requests[1] == (
@@ -110,25 +110,25 @@ def test_vllm_is_recorded_with_its_ids(tmp_path, server):
     assert run.prefill.prompt_token_ids == (3, 4)
 
 
-def test_sglang_gives_totals(tmp_path, server, capsys):
+def test_trace_record_sglang_gives_totals(tmp_path, server, capsys):
     assert record(tmp_path, server[0], "sglang") == []
     assert "sglang, 100 tokens, 33 steps, 69 of 231 drafted tokens accepted" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("address", ["ftp://127.0.0.1", "127.0.0.1:80", "http://user:secret@127.0.0.1", "http://"])
-def test_an_address_that_is_none_is_refused(address):
+def test_server_refuses_invalid_address(address):
     with pytest.raises(InputError, match="is no server's address"):
         Server(address)
 
 
 @pytest.mark.parametrize("address", ["http://example.org", "http://192.168.0.2:80", "http://localhost.example.org"])
-def test_another_machine_is_asked_only_where_that_was_allowed(address):
+def test_server_refuses_remote_host_unless_allowed(address):
     with pytest.raises(InputError, match="--allow-remote"):
         Server(address)
     assert Server(address, allow_remote=True).address == address
 
 
-def test_redirects_are_not_followed_and_silence_is_a_sentence(server):
+def test_server_reports_redirect_and_missing_answer(server):
     with pytest.raises(InputError, match="answered 302"):
         Server(server[0]).request("/moved")
     with pytest.raises(InputError, match="does not answer"):

@@ -23,12 +23,12 @@ def fed(tokenizer, ids):
 
 @examples(max_examples=200, deadline=None)
 @given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters=BROKEN), max_size=80))
-def test_the_pieces_of_any_text_join_to_it(tokenizer, text):
+def test_detokenizer_pieces_join_to_text(tokenizer, text):
     ids = tokenizer.encode(text, add_special_tokens=False)
     assert "".join(fed(tokenizer, ids)) == tokenizer.decode(ids) == text
 
 
-def test_a_split_character_comes_whole_with_its_last_token(tokenizer):
+def test_detokenizer_emits_split_character_once_complete(tokenizer):
     ids = tokenizer.encode(SPLIT, add_special_tokens=False)
     assert len(ids) > 4 * WINDOW
     assert any(BROKEN in tokenizer.decode([token]) for token in ids)
@@ -40,25 +40,25 @@ def test_a_split_character_comes_whole_with_its_last_token(tokenizer):
     assert fed(tokenizer, emoji) == [*[""] * (len(emoji) - 1), "😀"]
 
 
-def test_half_a_character_that_never_ends_holds_nothing_back_for_long(tokenizer):
+def test_detokenizer_releases_incomplete_character(tokenizer):
     half = tokenizer.encode("😀", add_special_tokens=False)[0]
     pieces = fed(tokenizer, [half] * (3 * WINDOW) + tokenizer.encode(" the cat", add_special_tokens=False))
     assert any(pieces[: 2 * WINDOW])
     assert "".join(pieces).endswith(" the cat")
 
 
-def test_a_part_of_a_character_has_a_readable_label(tokenizer):
+def test_token_texts_label_partial_characters(tokenizer):
     texts = TokenTexts(tokenizer)
     for token in tokenizer.encode("😀", add_special_tokens=False):
         assert texts[token]
         assert BROKEN not in texts[token]
 
 
-def test_an_id_beyond_the_tokenizer_is_labelled_by_its_number(tokenizer):
+def test_token_texts_label_unknown_ids_by_number(tokenizer):
     assert TokenTexts(tokenizer)[10**6] == "<1000000>"
 
 
-def test_a_long_job_prints_lines_where_stderr_is_no_terminal(capsys, monkeypatch):
+def test_progress_prints_lines_without_terminal(capsys, monkeypatch):
     monkeypatch.setattr(module, "SECONDS", 0.0)
     bar = progress(range(3), desc="texts", unit="text")
     for number in bar:
@@ -72,18 +72,18 @@ def test_a_long_job_prints_lines_where_stderr_is_no_terminal(capsys, monkeypatch
     assert lines[2].endswith("loss=0") or lines[2].endswith("loss=1")
 
 
-def test_a_short_job_prints_nothing_there(capsys):
+def test_progress_is_silent_for_short_jobs(capsys):
     assert list(progress(range(3), desc="texts", leave=False)) == [0, 1, 2]
     assert capsys.readouterr().err == ""
 
 
-def test_a_terminal_gets_a_bar(capsys, monkeypatch):
+def test_progress_shows_bar_on_terminal(capsys, monkeypatch):
     monkeypatch.setattr("sys.stderr.isatty", lambda: True)
     list(progress(range(3), desc="texts"))
     assert "100%" in capsys.readouterr().err
 
 
-def test_every_command_shows_its_progress_so():
+def test_progress_module_alone_imports_tqdm():
     found = subprocess.run(
         ["grep", "-rlE", r"^ *(from|import) tqdm", str(Path(d2sd.__file__).parent)], capture_output=True, text=True
     ).stdout

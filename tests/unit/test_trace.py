@@ -37,7 +37,7 @@ def written(lines) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["run.jsonl", "run.jsonl.gz"])
-def test_a_saved_trace_reads_back_equal(trace, tmp_path, name):
+def test_saved_trace_reads_back_equal(trace, tmp_path, name):
     trace.save(tmp_path / name)
     read = load_trace(tmp_path / name)
     assert read == trace
@@ -45,13 +45,13 @@ def test_a_saved_trace_reads_back_equal(trace, tmp_path, name):
     assert read.token_ids == trace.token_ids
 
 
-def test_a_trace_of_the_first_schema_is_read(recorded):
+def test_load_trace_reads_schema_1(recorded):
     assert recorded[0]["schema"] == 1
     assert "base" not in recorded[2]["first_draft"]
     assert load_trace(RECORDED).steps[0].branches[0].base == 0
 
 
-def test_steps_behave_like_a_tuple(trace):
+def test_trace_steps_behave_like_tuple(trace):
     steps = parse_trace("".join(trace.lines()).encode()).steps
     assert steps[-1] == trace.steps[-1]
     assert steps[1:3] == trace.steps[1:3]
@@ -63,7 +63,7 @@ def test_steps_behave_like_a_tuple(trace):
         steps[len(trace.steps)]
 
 
-def test_a_run_killed_anywhere_leaves_every_finished_step(trace):
+def test_parse_trace_of_cut_file_keeps_finished_steps(trace):
     raw = "".join(trace.lines()).encode()
     ends = [at for at, byte in enumerate(raw) if byte == ord("\n")]
     for cut in range(ends[2] + 1, ends[3], (ends[3] - ends[2]) // 30):
@@ -115,7 +115,7 @@ def test_a_run_killed_anywhere_leaves_every_finished_step(trace):
         (lambda s: s.update(anchor_position=3), "anchor_position: the last token before is at position"),
     ],
 )  # fmt: skip
-def test_the_line_and_field_at_fault_are_named(recorded, change, sentence):
+def test_parse_trace_error_names_line_and_field(recorded, change, sentence):
     step = json.loads(json.dumps(recorded[2]))
     assert len(step["accepted"]) > 1
     change(step)
@@ -123,7 +123,7 @@ def test_the_line_and_field_at_fault_are_named(recorded, change, sentence):
         parse_trace(written([*recorded[:2], step]))
 
 
-def test_levels_that_do_not_fit_their_tree_are_refused(engine):
+def test_parse_trace_refuses_mismatched_levels(engine):
     trace = engine.generate("the cat", DecodeConfig("eagle3", 6, draft_depth=1, draft_top_k=2))
     header, prefill, step, *_ = (json.loads(line) for line in trace.lines())
     assert parse_trace(written([header, prefill, step])).steps[0].levels == trace.steps[0].levels
@@ -162,7 +162,7 @@ def test_levels_that_do_not_fit_their_tree_are_refused(engine):
         (lambda t: [{**t[0], "extra": [[[[1]]]]}], "line 1: the header is nested more than 4 deep"),
     ],
 )  # fmt: skip
-def test_lines_that_do_not_go_together_are_refused(recorded, build, sentence):
+def test_parse_trace_refuses_inconsistent_lines(recorded, build, sentence):
     with pytest.raises(InputError, match=sentence):
         parse_trace(written(build(recorded)))
 
@@ -174,13 +174,13 @@ def test_lines_that_do_not_go_together_are_refused(recorded, build, sentence):
         b'{"event":"Header","x":' + b'{"a":' * 100_000, b'{"event":"Header\xff"}\n', b"\xef\xbb\xbf{}\n",
     ],
 )  # fmt: skip
-def test_what_is_no_trace_is_refused(raw):
+def test_parse_trace_refuses_other_content(raw):
     with pytest.raises(InputError):
         parse_trace(raw)
 
 
 @pytest.mark.parametrize("value", [b"NaN", b"Infinity", b"-Infinity", b"1e999", b"null", b'"0.5"', b"true"])
-def test_only_finite_numbers_are_probabilities(trace, value):
+def test_parse_trace_refuses_invalid_probabilities(trace, value):
     lines = [line.encode() for line in trace.lines()]
     share = str(orjson.dumps(trace.steps[0].full_acceptance), "ascii").encode()
     lines[2] = lines[2].replace(b'"full_acceptance":' + share, b'"full_acceptance":' + value)
@@ -188,7 +188,7 @@ def test_only_finite_numbers_are_probabilities(trace, value):
         parse_trace(b"".join(lines))
 
 
-def test_deep_nesting_is_refused_wherever_it_stands(trace):
+def test_parse_trace_refuses_deep_nesting(trace):
     lines = [line.encode() for line in trace.lines()]
     deep = b"[" * 200_000 + b"]" * 200_000
     for line in (
@@ -199,7 +199,7 @@ def test_deep_nesting_is_refused_wherever_it_stands(trace):
             parse_trace(b"".join([*lines[:2], line]))
 
 
-def test_lines_of_later_kinds_and_empty_lines_are_skipped(trace):
+def test_parse_trace_skips_later_events_and_empty_lines(trace):
     lines = list(trace.lines())
     lines[2:2] = ['{"event":"Baseline","tokens_per_second":100.0}\n', "\n", "\r\n"]
     assert parse_trace("".join(lines).encode()) == trace
@@ -207,14 +207,14 @@ def test_lines_of_later_kinds_and_empty_lines_are_skipped(trace):
         parse_trace("".join([*lines[:2], '{"event":"Later" oops}\n']).encode())
 
 
-def test_an_unknown_field_of_any_name_is_told_in_one_line(trace):
+def test_parse_trace_unknown_field_error_is_one_line(trace):
     header, *rest = trace.lines()
     named = json.dumps({**json.loads(rest[0]), "a\r\nb\u2028": 1})
     with pytest.raises(InputError, match=r"^[^\r\n\u2028]*unknown field[^\r\n\u2028]*$"):
         parse_trace("".join([header, named + "\n", *rest[1:]]).encode())
 
 
-def test_keys_may_stand_in_any_order_with_any_spaces(trace):
+def test_parse_trace_accepts_any_key_order_and_spacing(trace):
     lines = [
         json.dumps(dict(reversed(json.loads(line).items())), indent=None, separators=(" , ", " : "))
         for line in trace.lines()
@@ -222,7 +222,7 @@ def test_keys_may_stand_in_any_order_with_any_spaces(trace):
     assert parse_trace("\n".join(lines).encode()) == trace
 
 
-def test_sizes_are_limited(trace, tmp_path, monkeypatch):
+def test_trace_size_limits_are_enforced(trace, tmp_path, monkeypatch):
     trace.save(tmp_path / "run.jsonl.gz")
     for limit, value, sentence in [
         ("MAX_LINE_BYTES", 1 << 10, "longer than"),
@@ -239,7 +239,7 @@ def test_sizes_are_limited(trace, tmp_path, monkeypatch):
                     read()
 
 
-def test_a_small_file_cannot_unpack_to_a_large_one(trace, tmp_path):
+def test_load_trace_limits_memory_of_gzip_bomb(trace, tmp_path):
     import tracemalloc
 
     block = gzip.compress(bytes(8 << 20), mtime=0)
@@ -261,13 +261,13 @@ def test_a_small_file_cannot_unpack_to_a_large_one(trace, tmp_path):
 
 
 @pytest.mark.parametrize("name", ["", "no/such/file", "a-folder"])
-def test_a_file_that_cannot_be_read_is_named(tmp_path, name):
+def test_load_trace_refuses_unreadable_file(tmp_path, name):
     (tmp_path / "a-folder").mkdir()
     with pytest.raises(InputError, match="cannot read the trace"):
         load_trace(tmp_path / name)
 
 
-def test_a_broken_gzip_is_refused(trace, tmp_path):
+def test_load_trace_refuses_broken_gzip(trace, tmp_path):
     trace.save(tmp_path / "run.jsonl.gz")
     whole = (tmp_path / "run.jsonl.gz").read_bytes()
     for broken in (whole[:-20], whole[:30] + b"\x00\x01\x02" + whole[33:]):
@@ -290,7 +290,7 @@ def long_run(steps: int) -> bytes:
     return "".join(lines).encode()
 
 
-def test_reading_costs_the_same_for_every_step_and_little_for_each_node():
+def test_parse_trace_calls_grow_linearly_with_steps():
     steps = len(load_trace(RECORDED).steps) - 1  # after which the long run's steps come again
     once, twice, thrice = (calls(partial(parse_trace, long_run(n * steps))) for n in (1, 2, 3))
     assert thrice - twice == twice - once
@@ -298,5 +298,5 @@ def test_reading_costs_the_same_for_every_step_and_little_for_each_node():
     assert twice - once < 4 * nodes
 
 
-def test_text_that_no_encoding_holds_is_replaced():
+def test_to_line_replaces_unencodable_text():
     assert to_line({"event": "Header", "text": "a\ud800b"}) == '{"event":"Header","text":"a?b"}\n'

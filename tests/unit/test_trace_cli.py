@@ -53,7 +53,7 @@ def hostile(trace, tmp_path) -> Path:
     return tmp_path / "hostile.jsonl"
 
 
-def test_a_log_without_times_shows_none_and_says_what_it_lacks(tmp_path, capsys):
+def test_trace_show_and_stats_mark_missing_times(tmp_path, capsys):
     step = chain_step(0, NOT_KNOWN, 5, [NOT_KNOWN] * 3, 1, NOT_KNOWN)
     header = {"event": "Header", "schema": SCHEMA, "run": "r", "method": "vllm", "config": {}, "models": {}, "versions": {}, "hardware": {},
               "prompt": "Hi", "missing": ["confidence", "tokens", "times"]}  # fmt: skip
@@ -70,7 +70,7 @@ def test_a_log_without_times_shows_none_and_says_what_it_lacks(tmp_path, capsys)
     assert "4 nodes verified\n" in capsys.readouterr().out
 
 
-def test_validate_names_the_line_and_field_at_fault(capfd, trace, tmp_path):
+def test_trace_validate_names_line_and_field(capfd, trace, tmp_path):
     lines = list(trace.lines())
     lines[3] = lines[3].replace('"depth":1', '"depth":2', 1)
     (tmp_path / "bad.jsonl").write_text("".join(lines), encoding="utf-8")
@@ -80,7 +80,7 @@ def test_validate_names_the_line_and_field_at_fault(capfd, trace, tmp_path):
 
 
 @pytest.mark.parametrize("step", [0, 20, 36])
-def test_show_draws_every_node_of_a_step_with_its_fate(trace, step):
+def test_draw_tree_marks_every_node_with_its_state(trace, step):
     step = trace.steps[step]
     drawn = list(draw_tree(step))
     for state, mark in MARKS.items():
@@ -104,18 +104,18 @@ def test_show_draws_every_node_of_a_step_with_its_fate(trace, step):
         ]),
     ],
 )  # fmt: skip
-def test_what_the_commands_print(capfd, arguments, words):
+def test_trace_validate_and_show_print_expected_text(capfd, arguments, words):
     assert main(["trace", *arguments.split(), str(RECORDED)]) == 0
     out = capfd.readouterr().out
     assert all(word in out for word in words)
 
 
-def test_show_also_draws_a_step_without_a_draft(engine):
+def test_describe_step_says_nothing_was_drafted(engine):
     run = engine.generate("the cat", d2sd.DecodeConfig("autoregressive", 2))
     assert "nothing was drafted" in list(describe_step(run.steps[0], 2))
 
 
-def test_a_very_deep_tree_is_drawn(trace):
+def test_draw_tree_handles_very_deep_trees(trace):
     step = trace.steps[0]
     deep = [structs.replace(step.nodes[1], id=i, parent=i - 1, depth=i, state="unreached") for i in range(1, 4096)]
     assert len(list(draw_tree(structs.replace(step, nodes=(step.nodes[0], *deep))))) >= 2
@@ -124,7 +124,7 @@ def test_a_very_deep_tree_is_drawn(trace):
 
 
 @pytest.mark.parametrize("arguments", [["show"], ["show", "--step", "3"], ["stats"], ["validate"]])
-def test_no_token_reaches_the_terminal_as_a_command(capfd, hostile, arguments):
+def test_trace_commands_escape_token_texts(capfd, hostile, arguments):
     assert main(["trace", *arguments, str(hostile)]) == 0
     out = capfd.readouterr().out
     assert not [c for c in out if not (c.isprintable() or c == "\n")]
@@ -132,7 +132,7 @@ def test_no_token_reaches_the_terminal_as_a_command(capfd, hostile, arguments):
     assert out.count("\n") < 60
 
 
-def test_stats_are_the_totals(capfd, trace):
+def test_trace_stats_match_totals(capfd, trace):
     assert main(["trace", "stats", str(RECORDED), "--json"]) == 0
     figures = json.loads(capfd.readouterr().out)
     assert figures["mean_acceptance_length"] == trace.totals.mean_acceptance_length
@@ -148,7 +148,7 @@ def test_stats_are_the_totals(capfd, trace):
     assert f"repaired                 {outcomes.count('repaired') / len(outcomes):.1%}" in out
 
 
-def test_the_token_of_the_prompts_pass_is_the_targets(engine):
+def test_trace_statistics_count_prefill_token_as_target(engine):
     run = engine.generate("the cat", d2sd.DecodeConfig("d2sd", 12))
     figures = statistics(run)
     assert sum(figures["tokens_by_proposer"].values()) == figures["tokens"] == 12
@@ -156,7 +156,7 @@ def test_the_token_of_the_prompts_pass_is_the_targets(engine):
     assert figures["tokens_by_proposer"]["target"] == 1 + by_target
 
 
-def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):
+def test_trace_to_graphml_writes_step_or_run(capfd, trace, tmp_path):
     out = tmp_path / "o.graphml"
     assert main(["trace", "to-graphml", str(RECORDED), "--step", "-1", "-o", str(out)]) == 2
     assert "there is no step -1" in capfd.readouterr().err
@@ -172,19 +172,19 @@ def test_graphml_of_a_step_and_of_the_run(capfd, trace, tmp_path):
 
 
 @pytest.mark.parametrize("step", ["0", "38", "-38", "99999999999999999999"])
-def test_a_step_that_is_not_there_is_a_sentence(capfd, step, tmp_path):
+def test_trace_step_option_refuses_missing_step(capfd, step, tmp_path):
     for action in (["show"], ["to-graphml", "-o", str(tmp_path / "o")]):
         assert main(["trace", *action, str(RECORDED), "--step", step]) == 2
         assert f"there is no step {step}; this trace has steps 1 to 37" in capfd.readouterr().err
 
 
-def test_an_output_that_cannot_be_written_is_a_sentence(capfd):
+def test_trace_output_option_reports_unwritable_path(capfd):
     for action in ("to-graphml", "to-html"):
         assert main(["trace", action, str(RECORDED), "-o", "/no/folder/o"]) == 2
         assert "cannot write /no/folder/o" in capfd.readouterr().err
 
 
-def test_the_page_holds_all_lines_and_nothing_outside(trace, tmp_path):
+def test_trace_to_html_is_complete_and_self_contained(trace, tmp_path):
     out = tmp_path / "o.html"
     assert main(["trace", "to-html", str(RECORDED), "-o", str(out)]) == 0
     page = out.read_text(encoding="utf-8")
@@ -200,14 +200,14 @@ def lines_in(page):
     return [json.loads(line) for entry in run["value"].splitlines()[1:] for line in unpack_line(entry).split("\n")]
 
 
-def test_a_cut_run_makes_a_page_that_says_so(trace):
+def test_standalone_page_marks_cut_run(trace):
     cut = RecordedRun.of(replace(trace, finished=None).records())
     assert "was cut off" in lines_in(standalone_page(cut, "cut"))[-1]["sentence"]
     assert isinstance(trace.finished, Finished)
     assert lines_in(standalone_page(RecordedRun.of(trace.records()), "whole"))[-1]["event"] == "Finished"
 
 
-def test_files_of_many_runs_are_told_as_such_and_one_of_them_is_named(trace, tmp_path, capsys):
+def test_trace_commands_handle_files_of_many_runs(trace, tmp_path, capsys):
     many = tmp_path / "many.jsonl"
     write_traces(many, [trace, trace, trace])
     assert main(["trace", "validate", str(many)]) == 0
@@ -225,7 +225,7 @@ def test_files_of_many_runs_are_told_as_such_and_one_of_them_is_named(trace, tmp
     assert "there is no run 4" in capsys.readouterr().err
 
 
-def test_a_folder_of_traces_is_one_side(trace, tmp_path, capsys):
+def test_compare_and_calibrate_accept_trace_folders(trace, tmp_path, capsys):
     folder = tmp_path / "runs"
     folder.mkdir()
     write_traces(folder / "a.jsonl", [trace, trace])

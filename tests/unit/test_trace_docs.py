@@ -37,12 +37,12 @@ def sample_log(module) -> list[str]:
 
 
 @pytest.mark.parametrize("name", CLASSES)
-def test_the_schema_page_names_every_field(name):
+def test_trace_format_page_names_every_field(name):
     missing = [f for f in get_type_hints(getattr(events, name)) if not re.search(rf"[`\"]{f}[`\"]", PAGE)]
     assert missing == []
 
 
-def test_the_smallest_trace_of_the_schema_page_is_one():
+def test_trace_format_page_example_is_valid():
     (example,) = re.findall(r"```jsonl\n(.*?)```", PAGE, re.DOTALL)
     trace = parse_trace(example.encode())
     assert trace.token_ids == [31]
@@ -50,7 +50,7 @@ def test_the_smallest_trace_of_the_schema_page_is_one():
     assert "".join(trace.lines()).count("\n") == 4
 
 
-def test_a_log_of_another_engine_becomes_a_trace(converter, tmp_path):
+def test_convert_step_log_writes_trace(converter, tmp_path):
     log = sample_log(converter)
     assert len(log) == 4
     (tmp_path / "log.jsonl").write_text("\n".join(log), encoding="utf-8")
@@ -64,7 +64,7 @@ def test_a_log_of_another_engine_becomes_a_trace(converter, tmp_path):
     assert trace.totals.mean_acceptance_length == 2
 
 
-def test_examples_run_as_they_say_where_nothing_is_installed(converter, tmp_path):
+def test_examples_run_as_documented_without_installation(converter, tmp_path):
     for path in (ROOT / "examples").glob("*.py"):
         assert f"    python -m examples.{path.stem} " in path.read_text(encoding="utf-8")
     (tmp_path / "log.jsonl").write_text("\n".join(sample_log(converter)), encoding="utf-8")
@@ -85,12 +85,12 @@ def test_examples_run_as_they_say_where_nothing_is_installed(converter, tmp_path
         ),
     ],
 )
-def test_another_log_is_one_sentence(converter, line, sentence):
+def test_convert_step_log_refuses_invalid_lines(converter, line, sentence):
     with pytest.raises(d2sd.InputError, match=re.escape(sentence)):
         converter.convert([sample_log(converter)[0], line], converter.Texts())
 
 
-def test_a_converted_text_may_end_inside_a_draft(converter):
+def test_convert_step_log_allows_end_inside_draft(converter):
     request = sample_log(converter)[0]
     rows = ['{"drafted": [], "accepted": 0, "bonus": 5}', '{"drafted": [6, 7, 8], "accepted": 1, "bonus": null}']
     trace = converter.convert([request, *rows], converter.Texts())

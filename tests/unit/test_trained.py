@@ -33,7 +33,7 @@ def compared(runs, prompts=()):
     return compare_trained(tabulate(runs, prompts))
 
 
-def test_a_head_that_knows_wins_every_figure_and_one_that_does_not_is_not_said_to():
+def test_compare_trained_recognises_informative_head():
     report = compared(runs_of(lambda right: 0.999 if right else 0.001), [f"p{n}" for n in range(12)])
     assert report.unit == "prompt"
     contests = {c.name: c for c in report.contests}
@@ -50,11 +50,11 @@ def test_a_head_that_knows_wins_every_figure_and_one_that_does_not_is_not_said_t
     assert all(c.difference.value == 0 for c in same.contests)
 
 
-def test_without_a_head_there_is_nothing_to_compare():
+def test_compare_trained_needs_confidence_head():
     assert compared([[made_step([0.7] * 4, 2)]]) is None
 
 
-def test_the_area_is_that_of_all_pairs_and_ties_count_half():
+def test_auroc_counts_all_pairs_with_half_ties():
     rng = np.random.default_rng(1)
     confidence, accepted = rng.integers(0, 6, 80) / 5, (rng.random(80) < 0.6).astype(float)
     scores = Scores(confidence, accepted, np.ones(80, int), np.arange(80), np.arange(80) // 8)
@@ -65,7 +65,7 @@ def test_the_area_is_that_of_all_pairs_and_ties_count_half():
     assert np.isnan(auroc(scores.take(accepted > 0), Resampler(10)).value)
 
 
-def test_a_step_without_a_head_is_written_as_before():
+def test_to_line_omits_absent_trained_field():
     step = made_step([0.7] * 4, 4)
     assert '"trained"' not in to_line(step)
     said = replace(step, trained=((0.5,) * 4,))

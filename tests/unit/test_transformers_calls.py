@@ -17,7 +17,7 @@ from tests.target_nets import make_typed
 SENTENCE = rf"transformers {transformers.__version__} calls .*, which this version of d2sd-explorer does not know; install transformers<{transformers.__version__}"  # fmt: skip
 
 
-def test_every_function_that_transformers_calls_refuses_unknown_arguments(tokenizer):
+def test_transformers_calls_refuse_unknown_arguments(tokenizer):
     rows = torch.zeros(1, 2, 3, 4)
     cache = KeyValueCache.uniform(1, 2, 4, 8, torch.float32, torch.device("cpu"))
     linear = make_typed(tokenizer, "qwen3_5_text").base.layers[0].linear_attn
@@ -37,7 +37,7 @@ def test_every_function_that_transformers_calls_refuses_unknown_arguments(tokeni
         assert "with segment_ids, which" in str(refusal.value), function
 
 
-def test_a_mask_that_transformers_makes_is_refused(tokenizer):
+def test_transformers_calls_refuse_attention_mask(tokenizer):
     target, rows = make_typed(tokenizer, "qwen3_5_text"), torch.zeros(1, 2, 3, 4)
     linear, mask = target.base.layers[0].linear_attn, torch.ones(1, 8)
     with pytest.raises(InputError, match="calls attention with attention_mask"):
@@ -50,7 +50,7 @@ def test_a_mask_that_transformers_makes_is_refused(tokenizer):
         linear(torch.zeros(1, 2, 32), **given)
 
 
-def test_the_cache_is_passed_by_a_name_that_the_model_takes():
+def test_cache_argument_finds_parameter_name():
     assert cache_argument(lambda input_ids, past_key_values: None) == "past_key_values"
     assert cache_argument(lambda hidden_states, cache_params, attention_mask: None) == "cache_params"
     assert cache_argument(lambda past_key_values, cache: None) == "cache"
@@ -60,7 +60,7 @@ def test_the_cache_is_passed_by_a_name_that_the_model_takes():
 
 
 @pytest.mark.parametrize("kind", [FutureWarning, DeprecationWarning])
-def test_what_a_library_says_of_a_call_of_ours_fails_a_test(kind):
+def test_deprecation_warnings_raise_errors(kind):
     call = "import warnings\nwarnings.warn('`past_key_values` is deprecated', kind)"
     with pytest.raises(kind):
         exec(call, {"__name__": "transformers.utils.deprecation", "kind": kind})

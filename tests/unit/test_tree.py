@@ -16,7 +16,7 @@ WANTED = st.lists(TOKENS, min_size=8, max_size=8)  # by the target, by depth
 
 
 @given(CANDIDATES)
-def test_every_distinct_prefix_is_one_node_that_knows_its_candidates(candidates):
+def test_token_tree_has_one_node_per_prefix(candidates):
     tree = merge_candidates(9, candidates)
     assert (tree.tokens[0], tree.parents[0]) == (9, -1)
     paths = [tuple(tree.tokens[m] for m in tree.path(n)) for n in range(len(tree))]
@@ -27,7 +27,7 @@ def test_every_distinct_prefix_is_one_node_that_knows_its_candidates(candidates)
 
 
 @given(CANDIDATES)
-def test_parents_come_first_and_the_mask_shows_exactly_the_path(candidates):
+def test_token_tree_ancestor_mask_shows_path(candidates):
     tree = merge_candidates(9, candidates)
     mask = tree.ancestor_mask()
     for node in range(len(tree)):
@@ -42,7 +42,7 @@ def committed(tree, outcome):
 
 
 @given(DRAFTED, WANTED)
-def test_a_walk_commits_the_longest_agreeing_candidate_and_one_bonus(candidates, wanted):
+def test_walk_commits_longest_agreeing_candidate_and_bonus(candidates, wanted):
     tree = merge_candidates(9, candidates)
     chosen = [wanted[d] for d in tree.depths]
     outcome = walk(tree, chosen, (), limit=100)
@@ -54,7 +54,7 @@ def test_a_walk_commits_the_longest_agreeing_candidate_and_one_bonus(candidates,
 
 @pytest.mark.parametrize("ends", [(), (2,)])
 @given(candidates=DRAFTED, wanted=WANTED, limit=st.integers(1, 8))
-def test_a_walk_stops_at_the_limit_and_with_the_first_end_token(ends, candidates, wanted, limit):
+def test_walk_stops_at_limit_and_end_token(ends, candidates, wanted, limit):
     tree = merge_candidates(9, candidates)
     chosen = [wanted[d] for d in tree.depths]
     whole = committed(tree, walk(tree, chosen, (), limit=100))
@@ -64,7 +64,7 @@ def test_a_walk_stops_at_the_limit_and_with_the_first_end_token(ends, candidates
     assert outcome.ended == any(token in ends for token in whole[:limit])
 
 
-def test_the_boundary_is_unknown_where_the_walk_was_cut():
+def test_first_draft_boundary_unknown_after_cut_walk():
     tree = merge_candidates(9, [[1, 1, 1, 1]])
     outcome = walk(tree, [1] * len(tree), (), limit=2)
     assert first_draft_boundary(tree, [1, 1, 1, 1], [1] * len(tree), outcome) is None
