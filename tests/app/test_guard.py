@@ -153,7 +153,7 @@ def test_closed_window_state_is_freed(client, demo, monkeypatch):
     assert not [g for g in gone if g() is not None]
 
 
-def test_a_window_that_comes_back_keeps_its_things_for_another_two_minutes(monkeypatch):
+def test_window_data_kept_for_two_minutes_after_last_visit(monkeypatch):
     timers, forgotten = [], []
     monkeypatch.setattr(guard, "forget", lambda window, _: forgotten.append(window))
     scope = {"type": "http", "method": "GET", "path": "/gradio_api/heartbeat/w", "headers": [], "app": object()}

@@ -37,25 +37,29 @@ class Wired:
     def __init__(self, work, ticket=None, **options):
         self.ticket = Ticket() if ticket is None else ticket
         with gr.Blocks() as page:
-            parts = gr.Button().click, work, gr.State(self.ticket), [], [gr.Textbox()], gr.Textbox()
-            wire(*parts, stop=gr.Button(), **options)
-        self.handlers = {fn.fn.__name__: fn.fn for fn in page.fns.values() if fn.fn}
+            button, stop = gr.Button(), gr.Button()
+            parts = button.click, work, gr.State(self.ticket), [], [gr.Textbox()], gr.Textbox()
+            worked = wire(*parts, stop=stop, **options)
+        by_target = {target: fn.fn for fn in page.fns.values() for target in fn.targets}
+        (self._tick,) = (fn for (_, event), fn in by_target.items() if event == "tick")
+        self._request, self._cancel = by_target[button._id, "click"], by_target[stop._id, "click"]
+        self._run = page.fns[worked["id"]].fn
 
     def request(self, *values, call=None, **data):
         """Press the button; returns the notice and the timer."""
-        return self.handlers["request"](WINDOW, Event(data), *values, self.ticket, call)
+        return self._request(WINDOW, Event(data), *values, self.ticket, call)
 
     def run(self):
         """What the queue does when its turn has come: pairs of output and notice."""
-        return self.handlers["run"](self.ticket)
+        return self._run(self.ticket)
 
     def stop(self):
         """Press Stop; returns the notice."""
-        return self.handlers["cancel"](self.ticket)
+        return self._cancel(self.ticket)
 
     def tick(self):
         """The notice and the timer when the timer of a waiting window ticks."""
-        return self.handlers["tick"](self.ticket, WINDOW)
+        return self._tick(self.ticket, WINDOW)
 
 
 def counting(job):
@@ -254,11 +258,9 @@ def test_doctor_report_is_shown_after_stop_not_replacement(monkeypatch, change, 
     monkeypatch.setattr(calibrate, "report", report)
     ticket = Ticket()
     monkeypatch.setattr(calibrate_tab, "_prompt_request", lambda: (None, 1, None, "", {}))
-    with gr.Blocks() as page:
-        jobs.wire(gr.Button().click, calibrate_tab._examine, gr.State(ticket), [], [gr.Markdown()], gr.Textbox())
-    handlers = {f.fn.__name__: f.fn for f in page.fns.values() if f.fn}
-    handlers["request"](WINDOW, Event(), ticket, None)
-    *_, (found, said) = handlers["run"](ticket)
+    wired = Wired(calibrate_tab._examine, ticket)
+    wired.request()
+    *_, (found, said) = wired.run()
     assert isinstance(found, gr.Markdown) is shown
     assert said == gr.skip()
 
@@ -374,7 +376,7 @@ def test_run_button_label_resets_after_stop():
     with gr.Blocks() as page:
         controls = build_explore(gr.State(session)).controls
     pressed = next(f.fn for f in page.fns.values() if (controls.run._id, "click") in f.targets)
-    rest = next(f.fn for f in page.fns.values() if getattr(f.fn, "__name__", "") == "rest")
+    (rest,) = (f.fn for f in page.fns.values() if f.outputs == [controls.run])
     pressed(WINDOW, Event(), session, None)
     assert rest(session) == gr.skip()
     session.stop()

@@ -52,7 +52,7 @@ def test_requirement_bounds_match_tested_versions():
         assert bounds.get("<", Version(f"{major}.{minor + 1}")) == Version(f"{major}.{minor + 1}"), name
 
 
-def test_the_front_matter_fits_the_requirements():
+def test_readme_front_matter_fits_requirements():
     """Of the README, as a Hugging Face Space needs it."""
     _, front, _ = (ROOT / "README.md").read_text(encoding="utf-8").split("---\n", 2)
     matter = yaml.safe_load(front)
