@@ -48,7 +48,7 @@ test("the pointer's rest on a text ends with the text", () => {
   assert.deepEqual(previewed, [7]);
 });
 
-test("a walk through another step begins at its anchor, and ends with its stop", () => {
+test("a walk through another step begins at its anchor, ends with its stop, and goes by itself only where motion is wanted", () => {
   const classes = new Map();
   const classList = { toggle: (name, on) => classes.set(name, on), remove: (name) => classes.delete(name) };
   const element = () => ({ append() {}, setAttribute() {}, addEventListener() {}, classList });
@@ -69,4 +69,8 @@ test("a walk through another step begins at its anchor, and ends with its stop",
   assert.equal(classes.has("walking"), false); // else the figures of the next stops would stay hidden
   tick(5000);
   assert.deepEqual(moved, [null]);
+  globalThis.matchMedia = () => ({ matches: true });
+  new WalkView((at) => moved.push(at)).load(visits);
+  tick(60000);
+  assert.deepEqual(moved, [null, 0]); // where motion is not wanted, a walk waits to be led
 });
