@@ -12,7 +12,7 @@ from app.methods import lane_title
 from app.models import Chosen
 from app.race.run import recorded_race
 from d2sd import DecodeConfig
-from tests.e2e.driving import PATIENCE, opened, start
+from tests.e2e.driving import PATIENCE, start, window
 
 pytestmark = pytest.mark.e2e
 PROMPT = "One day, a small dog"
@@ -31,13 +31,15 @@ def race(module_page: Page) -> Page:
 
 
 @pytest.fixture
-def replayed(empty: Page, address: str) -> Page:
-    """The tab Race in a window with motion, whose clock stands still wherever a test does not move it on."""
-    empty.emulate_media(reduced_motion="no-preference")
-    empty.clock.install()
-    opened(empty, address)
-    empty.clock.pause_at(empty.evaluate("Date.now()") + 60_000)
-    return raced(empty)
+def replayed(browser, address: str):
+    """The tab Race in a window with motion, whose clock stands still wherever a test does not move it on. A clock is that of
+    all windows of a context."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.clock.install()
+    with window(context, address) as page:
+        context.clock.pause_at(page.evaluate("Date.now()") + 60_000)
+        yield raced(page)
+    context.close()
 
 
 def number(page: Page, elem_id: str, value: int) -> None:
