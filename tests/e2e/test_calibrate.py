@@ -191,7 +191,7 @@ def test_prompt_set_is_measured_and_a_step_of_it_opens_in_explore(calibrate: Pag
 
 
 def test_prompts_of_ones_own_show_their_progress_and_stop_with_what_is_finished(calibrate: Page):
-    measure_own(calibrate, "One day\n" + "🙂\n" * 99, done=1)
+    measure_own(calibrate, "They were happy. The end.\n" + "🙂\n" * 99, done=1)  # the first text ends soon
     expect(calibrate.locator("#calibration progress")).to_be_visible()
     calibrate.locator("#stop-measuring").click()
     expect(title(calibrate)).to_contain_text("stopped: ", timeout=PATIENCE)
