@@ -1,13 +1,21 @@
-"""Measuring without a browser: the run in Explore, a prompt set, trace files; bad input changes nothing."""
+"""Measuring without a browser: the run in Explore, a prompt set, trace files; bad input changes nothing; what a mark of a
+figure lists is what the report counts."""
 
 from __future__ import annotations
 
 import gzip
+import itertools
 import json
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from msgspec import structs
 
 from app import models, presets
 from app.calibrate import measure as calibrate
@@ -16,8 +24,10 @@ from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, RunSet
 from app.session import Session
-from d2sd import InputError, load_trace
+from app.view import APP
+from d2sd import METHODS, DecodeConfig, InputError, Trace, load_trace
 from d2sd.bench.prompts import read_prompts
+from d2sd.calibration.report import Measured
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
@@ -204,3 +214,134 @@ def test_opening_unknown_measured_run_is_refused(opening, data):
     calibrate.files(recordings, [str(opening)])
     with pytest.raises(InputError, match="no longer there"):
         _open(Call(session, data=data), session, recordings)
+
+
+def drawn(traces: list[Trace]) -> dict[str, Any]:
+    """What the page is sent for these runs."""
+    runs = [Recording("a run", RecordedRun.of([t.header])) for t in traces]
+    return json.loads(calibrate.drawing(Measured(traces), runs, "Some runs"))
+
+
+@pytest.fixture(scope="module")
+def recorded() -> Trace:
+    return presets.opening().trace()
+
+
+@pytest.fixture(scope="module")
+def data(recorded) -> dict[str, Any]:
+    return drawn([recorded, recorded])
+
+
+def test_figures_have_places_in_the_page(data):
+    main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
+    places = set(
+        re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER|FOLDED) = \[(.*?)\]", main, re.MULTILINE)))
+    )
+    drawn = {panel["id"] for panel in data["panels"]}
+    assert places == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not
+    assert places == data["places"]["positions"].keys() | data["places"]["steps"].keys()
+
+
+def test_confidence_head_has_a_figure_whose_marks_list_its_steps(recorded):
+    """Half of the steps have one: their places are those of the steps, not of the half."""
+    steps = tuple(
+        structs.replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
+        for at, s in enumerate(recorded.steps)
+    )
+    data = drawn([replace(recorded, steps=steps)])
+    (panel,) = [p for p in data["panels"] if p["id"] == "head"]
+    assert "AUROC" in panel["question"]
+    listed = data["places"]["steps"]["head"]
+    assert [bool(s.trained) for s in steps] == [own == [3] for own in listed]
+    assert panel["names"]["3"] == "Head says 0.3–0.4"
+
+
+def test_marks_of_figures_have_steps_and_names(data):
+    for panel in data["panels"]:
+        marks = {place for trace in panel["figure"]["data"] for place in flat(trace.get("customdata", []))}
+        cells = {c[1] for row in panel["table"]["rows"] for c in row if isinstance(c, list)}
+        of = data["places"]
+        listed = set(flat((of["positions"] | of["steps"])[panel["id"]]))
+        assert cells <= listed | {-1}, panel["id"]
+        assert listed - {-1} <= marks, panel["id"]
+        named = marks - {None}  # None: a bar that lists nothing
+        assert all(panel["names"][str(place)] for place in named), panel["id"]
+
+
+def flat(values: list[Any]) -> Iterator[Any]:
+    for value in values:
+        yield from flat(value) if isinstance(value, list) else [value]
+
+
+def test_bars_list_as_many_positions_as_they_count_accepted_as_often_as_they_say(data):
+    steps, report, places = data["steps"], data["report"], data["places"]["positions"]
+    assert sum(map(len, steps["confidence"])) == report["positions"]
+    for kind in ("uniform", "equal_mass"):
+        listed = Counter(itertools.chain.from_iterable(places[kind]))
+        assert [listed[n] for n in range(len(report[kind]))] == [b["count"] for b in report[kind]]
+    accepted: Counter[int] = Counter()
+    for matched, bins in zip(steps["matched"], places["uniform"], strict=True):
+        accepted.update(bins[: max(0, matched)])
+    for n, b in enumerate(report["uniform"]):
+        assert accepted[n] == pytest.approx(b["accepted"] * b["count"])
+    by_position = Counter(at + 1 for own in steps["confidence"] for at in range(len(own)))
+    assert by_position == {p["position"]: p["count"] for p in report["by_position"]}
+
+
+def test_cells_ranks_and_drafts_list_as_many_steps_as_they_count(data):
+    steps, report = data["steps"], data["report"]
+    cells = Counter(
+        (happened, likeliest)
+        for happened, likeliest in zip(steps["happened"], steps["predicted"], strict=True)
+        if happened >= 0
+    )
+    counts = report["matrix"]["counts"]
+    assert cells == {(a, p): n for a, row in enumerate(counts) for p, n in enumerate(row) if n}
+    size = len(counts)
+    of = data["places"]["steps"]
+    whole = Counter(itertools.chain.from_iterable(of["matrix"]))
+    assert whole == Counter(
+        {a * size + p: n for (a, p), n in cells.items()} | ({-1: n} if (n := sum(counts[-1])) else {})
+    )
+    ranks = Counter(r for r in steps["rank"] if r)
+    assert [ranks[n] for n in range(1, len(report["ranks"]["counts"]) + 1)] == report["ranks"]["counts"]
+    assert Counter(itertools.chain.from_iterable(of["ranks"])) == {r - 1: n for r, n in ranks.items()}
+    won = Counter(itertools.chain.from_iterable(of["gains"]))
+    for source in report["gains"]["sources"]:
+        assert won[-1 if source["branch"] is None else source["branch"]] == source["won"]
+
+
+def test_listed_tokens_and_nodes_are_those_of_the_step(recorded, data):
+    columns = data["steps"]
+    for row, step in enumerate(recorded.steps):
+        assert (columns["run"][row], columns["step"][row]) == (0, row)
+        for at, node in enumerate(columns["nodes"][row]):
+            assert step.nodes[node].depth == at + 1
+            assert step.nodes[node].token == step.first_draft.ids[at]
+        kept = step.actual_boundary
+        if kept is not None and kept < len(step.first_draft.ids):
+            assert columns["wanted"][row] == step.committed[kept].text
+            assert columns["tokens"][row] == list(step.first_draft.texts[: kept + 1])
+
+
+@pytest.mark.parametrize("method", [m.id for m in METHODS.values()])
+def test_runs_of_every_method_can_be_drawn(engine, method):
+    trace = engine.generate("the cat sat", DecodeConfig(method, 12))
+    report = drawn([trace])["report"]
+    scored = any(s.actual_boundary is not None and s.first_draft for s in trace.steps)
+    assert bool(report["positions"]) == (scored or report["of_paths"])
+
+
+def test_trees_without_a_block_draft_list_every_node(engine):
+    trace = engine.generate("the cat", DecodeConfig("eagle3", 20))
+    data = drawn([trace])
+    steps = data["steps"]
+    assert data["report"]["of_paths"]
+    for row, step in enumerate(trace.steps):
+        ended = step.committed[-1].node is not None
+        nodes = steps["nodes"][row]
+        assert sorted(nodes) == ([] if ended else list(range(1, len(step.nodes))))
+        assert nodes[: len(step.accepted)] == ([] if ended else sorted(step.accepted))
+        assert steps["matched"][row] == (-1 if ended else len(step.accepted))
+        assert steps["tokens"][row] == [step.nodes[n].text for n in nodes]
+        assert steps["depths"][row] == [step.nodes[n].depth for n in nodes]

@@ -73,6 +73,7 @@ class Window:
         ("measure", {"limit": 0}, "at least 1"),
         ("measure", {"limit": None}, "how many must be a whole number"),
         ("measure", {"source": "/etc/passwd"}, "there is no prompt set /etc/passwd; choose one of: chat, heldout"),
+        ("measure", {"chat": True}, "has no chat template"),
         ("measure", {"source": "your prompts", "text": ""}, "your prompts: no prompts"),
         ("measure", {"source": "your prompts", "text": "x" * 30_000}, "longer than"),
         ("examine", {"limit": 0}, "between 1 and 60, not 0"),

@@ -227,3 +227,17 @@ def list_steps(page: Page, figure: str, place: int) -> None:
     if table.get_attribute("aria-pressed") == "false":
         table.click()
     box.locator(f".numbers button[data-place='{place}']").click()
+
+
+def measure_own(page: Page, prompts: str, done: int = 0) -> None:
+    """Measure these prompts, one a line, each of them up to 2000 tokens, and wait until so many are done. The bundled model
+    writes on without an end after “🙂”: a hundred such prompts are not done before whatever a test does meanwhile."""
+    page.get_by_role("tab", name="Calibrate").click()
+    page.locator("#source").get_by_label("Prompts of my own").check()
+    page.locator("#own-prompts textarea").fill(prompts)
+    set_number(page, "how-many", 100)
+    set_number(page, "calibrate-max-tokens", 2000)
+    page.locator("#measure").click()
+    expect(page.locator("#calibration .what").first).to_have_text(
+        re.compile(rf": ([{done}-9]|\d\d) of 100 done"), timeout=PATIENCE
+    )

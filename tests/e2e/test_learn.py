@@ -8,7 +8,7 @@ from playwright.sync_api import Locator, Page, expect
 from app import presets
 from app.learn.tab import lesson_run, roofline
 from d2sd.trace.trace import parse_trace
-from tests.e2e.driving import PATIENCE, PHONE, view, window
+from tests.e2e.driving import PATIENCE, PHONE, view
 from tests.scripts.node import stops_of
 
 pytestmark = pytest.mark.e2e
@@ -47,14 +47,27 @@ def stage(page: Page) -> Locator:
     return page.locator("#learn .stage .frame")
 
 
+def still(page: Page) -> None:
+    """Wait until nothing in the page moves any more."""
+    page.wait_for_function(
+        """async () => {
+          const roots = (root) => [root, ...[...root.querySelectorAll('*')].filter((e) => e.shadowRoot).flatMap((e) => roots(e.shadowRoot))];
+          const all = roots(document);
+          const moving = () => all.some((root) => root.getAnimations().some((a) => a.playState === 'running' && a.effect.getComputedTiming().endTime < Infinity));
+          // What a key or a click changes is drawn in the next frames, and only then begins to move.
+          for (let frames = 0; frames < 5; frames = moving() ? 0 : frames + 1) await new Promise(requestAnimationFrame);
+          return true;
+        }"""
+    )
+
+
 def opacity(page: Page, part: str) -> float:
-    """How visible a part of the live view is, all that it lies in taken together, once it stopped changing."""
+    """How visible a part of the live view is, all that it lies in taken together."""
     return (
         stage(page)
         .locator(part)
         .first.evaluate(
-            """async (e) => {
-              await Promise.all(e.getRootNode().getAnimations().map((a) => a.finished.catch(() => {})));
+            """(e) => {
               let seen = 1;
               for (let at = e; at instanceof Element; at = at.parentElement) seen *= Number(getComputedStyle(at).opacity);
               return seen;
@@ -63,80 +76,78 @@ def opacity(page: Page, part: str) -> float:
     )
 
 
+VISIBLE = "es => es.filter((e) => Number(getComputedStyle(e).opacity) > 0.05).length"
+LOOKS = """es => [...new Set(es.map((e) => {
+  const s = getComputedStyle(e);
+  return [s.fill, s.stroke, s.strokeWidth, s.strokeDasharray].join();
+}))]"""
 ABOVE = (
     "e => e.getBoundingClientRect().bottom <= e.closest('.card').querySelector('.ways').getBoundingClientRect().top + 1"
 )
-# What lights up at a stop, and what has not happened yet.
+# What lights up at a stop, what has not happened yet, and nodes that must look alike until they are checked.
 LIT = {
-    "anchor": (".node.anchor .shape", ".node.first .label"),
-    "draft": (".node.first .label", "#strip .bars"),
-    "confidence": ("#strip .bars .bar", "#strip .posterior"),
-    "boundary": ("#strip .flag", ".node.second"),
-    "branches": (".node.second .shape", ".badge"),
-    "cost": (".node.anchor .shape", None),
-    "verify": (".node.accepted .shape", ".node.bonus"),
-    "commit": (".node.bonus", None),
-    "temperature": (".node.bonus", None),
+    "anchor": (".node.anchor .shape", ".node.first .label", None),
+    "draft": (".node.first .label", "#strip .bars", ".node.first .shape"),
+    "confidence": ("#strip .bars .bar", "#strip .posterior", None),
+    "boundary": ("#strip .flag", ".node.second", None),
+    "branches": (".node.second .shape", ".badge", ".node.second .shape"),
+    "cost": (".node.anchor .shape", None, None),
+    "verify": (".node.accepted .shape", ".node.bonus", None),
+    "commit": (".node.bonus", None, None),
+    "temperature": (".node.bonus", None, None),
 }
 
 
-def test_the_story_is_scrolled_past_its_drawing_and_leads_to_the_stops_and_to_explore_on_a_phone(
-    browser, address, told
-):
+def test_story_follows_scrolling_and_keys_and_leads_to_the_stops_on_a_phone(phone: Page, told):
     number, stops = told
     step = lesson_run().trace().steps[number]
-    context = browser.new_context(viewport=PHONE, has_touch=True)
-    with window(context, address) as page:
-        opened(page)
-        story, sections = page.locator("#learn .story"), page.locator("#learn .story section")
-        frames = ("plain", "draft", "rejection", "redraft", "tree", "cost")
-        assert sections.count() == len(frames)
-        expect(story).to_have_attribute("data-frame", "plain")
-        shown = "es => es.filter((e) => Number(getComputedStyle(e).opacity) > 0.5).length"
-        assert story.locator(".cell.first").evaluate_all(shown) == 0
-        for at, frame in enumerate(frames[1:4], 1):  # by scrolling alone
-            sections.nth(at).evaluate(f"e => scrollBy(0, e.getBoundingClientRect().top - {PHONE['height'] / 2})")
-            expect(story).to_have_attribute("data-frame", frame)
-            expect(story.locator(".picture")).to_be_in_viewport(ratio=0.7)
-        expect(sections.nth(1)).to_contain_text(f"guesses {len(step.first_draft.ids)} tokens")
-        expect(story.locator(".cell.first.wrong text").first).to_have_text(
-            step.first_draft.texts[step.actual_boundary].replace(" ", "␣")
-        )
-        assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-        for frame in frames[4:]:  # by key
-            page.keyboard.press("ArrowRight")
-            expect(story).to_have_attribute("data-frame", frame)
-            page.wait_for_timeout(600)
-            seen = "es => es.filter((e) => Number(getComputedStyle(e).opacity) > 0.05).length"
-            assert story.locator(".cell.copy").evaluate_all(seen) == 0  # a node of the tree is drawn once
-        expect(story.locator(".costs")).to_contain_text("plain steps")
-        page.keyboard.press("ArrowRight")
-        expect(story).to_be_hidden()
-        expect(page.locator("#learn .card > h3")).to_have_text(stops[0]["title"])
-        page.locator("#learn-back").click()
-        expect(story).to_have_attribute("data-frame", "plain")
-        page.wait_for_function("location.search.includes('stop=0')")  # an address is written from the second place on
-        to_stops(page)
-        for at in range(len(stops) + 1):
-            page.locator("#learn .dots button").nth(at).click()
-            expect(page.locator("#learn .dots [aria-current=step]")).to_have_text(
-                "K" if at == len(stops) else str(at + 1)
-            )
-            assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-            expect(page.locator("#learn .card > h3")).to_be_in_viewport()
-            if at < 4:  # the block is read from its start
-                page.wait_for_timeout(200)
-                anchor = stage(page).locator(".node.anchor").bounding_box()
-                assert anchor
-                assert 0 < anchor["x"] < 80
-        page.locator("#learn-open").click()
-        expect(view(page)).to_have_attribute("data-run", lesson_run().header["run"])
-        expect(view(page)).to_have_attribute("data-pinned", str(number))
-        expect(page.locator("#branches input")).to_be_focused()
-    context.close()
+    story, sections = opened(phone).locator("#learn .story"), phone.locator("#learn .story section")
+    frames = ("plain", "draft", "rejection", "redraft", "tree", "cost")
+    expect(sections).to_have_count(len(frames))
+    expect(story).to_have_attribute("data-frame", "plain")
+    assert story.locator(".cell.first").evaluate_all(VISIBLE) == 0
+    for at, frame in enumerate(frames[1:4], 1):
+        sections.nth(at).evaluate(f"e => scrollBy(0, e.getBoundingClientRect().top - {PHONE['height'] / 2})")
+        expect(story).to_have_attribute("data-frame", frame)
+        expect(story.locator(".picture")).to_be_in_viewport(ratio=0.7)
+    expect(sections.nth(1)).to_contain_text(f"guesses {len(step.first_draft.ids)} tokens")
+    expect(story.locator(".cell.first.wrong text").first).to_have_text(
+        step.first_draft.texts[step.actual_boundary].replace(" ", "␣")
+    )
+    assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+    for frame in frames[4:]:
+        phone.keyboard.press("ArrowRight")
+        expect(story).to_have_attribute("data-frame", frame)
+        assert story.locator(".cell.copy").evaluate_all(VISIBLE) == 0  # a node of the tree is drawn once
+    expect(story.locator(".costs")).to_contain_text("plain steps")
+    phone.keyboard.press("ArrowRight")
+    expect(story).to_be_hidden()
+    expect(phone.locator("#learn .card > h3")).to_have_text(stops[0]["title"])
+    phone.locator("#learn-back").click()
+    expect(story).to_have_attribute("data-frame", "plain")
+    phone.wait_for_function("location.search.includes('stop=0')")  # an address is written from the second place on
 
 
-def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
+def test_stops_fit_a_phone_and_the_last_one_leads_to_its_step_in_explore(phone: Page, told):
+    number, stops = told
+    to_stops(opened(phone))
+    for at in range(len(stops) + 1):
+        phone.locator("#learn .dots button").nth(at).click()
+        expect(phone.locator("#learn .dots [aria-current=step]")).to_have_text("K" if at == len(stops) else str(at + 1))
+        expect(phone.locator("#learn .card > h3")).to_be_in_viewport()
+        still(phone)
+        assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
+        if at < 4:  # the block is read from its start
+            anchor = stage(phone).locator(".node.anchor").bounding_box()
+            assert anchor
+            assert 0 < anchor["x"] < 80
+    phone.locator("#learn-open").click()
+    expect(view(phone)).to_have_attribute("data-run", lesson_run().header["run"])
+    expect(view(phone)).to_have_attribute("data-pinned", str(number))
+    expect(phone.locator("#branches input")).to_be_focused()
+
+
+def test_stops_by_keyboard_light_what_they_speak_of_and_tell_no_outcome_early(learn: Page, told):
     number, stops = told
     heading = learn.locator("#learn .card > h3")
     spoken = learn.locator("#learn .card > [aria-live=polite]")
@@ -152,19 +163,35 @@ def test_all_stops_by_keyboard_light_what_they_speak_of(learn: Page, told):
         assert spoken.locator(".draws tbody tr").count() >= len(stop["odds"])
         assert len(spoken.text_content() or "") > 100
         expect(learn.locator("#learn .dots [aria-current=step]")).to_have_text(str(at + 1))
-        lit, dark = LIT[stop["id"]]
+        still(learn)
+        lit, dark, alike = LIT[stop["id"]]
         assert opacity(learn, lit) > 0.9
         assert dark is None or opacity(learn, dark) == 0
+        assert alike is None or len(stage(learn).locator(alike).evaluate_all(LOOKS)) == 1
         assert learn.locator("#learn .card .body").evaluate(ABOVE)  # nothing lies under the buttons
+        if at:
+            expect(heading).to_be_focused()
         if stop["id"] == "branches":
             expect(stage(learn).locator("#tree .fold")).to_have_count(0)  # all re-drafts are in view
-        if at:
-            assert heading.evaluate("e => e === document.activeElement")
+            learn.keyboard.press("Escape")
+            expect(stage(learn)).to_have_attribute("data-stop", "all")
+            still(learn)
+            assert opacity(learn, ".node.bonus") == 1
+            learn.keyboard.press("Escape")
+            expect(stage(learn)).to_have_attribute("data-stop", "branches")
     learn.keyboard.press("ArrowLeft")
     expect(heading).to_have_text(stops[-2]["title"])
+    # in a dialog Esc closes that, and nothing behind it
+    dialog = stage(learn).locator("dialog.help")
+    learn.evaluate("document.activeElement.blur()")
+    learn.keyboard.press("?")
+    expect(dialog).to_be_visible()
+    learn.keyboard.press("Escape")
+    expect(dialog).to_be_hidden()
+    expect(learn.locator("#learn [data-ready=yes]")).to_have_attribute("data-everything", "false")
 
 
-def test_the_walk_the_draws_and_the_live_settings_are_those_of_the_step(learn: Page, told):
+def test_walk_draws_and_live_settings_are_those_of_the_step(learn: Page, told):
     _, stops = told
     learn.emulate_media(reduced_motion="reduce")
     visits = next(stop["walk"] for stop in stops if stop["id"] == "verify")
@@ -172,8 +199,6 @@ def test_the_walk_the_draws_and_the_live_settings_are_those_of_the_step(learn: P
     expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
     expect(learn.locator("#learn .values")).to_be_hidden()  # nothing of the outcome before the walk
     assert stage(learn).locator(".node:not(.anchor):not(.unwalked)").count() == 0
-    learn.wait_for_timeout(1500)
-    expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
     learn.locator("#walk-next").click()
     expect(learn.locator(".walk .said")).to_contain_text(f"Node 1 of {len(visits)}")
     assert stage(learn).locator(".node[data-depth='1'].unwalked").count() == 0
@@ -199,31 +224,3 @@ def test_the_walk_the_draws_and_the_live_settings_are_those_of_the_step(learn: P
         assert learn.locator(".cut span").count() == int((seen[-1] or "").split()[0])
         assert learn.locator(".cut p").text_content() == begun + "".join(live["tokens"])
     assert len(set(seen)) == len(seen)
-
-
-def test_before_the_check_no_node_tells_how_it_will_end_unless_esc_is_pressed(learn: Page):
-    learn.keyboard.press("ArrowRight")
-    looks = """es => [...new Set(es.map((e) => {
-      const s = getComputedStyle(e);
-      return [s.fill, s.stroke, s.strokeWidth, s.strokeDasharray].join();
-    }))]"""
-    learn.wait_for_timeout(400)
-    assert len(stage(learn).locator(".node.first .shape").evaluate_all(looks)) == 1
-    for _ in range(3):
-        learn.keyboard.press("ArrowRight")
-    expect(stage(learn)).to_have_attribute("data-stop", "branches")
-    learn.wait_for_timeout(400)
-    assert len(stage(learn).locator(".node.second .shape").evaluate_all(looks)) == 1
-    learn.keyboard.press("Escape")
-    expect(stage(learn)).to_have_attribute("data-stop", "all")
-    assert opacity(learn, ".node.bonus") == 1
-    learn.keyboard.press("Escape")
-    expect(stage(learn)).to_have_attribute("data-stop", "branches")
-    # in a dialog Esc closes that, and nothing behind it
-    here, dialog = learn.locator("#learn [data-ready=yes]"), stage(learn).locator("dialog.help")
-    learn.evaluate("document.activeElement.blur()")
-    learn.keyboard.press("?")
-    expect(dialog).to_be_visible()
-    learn.keyboard.press("Escape")
-    expect(dialog).to_be_hidden()
-    expect(here).to_have_attribute("data-everything", "false")

@@ -1,4 +1,4 @@
-"""Windows that go away, and servers that do."""
+"""Windows that rest, windows that go away, and servers that do."""
 
 from __future__ import annotations
 
@@ -7,148 +7,120 @@ import re
 import socket
 import subprocess
 import sys
-import time
 from pathlib import Path
-from urllib.request import urlopen
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from app import models
-from d2sd.decoding.generation import Generation
-from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, start, view
+from tests.e2e.driving import (
+    PATIENCE,
+    choose_method,
+    drawn_figure,
+    finished,
+    measure_own,
+    opened,
+    start,
+    view,
+    window,
+)
 
 pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
-PER_STEP = 0.02  # added to every step, so that nothing here ends by itself before the window is closed
 
 
-def explore(page: Page) -> None:
-    choose_method(page, "autoregressive")
-    start(page, "Once upon a time", 800)
-
-
-def race(page: Page) -> None:
-    page.get_by_role("tab", name="Race").click()
-    set_number(page, "race-max-tokens", 800)
-    page.locator("#start-race").click()
-    # A server knows of a window by its stream, which opens once the page has drawn its figures.
-    expect(page.locator("#race .title")).to_contain_text("Running", timeout=PATIENCE)
-
-
-def calibrate(page: Page) -> None:
-    page.get_by_role("tab", name="Calibrate").click()
-    page.get_by_label("A prompt set").check()
-    page.locator("#measure").click()
-
-
-@pytest.mark.parametrize("work", [explore, race, calibrate], ids=lambda work: work.__name__)
-def test_a_closed_window_frees_its_work(laptop, address, monkeypatch, work):
-    steps = 0
-    real = Generation.step
-
-    def slower(self: Generation):
-        nonlocal steps
-        steps += 1
-        time.sleep(PER_STEP)
-        return real(self)
-
-    monkeypatch.setattr(Generation, "step", slower)
-    page = laptop.new_page()
-    opened(page, address)
-    work(page)
-    before = steps
-    for _ in range(200):
-        if steps > before + 5:
-            break
-        page.wait_for_timeout(100)
-    assert steps > before + 5, "the work goes on while the window is open"
-    page.close()
-    for _ in range(3):
-        after = steps
-        time.sleep(50 * PER_STEP)
-        if steps == after:
-            break
-    assert steps == after, "nothing runs on for a window that is not there"
-    lock = models.engine(models.Chosen("tiny")).lock
-    assert lock.acquire(timeout=0.5)
-    lock.release()
+def test_closed_window_frees_the_models_for_another_window(laptop, address, page: Page):
+    closed = laptop.new_page()
+    opened(closed, address)
+    measure_own(closed, "🙂\n" * 100)
+    before = view(page).get_attribute("data-run") or ""
+    page.locator("#prompt textarea").fill("One day, a cat")
+    page.locator("#run").click()
+    expect(page.locator("#notice textarea")).to_have_value(re.compile("Something else is running"), timeout=PATIENCE)
+    closed.close()
+    expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
+    finished(page)
 
 
 COUNT_FRAMES = """{
   const next = window.requestAnimationFrame.bind(window);
   window.framesAsked = 0;
   window.requestAnimationFrame = (work) => { window.framesAsked += 1; return next(work); };
+  window.thirtyFramesInWhichNoneWasAskedFor = async () => {
+    for (let quiet = 0; quiet < 30; quiet += 1) {
+      window.framesAsked = 0;
+      await new Promise(next);
+      if (window.framesAsked) quiet = -1;
+    }
+    return true;
+  };
 }"""
 
 
-def test_a_page_that_rests_asks_for_no_frames_and_fetches_nothing_from_anywhere_else(laptop, address):
-    page = laptop.new_page()
-    page.add_init_script(COUNT_FRAMES)
+def rests(page: Page) -> None:
+    page.wait_for_function("thirtyFramesInWhichNoneWasAskedFor()", timeout=PATIENCE)
+
+
+def test_resting_page_asks_for_no_frames_and_fetches_plotly_once_and_nothing_from_elsewhere(empty: Page, address: str):
+    empty.add_init_script(COUNT_FRAMES)
     elsewhere: list[str] = []
-    page.on("request", lambda r: None if r.url.startswith((address, "data:", "blob:")) else elsewhere.append(r.url))
-    opened(page, address)
-    asked = []
-    for _ in range(10):  # seconds, until all is drawn
-        asked.append(page.evaluate("window.framesAsked"))
-        page.evaluate("window.framesAsked = 0")
-        page.wait_for_timeout(1000)
-        if page.evaluate("window.framesAsked") < 5:
-            break
-    else:
-        pytest.fail(f"frames asked for, by the second: {asked}")
-    assert asked[0] > 0
-    for tab in page.get_by_role("tab").all():
-        tab.click()
-        page.wait_for_timeout(300)
-    page.close()
+    plotly: list[str] = []
+    local = (address, "data:", "blob:")
+    empty.on("request", lambda r: None if r.url.startswith(local) else elsewhere.append(r.url))
+    empty.on("request", lambda r: plotly.append(r.url) if "plotly" in r.url else None)
+    opened(empty, address)
+    assert empty.evaluate("framesAsked") > 0
+    rests(empty)
+    for tab in ("Learn", "Compare", "Race"):
+        empty.get_by_role("tab", name=tab).click()
+        expect(empty.get_by_role("tab", name=tab)).to_have_attribute("aria-selected", "true")
+        rests(empty)
+    expect(empty.locator("#whatif .figure").last).to_be_visible()  # further down than the window reaches
+    assert plotly == []
+    empty.get_by_role("tab", name="Calibrate").click()
+    expect(empty.locator("#calibration .empty")).to_be_visible()
+    empty.locator("#source").get_by_label("The run in Explore").check()
+    drawn_figure(empty, "uniform")
+    rests(empty)
+    expect(empty.locator("#calibration [data-figure=second] .plot")).to_be_visible()
+    assert empty.locator("#calibration [data-figure=second] .main-svg").count() == 0
+    drawn_figure(empty, "second")
+    assert len(plotly) == 1
     assert elsewhere == []
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
 
 
 @pytest.fixture
 def server():
     """A page of its own, in a process that may be ended, told that there is no network."""
-    port = free_port()
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
     environment = os.environ | {
         "GRADIO_SERVER_PORT": str(port),
         "HF_HUB_OFFLINE": "1",
         "GRADIO_SERVER_NAME": "127.0.0.1",
+        "PYTHONUNBUFFERED": "1",
     }
-    process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=subprocess.DEVNULL)
-    address = f"http://127.0.0.1:{port}"
+    process = subprocess.Popen([sys.executable, "app.py"], cwd=ROOT, env=environment, stdout=subprocess.PIPE, text=True)
     try:
-        until = time.monotonic() + 180  # where other tests take all cores, it imports for long
-        while True:
-            try:
-                urlopen(address, timeout=5).close()
-                break
-            except OSError:
-                assert process.poll() is None, "the server ended"
-                assert time.monotonic() < until, "the server does not answer"
-                time.sleep(0.2)
-        yield process, address
+        # Gradio prints the address once the server answers there.
+        said = next((line for line in process.stdout if str(port) in line), None)
+        assert said, "the server ended"
+        yield process, f"http://127.0.0.1:{port}"
     finally:
         process.kill()
         process.wait()
+        process.stdout.close()
 
 
-def test_a_lost_server_is_a_sentence_and_what_is_there_stays(browser, server):
+def test_lost_server_is_a_sentence_and_what_is_there_stays(laptop, server):
     process, address = server
-    page = browser.new_page(reduced_motion="reduce")
-    opened(page, address)
-    choose_method(page, "autoregressive")
-    start(page, "🙂", 1000)  # goes on without an end
-    process.kill()
-    process.wait()
-    expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I), timeout=PATIENCE)
-    assert int(view(page).get_attribute("data-steps") or 0) > 0
-    expect(page.locator("#follow")).to_have_text("Waiting for the next step", timeout=PATIENCE)
-    page.locator("#text .tok[data-step]").first.click()
-    expect(view(page)).to_have_attribute("data-step", "0")
-    page.close()
+    with window(laptop, address) as page:
+        choose_method(page, "autoregressive")
+        start(page, "🙂", 2000)  # goes on without an end
+        process.kill()
+        process.wait()
+        expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I), timeout=PATIENCE)
+        assert int(view(page).get_attribute("data-steps") or 0) > 0
+        expect(page.locator("#follow")).to_have_text("Waiting for the next step", timeout=PATIENCE)
+        page.locator("#text .tok[data-step]").first.click()
+        expect(view(page)).to_have_attribute("data-step", "0")

@@ -10,19 +10,36 @@ from playwright.sync_api import Page, expect
 from app import models, presets
 from app.methods import lane_title
 from app.models import Chosen
+from app.race.run import recorded_race
 from d2sd import DecodeConfig
-from tests.e2e.driving import start
+from tests.e2e.driving import PATIENCE, start, window
 
 pytestmark = pytest.mark.e2e
 PROMPT = "One day, a small dog"
 
 
+def raced(page: Page) -> Page:
+    page.get_by_role("tab", name="Race").click()
+    expect(page.locator("#race .track").first).to_be_visible(timeout=PATIENCE)
+    return page
+
+
 @pytest.fixture
 def race(module_page: Page) -> Page:
     """The tab Race as tests before have left it."""
-    module_page.get_by_role("tab", name="Race").click()
-    expect(module_page.locator("#race .track").first).to_be_visible(timeout=20_000)
-    return module_page
+    return raced(module_page)
+
+
+@pytest.fixture
+def replayed(browser, address: str):
+    """The tab Race in a window with motion, whose clock stands still wherever a test does not move it on. A clock is that of
+    all windows of a context."""
+    context = browser.new_context(viewport={"width": 1440, "height": 900})
+    context.clock.install()
+    with window(context, address) as page:
+        context.clock.pause_at(page.evaluate("Date.now()") + 3_600_000)
+        yield raced(page)
+    context.close()
 
 
 def number(page: Page, elem_id: str, value: int) -> None:
@@ -42,48 +59,116 @@ def choose(page: Page, *methods: str) -> None:
         label.locator("input").set_checked((label.text_content() or "").strip() in names)
 
 
-def test_a_mistake_then_a_race_of_ones_own_then_what_if(race: Page):
+def data(page: Page, name: str) -> str:
+    return page.evaluate("name => document.querySelector('#race [data-state]').dataset[name]", name)
+
+
+def seek(page: Page, share: float) -> None:
+    page.locator("#race .time").evaluate(
+        "(e, v) => { e.value = v; e.dispatchEvent(new Event('input')); }", round(1000 * share)
+    )
+
+
+def visible_tokens(page: Page) -> list[int]:
+    return page.locator("#race .lane").evaluate_all(
+        "lanes => lanes.map(l => l.querySelectorAll('.words .tok:not([hidden])').length)"
+    )
+
+
+def tokens() -> list[int]:
+    """Of every lane of the recorded race."""
+    return [lane.trace.totals.tokens for lane in recorded_race().lanes]
+
+
+def test_replay_begins_by_itself_and_is_moved_by_slider_and_keys(replayed: Page):
+    lanes = recorded_race().lanes
+    end = max(lane.trace.totals.seconds for lane in lanes)
+    expect(replayed.locator("#race [data-playing=true]")).to_be_attached()
+    assert float(data(replayed, "time")) == 0
+    replayed.clock.run_for(1000)
+    assert data(replayed, "playing") == "true"
+    assert 0 < float(data(replayed, "time")) < end
+    replayed.clock.run_for(60_000)
+    assert (data(replayed, "playing"), visible_tokens(replayed)) == ("false", tokens())
+    seek(replayed, 0.5)
+    at = float(data(replayed, "time"))
+    assert at == pytest.approx(end / 2, rel=0.01)
+    expected = [1 + sum(len(s.committed) for s in lane.trace.steps if s.elapsed <= at) for lane in lanes]
+    assert all(abs(a - b) <= 16 for a, b in zip(visible_tokens(replayed), expected, strict=True))
+    seek(replayed, 0)
+    assert visible_tokens(replayed) == [len(lane.trace.prefill.committed) for lane in lanes]
+    words = replayed.locator("#race .lane .words").first
+    words.evaluate("e => { e.style.height = '2.5em'; }")  # less than its text takes
+    seek(replayed, 1)
+    assert words.evaluate("e => e.scrollTop > e.scrollHeight - e.clientHeight - 12")  # it follows its text
+    seek(replayed, 0)
+    replayed.locator("#race .play").focus()
+    replayed.keyboard.press("Enter")
+    assert data(replayed, "playing") == "true"
+    replayed.keyboard.press("Enter")
+    assert data(replayed, "playing") == "false"
+    replayed.keyboard.press("Tab")
+    replayed.keyboard.press("Tab")
+    replayed.keyboard.press("End")
+    assert visible_tokens(replayed) == tokens()
+    replayed.keyboard.press("Tab")
+    replayed.keyboard.press("ArrowLeft")
+    assert replayed.locator("#race .speeds input:checked").evaluate("e => e === document.activeElement")
+
+
+def test_recorded_race_stands_at_its_end_without_motion_with_its_what_if_figures(shown: Page):
+    race, page = recorded_race(), raced(shown)
+    assert (data(page, "playing"), visible_tokens(page)) == ("false", tokens())
+    expect(page.locator("#race .stage")).to_contain_text("A recorded race")
+    expect(page.locator("#race .stage")).to_contain_text("measured on")
+    expect(page.locator("#race tbody tr")).to_have_count(len(race.lanes))
+    texts = page.locator("#race .lane .words").all_text_contents()
+    assert texts == [
+        "".join(c.text for s in (lane.trace.prefill, *lane.trace.steps) for c in s.committed) for lane in race.lanes
+    ]
+    ends = sorted(zip(race.methods, race.lanes, strict=True), key=lambda end: end[1].trace.totals.seconds)
+    order = "; ".join(lane_title(lane) for lane, _ in ends)
+    expect(page.locator("#race [aria-live=polite]")).to_have_text(f"Finish order: {order}.")
+    expect(page.locator(f"#race .track[data-method='{ends[0][0]}'] .result")).to_have_text(re.compile("^1st · "))
+    figures = page.locator("#whatif .figure")
+    expect(figures).to_have_count(4)
+    page.locator("#whatif [data-figure=K]").scroll_into_view_if_needed()  # a figure is drawn when it comes into view
+    expect(page.locator("#whatif [data-figure=K] .xtitle")).to_contain_text("recorded: 4", timeout=PATIENCE)
+    figures.first.get_by_role("button", name="Table").click()
+    rows = page.locator("#whatif [data-figure=K] tbody tr").all_text_contents()
+    assert any(words.startswith("K = 4D²SD") for words in rows)
+    page.locator("#whatif [data-figure=γ]").scroll_into_view_if_needed()
+    names = page.locator("#whatif [data-figure=γ] .plot .legendtext")
+    expect(names).to_have_count(5)  # four methods and the recorded run
+
+
+def test_race_of_ones_own_is_drawn_and_asked_what_if_after_a_mistake(race: Page):
     title = race.locator("#race .title").text_content() or ""
     choose(race)
     race.locator("#start-race").click()
-    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=20_000)
+    expect(race.locator("#race-notice textarea")).to_have_value(re.compile("no method is ticked"), timeout=PATIENCE)
     expect(race.locator("#race .title")).to_have_text(title)
     race.locator("#race-prompt textarea").fill(PROMPT)
     choose(race, "autoregressive", "d2sd")
     number(race, "race-max-tokens", 24)
     race.locator("#start-race").click()
-    expect(race.locator("#race .title")).to_have_text("Your race", timeout=60_000)
+    expect(race.locator("#race .title")).to_have_text("Your race", timeout=PATIENCE)
     expect(race.locator("#race tbody tr")).to_have_count(2)
     expect(race.locator("#race tbody tr[data-method=d2sd] .same")).to_have_text("✓ yes")
     expect(race.locator("#race tbody tr[data-method=autoregressive]")).to_contain_text("1.00×")
-    race.locator("#race .time").evaluate("e => { e.value = 1000; e.dispatchEvent(new Event('input')); }")
     expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
     words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
     assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
-
     ask_only(race, "Branches K")
     race.locator("#ask").click()
-    expect(race.locator("#whatif .figure")).to_have_count(1, timeout=60_000)
-    expect(race.locator("#whatif [data-state]")).to_have_attribute("data-state", "done", timeout=60_000)
+    expect(race.locator("#whatif .figure")).to_have_count(1, timeout=PATIENCE)
+    expect(race.locator("#whatif [data-state]")).to_have_attribute("data-state", "done", timeout=PATIENCE)
     alpha = f"α {expected.totals.mean_acceptance_length:.2f}"
     expect(race.locator("#whatif .status")).to_contain_text(alpha)
     expect(race.locator("#whatif .question")).to_contain_text(alpha)
 
 
-def test_the_run_in_explore_can_be_asked(race: Page):
-    race.get_by_role("tab", name="Explore").click()
-    start(race, "One day, a cat", 24)
-    race.get_by_role("tab", name="Race").click()
-    race.locator("#whatif-source input").click()
-    race.get_by_role("option", name="The run in Explore").click()
-    ask_only(race, "Node budget B")
-    race.locator("#ask").click()
-    heard = race.locator("#whatif .top h3, #whatif-notice textarea").first
-    expect(heard).to_be_visible()
-    expect(race.locator("#whatif .top h3")).to_have_text("The run in Explore", timeout=60_000)
-
-
-def test_prompt_and_models_come_from_explore_unless_they_were_chosen_here(page: Page):
+def test_prompt_models_and_run_come_from_explore_unless_they_were_chosen_in_race(page: Page):
     def explored(prompt: str, model: str) -> None:
         page.get_by_role("tab", name="Explore").click()
         page.locator("#model select").select_option(model)
@@ -98,3 +183,13 @@ def test_prompt_and_models_come_from_explore_unless_they_were_chosen_here(page: 
     explored("Second", presets.DSPARK)
     expect(prompt).to_have_value("Second")
     expect(model).to_have_value("tiny")
+
+    page.get_by_role("tab", name="Explore").click()
+    page.locator("#model select").select_option("tiny")
+    start(page, "One day, a cat", 24)
+    page.get_by_role("tab", name="Race").click()
+    page.locator("#whatif-source input").click()
+    page.get_by_role("option", name="The run in Explore").click()
+    ask_only(page, "Node budget B")
+    page.locator("#ask").click()
+    expect(page.locator("#whatif .top h3")).to_have_text("The run in Explore", timeout=PATIENCE)

@@ -48,7 +48,7 @@ test("a delayed preview is cancelled when the text is reset", () => {
   assert.deepEqual(previewed, [7]);
 });
 
-test("WalkView restarts at the anchor of a new step and ends when its stop is left", () => {
+test("WalkView restarts at the anchor of a new step, ends with its stop, and moves by itself only where motion is wanted", () => {
   const classes = new Map();
   const classList = { toggle: (name, on) => classes.set(name, on), remove: (name) => classes.delete(name) };
   const element = () => ({ append() {}, setAttribute() {}, addEventListener() {}, classList });
@@ -69,4 +69,8 @@ test("WalkView restarts at the anchor of a new step and ends when its stop is le
   assert.equal(classes.has("walking"), false); // else the figures of the next stops would stay hidden
   tick(5000);
   assert.deepEqual(moved, [null]);
+  globalThis.matchMedia = () => ({ matches: true });
+  new WalkView((at) => moved.push(at)).load(visits);
+  tick(60000);
+  assert.deepEqual(moved, [null, 0]); // where motion is not wanted, a walk waits to be led
 });
