@@ -15,7 +15,7 @@ run: $(VENV)/.run
 # `make test CLOCK=4` tests as if this machine were four times slower, `CLOCK=.25` as if it were four times quicker: clocks of
 # Python run so much faster or slower, limits of tests grow, and pages are throttled. No result may depend on it.
 CLOCK ?= 1
-SEEMING := CLOCK=$(CLOCK) $(if $(filter-out 1,$(CLOCK)),PYTHONPATH=$(CURDIR)/tests/clock PYTEST_TIMEOUT=960)
+SEEMING := CLOCK=$(CLOCK) $(if $(filter-out 1,$(CLOCK)),PYTHONPATH=$(CURDIR)/tests/clock PYTEST_TIMEOUT=2400)
 
 # One process more than cores, since tests of the page also wait, so torch takes one thread in each. A process takes a file
 # at a time; tests/conftest.py puts those that take longest first.

@@ -31,7 +31,7 @@ def launch(playwright: Playwright) -> Browser:
 def new_page(owner: Browser | BrowserContext, **options: Any) -> Page:
     """Open a page whose processor is ``SLOWER`` times slower, and whose waits are as much longer; ``options`` of a browser's pages."""
     page = owner.new_page(**options)
-    page.set_default_timeout(30_000 * SLOWER)
+    page.set_default_timeout(120_000 * SLOWER)
     if SLOWER > 1:
         page.context.new_cdp_session(page).send("Emulation.setCPUThrottlingRate", {"rate": SLOWER})
     return page

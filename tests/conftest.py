@@ -121,7 +121,7 @@ def browser():
     # only here: machines with a GPU for the GPU tests may lack it
     from playwright.sync_api import expect, sync_playwright
 
-    expect.set_options(timeout=20_000 * SLOWER)  # ms: several browsers and engines may share few cores
+    expect.set_options(timeout=60_000 * SLOWER)  # ms: several browsers and engines may share few cores
     with sync_playwright() as playwright:
         browser = launch(playwright)
         try:

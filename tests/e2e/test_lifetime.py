@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Page, expect
 
+from tests.chromium import new_page
 from tests.e2e.driving import (
     PATIENCE,
     choose_method,
@@ -29,7 +30,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_closed_window_frees_the_models_for_another_window(laptop, address, page: Page):
-    closed = laptop.new_page()
+    closed = new_page(laptop)
     opened(closed, address)
     measure_own(closed, "🙂\n" * 100)
     before = view(page).get_attribute("data-run") or ""
