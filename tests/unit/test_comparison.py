@@ -84,6 +84,7 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     found = compare(side(own), Side(replace(table, prompt=np.arange(runs)[table.run]), tuple(prompts)), same_text)
     assert found.paired is ("prompt 0" in prompts)
     assert found.unit.startswith("block of") is same_text
+    assert not compare(side(own[:1]), side(others[:1])).paired  # one text each, not known to be the same
     for mine, figures in ((own, "a"), (others, "b")):
         report = calibrate(tabulate(mine))
         assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
