@@ -65,16 +65,12 @@ def test_calibrate_measures_run_shown_in_explore():
     assert drawn["progress"]["done"] == drawn["progress"]["total"] == 1
 
 
-def test_prompt_set_ends_with_drafter_notes(monkeypatch):
+def test_prompt_set_drawing_gets_rarer_and_ends_complete_with_notes(monkeypatch):
     monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
-    *before, last = updates(limit=2, max_new_tokens=4)
-    assert last.note == "Drafter late reads layer 5."
-    assert not any(u.note for u in before)
-
-
-def test_prompt_set_drawing_gets_rarer_and_ends_complete():
-    recordings = Recordings()
-    drawn = [json.loads(u.value) for u in updates(recordings, limit=5, max_new_tokens=3) if u.value]
+    recordings = Recordings([Recording("before", RecordedRun())])
+    *before, last = updates(recordings, limit=5, max_new_tokens=3)
+    assert [u.note for u in (*before, last) if u.note] == [last.note] == ["Drafter late reads layer 5."]
+    drawn = [json.loads(u.value) for u in (*before, last) if u.value]
     progress = [d["progress"] for d in drawn]
     assert [p["done"] for p in progress] == [d["report"]["runs"] for d in drawn] == [0, 1, 2, 4, 5]
     assert [p["running"] for p in progress] == [True] * 4 + [False]
@@ -84,21 +80,8 @@ def test_prompt_set_drawing_gets_rarer_and_ends_complete():
     assert labels == [prompt[: len(label)] for prompt, label in zip(prompts, labels, strict=True)]
 
 
-def test_prompt_set_run_equals_engine_generation():
-    recordings = Recordings()
-    *_, last = updates(recordings, limit=1)
-    (prompt,) = read_prompts("heldout", 1)
-    engine = models.engine(Chosen("tiny"))
-    (recording,) = recordings.runs
-    assert [s.committed for s in recording.run.trace().steps] == [
-        s.committed for s in engine.generate(prompt.text, calibrate.settings.config("d2sd", VALUES)).steps
-    ]
-    assert json.loads(last.value)["report"]["steps"] == len(recording.run.trace().steps)
-
-
 @pytest.mark.parametrize("fails", [False, True])
-def test_prompt_set_stop_keeps_finished_prompts(fails, monkeypatch):
-    """And so does a fault."""
+def test_prompt_set_keeps_finished_prompts_after_stop_or_fault(fails, monkeypatch):
     job, recordings = Job(), Recordings()
     running = updates(recordings, job)
     for update in running:
@@ -129,14 +112,6 @@ def test_new_measurement_replaces_running_prompt_set(opening):
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
     assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
     assert explore.history.sets[0].runs == (done,)
-
-
-def test_running_prompt_set_clears_previous_runs():
-    recordings = Recordings([Recording("before", RecordedRun())])
-    running = updates(recordings)
-    while not next(running).value:
-        pass
-    assert recordings.runs == []
 
 
 def test_trace_files_are_measured_together(opening, tmp_path):
@@ -179,13 +154,18 @@ def test_calibrate_again_compares_with_run_set(opening):
     assert json.loads(calibrate.again(recordings, None))["against"] is None
 
 
-def test_pasted_prompts_keep_domains_in_traces():
+def test_pasted_prompts_keep_domains_and_runs_equal_engine_generation():
     text = '{"prompt": "One day, a cat", "domain": "story"}\n{"prompt": "2 + 2 =", "domain": "sum"}'
     recordings = Recordings()
     *_, last = updates(recordings, source=None, text=text)
     assert [r.domain for r in recordings.runs] == ["story", "sum"]
     assert recordings.runs[1].header["domain"] == "sum"
-    assert [g["name"] for g in json.loads(last.value)["report"]["domains"]] == ["story", "sum"]
+    report = json.loads(last.value)["report"]
+    assert [g["name"] for g in report["domains"]] == ["story", "sum"]
+    alone = models.engine(Chosen("tiny")).generate("One day, a cat", calibrate.settings.config("d2sd", VALUES))
+    first, second = (recording.run.trace().steps for recording in recordings.runs)
+    assert [s.committed for s in first] == [s.committed for s in alone.steps]
+    assert report["steps"] == len(first) + len(second)
 
 
 def test_prompt_source_splits_pasted_lines(tmp_path):
@@ -198,7 +178,7 @@ def test_prompt_source_splits_pasted_lines(tmp_path):
     assert [p.text for p in calibrate.PromptSource.read("own", None, "", str(path)).prompts(5)] == ["One day"]
 
 
-def test_measured_run_opens_in_explore_unchanged(opening):
+def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
     opening.unlink()  # the run is kept without its file
@@ -206,14 +186,9 @@ def test_measured_run_opens_in_explore_unchanged(opening):
     assert session.shown.trace() == presets.opening().trace()
     assert session.shown.header["run"] in segment
     assert tab.selected == "explore"
-
-
-@pytest.mark.parametrize("data", [{}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}])
-def test_opening_unknown_measured_run_is_refused(opening, data):
-    recordings, session = Recordings(), Session()
-    calibrate.files(recordings, [str(opening)])
-    with pytest.raises(InputError, match="no longer there"):
-        _open(Call(session, data=data), session, recordings)
+    for unknown in ({}, {"run": 1}, {"run": -1}, {"run": "0"}, {"run": 1e9}):
+        with pytest.raises(InputError, match="no longer there"):
+            _open(Call(session, data=unknown), session, recordings)
 
 
 def drawn(traces: list[Trace]) -> dict[str, Any]:
@@ -232,7 +207,7 @@ def data(recorded) -> dict[str, Any]:
     return drawn([recorded, recorded])
 
 
-def test_figures_have_places_in_the_page(data):
+def test_figures_have_places_in_page(data):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
     places = set(
         re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER|FOLDED) = \[(.*?)\]", main, re.MULTILINE)))
@@ -242,7 +217,7 @@ def test_figures_have_places_in_the_page(data):
     assert places == data["places"]["positions"].keys() | data["places"]["steps"].keys()
 
 
-def test_confidence_head_has_a_figure_whose_marks_list_its_steps(recorded):
+def test_confidence_head_figure_lists_steps_with_head_values(recorded):
     """Half of the steps have one: their places are those of the steps, not of the half."""
     steps = tuple(
         structs.replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
@@ -256,7 +231,7 @@ def test_confidence_head_has_a_figure_whose_marks_list_its_steps(recorded):
     assert panel["names"]["3"] == "Head says 0.3–0.4"
 
 
-def test_marks_of_figures_have_steps_and_names(data):
+def test_figure_marks_have_steps_and_names(data):
     for panel in data["panels"]:
         marks = {place for trace in panel["figure"]["data"] for place in flat(trace.get("customdata", []))}
         cells = {c[1] for row in panel["table"]["rows"] for c in row if isinstance(c, list)}
@@ -273,7 +248,7 @@ def flat(values: list[Any]) -> Iterator[Any]:
         yield from flat(value) if isinstance(value, list) else [value]
 
 
-def test_bars_list_as_many_positions_as_they_count_accepted_as_often_as_they_say(data):
+def test_confidence_bars_list_positions_that_match_counts_and_acceptance(data):
     steps, report, places = data["steps"], data["report"], data["places"]["positions"]
     assert sum(map(len, steps["confidence"])) == report["positions"]
     for kind in ("uniform", "equal_mass"):
@@ -288,7 +263,7 @@ def test_bars_list_as_many_positions_as_they_count_accepted_as_often_as_they_say
     assert by_position == {p["position"]: p["count"] for p in report["by_position"]}
 
 
-def test_cells_ranks_and_drafts_list_as_many_steps_as_they_count(data):
+def test_matrix_ranks_and_gains_list_as_many_steps_as_counted(data):
     steps, report = data["steps"], data["report"]
     cells = Counter(
         (happened, likeliest)
@@ -311,7 +286,7 @@ def test_cells_ranks_and_drafts_list_as_many_steps_as_they_count(data):
         assert won[-1 if source["branch"] is None else source["branch"]] == source["won"]
 
 
-def test_listed_tokens_and_nodes_are_those_of_the_step(recorded, data):
+def test_step_columns_hold_tokens_and_nodes_of_each_step(recorded, data):
     columns = data["steps"]
     for row, step in enumerate(recorded.steps):
         assert (columns["run"][row], columns["step"][row]) == (0, row)
@@ -332,7 +307,7 @@ def test_runs_of_every_method_can_be_drawn(engine, method):
     assert bool(report["positions"]) == (scored or report["of_paths"])
 
 
-def test_trees_without_a_block_draft_list_every_node(engine):
+def test_step_columns_of_trees_without_block_draft_list_every_node(engine):
     trace = engine.generate("the cat", DecodeConfig("eagle3", 20))
     data = drawn([trace])
     steps = data["steps"]

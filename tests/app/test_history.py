@@ -6,8 +6,6 @@ import json
 from types import SimpleNamespace
 from urllib.parse import parse_qsl
 
-import pytest
-
 from app import links, models, presets
 from app import session as history
 from app.explore.controls import Controls, Shown
@@ -16,7 +14,7 @@ from app.race.tab import GROUPS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep, open_lane, race_query
 from app.race.whatif import WhatIf
 from app.runs.recordings import Recording
-from app.runs.tab import GONE, file, read_stored, remove, rename, show
+from app.runs.tab import GONE, read_stored, remove, rename, show
 from app.runs.view import FORM, about, drawing
 from app.session import Histories, History, Session
 from app.settings import SETTINGS
@@ -81,21 +79,13 @@ def test_history_numbers_runs_from_oldest():
     assert not any(history.numbered(text) for text in ("0", "4", "-1", "", "²", "1" * 99, history.runs[0].run.key))
 
 
-def test_listed_run_is_renamed_saved_and_removed():
+def test_listed_run_is_renamed_and_removed():
     session = Session()
     run = session.history.keep(presets.opening(), "Recorded")
     assert json.loads(rename(session, Event(key=run.key, label="  my   run ")))["runs"][0]["label"] == "my run"
     rename(session, Event(key=run.key, label=" "))
     assert session.history.runs[0].label == "my run"
-    saved = json.loads(file(session, Event(key=run.key))[0])["file"]["text"]
-    assert saved == "".join(f"{line}\n" for line in presets.opening().lines())
     assert json.loads(remove(session, Event(key=run.key)))["runs"] == []
-
-
-@pytest.mark.parametrize("header", [{}, {"config": 3, "models": [], "prompt": 7}, {"config": {"block_size": "x" * 99}}])
-def test_about_describes_malformed_headers(header):
-    assert isinstance(about(header), str)
-    links.read(links.query_fields(header))
 
 
 def test_stored_form_may_name_folders_unlike_links(monkeypatch):
@@ -133,7 +123,7 @@ def test_history_limits_sets_and_renames_equal_titles():
     assert [s.runs[0].label for s in kept.sets][:3] == ["b", "a", "a"]
 
 
-def test_about_names_drafter_other_than_default():
+def test_about_names_other_drafter_and_describes_malformed_headers():
     models = {"preset": "tiny", "target": "tiny/target", "first_drafter": "run/step-200", "second_drafter": "tiny/vp"}
     assert about({"method": "d2sd", "models": models}) == "D²SD on tiny, drafter run/step-200"
     config = {"cost_aware": True, "num_branches": 6}
@@ -141,6 +131,9 @@ def test_about_names_drafter_other_than_default():
         "D²SD, quickest here on SmolLM2-135M-Instruct, K 6"
     )
     assert about({"method": "vllm", "models": {"preset": ["x"]}}) == "vllm on ['x']"
+    for header in ({}, {"config": 3, "models": [], "prompt": 7}, {"config": {"block_size": "x" * 99}}):
+        assert isinstance(about(header), str)
+        links.read(links.query_fields(header))
 
 
 def test_race_link_fills_form_and_restores_race():

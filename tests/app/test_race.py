@@ -40,21 +40,19 @@ def done():
     return run()[-1].value
 
 
-def test_race_runs_methods_in_order_with_status():
-    states = [u.value for u in run() if u.value]
+def test_race_runs_methods_in_order_with_status_and_ends_with_notes(monkeypatch):
+    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
+    updates = run()
+    states = [u.value for u in updates if u.value]
     warming = [
         (s.status.split(",")[0], len(s.lanes)) for s in states if "warming" in s.status and "again" not in s.status
     ]
     assert warming == [("1 of 2: Plain decoding", 0), ("2 of 2: D²SD", 1)]
     assert (states[-1].status, states[-1].methods) == ("", ("autoregressive", "d2sd"))
+    assert [u.note for u in updates if u.note] == ["Drafter late reads layer 5."]
 
 
-def test_race_ends_with_drafter_notes(monkeypatch):
-    monkeypatch.setattr(Models, "notes", lambda _: ["drafter late reads layer 5"])
-    assert [u.note for u in run(["autoregressive"]) if u.note] == ["Drafter late reads layer 5."]
-
-
-def test_lane_figures_compare_with_plain_decoding(done):
+def test_lane_figures_compare_with_plain_decoding_if_present(done):
     plain, branched = race.lane_figures(done)
     assert plain.speedup == 1
     assert plain.mean_acceptance_length == plain.nodes_per_step == 1
@@ -63,6 +61,9 @@ def test_lane_figures_compare_with_plain_decoding(done):
     assert sorted((plain.place, branched.place)) == [1, 2]
     assert sum(branched.stage_seconds.values()) <= branched.seconds
     assert branched.stage_seconds["verify"] > 0
+    only = replace(done, methods=done.methods[1:], lanes=done.lanes[1:])
+    (alone,) = race.lane_figures(only)
+    assert (alone.speedup, alone.identical, json.loads(drawing(only))["plain"]) == (None, True, False)
 
 
 def test_race_lane_in_explore_keeps_measured_speedup(done):
@@ -107,11 +108,10 @@ def test_disturbed_race_lanes_are_run_again(monkeypatch):
     assert [figures.disturbed for figures in race.lane_figures(stays)] == [False, True]
 
 
-@pytest.mark.parametrize("budget", [None, 20])
-def test_race_query_holds_requested_settings_only(budget):
-    lanes = run(("eagle3", "d2sd_tree"), node_budget=budget, block_size=8)[-1].value
+def test_race_query_holds_requested_settings_only():
+    lanes = run(("eagle3", "d2sd_tree"), block_size=8)[-1].value
     query = dict(parse_qsl(race_query(lanes)))
-    requested = {"block_size": "8"} | ({"node_budget": "20"} if budget else {})
+    requested = {"block_size": "8"}
     assert {name: query[name] for name in (*FILLED_IN, "method", "cost_aware") if name in query} == requested
     assert (query["model"], query["max_new_tokens"]) == ("tiny", "12")
 
@@ -122,12 +122,6 @@ def test_cost_aware_lane_is_separate_with_equal_text():
     assert [(f.method, f.identical) for f in race.lane_figures(race_of)] == [(m, True) for m in race_of.methods]
     assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
     assert "expected to save time" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
-
-
-def test_race_without_plain_decoding_has_no_speedup():
-    only = run(["dflash"])[-1].value
-    (figures,) = race.lane_figures(only)
-    assert (figures.speedup, figures.identical, json.loads(drawing(only))["plain"]) == (None, True, False)
 
 
 def test_lane_figures_locate_and_explain_text_difference(done):

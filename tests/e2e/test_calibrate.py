@@ -75,7 +75,7 @@ def send(page: Page, *files: tuple[str, bytes]) -> None:
     )
 
 
-def test_mark_lists_its_steps_when_clicked_and_its_figure_is_redrawn_in_place_in_another_theme(calibrate: Page, report):
+def test_figure_mark_lists_steps_and_theme_change_redraws_in_place(calibrate: Page, report):
     surest = "Surest tokens that were rejected"
     rejected = sum(s.actual_boundary is not None and s.actual_boundary < 15 for s in presets.opening().trace().steps)
     listed(calibrate, surest, rejected)
@@ -98,7 +98,7 @@ def test_mark_lists_its_steps_when_clicked_and_its_figure_is_redrawn_in_place_in
     calibrate.evaluate("document.body.classList.remove('dark')")
 
 
-def test_table_lists_steps_by_keyboard_and_a_step_opens_in_explore(calibrate: Page, report):
+def test_figure_table_lists_steps_by_keyboard_and_step_opens_in_explore(calibrate: Page, report):
     last = report["uniform"][-1]
     figure = calibrate.locator("#calibration [data-figure=uniform]")
     figure.get_by_role("button", name="Table").focus()
@@ -124,7 +124,7 @@ def test_table_lists_steps_by_keyboard_and_a_step_opens_in_explore(calibrate: Pa
     expect(drawn_figure(calibrate, "positions").locator(".shapelayer path").first).to_be_attached()
 
 
-def test_saved_files_hold_the_figures_and_every_scored_position(calibrate: Page, report):
+def test_saved_calibration_files_hold_figures_and_scored_positions(calibrate: Page, report):
     with calibrate.expect_download() as saved:
         calibrate.locator("#calibration [data-save=json]").click()
     assert json.loads(saved.value.path().read_text(encoding="utf-8"))["report"] == report
@@ -136,7 +136,7 @@ def test_saved_files_hold_the_figures_and_every_scored_position(calibrate: Page,
     assert sum(int(row["accepted"]) for row in table) == accepted
 
 
-def test_files_are_measured_again_and_none_or_a_bad_one_is_a_sentence_beside_the_figures(calibrate: Page, report):
+def test_trace_files_are_measured_again_and_bad_file_keeps_figures(calibrate: Page, report):
     figures, notice = calibrate.locator("#calibration .figures"), calibrate.locator("#calibrate-notice textarea")
     before = figures.text_content()
     choose_files(calibrate)
@@ -162,7 +162,7 @@ def test_files_are_measured_again_and_none_or_a_bad_one_is_a_sentence_beside_the
     assert figures.text_content() == before
 
 
-def test_pasted_log_is_answered_until_another_source_is_chosen(calibrate: Page):
+def test_pasted_log_report_hides_when_source_changes(calibrate: Page):
     choose_files(calibrate)
     log, report = calibrate.locator("#pasted-log textarea"), calibrate.locator("#doctor-report")
     log.fill("draft acceptance = 0.25000 (100 accepted / 400 generated)")
@@ -173,7 +173,7 @@ def test_pasted_log_is_answered_until_another_source_is_chosen(calibrate: Page):
     expect(report).to_be_hidden()
 
 
-def test_prompt_set_is_measured_and_a_step_of_it_opens_in_explore(calibrate: Page):
+def test_prompt_set_is_measured_and_step_opens_in_explore(calibrate: Page):
     calibrate.locator("#source").get_by_label("A prompt set").check()
     set_number(calibrate, "how-many", 3)
     set_number(calibrate, "calibrate-max-tokens", 16)
@@ -190,7 +190,7 @@ def test_prompt_set_is_measured_and_a_step_of_it_opens_in_explore(calibrate: Pag
     expect(view(calibrate)).to_have_attribute("data-pinned", str(step))
 
 
-def test_prompts_of_ones_own_show_their_progress_and_stop_with_what_is_finished(calibrate: Page):
+def test_own_prompts_show_progress_and_stop_keeps_finished_prompts(calibrate: Page):
     measure_own(calibrate, "They were happy. The end.\n" + "🙂\n" * 99, done=1)  # the first text ends soon
     expect(calibrate.locator("#calibration progress")).to_be_visible()
     calibrate.locator("#stop-measuring").click()

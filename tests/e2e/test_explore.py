@@ -53,7 +53,7 @@ def has(page: Page, **selected: object) -> None:
         expect(view(page)).to_have_attribute(f"data-{name}", str(value))
 
 
-def test_explore_fits_a_laptop_and_the_drawing_has_more_than_half_of_it(shown: Page):
+def test_explore_fits_laptop_and_drawing_has_over_half(shown: Page):
     expect(shown.locator("#run-label")).to_have_text(re.compile("^A recorded run: press Run"))
     fits(shown)
     large = shown.viewport_size
@@ -136,7 +136,7 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     expect(shown.locator("#tree .ring")).to_have_count(0)
 
 
-def test_keys_walk_zoom_and_play(shown: Page):
+def test_explore_keys_walk_zoom_and_play(shown: Page):
     press = shown.keyboard.press
     world = shown.locator("#tree g.world")
     press("Home")
@@ -181,7 +181,7 @@ def test_keys_walk_zoom_and_play(shown: Page):
     assert shown.evaluate(picture) == whole
 
 
-def test_finder_visits_steps_of_a_kind_and_sums_a_range(shown: Page):
+def test_finder_visits_matching_steps_and_sums_range(shown: Page):
     press = shown.keyboard.press
     places = [n for n, step in enumerate(RUN.steps) if verdict(step) == "repaired"]
     press("Home")
@@ -209,7 +209,7 @@ def test_finder_visits_steps_of_a_kind_and_sums_a_range(shown: Page):
     expect(shown.locator("#step-filter")).to_have_value("any")
 
 
-def test_strip_click_drafts_again_from_there(shown: Page):
+def test_strip_click_redrafts_from_clicked_position(shown: Page):
     shown.locator("#text .tok[data-step='1']").first.click()
     expect(view(shown)).to_have_attribute("data-step", "1")
     card, places = shown.locator("#details .card.redraft"), shown.locator("#strip .places button")
@@ -231,7 +231,7 @@ def test_strip_click_drafts_again_from_there(shown: Page):
     expect(view(shown)).to_have_attribute("data-pinned", "1")
 
 
-def test_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
+def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
     step = presets.opening().trace().steps[1]
     words = "".join(c.text for c in step.committed)
     game, text = shown.locator("#explorer .typed"), shown.locator("#explorer .views")
@@ -256,7 +256,7 @@ def test_reader_plays_the_drafter_and_is_told_only_then(shown: Page):
     expect(shown.locator("#tree")).to_be_visible()
 
 
-def test_settings_say_what_methods_and_models_can_do(shown: Page):
+def test_settings_describe_limits_of_methods_and_models(shown: Page):
     for method in ("autoregressive", "ddtree", RUN.header["method"]):
         choose_method(shown, method)
         expect(shown.locator("#method-info")).to_contain_text(d2sd.METHODS[method].sentence)
@@ -283,7 +283,7 @@ def test_settings_say_what_methods_and_models_can_do(shown: Page):
     expect(problem(shown)).to_be_hidden()
 
 
-def test_run_streams_what_the_engine_generates_also_quickest_here(used: Page):
+def test_run_streams_engine_generation_also_cost_aware(used: Page):
     prompt = "One day, a small dog named Max found a shiny key. " * 8  # more lines than the pane shows
     start(used, prompt, 32)
     finished(used)
@@ -306,7 +306,7 @@ def test_run_streams_what_the_engine_generates_also_quickest_here(used: Page):
     choice.nth(0).check(force=True)
 
 
-def test_window_that_waits_is_told_and_sees_no_run_but_its_own(used: Page, laptop, address):
+def test_waiting_window_is_told_and_sees_only_own_run(used: Page, laptop, address):
     with window(laptop, address) as other:
         choose_method(used, "autoregressive")
         run = start(used, *ENDLESS)
@@ -327,7 +327,7 @@ def test_window_that_waits_is_told_and_sees_no_run_but_its_own(used: Page, lapto
     assert int(view(used).get_attribute("data-steps") or 0) < ENDLESS[1] - 1
 
 
-def test_bad_input_is_a_sentence_and_loses_nothing(used: Page):
+def test_bad_input_shows_sentence_and_keeps_run(used: Page):
     run, text = view(used).get_attribute("data-run"), output_text(used)
     used.locator("#prompt textarea").fill("   ")
     used.locator("#run").click()

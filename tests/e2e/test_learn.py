@@ -98,7 +98,7 @@ LIT = {
 }
 
 
-def test_story_follows_scrolling_and_keys_and_leads_to_the_stops_on_a_phone(phone: Page, told):
+def test_story_on_phone_follows_scrolling_and_keys_to_stops(phone: Page, told):
     number, stops = told
     step = lesson_run().trace().steps[number]
     story, sections = opened(phone).locator("#learn .story"), phone.locator("#learn .story section")
@@ -128,7 +128,7 @@ def test_story_follows_scrolling_and_keys_and_leads_to_the_stops_on_a_phone(phon
     phone.wait_for_function("location.search.includes('stop=0')")  # an address is written from the second place on
 
 
-def test_stops_fit_a_phone_and_the_last_one_leads_to_its_step_in_explore(phone: Page, told):
+def test_stops_fit_phone_and_last_one_opens_step_in_explore(phone: Page, told):
     number, stops = told
     to_stops(opened(phone))
     for at in range(len(stops) + 1):
@@ -147,7 +147,7 @@ def test_stops_fit_a_phone_and_the_last_one_leads_to_its_step_in_explore(phone: 
     expect(phone.locator("#branches input")).to_be_focused()
 
 
-def test_stops_by_keyboard_light_what_they_speak_of_and_tell_no_outcome_early(learn: Page, told):
+def test_stops_by_keyboard_highlight_parts_and_reveal_outcome_last(learn: Page, told):
     number, stops = told
     heading = learn.locator("#learn .card > h3")
     spoken = learn.locator("#learn .card > [aria-live=polite]")
@@ -191,7 +191,7 @@ def test_stops_by_keyboard_light_what_they_speak_of_and_tell_no_outcome_early(le
     expect(learn.locator("#learn [data-ready=yes]")).to_have_attribute("data-everything", "false")
 
 
-def test_walk_draws_and_live_settings_are_those_of_the_step(learn: Page, told):
+def test_walk_draws_and_live_settings_match_step(learn: Page, told):
     _, stops = told
     learn.emulate_media(reduced_motion="reduce")
     visits = next(stop["walk"] for stop in stops if stop["id"] == "verify")

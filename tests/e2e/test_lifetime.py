@@ -29,7 +29,7 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).parents[2]
 
 
-def test_closed_window_frees_the_models_for_another_window(laptop, address, page: Page):
+def test_closed_window_frees_models_for_another(laptop, address, page: Page):
     closed = new_page(laptop)
     opened(closed, address)
     measure_own(closed, "🙂\n" * 100)
@@ -61,7 +61,7 @@ def rests(page: Page) -> None:
     page.wait_for_function("thirtyFramesInWhichNoneWasAskedFor()", timeout=PATIENCE)
 
 
-def test_resting_page_asks_for_no_frames_and_fetches_plotly_once_and_nothing_from_elsewhere(empty: Page, address: str):
+def test_resting_page_requests_no_frames_and_loads_plotly_once_from_own_host(empty: Page, address: str):
     empty.add_init_script(COUNT_FRAMES)
     elsewhere: list[str] = []
     plotly: list[str] = []
@@ -113,7 +113,7 @@ def server():
         process.stdout.close()
 
 
-def test_lost_server_is_a_sentence_and_what_is_there_stays(laptop, server):
+def test_lost_server_shows_sentence_and_keeps_page(laptop, server):
     process, address = server
     with window(laptop, address) as page:
         choose_method(page, "autoregressive")

@@ -80,7 +80,7 @@ def tokens() -> list[int]:
     return [lane.trace.totals.tokens for lane in recorded_race().lanes]
 
 
-def test_replay_begins_by_itself_and_is_moved_by_slider_and_keys(replayed: Page):
+def test_replay_starts_by_itself_and_follows_slider_and_keys(replayed: Page):
     lanes = recorded_race().lanes
     end = max(lane.trace.totals.seconds for lane in lanes)
     expect(replayed.locator("#race [data-playing=true]")).to_be_attached()
@@ -116,7 +116,7 @@ def test_replay_begins_by_itself_and_is_moved_by_slider_and_keys(replayed: Page)
     assert replayed.locator("#race .speeds input:checked").evaluate("e => e === document.activeElement")
 
 
-def test_recorded_race_stands_at_its_end_without_motion_with_its_what_if_figures(shown: Page):
+def test_recorded_race_without_motion_shows_end_and_what_if_figures(shown: Page):
     race, page = recorded_race(), raced(shown)
     assert (data(page, "playing"), visible_tokens(page)) == ("false", tokens())
     expect(page.locator("#race .stage")).to_contain_text("A recorded race")
@@ -142,7 +142,7 @@ def test_recorded_race_stands_at_its_end_without_motion_with_its_what_if_figures
     expect(names).to_have_count(5)  # four methods and the recorded run
 
 
-def test_race_of_ones_own_is_drawn_and_asked_what_if_after_a_mistake(race: Page):
+def test_own_race_is_drawn_and_answers_what_if_after_mistake(race: Page):
     title = race.locator("#race .title").text_content() or ""
     choose(race)
     race.locator("#start-race").click()
@@ -168,7 +168,7 @@ def test_race_of_ones_own_is_drawn_and_asked_what_if_after_a_mistake(race: Page)
     expect(race.locator("#whatif .question")).to_contain_text(alpha)
 
 
-def test_prompt_models_and_run_come_from_explore_unless_they_were_chosen_in_race(page: Page):
+def test_race_form_follows_explore_unless_chosen_in_race(page: Page):
     def explored(prompt: str, model: str) -> None:
         page.get_by_role("tab", name="Explore").click()
         page.locator("#model select").select_option(model)

@@ -42,7 +42,7 @@ def two(module_page: Page, address: str) -> Page:
     return page
 
 
-def test_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
+def test_listed_run_opens_and_form_follows_and_comes_back(two: Page):
     own = view(two).get_attribute("data-run")
     rows(two).nth(1).locator(".open").click()
     expect(view(two)).to_have_attribute("data-run", presets.opening().header["run"], timeout=PATIENCE)
@@ -60,7 +60,7 @@ def test_run_is_shown_again_and_the_form_follows_and_comes_back(two: Page):
     expect(view(two)).to_have_attribute("data-node", "1")
 
 
-def test_two_runs_are_compared_and_a_step_opens(two: Page):
+def test_compare_shows_figures_of_two_runs_and_opens_step(two: Page):
     two.get_by_role("tab", name="Compare").click()
     expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)
     two.locator("#compare-go").click()
@@ -71,7 +71,7 @@ def test_two_runs_are_compared_and_a_step_opens(two: Page):
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 
 
-def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
+def test_listed_runs_are_renamed_saved_and_removed(two: Page):
     two.get_by_label("Title of the class file").fill("Lecture 3")
     with two.expect_download(timeout=PATIENCE) as started:
         two.get_by_role("button", name="Class file").click()
@@ -95,7 +95,7 @@ def test_runs_are_renamed_saved_together_and_alone_and_removed(two: Page):
     expect(rows(two)).to_have_count(1)
 
 
-def test_back_and_forward_move_between_views_and_a_reload_loses_nothing(two: Page):
+def test_back_forward_and_reload_restore_views_and_input(two: Page):
     token = two.locator("#text .tok").nth(8)
     step = token.get_attribute("data-step")
     assert view(two).get_attribute("data-pinned") != step  # of a test before
@@ -148,7 +148,7 @@ def expect_typed(page: Page, raced: str, measured: str) -> None:
     expect(page.locator("#own-prompts textarea")).to_have_value(measured)
 
 
-def test_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page: Page, address: str):
+def test_reload_keeps_race_and_calibrate_prompts_without_sending_them(page: Page, address: str):
     expect_typed(page, str(presets.opening().header["prompt"]), "")
     page.get_by_role("tab", name="Race").click()
     page.locator("#race-prompt textarea").fill("raced of my own")
@@ -172,7 +172,7 @@ def test_reload_keeps_what_was_typed_in_race_and_calibrate_and_tells_nobody(page
     expect_typed(page, "linked", "")
 
 
-def test_link_opens_a_trace_of_its_own_host_and_no_other(empty: Page, address):
+def test_trace_link_opens_only_traces_of_own_host(empty: Page, address):
     lines = [json.loads(line) for line in presets.opening().lines()]
     lines[0]["run"] = "e" * 32
     trace = "".join(json.dumps(line) + "\n" for line in lines)

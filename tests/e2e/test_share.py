@@ -56,7 +56,7 @@ def copy_link(page: Page) -> str:
     return page.evaluate("navigator.clipboard.readText()")
 
 
-def test_link_to_the_recorded_run_selects_its_step_and_node(page: Page, address: str):
+def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     pin(page, 5, 2)
     link = copy_link(page)
     query = parse_qs(urlparse(link).query)
@@ -79,7 +79,7 @@ def test_link_to_the_recorded_run_selects_its_step_and_node(page: Page, address:
     expect(page.locator("#learn .stage .frame")).to_have_attribute("data-stop", "branches", timeout=PATIENCE)
 
 
-def test_link_fills_the_controls_and_its_run_selects_its_step(empty: Page, address: str):
+def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
     wanted = {"prompt": "One day, a cat — and “Tom” & co.?", "method": "ddtree", "block_size": 8, "node_budget": 20}
     wanted |= {"temperature": 0.5, "seed": 3, "max_new_tokens": 24, "step": 3, "node": 1}
     models.engine(Chosen("tiny"))  # where the models are loaded, the run of a link begins by itself
@@ -93,7 +93,7 @@ def test_link_fills_the_controls_and_its_run_selects_its_step(empty: Page, addre
     expect(view(empty)).to_have_attribute("data-node", "1")
 
 
-def test_link_with_wrong_values_is_read_as_far_as_it_fits(empty: Page, address: str):
+def test_link_with_invalid_values_applies_valid_ones(empty: Page, address: str):
     attack = '"><img src=x onerror="window.pwned=1"><script>window.pwned=1</script>${window.pwned=1}{{window.pwned=1}}'
     query = {
         "prompt": attack,
@@ -122,7 +122,7 @@ def test_link_with_wrong_values_is_read_as_far_as_it_fits(empty: Page, address: 
     expect(notice).to_be_hidden()
 
 
-def test_share_menu_closes_when_left_and_its_files_hold_the_shown_run(shown: Page):
+def test_share_menu_closes_when_left_and_files_hold_shown_run(shown: Page):
     button, menu = shown.locator(".sharing .share"), shown.locator(".sharing .menu")
     for leave in (shown.locator("#sentence").click, shown.locator("#tree").focus):
         button.click()
@@ -156,7 +156,7 @@ def test_share_menu_closes_when_left_and_its_files_hold_the_shown_run(shown: Pag
     assert share(shown, "PNG")[:8] == b"\x89PNG\r\n\x1a\n"
 
 
-def test_picture_is_whole_with_colours_of_its_own_on_a_phone_too(phone: Page, browser):
+def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, browser):
     pin(phone, 4)
     fill = "es => es.map((e) => getComputedStyle(e).fill)"
     drawn = set(phone.locator("#tree g.node .shape").evaluate_all(fill))
@@ -180,7 +180,7 @@ def test_picture_is_whole_with_colours_of_its_own_on_a_phone_too(phone: Page, br
     assert struct.unpack(">2I", png[16:24]) == (3 * whole["width"], 3 * whole["height"])
 
 
-def test_uploads_are_shown_as_far_as_they_are_traces(module_page: Page):
+def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     page, lines = module_page, presets.opening().lines()
     before = (view(page).get_attribute("data-run"), output_text(page))
     torn = gzip.compress("\n".join(lines).encode())[:2000]
@@ -272,7 +272,7 @@ def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
     assert page.evaluate("window.pwned") is None
 
 
-def test_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browser, address: str):
+def test_frame_of_300_pixels_shows_step_without_controls_or_scrolling(browser, address: str):
     context = browser.new_context(viewport={"width": 640, "height": 300})
     with window(context, None) as frame:
         frame.goto(f"{address}?embed=1&step=5")
@@ -286,7 +286,7 @@ def test_frame_of_300_pixels_shows_a_step_without_controls_or_scrolling(browser,
     context.close()
 
 
-def test_quiz_is_answered_by_keys_and_tells_screen_readers_nothing(empty: Page, address: str):
+def test_quiz_is_answered_by_keys_and_hides_answers_from_screen_readers(empty: Page, address: str):
     opened(empty, f"{address}?quiz=1&step=5")
     step = presets.opening().trace().steps[4]
     quiz = empty.locator("#explorer .quiz .said")

@@ -58,7 +58,7 @@ def view(page: Page):
     return page.locator("#explorer[data-run]")
 
 
-def test_run_as_a_file_is_drawn_and_explored_without_a_network(show, opening):
+def test_standalone_run_is_drawn_and_explored_offline(show, opening):
     page = show(opening)
     trace = d2sd.load_trace(OPENING)
     steps = len(trace.steps)
@@ -90,7 +90,7 @@ def test_run_as_a_file_is_drawn_and_explored_without_a_network(show, opening):
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
 
-def test_hostile_file_that_was_cut_off_stays_text_and_runs_no_other_script(show, browser, tmp_path):
+def test_standalone_hostile_cut_run_stays_text_and_blocks_other_scripts(show, browser, tmp_path):
     lines = [json.loads(line) for line in gzip.decompress(OPENING.read_bytes()).splitlines()[:9]]
     lines[0].update(prompt=BREAKOUT, method=BREAKOUT, run=BREAKOUT)
     lines[2]["anchor_text"] = BREAKOUT
@@ -124,7 +124,7 @@ def test_hostile_file_that_was_cut_off_stays_text_and_runs_no_other_script(show,
     page.close()
 
 
-def test_class_file_has_runs_quiz_and_tour_without_a_network(show, tmp_path):
+def test_class_file_has_runs_quiz_and_tour_offline(show, tmp_path):
     history = History()
     lines = presets.opening().lines()
     for number in range(2):

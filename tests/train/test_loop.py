@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import nn
 
-from d2sd.train.loop import rate_at, train
+from d2sd.train.loop import train
 from d2sd.train.settings import LoopConfig
 from tests.clocks import Ticking
 
@@ -86,9 +86,3 @@ def test_training_for_given_seconds_measures_five_points(tmp_path):
     assert len(points) == 5
     assert state["seconds"] == pytest.approx(1.0, abs=0.02)
     assert state["rows"] == 4 * state["step"]
-
-
-def test_warmup_scales_with_steps():
-    for steps in (40, 400):
-        rates = [rate_at(LoopConfig(steps, learning_rate=1.0), step) for step in range(steps)]
-        assert rates.index(max(rates)) == steps // 20 - 1

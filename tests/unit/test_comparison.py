@@ -33,16 +33,20 @@ def figure(result, name):
     return next(d for d in result.figures if d.name == name)
 
 
-def test_compare_identical_sides_finds_no_difference():
+def test_compare_identical_sides_finds_no_difference_in_any_order():
     runs = simulated(12, 20)
     result = compare(side(runs), side(runs))
     assert (result.paired, result.unit) == (True, "prompt")
     assert all(d.difference.value == 0 for d in result.figures if d.difference.value is not None)
     assert not any(d.clear for d in result.figures)
     assert next(read_comparison(result)).startswith("No clear difference")
+    names = [f"prompt {n}" for n in range(12)]
+    turned = compare(side(runs, names), side(runs[::-1], names[::-1]))
+    assert turned.paired
+    assert figure(turned, "tokens").difference.low == figure(turned, "tokens").difference.high == 0
 
 
-def test_compare_finds_over_confident_drafter():
+def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(side(honest), side(sure))
     error, gap = figure(result, "error"), figure(result, "gap")
@@ -50,10 +54,6 @@ def test_compare_finds_over_confident_drafter():
     assert error.difference.value > 0.05
     assert gap.difference.high < 0
     assert any(s.startswith("Calibration error") and "B is higher by" in s for s in read_comparison(result))
-
-
-def test_compare_skips_calibration_of_same_drafter():
-    honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(*(replace(side(runs), drafter="tiny: dflash") for runs in (honest, sure)))
     assert result.same_drafter
     assert not any(figure(result, name).clear for name in ("gap", "error", "brier"))
@@ -82,6 +82,9 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     own, others = simulated(runs, 40, seed=1), simulated(runs, 40, seed=4)
     table, prompts = tabulate(others), other_prompts or ["prompt 0"]
     found = compare(side(own), Side(replace(table, prompt=np.arange(runs)[table.run]), tuple(prompts)), same_text)
+    assert found.paired is ("prompt 0" in prompts)
+    assert found.unit.startswith("block of") is same_text
+    assert not compare(side(own[:1]), side(others[:1])).paired  # one text each, not known to be the same
     for mine, figures in ((own, "a"), (others, "b")):
         report = calibrate(tabulate(mine))
         assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
@@ -125,22 +128,6 @@ def test_compare_pairing_by_prompt_narrows_interval():
     apart = figure(compare(side(a), side(b, [f"other {n}" for n in range(16)])), "tokens").difference
     assert paired.high - paired.low < 0.6 * (apart.high - apart.low)
     assert paired.low > 0
-
-
-def test_compare_pairs_prompts_by_text():
-    runs = simulated(12, 20)
-    names = [f"prompt {n}" for n in range(12)]
-    turned = compare(side(runs, names), side(runs[::-1], names[::-1]))
-    assert turned.paired
-    assert figure(turned, "tokens").difference.low == figure(turned, "tokens").difference.high == 0
-
-
-def test_compare_same_text_uses_step_blocks():
-    (run,) = simulated(1, 60)
-    result = compare(side([run]), side([run]), same_text=True)
-    assert result.paired
-    assert result.unit.startswith("block of")
-    assert not compare(side([run]), side([run])).paired
 
 
 def test_length_difference_needs_several_texts():

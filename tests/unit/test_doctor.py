@@ -115,12 +115,6 @@ def test_examine_weights_reports_constant_qk_norms_as_lost(bundled):
     assert examine_weights(model, bundled.models.target).lost_norms == ()
 
 
-def test_examine_weights_reports_untrained_drafter_as_unmoved(bundled, tokenizer):
-    target = make_target(tokenizer, layers=8)
-    spread, norm = examine_weights(make_drafter(target, layers=4), target).moved
-    assert (spread, norm) == (pytest.approx(1, abs=0.1), 0)
-
-
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("group", [None, 32])
 def test_quantised_bits_detects_weight_grid(bundled, bits, group):
@@ -184,7 +178,6 @@ FINDINGS = {
     "gains, and is still poor": ({"texts": replace(SHOWN, shown_first=(0.3, 0.5)), **LOW}, "unknown", "Unknown"),
     "inverted confidence": ({"texts": TextFindings(confidence_auroc=0.2)}, "confidence", "only 20% of the time"),
     "exchanged Markov tables": ({"texts": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5))}, "swapped", "Markov tables"),
-    "nothing": ({}, "none", "No fault found"),
     "constant norms, as after training in bfloat16": ({"weights": NORMS}, "none", "norm.weight holds one number alone"),
     "a random matrix": ({"weights": MATRIX}, "none", "No fault found"),
     "a quantised target": ({"bits": 8}, "rounding", "The target's weights lie on a grid of 8 bits. That is harmless"),

@@ -62,10 +62,14 @@ def test_check_folder_accepts_sound_folders(bundled, part):
     assert {c.state for c in check_folder(str(TINY / part), bundled.models.target)} == {"good"}
 
 
-def test_check_folder_reports_unreadable_config(bundled, tmp_path):
+def test_check_folder_reports_unreadable_files(bundled, tmp_path):
     (tmp_path / "config.json").write_text("{")
     (check,) = check_folder(str(tmp_path), bundled.models.target)
     assert check.state == "fault"
+    checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
+    assert [c.finding for c in checks if c.state == "fault"] == [
+        "model.safetensors is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
+    ]
 
 
 def fewer_tokens(config):
@@ -143,13 +147,6 @@ def test_doctor_mend_examines_repaired_folder(bundled, tmp_path, capsys, monkeyp
     assert "### A short run" in repaired
     assert main(["doctor", "tiny", str(mended), "--expect", "0.5"]) == 2
     assert "it is at least 1" in capsys.readouterr().err
-
-
-def test_check_folder_recognises_git_lfs_pointer(bundled, tmp_path):
-    checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
-    assert [c.finding for c in checks if c.state == "fault"] == [
-        "model.safetensors is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
-    ]
 
 
 def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkeypatch):

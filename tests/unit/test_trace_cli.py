@@ -15,12 +15,10 @@ import d2sd
 from d2sd.__main__ import main
 from d2sd.cli.description import MARKS, describe_step, draw_tree
 from d2sd.cli.trace import statistics
-from d2sd.figures.viewer import standalone_page
 from d2sd.trace.checks import SCHEMA
-from d2sd.trace.events import Finished
 from d2sd.trace.logs.requests import NOT_KNOWN, chain_step
 from d2sd.trace.metrics import verdict
-from d2sd.trace.run import RecordedRun, unpack_line
+from d2sd.trace.run import unpack_line
 from d2sd.trace.trace import Trace, write_traces
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
@@ -156,10 +154,8 @@ def test_trace_statistics_count_prefill_token_as_target(engine):
     assert figures["tokens_by_proposer"]["target"] == 1 + by_target
 
 
-def test_trace_to_graphml_writes_step_or_run(capfd, trace, tmp_path):
+def test_trace_to_graphml_writes_step_or_run(trace, tmp_path):
     out = tmp_path / "o.graphml"
-    assert main(["trace", "to-graphml", str(RECORDED), "--step", "-1", "-o", str(out)]) == 2
-    assert "there is no step -1" in capfd.readouterr().err
     assert main(["trace", "to-graphml", str(RECORDED), "--step", str(len(trace.steps)), "-o", str(out)]) == 0
     graph = networkx.read_graphml(out, node_type=int)
     assert {n: graph.nodes[n]["token"] for n in graph} == {n.id: n.token for n in trace.steps[-1].nodes}
@@ -198,13 +194,6 @@ def lines_in(page):
     """The lines of a page's run after its head."""
     (run,) = json.loads(page.partition('id="trace">')[2].partition("</script>")[0])
     return [json.loads(line) for entry in run["value"].splitlines()[1:] for line in unpack_line(entry).split("\n")]
-
-
-def test_standalone_page_marks_cut_run(trace):
-    cut = RecordedRun.of(replace(trace, finished=None).records())
-    assert "was cut off" in lines_in(standalone_page(cut, "cut"))[-1]["sentence"]
-    assert isinstance(trace.finished, Finished)
-    assert lines_in(standalone_page(RecordedRun.of(trace.records()), "whole"))[-1]["event"] == "Finished"
 
 
 def test_trace_commands_handle_files_of_many_runs(trace, tmp_path, capsys):
