@@ -10,6 +10,7 @@ import json
 import os
 import shutil
 import sys
+from functools import cache, partial
 from pathlib import Path
 
 import pytest
@@ -105,12 +106,18 @@ def bundled():
     return load("tiny")
 
 
-@pytest.fixture(scope="session", params=["qwen3", "llama"])
-def engine(request, tokenizer):
-    """One with tiny networks."""
+@pytest.fixture(scope="session")
+def engines(tokenizer):
+    """Engines with tiny networks by type, each made once: pytest keeps one value of a fixture with parameters at a time."""
     from tests.nets import make_engine
 
-    return make_engine(tokenizer, request.param)
+    return cache(partial(make_engine, tokenizer))
+
+
+@pytest.fixture(scope="session", params=["qwen3", "llama"])
+def engine(request, engines):
+    """One with tiny networks."""
+    return engines(request.param)
 
 
 @pytest.fixture(scope="session")
