@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import timeit
 import warnings
-from functools import cache
+from functools import cache, partial
 
 import torch
 from torch import Tensor, nn
@@ -70,7 +70,7 @@ def quick_bfloat16() -> bool:
     for dtype in (torch.float32, torch.bfloat16):
         x = torch.ones(512, 512, dtype=dtype)
         x @ x  # the first one also sets up the kernel
-        seconds[dtype] = min(timeit.repeat(lambda x=x: x @ x, number=1, repeat=3))
+        seconds[dtype] = min(timeit.repeat(partial(torch.mm, x, x), number=1, repeat=3))
     return seconds[torch.bfloat16] < 1.5 * seconds[torch.float32]
 
 
