@@ -25,7 +25,7 @@ def launch(playwright: Playwright) -> Browser:
     path = find()
     if path is None:
         raise SystemExit(MISSING)
-    return playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+    return playwright.chromium.launch(executable_path=path, args=["--no-sandbox", "--disable-gpu"])
 
 
 def new_page(owner: Browser | BrowserContext, **options: Any) -> Page:
