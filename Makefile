@@ -32,7 +32,7 @@ durations: $(VENV)/.dev browser target
 quick: $(VENV)/.dev
 	OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) tests/unit tests/scripts
 
-# All tests twelve times, in ways that differ in how fast this machine is or seems: what failed, and when. About two hours.
+# All tests twelve times, in ways that differ in how fast this machine is or seems: what failed, and when. Two to three hours.
 soak: $(VENV)/.dev browser target
 	$(PYTHON) -m tools.soak
 
