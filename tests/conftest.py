@@ -86,6 +86,8 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 @pytest.fixture(scope="session", autouse=True)
 def own_home(tmp_path_factory):
     """Models that were got on this machine are out of sight: the page opens with the bundled one everywhere."""
+    import transformers  # noqa: F401  (its log handler keeps the standard error of whatever test imports it first)
+
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("D2SD_HOME", str(tmp_path_factory.mktemp("home")))
         yield
