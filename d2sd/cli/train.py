@@ -189,7 +189,7 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add("name", choices=("smollm2",))
     add("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
     add("--prompts", nargs="+", default=[], metavar=PROMPTS, help="further questions")
-    add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for the pair")
+    add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for all drafters")
     add("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
 
 

@@ -54,7 +54,9 @@ class HeldOut:
         stop: asked before every text; once it returns True and a text is not empty, no further one is started.
         """
         engine, texts = Engine(Models(target), passes="eager"), list[Trace]()
-        config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False)
+        # flashinfer would first compile its kernels, which takes a minute of the training's time
+        self._backend = "cascade" if target.device.type == "cuda" else "auto"
+        config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False, backend=self._backend)
         for prompt in prompts:
             if not (stop and stop()) or not any(len(t.token_ids) > 1 for t in texts):
                 texts.append(engine.generate(prompt, config))
@@ -94,7 +96,7 @@ class HeldOut:
         ]
         roles = {"eagle3": saved[0]} if method == "eagle3" else {"first": saved[0], "second": saved[1]}
         engine = Engine(Models(self._target, **roles), passes="eager")
-        config = DecodeConfig(method, HELD_OUT_TOKENS, inspect=False)
+        config = DecodeConfig(method, HELD_OUT_TOKENS, inspect=False, backend=self._backend)
         if method == "d2sd":  # a short block has fewer prefixes
             config = replace(config, num_branches=min(config.num_branches, first.block_size - 1))
         config = engine.resolve(config)

@@ -8,6 +8,7 @@ token.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterable, Sequence
 from contextlib import nullcontext
 from typing import Any
@@ -58,7 +59,6 @@ def room(device: torch.device) -> tuple[int, int]:
     return (int(KEPT * torch.cuda.mem_get_info(device)[0]) if device.type == "cuda" else 0), int(KEPT * host)
 
 
-@torch.no_grad()
 def read_features(
     base: Any, taps: list[int], data: Responses, names: Sequence[str] = ("features",)
 ) -> FeatureStore | None:
@@ -68,19 +68,34 @@ def read_features(
     """
     weight = base.embed_tokens.weight
     sizes = {"features": len(taps) * weight.shape[1], "hidden": weight.shape[1]}
-    token, ends = 2 * sum(sizes[name] for name in names), data.lengths.cumsum(0)
+    sizes = {name: sizes[name] for name in names}
     on_device, on_host = room(weight.device)
-    count = int((token * ends <= on_device).sum())  # sequences whose features stay on the device
-    if token * int(data.lengths[count:].sum()) > on_host:
-        return None
+    for space in (on_device, 0):
+        count = int((2 * sum(sizes.values()) * data.lengths.cumsum(0) <= space).sum())  # sequences kept on the device
+        if 2 * sum(sizes.values()) * int(data.lengths[count:].sum()) > on_host:
+            return None
+        try:
+            return _read(base, taps, data, sizes, count)
+        except torch.OutOfMemoryError:
+            if not count:
+                raise
+        torch.cuda.empty_cache()
+        print("Not enough memory on the GPU: the target's features are kept in the host's memory.", file=sys.stderr)
+    return None
+
+
+@torch.no_grad()
+def _read(base: Any, taps: list[int], data: Responses, sizes: dict[str, int], count: int) -> FeatureStore:
+    """What ``read_features`` returns, with the first ``count`` sequences on the target's device. sizes: of a row, by name."""
+    weight = base.embed_tokens.weight
     parts: list[tuple[int, dict[str, Tensor]]] = []
-    for begin, end, device in ((0, count, weight.device), (count, len(ends), torch.device("cpu"))):
+    for begin, end, device in ((0, count, weight.device), (count, len(data.lengths), torch.device("cpu"))):
         if end > begin:
             tokens = int(data.lengths[begin:end].sum())
             parts.append(
-                (begin, {n: torch.empty(tokens, sizes[n], dtype=torch.bfloat16, device=device) for n in names})
+                (begin, {n: torch.empty(tokens, s, dtype=torch.bfloat16, device=device) for n, s in sizes.items()})
             )
-    starts = ends - data.lengths
+    starts = data.lengths.cumsum(0) - data.lengths
     numbers = nullcontext() if halved(base.layers) else quick_autocast(weight.device)  # what is kept is no finer
     with LayerTaps(base.layers).only(taps) as layers, numbers:
         for batch in progress(
@@ -92,6 +107,6 @@ def read_features(
             for row, number in enumerate(batch.tolist()):
                 begin, part = next((begin, part) for begin, part in reversed(parts) if number >= begin)
                 at, length = int(starts[number] - starts[begin]), int(data.lengths[number])
-                for name in names:
+                for name in sizes:
                     part[name][at : at + length] = found[name][row, :length]
     return FeatureStore(data.lengths, parts)

@@ -8,22 +8,26 @@ from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.pair import train_pair
 from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining
 
+EAGLE3_SHARE, PARTS = 0.1, 1000  # of the time, and parts into which its schedule divides its share
+
 
 def train_recipe(target: str, out: Path, minutes: float, prompts: tuple[str, ...]) -> None:
     """Trains the drafters of SmolLM2-135M-Instruct into a folder; run again, it goes on where it stopped.
 
-    target: folder, hub id or name. minutes: for the pair. prompts: further questions.
+    target: folder, hub id or name.
+    minutes: for all drafters.
+    prompts: further questions.
     """
     train_pair(
         PairTraining(
-            target=target, out=out, minutes=minutes, prompts=prompts, layers=2, block_size=8, target_layer_ids=[1, 7, 14, 20, 26],
-            mask_token="<empty_output>", draft_vocab_size=16_384, markov_rank=32,
+            target=target, out=out, minutes=(1 - EAGLE3_SHARE) * minutes, prompts=prompts, layers=2, block_size=8,
+            target_layer_ids=[1, 7, 14, 20, 26], mask_token="<empty_output>", draft_vocab_size=16_384, markov_rank=32,
         )
     )  # fmt: skip
     # It drafts the 4,096 commonest tokens alone, which keeps its file small.
     train_eagle3(
         Eagle3Training(
             target=target, responses=out / "responses.jsonl", out=out / "eagle3", target_layer_ids=[1, 14, 26], draft_vocab_size=4096,
-            objective=Eagle3Objective(5, rows=24), loop=LoopConfig(260, batch_size=12),
+            objective=Eagle3Objective(5, rows=24), loop=LoopConfig(PARTS, batch_size=12, seconds=EAGLE3_SHARE * 60 * minutes),
         )
     )  # fmt: skip

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from d2sd.decoding.verifier import restrict
+from d2sd.errors import first_line
 from d2sd.nets.caches import LayerCache, Ring
 from d2sd.nets.passes import Recorder
 from d2sd.nets.target import Target
@@ -77,7 +78,15 @@ class Rows:
             # Capturing runs a step three times; what it changes is put back. Slots are written again when they are reached.
             changed = (self.text, self.place, self.idle, self._slot)
             before = [t.clone() for t in changed]
-            self._graph = Recorder(self.text.device).capture(self._step, ())
+            try:
+                self._graph = Recorder(self.text.device).capture(self._step, ())
+            except torch.OutOfMemoryError:
+                raise
+            except RuntimeError as error:
+                print(
+                    f"Texts are written without a CUDA graph, which takes longer: {first_line(error)}", file=sys.stderr
+                )
+                self._captures = False
             for own, old in zip(changed, before, strict=True):
                 own.copy_(old)
         for _ in range(steps):

@@ -21,9 +21,10 @@ from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
-from d2sd.nets.passes import CapturedPass, Passes, Recorder
+from d2sd.nets.passes import Passes, Recorder
 from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
+from tests.pretended_gpu import capture
 
 FLAT = Machine(Curve(((1, 1e-6),)), Curve(((1, 1e-6),)), Curve(((1, 5e-3), (64, 5.001e-3))))
 ON_DEVICE = [m.id for m in METHODS.values() if m.on_device]
@@ -241,35 +242,6 @@ def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without
         cycle.run(ids, 20)
 
 
-class Tape(TorchDispatchMode):
-    """Records operations, with the tensors that they read and made. Fails where a value is read on the host."""
-
-    def __init__(self):
-        super().__init__()
-        self.operations = []
-
-    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-        assert function is not torch.ops.aten._local_scalar_dense.default, "the host reads a value"
-        made = function(*args, **(kwargs or {}))
-        self.operations.append((function, args, kwargs or {}, made))
-        return made
-
-
-class Frozen:
-    """What a CUDA graph is to us: operations on fixed storage, with every number of the host as it was at capture."""
-
-    def __init__(self, function, own):
-        with Tape() as tape:
-            self.outputs = function(*own)
-        self.operations = tape.operations
-
-    def replay(self):
-        for function, args, kwargs, made in self.operations:
-            for own, new in zip(tree_leaves(made), tree_leaves(function(*args, **kwargs)), strict=True):
-                if isinstance(own, torch.Tensor) and own.data_ptr() != new.data_ptr():  # neither a view nor in place
-                    own.copy_(new)
-
-
 @pytest.fixture(scope="module")
 def small(tokenizer):
     """Few layers, since recorded operations take long to replay."""
@@ -279,13 +251,6 @@ def small(tokenizer):
 @pytest.fixture
 def frozen(small, monkeypatch):
     """The same engine with its passes "captured" on the CPU."""
-
-    def capture(self, function, inputs):
-        own = tuple(tensor.clone() for tensor in inputs)
-        for _ in range(2):  # as before a real capture
-            function(*own)
-        graph = Frozen(function, own)
-        return CapturedPass(graph, own, graph.outputs)
 
     monkeypatch.setattr(Recorder, "capture", capture)
     other = Engine(small.models, "padded")

@@ -1,0 +1,121 @@
+"""Training on a GPU, as far as it can be shown without one: branches, devices, and what happens where a quick path fails."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+from safetensors.torch import load_file
+
+from d2sd.nets.passes import Recorder
+from d2sd.train import features, plan
+from d2sd.train.eagle3 import train_eagle3
+from d2sd.train.features import read_features
+from d2sd.train.joint import PairObjective
+from d2sd.train.pair import train_pair
+from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining, RegenerateConfig
+from d2sd.train.text import load_writer, read_responses
+from d2sd.train.writer import Request, write
+from tests.clocks import Ticking
+from tests.pretended_gpu import OnGpu, one_gpu
+from tests.train.texts import prompt_of, save_run, sums
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """A folder with a target and its responses, made on the CPU."""
+    out = tmp_path_factory.mktemp("run")
+    save_run(out)
+    return out
+
+
+@pytest.fixture
+def gpu(run):
+    with one_gpu():
+        yield
+
+
+@pytest.fixture
+def target(gpu, run):
+    """The target on the GPU."""
+    return load_writer(run / "target", "float32")
+
+
+def texts_of(target):
+    prompts = [list(target.tokenizer(prompt_of(text))["input_ids"]) for text in sums(5)]
+    requests = [Request(n, ids, True) for n, ids in enumerate(prompts)]
+    return {r.number: ids for r, ids in write(target, requests, RegenerateConfig(3, 12))}
+
+
+@pytest.fixture(scope="module")
+def on_cpu(run):
+    return texts_of(load_writer(run / "target", "float32"))
+
+
+def test_writer_graph_gives_texts_of_cpu(target, on_cpu):
+    assert isinstance(target.model.lm_head.weight, OnGpu)
+    assert texts_of(target) == on_cpu
+
+
+def test_writer_continues_without_graph_where_capture_fails(target, on_cpu, monkeypatch, capsys):
+    def fail(*_):
+        raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
+
+    monkeypatch.setattr(Recorder, "capture", fail)
+    assert texts_of(target) == on_cpu
+    assert (
+        "without a CUDA graph, which takes longer: operation not permitted when stream is capturing\n"
+        in capsys.readouterr().err
+    )
+
+
+def test_features_move_to_host_where_gpu_memory_ends(run, target, monkeypatch, capsys):
+    data = read_responses(run / "r.jsonl", 200, target.tokenizer.eos_token_id)
+    index, width = torch.arange(len(data.ids)), data.ids.shape[1]
+    stored = read_features(target.base, [0, 2], data)
+    rows = stored.rows(index, width, ("features",))["features"]
+    assert isinstance(rows, OnGpu)
+    read = features._read
+
+    def full(base, taps, data, sizes, count):
+        if count:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return read(base, taps, data, sizes, count)
+
+    monkeypatch.setattr(features, "_read", full)
+    kept = read_features(target.base, [0, 2], data).rows(index, width, ("features",))["features"]
+    assert not isinstance(kept, OnGpu)
+    for number, length in enumerate(data.lengths.tolist()):
+        assert torch.equal(kept[number, :length], rows.cpu()[number, :length])
+    assert "the target's features are kept in the host's memory" in capsys.readouterr().err
+
+
+def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 6)
+    monkeypatch.setattr(plan, "FEWEST_STEPS", 2)
+    monkeypatch.setattr(plan, "LARGEST", 4)
+    prompts = tuple(prompt_of(text) for text in sums(24))
+    forward = PairObjective.forward
+
+    def limited(self, prefixes, **batch):
+        if len(prefixes) > 2:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+        return forward(self, prefixes, **batch)
+
+    monkeypatch.setattr(PairObjective, "forward", limited)
+    settings = PairTraining(
+        target=run / "target", out=tmp_path, minutes=0.1, prompts=prompts, layers=1, max_new_tokens=16
+    )
+    train_pair(settings, Ticking(0.2))
+    assert "Not enough memory for larger batches than 2 texts." in capsys.readouterr().err
+    assert "| machine | pretended; " in (tmp_path / "README.md").read_text()
+    curve = [json.loads(line) for line in (tmp_path / "training" / "metrics.jsonl").read_text().splitlines()]
+    assert curve[-1]["held_out_acceptance_length"] >= 1
+
+
+@pytest.mark.parametrize("batch", [1, 30])  # with features that are read once, and without
+def test_train_eagle3_runs_on_gpu(gpu, run, tmp_path, batch):
+    given = {"target": run / "target", "responses": run / "r.jsonl", "out": tmp_path, "target_layer_ids": [0, 0, 0]}
+    train_eagle3(Eagle3Training(**given, objective=Eagle3Objective(2, rows=4), loop=LoopConfig(2, batch_size=batch)))
+    assert load_file(tmp_path / "model.safetensors")

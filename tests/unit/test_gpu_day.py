@@ -1,0 +1,82 @@
+"""The script for a machine with a GPU: order, limits, and what it leaves in which files."""
+
+from __future__ import annotations
+
+import json
+import tarfile
+
+import pytest
+
+from tools import gpu_day
+from tools.gpu_day import Part, parts, run
+
+
+@pytest.fixture
+def folders(tmp_path):
+    """The folders of the work and of the results."""
+    found = tmp_path / "work", tmp_path / "out"
+    for folder in found:
+        folder.mkdir()
+    return found
+
+
+def prints(text, name="part", limit=600, **more):
+    return Part(name, (("-c", f"print({text!r})"),), limit, **more)
+
+
+def results(out):
+    with tarfile.open(out / "results.tar.gz") as file:
+        return {name: file.extractfile(name).read().decode() for name in file.getnames()}
+
+
+def test_parts_run_in_order_and_end_at_their_limits(folders):
+    work, out = folders
+    endless = Part("check", (("-c", "while True: pass"),), 0)
+    wrong = Part("recipe", (("-c", "raise SystemExit(3)"), ("-c", "pass")), 600)
+    assert not run(
+        [prints("built", "compile", beside=True), endless, wrong, prints("measured", "bench")], 6e9, work, out
+    )
+    found = results(out)
+    summary = json.loads(found["summary.json"])
+    assert {name: part["codes"] for name, part in summary.items()} == {
+        "check": [None],
+        "recipe": [3, 0],
+        "compile": [0],
+        "bench": [0],
+    }
+    assert list(summary) == ["check", "recipe", "compile", "bench"]  # nothing is measured while something is compiled
+    assert (found["compile.log"], found["bench.log"]) == ("built\n", "measured\n")
+
+
+def test_time_for_all_parts_ends_what_is_left(folders):
+    assert run([prints("in time")], 6e9, *folders)
+    assert not run([Part("late", (("-c", "while True: pass"),), 6e9)], 0, *folders)
+
+
+def test_drafters_come_back_in_pieces(folders, monkeypatch):
+    work, out = folders
+    monkeypatch.setattr(gpu_day, "PIECE", 4000)
+    for name in ("dflash", "training"):
+        (work / "smollm2" / name).mkdir(parents=True)
+        (work / "smollm2" / name / "model.safetensors").write_bytes(bytes(range(250)) * 40)
+    (work / "smollm2" / "responses.jsonl").write_text("long")
+    (work / "smollm2" / "training" / "metrics.jsonl").write_text("{}")
+    assert run([prints("trained", "recipe")], 6e9, work, out)
+    pieces = sorted(out.glob("weights.tar.*"))
+    assert len(pieces) == 6
+    joined = out / "joined"
+    joined.write_bytes(b"".join(piece.read_bytes() for piece in pieces))
+    with tarfile.open(joined) as file:
+        assert file.getnames() == ["dflash/model.safetensors"]
+        assert file.extractfile("dflash/model.safetensors").read() == bytes(range(250)) * 40
+    assert sorted(results(out)) == ["recipe.log", "smollm2/training/metrics.jsonl", "summary.json"]
+
+
+def test_parts_name_what_is_worth_most_first(tmp_path):
+    found = {part.name: part for part in parts(tmp_path, "cuda", "smollm2", ["asked.jsonl"], False)}
+    assert list(found) == ["compile", "check", "recipe", "calls", "bench", "engine", "profile"]
+    assert found["check"].limit + found["recipe"].limit == 360
+    (recipe,) = found["recipe"].commands
+    assert recipe[:5] == ("-m", "d2sd", "train", "recipe", "smollm2")
+    assert float(recipe[recipe.index("--minutes") + 1]) * 60 < found["recipe"].limit
+    assert "asked.jsonl" in recipe

@@ -1,0 +1,266 @@
+"""What a GPU is needed for, in ten minutes of one: ``python -m tools.gpu_day OUT``. docs/gpu.md says how a machine is prepared.
+
+In this order, each part in processes of their own that end at its limit, so that what is cut off leaves the rest:
+
+1. ``check``: ``train pair`` for the bundled target, which shows whether training runs there at all;
+2. ``recipe``: ``train recipe smollm2``, the drafters of SmolLM2;
+3. ``calls``: every call of flashinfer against its reference;
+4. ``bench``: ``bench gpu`` with fused and with plain layers;
+5. ``engine``: the engine's GPU tests;
+6. ``profile``: kernels of a step by name.
+
+flashinfer's kernels are compiled beside the first two. Work is kept in ``runs/gpu_day``, where a second call goes on. After every part
+OUT gets what there is, in few files: ``results.tar.gz`` with logs, figures and ``summary.json``, and the drafters in pieces
+(``cat OUT/weights.tar.* | tar x``). The exit code is 1 if a part failed or was cut off. ``--rehearse`` runs all parts on a CPU with
+small sizes, in less than ten minutes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import io
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+REPOSITORY = Path(__file__).parents[1]
+TINY = REPOSITORY / "assets/models/tiny/target"
+PIECE = 15 * 2**20  # bytes
+MARGIN = 0.9  # share of a part's limit that training is given: the rest is for starting and saving
+DRAFTERS = ("dflash", "vp", "eagle3")
+NAMES = ("Tom", "Mia", "Sue", "Ben")
+THINGS = ("ball", "key", "map", "shell", "box", "kite", "boat", "lamp", "seed", "coin")
+RESULTS = (".log", ".json", ".md")
+Command = tuple[str, ...]
+
+# What each process of ``compile`` compiles: calls of ``tests.flashinfer_calls``, and attention with and without a mask.
+COMPILED = (
+    "norm",
+    "add and norm",
+    "gated",
+    "rotary",
+    "head norms and rotary",
+    "written",
+    "attention",
+    "masked attention",
+)
+COMPILE = """
+import sys, torch
+from d2sd.nets import flashinfer
+from tests.flashinfer_calls import calls
+device, what = sys.argv[1:]
+if device == "cpu":
+    from tests.unit import reference_flashinfer
+    flashinfer._library = lambda: reference_flashinfer
+for name, given, work in calls(16, 1):
+    if name == what:
+        work(*(t.to(device) for t in given))
+if "attention" in what:
+    query, own = (torch.randn(1, h, 16, 128, dtype=torch.bfloat16, device=device) for h in (32, 8))
+    mask = torch.ones(16, 16, dtype=torch.bool, device=device).tril() if "masked" in what else None
+    flashinfer.FlashInfer()(query, (own, own), (own, own), mask, 0.1)
+if device != "cpu":
+    torch.cuda.synchronize()
+"""
+PROFILE = """
+import collections, sys, torch
+from d2sd.bench.gpu_stages import Bench, random_engine
+from d2sd.config import DecodeConfig
+device, shape, context = sys.argv[1:]
+passes, activity = ("padded", "CPU") if device == "cpu" else ("captured", "CUDA")
+engine = random_engine(shape, "bfloat16", device, passes, 4096)
+for method in ("autoregressive", "d2sd"):
+    with torch.inference_mode():
+        bench = Bench(engine, DecodeConfig(method), int(context), passes, 4, "fused")
+        bench.cycle()
+        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity[activity]]) as profile:
+            bench.run.step()()
+            if device != "cpu":
+                torch.cuda.synchronize()
+    found = collections.defaultdict(list)
+    for event in profile.events():
+        found[event.name].append(event.cpu_time if device == "cpu" else event.device_time)
+    print(method, sum(map(len, found.values())), "kernels and copies")
+    for name, times in sorted(found.items(), key=lambda pair: -sum(pair[1])):
+        print(f"{sum(times):9.1f} us {len(times):5d} x {name[:110]}")
+"""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Processes that run at the same time.
+
+    commands: arguments of Python, one tuple a process.
+    limit: seconds after which they are ended.
+    beside: whether the next parts begin at once. Such processes have a low priority.
+    """
+
+    name: str
+    commands: tuple[Command, ...]
+    limit: float
+    beside: bool = False
+
+
+def parts(work: Path, device: str, target: str, prompts: Sequence[str], rehearsal: bool) -> list[Part]:
+    """Returns the parts in their order.
+
+    work: the folder of what they write.
+    target, prompts: of ``train recipe smollm2``.
+    rehearsal: with small sizes, for a CPU.
+    """
+    short = ("--prompts", str(work / "beginnings.jsonl"))
+    given = short if rehearsal else ("--prompts", *prompts) if prompts else ()
+    shape, context = ("tiny", "64") if rehearsal else ("qwen3-8b", "1024")
+    test = ("-m", "pytest", "-p", "no:cacheprovider", "-rs")
+    kernels, engine = ("tests/unit/test_flashinfer.py", "tests/engine/test_merged.py") if rehearsal else (
+        "tests/gpu/test_kernels.py", "tests/gpu/test_engine.py")  # fmt: skip
+    d2sd = ("-m", "d2sd")
+
+    def minutes(limit: float) -> tuple[str, str]:
+        return "--minutes", f"{MARGIN * limit / 60:.2f}"
+
+    check, recipe = (90, 120) if rehearsal else (60, 300)
+    return [
+        Part("compile", tuple(("-c", COMPILE, device, name) for name in COMPILED), 360, beside=True),
+        Part("check", ((*d2sd, "train", "pair", "--target", str(TINY), *short, *minutes(check), "--out", str(work / "check")),), check),
+        Part("recipe", ((*d2sd, "train", "recipe", "smollm2", "--target", target, *given, *minutes(recipe), "--out", str(work / "smollm2")),), recipe),
+        Part("calls", ((*test, "-n", "0", kernels),), 60),
+        Part("bench", ((*d2sd, "bench", "gpu", "--shape", shape, "--context", context, "--repeats", "2" if rehearsal else "12",
+                        "--out", str(work / "bench")),), 170),
+        Part("engine", ((*test, "-n", "2" if rehearsal else "4", "-k", "not thousand", engine),), 120),
+        Part("profile", (("-c", PROFILE, device, shape, context),), 60),
+    ]  # fmt: skip
+
+
+class Running:
+    """Processes of a part, from now on."""
+
+    def __init__(self, part: Part, log: Path, clock: Callable[[], float]):
+        self._clock, self._began = clock, clock()
+        self._end = self._began + part.limit
+        nice = ("nice", "-n", "10") if part.beside and shutil.which("nice") else ()
+        with log.open("ab") as file:
+            self._processes = [
+                subprocess.Popen(
+                    [*nice, sys.executable, *command], cwd=REPOSITORY, stdout=file, stderr=subprocess.STDOUT
+                )
+                for command in part.commands
+            ]
+
+    def wait(self, latest: float) -> dict[str, object]:
+        """Wait for the end, at most until the limit or the time ``latest``; returns exit codes, None where one was ended, and seconds."""
+        codes: list[int | None] = []
+        for process in self._processes:
+            try:
+                codes.append(process.wait(max(0.0, min(self._end, latest) - self._clock())))
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+                codes.append(None)
+        seconds = round(self._clock() - self._began, 1)
+        return {"passed": not any(code != 0 for code in codes), "codes": codes, "seconds": seconds}
+
+
+def run(
+    found: Sequence[Part], seconds: float, work: Path, out: Path, clock: Callable[[], float] = time.monotonic
+) -> bool:
+    """Runs parts within so many seconds, and packs after each what there is. Returns whether all succeeded.
+
+    clock: the time in seconds.
+    """
+    latest, summary = clock() + seconds, dict[str, dict[str, object]]()
+    beside: dict[str, Running] = {}
+
+    def end(name: str, running: Running) -> None:
+        summary[name] = running.wait(latest)
+        (work / "summary.json").write_text(json.dumps(summary, indent=1) + "\n")
+        print(name, summary[name], flush=True)
+        pack(work, out)
+
+    for part in found:
+        running = Running(part, work / f"{part.name}.log", clock)
+        if part.beside:
+            beside[part.name] = running
+            continue
+        if part.name not in ("check", "recipe"):  # needs what was compiled
+            for name in list(beside):
+                end(name, beside.pop(name))
+        end(part.name, running)
+    for name, running in beside.items():
+        end(name, running)
+    return all(part["passed"] for part in summary.values())
+
+
+def pack(work: Path, out: Path) -> None:
+    """Writes into ``out`` what came of ``work``: one archive of small files, and one of drafters in pieces of ``PIECE`` bytes."""
+    small = [p for p in sorted(work.rglob("*")) if p.suffix in RESULTS or p.name == "metrics.jsonl"]
+    with tarfile.open(out / "results.tar.gz", "w:gz") as file:
+        for path in small:
+            file.add(path, path.relative_to(work))
+    weights = io.BytesIO()
+    with tarfile.open(fileobj=weights, mode="w") as file:
+        for path in (p for name in DRAFTERS for p in sorted((work / "smollm2" / name).glob("*.*"))):
+            file.add(path, path.relative_to(work / "smollm2"))
+    view = weights.getbuffer()
+    for number, at in enumerate(range(0, len(view), PIECE)):
+        (out / f"weights.tar.{number:02}").write_bytes(view[at : at + PIECE])
+
+
+def save_miniature(out: Path) -> None:
+    """Save a random target with all that the recipe asks of SmolLM2: its layers, vocabulary, template and mask token."""
+    import torch
+    from transformers import AutoTokenizer, LlamaConfig, LlamaForCausalLM
+
+    tokenizer = AutoTokenizer.from_pretrained(TINY)
+    tokenizer.add_special_tokens({"additional_special_tokens": ["<empty_output>"]})
+    tokenizer.chat_template = "{% for m in messages %}{{ m['role'] }}: {{ m['content'] }}\n{% endfor %}assistant:"
+    torch.manual_seed(0)
+    config = LlamaConfig(
+        vocab_size=20_000, hidden_size=32, intermediate_size=64, num_hidden_layers=30, num_attention_heads=2, num_key_value_heads=1,
+        head_dim=16, max_position_embeddings=1024, tie_word_embeddings=True, bos_token_id=None, pad_token_id=None,
+        eos_token_id=tokenizer.eos_token_id,
+    )  # fmt: skip
+    model = LlamaForCausalLM(config)
+    with torch.no_grad():
+        model.lm_head.weight[len(tokenizer) - 1 :] = 0  # neither the mask token nor what is no token is written
+    model.save_pretrained(out)
+    tokenizer.save_pretrained(out)
+
+
+def main() -> int:
+    """Run the parts, or those that are named."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    add = parser.add_argument
+    add("out", type=Path, help="folder of the results")
+    add("names", nargs="*", metavar="PART", help="only these")
+    add("--target", default="smollm2", metavar="FOLDER", help="of the recipe; default: what `d2sd get smollm2` fetched")
+    add("--prompts", nargs="+", default=[], metavar="JSONL", help="of the recipe")
+    add("--seconds", type=float, default=590, help="for all parts; default: %(default)g")
+    add("--rehearse", action="store_true", help="on a CPU, with small sizes")
+    given = parser.parse_args()
+    work = REPOSITORY / "runs/gpu_day"
+    if given.rehearse:
+        work = REPOSITORY / "runs/gpu_rehearsal"
+        shutil.rmtree(work, ignore_errors=True)
+        given.target = str(work / "target")
+        save_miniature(work / "target")
+        os.environ |= {"CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1"}
+    for folder in (work, given.out):
+        folder.mkdir(parents=True, exist_ok=True)
+    beginnings = [f"Once upon a time, {name} found a {thing}" for name in NAMES for thing in THINGS]
+    (work / "beginnings.jsonl").write_text("".join(json.dumps({"prompt": text}) + "\n" for text in beginnings))
+    os.environ.setdefault("MAX_JOBS", "2")  # compilers per process
+    found = parts(work, "cpu" if given.rehearse else "cuda", given.target, given.prompts, given.rehearse)
+    chosen = [part for part in found if not given.names or part.name in given.names]
+    return 0 if run(chosen, given.seconds, work, given.out) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,62 @@
+"""Prompts to train drafters of a chat model on, from published data sets: ``python -m tools.training_prompts FOLDER OUT``.
+
+FOLDER has the files that are there of these: GSM8K (``gsm8k_train.jsonl``), MBPP (``mbpp.jsonl``), SVAMP (``svamp.json``), TinyStories
+(``tinystories*.txt``, stories separated by ``<|endoftext|>``), and further questions (``asked*.jsonl``, lines with ``prompt``). Prompts
+of the bundled sets and of the files after ``--without`` are left out: they are what drafters are measured on.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+
+from d2sd.bench.prompts import read_prompts
+from d2sd.train.text import letters, read_jsonl, write_jsonl
+
+STORIES = 4000
+MEASURED = ("chat", "heldout")
+BEGINNING = re.compile(r"\s*((?:[^.!?]*[.!?]+){2})")  # two sentences
+
+
+def prompts_of(folder: Path) -> Iterator[str]:
+    """Yields the prompts of the data sets in a folder."""
+    for pattern, field in (("gsm8k*.jsonl", "question"), ("mbpp*.jsonl", "text"), ("*asked*.jsonl", "prompt")):
+        for path in sorted(folder.glob(pattern)):
+            yield from (row[field] for row in read_jsonl(path, field))
+    for path in sorted(folder.glob("svamp*.json")):
+        yield from (
+            f"{row['Body'].rstrip('. ')}. {row['Question']}" for row in json.loads(path.read_text(encoding="utf-8"))
+        )
+    stories = (
+        s
+        for path in sorted(folder.glob("tinystories*.txt"))
+        for s in path.read_text(encoding="utf-8").split("<|endoftext|>")
+    )
+    begun = (match[1].strip() for match in map(BEGINNING.match, stories) if match)
+    yield from (f"Continue this story: {text}" for text in islice(begun, STORIES))
+
+
+def main() -> None:
+    """Write one prompt a line, each once."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--without", type=Path, nargs="+", default=[], help="JSON lines whose texts are left out")
+    given = parser.parse_args()
+    left_out = {letters(prompt.text) for name in MEASURED for prompt in read_prompts(name)}
+    for path in given.without:
+        for row in read_jsonl(path):
+            texts = [row.get("prompt"), row.get("instruction"), *row.get("turns", [])]
+            left_out |= {letters(text) for text in texts if isinstance(text, str)}
+    found = {letters(text): text for text in prompts_of(given.folder)}
+    kept = [text for key, text in found.items() if key and key not in left_out]
+    write_jsonl(given.out, ({"prompt": text} for text in kept))
+    print(f"{len(kept)} prompts, {len(found) - len(kept)} left out: {given.out}")
+
+
+if __name__ == "__main__":
+    main()
