@@ -33,7 +33,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).parents[1]
 TINY = REPOSITORY / "assets/models/tiny/target"
 PIECE = 15 * 2**20  # bytes
-MARGIN = 0.9  # share of a part's limit that training is given: the rest is for starting and saving
+STARTING = 25  # seconds of a part's limit in which training starts and saves
 DRAFTERS = ("dflash", "vp", "eagle3")
 NAMES = ("Tom", "Mia", "Sue", "Ben")
 THINGS = ("ball", "key", "map", "shell", "box", "kite", "boat", "lamp", "seed", "coin")
@@ -80,7 +80,7 @@ for method in ("autoregressive", "d2sd"):
     with torch.inference_mode():
         bench = Bench(engine, DecodeConfig(method), int(context), passes, 4, "fused")
         bench.cycle()
-        with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity[activity]]) as profile:
+        with torch.profiler.profile(activities=[getattr(torch.profiler.ProfilerActivity, activity)]) as profile:
             bench.run.step()()
             if device != "cpu":
                 torch.cuda.synchronize()
@@ -124,7 +124,7 @@ def parts(work: Path, device: str, target: str, prompts: Sequence[str], rehearsa
     d2sd = ("-m", "d2sd")
 
     def minutes(limit: float) -> tuple[str, str]:
-        return "--minutes", f"{MARGIN * limit / 60:.2f}"
+        return "--minutes", f"{(limit - STARTING) / 60:.2f}"
 
     check, recipe = (90, 120) if rehearsal else (60, 300)
     return [
@@ -244,7 +244,7 @@ def main() -> int:
     add("--prompts", nargs="+", default=[], metavar="JSONL", help="of the recipe")
     add("--seconds", type=float, default=590, help="for all parts; default: %(default)g")
     add("--rehearse", action="store_true", help="on a CPU, with small sizes")
-    given = parser.parse_args()
+    given = parser.parse_intermixed_args()
     work = REPOSITORY / "runs/gpu_day"
     if given.rehearse:
         work = REPOSITORY / "runs/gpu_rehearsal"
