@@ -32,6 +32,8 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; bad input is one sentence on stderr and exit code 2."""
     try:
         command, arguments = _asked(sys.argv[1:] if argv is None else argv)
+        if hasattr(arguments, "outputs"):
+            import_module("d2sd.cli.common").check_outputs(arguments)
         return int(command.run(arguments) or 0)
     except InputError as error:
         print(printable(f"error: {error}").replace("\n", " "), file=sys.stderr)

@@ -132,7 +132,7 @@ def parts(work: Path, device: str, target: str, prompts: Sequence[str], rehearsa
         Part("check", ((*d2sd, "train", "pair", "--target", str(TINY), *short, *minutes(check), "--out", str(work / "check")),), check),
         Part("recipe", ((*d2sd, "train", "recipe", "smollm2", "--target", target, *given, *minutes(recipe), "--out", str(work / "smollm2")),), recipe),
         Part("calls", ((*test, "-n", "0", kernels),), 60),
-        Part("bench", ((*d2sd, "bench", "gpu", "--shape", shape, "--context", context, "--repeats", "2" if rehearsal else "12",
+        Part("bench", ((*d2sd, "bench", "gpu", "--shape", shape, "--context", context, "--repeats", "2" if rehearsal else "12", "--force",
                         "--out", str(work / "bench")),), 170),
         Part("engine", ((*test, "-n", "2" if rehearsal else "4", "-k", "not thousand", engine),), 120),
         Part("profile", (("-c", PROFILE, device, shape, context),), 60),

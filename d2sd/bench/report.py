@@ -21,6 +21,7 @@ from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 
 PLAIN = "autoregressive"
+REPORT = ("report.md", "report.html", "results.json")  # what ``write_report`` writes
 NOTES = (
     "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% "
     "bootstrap interval over prompts. Cycles alone are counted, for every row: prefill and the tokens that it commits are in "
@@ -306,12 +307,8 @@ def write_report(
     ]
     ordered = sorted(runs, key=lambda r: r.prompt)
     data = {**result, "runs": [_plain(r) for r in ordered]}
-    files = {
-        "report.md": "\n\n".join(lines) + "\n",
-        "report.html": page(result, on_map),
-        "results.json": to_json(data),
-    }
-    write_files(folder, files)
+    texts = ("\n\n".join(lines) + "\n", page(result, on_map), to_json(data))
+    write_files(folder, dict(zip(REPORT, texts, strict=True)))
 
 
 def _plain(run: Run) -> dict[str, Any]:

@@ -33,16 +33,27 @@ from d2sd.bench.gpu_stages import (
 from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
-from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
+from d2sd.bench.report import REPORT, body, markdown_table, pooled, remarks, to_json, write_files, write_report
 from d2sd.bench.runner import Calculator, Processes, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
-from d2sd.cli.common import add_map_argument, add_run_arguments, decode_config, prepare, print_json
+from d2sd.cli.common import (
+    add_map_argument,
+    add_output,
+    add_run_arguments,
+    check_folder,
+    check_output,
+    decode_config,
+    prepare,
+    print_json,
+    renew_folder,
+)
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.files import make_folder
 from d2sd.trace.text import printable, progress
 
 BOOTSTRAP_SEED = 0
@@ -82,8 +93,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"every setting; one of: {', '.join(MACHINES)}"
     )  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
-    parser.add_argument(
-        "--out", type=Path, metavar="FOLDER", help="write results.json, report.md and report.html there"
+    add_output(
+        parser,
+        "--out",
+        folder=True,
+        type=Path,
+        metavar="FOLDER",
+        help="write results.json, report.md and report.html there",
     )
     add_map_argument(parser)
     parser.add_argument(
@@ -130,7 +146,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_gpu(arguments)
     processes = Processes.launched()
     if arguments.out and processes.main:
-        write_files(arguments.out, {})
+        check_folder(arguments, arguments.out)
     if arguments.check_lossless:
         return _run_lossless(arguments, processes)
     return _run_bench(arguments, processes)
@@ -182,6 +198,7 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
     _print(result, body(result, arguments.by_domain, published), arguments.json)
     if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
+        renew_folder(arguments, arguments.out, REPORT)
         write_report(arguments.out, result, runs, published, arguments.map)
     return 130 if stopped else 0
 
@@ -239,6 +256,7 @@ def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
     text = _lossless_body(result, engine.texts)
     if arguments.out:
         files = {"lossless.json": to_json(result), "lossless.md": f"{text}\n\n{as_markdown(origin)}\n"}
+        renew_folder(arguments, arguments.out, list(files))
         write_files(arguments.out, files)
     _print(result, text, arguments.json)
     return 130 if stopped else 0 if passed else 1
@@ -284,7 +302,10 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
     if not contexts or contexts[0] < 1:
         raise InputError("contexts must be at least 1 token")
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
-    write_files(out, {})
+    stem = f"gpu-{arguments.shape}-{'cuda' if device.startswith('cuda') else device}"
+    make_folder(out)
+    for ending in ("json", "md"):
+        check_output(arguments, out / f"{stem}.{ending}")
     config = decode_config(arguments, "d2sd", inspect=True)
     dtype = arguments.dtype or ("bfloat16" if device.startswith("cuda") else "float32")
     longest = contexts[-1] + config.max_new_tokens + 1024
@@ -294,7 +315,6 @@ def _run_gpu(arguments: argparse.Namespace) -> int:
     except torch.OutOfMemoryError:
         raise InputError(f"shape {arguments.shape} with {contexts[-1]} tokens does not fit into {device}") from None
     text = _gpu_body(result)
-    stem = f"gpu-{arguments.shape}-{'cuda' if device.startswith('cuda') else device}"
     write_files(out, {f"{stem}.json": to_json(result), f"{stem}.md": text + "\n"})
     _print(result, text, arguments.json)
     return 0

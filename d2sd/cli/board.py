@@ -19,7 +19,7 @@ from d2sd.bench.prompts import digest, read_prompts
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
-from d2sd.cli.common import add_text_arguments, ended_at_once, read_sets, record_runs, tell_of_template
+from d2sd.cli.common import add_output, add_text_arguments, ended_at_once, read_sets, record_runs, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -55,8 +55,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--traces", nargs="+", metavar="TRACE|FOLDER", help="greedy runs of this target instead of prompts"
     )
-    parser.add_argument("--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
-    parser.add_argument("--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
+    add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
+    add_output(parser, "--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
 
 
 def run(arguments: argparse.Namespace) -> int:

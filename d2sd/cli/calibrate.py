@@ -14,7 +14,9 @@ from d2sd.calibration import Estimate, Gathering, read_report, read_trained
 from d2sd.calibration.sentences import count
 from d2sd.cli.common import (
     add_map_argument,
+    add_output,
     add_run_arguments,
+    check_folder,
     decode_config,
     ended_at_once,
     named,
@@ -22,10 +24,11 @@ from d2sd.cli.common import (
     print_json,
     read_sets,
     record_runs,
+    renew_folder,
 )
 from d2sd.costs.runs import BreakEvenMap
 from d2sd.errors import InputError
-from d2sd.trace.files import make_folder, write_whole
+from d2sd.trace.files import write_whole
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
 
@@ -38,8 +41,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running, one or more a file"
     )
     parser.add_argument("--method", default="d2sd", metavar="ID")
-    parser.add_argument("--traces-out", type=Path, metavar="FOLDER", help="also write every run there, as NNN.jsonl.gz")
-    parser.add_argument("--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
+    add_output(
+        parser,
+        "--traces-out",
+        folder=True,
+        type=Path,
+        metavar="FOLDER",
+        help="also write every run there, as NNN.jsonl.gz",
+    )
+    add_output(parser, "--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
     add_map_argument(parser)
     add_run_arguments(parser)
 
@@ -63,9 +73,12 @@ def run(arguments: argparse.Namespace) -> int:
         config = decode_config(arguments, arguments.method)
         folder = arguments.traces_out
         if folder:
-            make_folder(folder)
+            check_folder(arguments, folder)
         engine, prompts = prepare(arguments, config)
         paths = [folder / f"{number:03d}.jsonl.gz" for number in range(1, len(prompts) + 1)] if folder else []
+        if folder:
+            renew_folder(arguments, folder, [])  # so that a run that is stopped leaves no older ones beside its own
+            renew_folder(arguments, folder, [path.name for path in paths])
         try:
             for trace in record_runs(engine, prompts, engine.resolve(config), "calibrate", paths):
                 add(trace)

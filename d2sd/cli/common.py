@@ -6,6 +6,7 @@ import argparse
 import gc
 import sys
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,7 @@ from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
+from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.logs import read_runs
 from d2sd.trace.text import progress
 from d2sd.trace.trace import Trace, load_trace
@@ -96,6 +98,125 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
     add_model_arguments(parser)
     add_decode_arguments(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
+
+
+# What commands write. ``main`` checks it before a command runs.
+
+
+FORCE = "replace what is there"
+MARK = "d2sd-output.json"  # in a folder of outputs: the command, and the files that it wrote
+
+
+def add_output(
+    parser: argparse._ActionsContainer, *flags: str, folder: bool = False, own: Sequence[str] = (), **options: Any
+) -> None:
+    """Adds an option that names a file or folder to write, and ``--force``.
+
+    folder: whether it is a folder, which the command itself checks with ``check_folder`` unless it has its ``own`` records.
+    own: endings of the paths by which the command knows what it has begun and goes on with, such as ``/pair.json``; what is there
+        without any of them is refused.
+    options: as of ``add_argument``.
+    """
+    action = parser.add_argument(*flags, **options)
+    outputs = parser.get_default("outputs") or {}
+    parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(own))})
+    if not own and "--force" not in parser._option_string_actions:
+        parser.add_argument("--force", action="store_true", help=FORCE)
+
+
+def check_outputs(arguments: argparse.Namespace) -> None:
+    """Raises ``InputError`` if an output cannot be written or would replace something unasked."""
+    named: list[Path] = []
+    for dest, (folder, own) in getattr(arguments, "outputs", {}).items():
+        value = getattr(arguments, dest)
+        if value is None or str(value) == "-":
+            continue
+        path = Path(value)
+        if any(path.resolve() == other.resolve() for other in named) and not _is_device(path):
+            raise InputError(f"{path} is named for two outputs; give them different names")
+        named.append(path)
+        if own:
+            _check_own(arguments, path, folder, own)
+        elif not folder:
+            check_output(arguments, path)
+
+
+def check_output(arguments: argparse.Namespace, path: Path) -> None:
+    """Raises ``InputError`` if this file cannot be written, is read by the command, or is there without ``--force``."""
+    if _is_device(path):
+        return
+    if path.is_dir():
+        raise InputError(f"cannot write {path}: it is a folder")
+    if not path.parent.is_dir():
+        raise InputError(f"cannot write {path}: there is no folder {path.parent}")
+    if not path.exists():
+        return
+    if any(path.samefile(other) for other in _inputs(arguments)):
+        raise InputError(f"{path} is what this command reads; name another file to write")
+    if not arguments.force:
+        raise InputError(f"{path} is there already; name another file, or replace it with --force")
+
+
+def check_folder(arguments: argparse.Namespace, folder: Path) -> None:
+    """Creates a folder for the outputs of this command. Raises ``InputError`` if that fails, or if something is there: only what the same
+    command wrote is replaced, with ``--force``."""
+    ours = _mark(folder).get("command") == arguments.command
+    if folder.is_dir() and any(folder.iterdir()) and not (ours and arguments.force):
+        way = ", or replace what an earlier run wrote there with --force" if ours else ""
+        raise InputError(f"the folder {folder} is not empty; name another one{way}")
+    make_folder(folder)
+
+
+def renew_folder(arguments: argparse.Namespace, folder: Path, files: Sequence[str]) -> None:
+    """Removes from a checked folder what an earlier run of the command wrote besides these files, and notes that they are written now."""
+    for name in {Path(str(name)).name for name in _mark(folder).get("files", [])}.difference(files):
+        (folder / name).unlink(missing_ok=True)
+    write_whole(folder / MARK, orjson.dumps({"command": arguments.command, "files": files}))
+
+
+def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
+    """Refuse what the command reads, and what is there and was not begun by it."""
+    if not path.exists() or _is_device(path):
+        return
+    if any(path.samefile(other) for other in _named(arguments)):
+        raise InputError(f"{path} is what this command reads; name another place to write")
+    if folder != path.is_dir():
+        raise InputError(f"{path} is {'no' if folder else 'a'} folder; name another place")
+    full = any(path.iterdir()) if folder else path.stat().st_size
+    if full and not any(Path(f"{path}{ending}").exists() for ending in own):
+        raise InputError(
+            f"{path} holds something else than what this command writes; name another {'folder' if folder else 'file'}"
+        )
+
+
+def _mark(folder: Path) -> dict[str, Any]:
+    try:
+        value = orjson.loads((folder / MARK).read_bytes())
+    except (OSError, orjson.JSONDecodeError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path is a device or a pipe, which is written to directly."""
+    return str(path).startswith("/dev/") or (path.exists() and not path.is_file() and not path.is_dir())
+
+
+def _named(arguments: argparse.Namespace) -> Iterator[Path]:
+    """Yields the files and folders that are there of those that the other arguments name."""
+    for name, value in vars(arguments).items():
+        if name in ("argv", "command", "outputs", *arguments.outputs):
+            continue
+        for one in value if isinstance(value, (list, tuple)) else [value]:
+            with suppress(OSError, ValueError):  # a text that cannot be a path
+                if isinstance(one, (str, Path)) and str(one) and Path(one).exists():
+                    yield Path(one)
+
+
+def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
+    """Yields the files among them, and those in the folders among them."""
+    for path in _named(arguments):
+        yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
 
 def add_map_argument(parser: argparse.ArgumentParser) -> None:

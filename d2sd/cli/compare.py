@@ -10,7 +10,7 @@ from dataclasses import asdict
 from d2sd.calibration import Gathering
 from d2sd.calibration.report import compare_gathered
 from d2sd.calibration.sentences import count, how_compared, read_comparison
-from d2sd.cli.common import add_map_argument, named, print_json, read_sets
+from d2sd.cli.common import add_map_argument, add_output, named, print_json, read_sets
 from d2sd.costs.runs import BreakEvenMap
 from d2sd.methods import unused
 from d2sd.trace.files import write_whole
@@ -22,9 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``compare``."""
     parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of one side")
     parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of the other side")
-    parser.add_argument(
-        "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings"
-    )
+    add_output(parser, "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings")
     add_map_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 

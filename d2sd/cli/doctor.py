@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.common import add_text_arguments, tell_of_template
+from d2sd.cli.common import add_output, add_text_arguments, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.doctor.changes import FolderEdit, write_changed
@@ -49,9 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--expect", type=float, metavar="ALPHA", help="α that it is known to have: anything significantly below is named")  # fmt: skip
     parser.add_argument("--reference", metavar="DRAFTER", help="a drafter that is known to be good: report what differs from it")  # fmt: skip
-    parser.add_argument("--out", type=Path, metavar="FILE.md", help="also write the report there")
-    parser.add_argument(
-        "--mend", type=Path, metavar="FOLDER", help="write DRAFTER to this new folder with the change that repairs it"
+    add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report there")
+    add_output(
+        parser,
+        "--mend",
+        folder=True,
+        type=Path,
+        metavar="FOLDER",
+        help="write DRAFTER to this new folder with the change that repairs it",
     )
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from d2sd.cli.common import (
     add_decode_arguments,
     add_model_arguments,
+    add_output,
     decode_config,
     ended_at_once,
     load_engine,
@@ -38,7 +39,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--method", default="d2sd", metavar="ID", help=f"{methods} (default d2sd)")
     add_model_arguments(parser)
     add_decode_arguments(parser)
-    parser.add_argument("--trace", metavar="OUT.jsonl", help="write every step while running")
+    add_output(parser, "--trace", metavar="OUT.jsonl", help="write every step while running")
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 

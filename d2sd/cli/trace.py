@@ -14,7 +14,7 @@ from typing import Any
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.sentences import count, decimal
-from d2sd.cli.common import print_json
+from d2sd.cli.common import add_output, check_output, print_json
 from d2sd.cli.description import MISSING, describe_run, describe_step, not_logged
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
@@ -48,16 +48,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     sums = action("stats", "totals of the run, or of the runs of a file")
     sums.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
     graph = action("to-graphml", "the token trees as GraphML, for Gephi, yEd, networkx and others")
-    graph.add_argument("--step", type=int, metavar="N", help="one step, counted from 1 (default: all, side by side)")
+    graph.add_argument(
+        "--step", type=int, metavar="N", help="one step, counted from 1; -1 is the last (default: all, side by side)"
+    )
     pick(graph)
-    graph.add_argument("-o", "--output", required=True, metavar="OUT.graphml")
+    add_output(graph, "-o", "--output", required=True, metavar="OUT.graphml")
     log = action(
         "import",
         "the log of a served engine or of a benchmark as traces, or as rows of figures",
         "a log, plain or gzip",
     )
     log.add_argument("--from", dest="source", default="auto", choices=SOURCES, help="its engine (default: by content)")
-    log.add_argument("-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
+    add_output(log, "-o", "--output", metavar="OUT.jsonl[.gz]", help="default: FILE's name with .trace.jsonl")
     log.add_argument("--skip-bad", action="store_true", help="skip invalid records, and print how many")
     sentence = "send prompts to a running server and write its replies as traces"
     server = actions.add_parser("record", help=sentence, description=sentence)
@@ -67,18 +69,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     server.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")
     server.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
     server.add_argument("--allow-remote", action="store_true", help="the server may be on another machine")
-    server.add_argument("-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]")
+    add_output(server, "-o", "--output", default="served.trace.jsonl", metavar="OUT.jsonl[.gz]")
     for sub in (log, server):
         sub.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
         sub.add_argument("--tokenizer", metavar="FOLDER|HUB-ID", help="gives token ids their texts (default: numbers)")
     page = action("to-html", "one interactive HTML file that needs nothing else, not even a network")
     pick(page)
-    page.add_argument("-o", "--output", required=True, metavar="OUT.html")
+    add_output(page, "-o", "--output", required=True, metavar="OUT.html")
 
 
-def run(arguments: argparse.Namespace) -> int | None:
-    """Runs the action that the arguments name. Exit code 1 where a log holds nothing for the file that ``-o`` names."""
-    return ACTIONS[arguments.action](arguments)
+def run(arguments: argparse.Namespace) -> None:
+    """Runs the action that the arguments name."""
+    ACTIONS[arguments.action](arguments)
 
 
 def _validate(arguments: argparse.Namespace) -> None:
@@ -111,17 +113,18 @@ def _show(arguments: argparse.Namespace) -> None:
     if arguments.step is None:
         lines = describe_run(trace)
     else:
-        lines = describe_step(trace.steps[_number(trace, arguments.step, from_end=True)], len(trace.steps))
+        lines = describe_step(trace.steps[_number(trace, arguments.step)], len(trace.steps))
     for line in lines:
         print(line)
 
 
-def _number(trace: Trace, step: int, from_end: bool = False) -> int:
-    """The number from 0 of a step counted from 1; ``from_end``: or from the end, as a negative number."""
+def _number(trace: Trace, step: int) -> int:
+    """The number from 0 of a step counted from 1; -1 is the last one."""
     steps = len(trace.steps)
-    if not step or not (-steps if from_end else 1) <= step <= steps:
+    number = steps if step == -1 else step
+    if not 1 <= number <= steps:
         raise InputError(f"there is no step {step}; this trace has " + (f"steps 1 to {steps}" if steps else "none"))
-    return step - 1 if step > 0 else step + steps
+    return number - 1
 
 
 def _to_graphml(arguments: argparse.Namespace) -> None:
@@ -222,19 +225,18 @@ def statistics(trace: Trace) -> dict[str, Any]:
 # Logs of other engines.
 
 
-def _import(arguments: argparse.Namespace) -> int | None:
+def _import(arguments: argparse.Namespace) -> None:
     """Writes the requests of a log that have steps as traces; prints the totals of the others."""
+    name = Path(arguments.file).name.removesuffix(".gz")
+    out = Path(arguments.output or f"{Path(name).stem}.trace.jsonl")
     skipped: list[str] = []
     bad = skipped.append if arguments.skip_bad else None
     found = import_log(arguments.file, arguments.source, open_texts(arguments.tokenizer), bad=bad)
-    name = Path(arguments.file).name.removesuffix(".gz")
-    written = _write_found(found, Path(arguments.output or f"{Path(name).stem}.trace.jsonl"), arguments.json)
+    written = _write_found(found, out, arguments)
     if skipped:
         print(printable(f"{count(len(skipped), 'record')} skipped; the first: {skipped[0]}"), file=sys.stderr)
-    if written or not arguments.output:
-        return None
-    print(f"{arguments.output} was not written: no request of this log has steps.", file=sys.stderr)
-    return 1
+    if arguments.output and not written:
+        print(f"{out} was not written: no request of this log has steps.", file=sys.stderr)
 
 
 def _record(arguments: argparse.Namespace) -> None:
@@ -244,10 +246,10 @@ def _record(arguments: argparse.Namespace) -> None:
     prompts = read_prompts(arguments.prompts, arguments.limit)
     complete = COMPLETIONS[arguments.engine]
     found = (complete(server, prompt.text, arguments.max_new_tokens).result(texts) for prompt in prompts)
-    _write_found(found, Path(arguments.output), arguments.json)
+    _write_found(found, Path(arguments.output), arguments)
 
 
-def _write_found(found: Iterable[Trace | LogTotals], out: Path, as_json: bool) -> int:
+def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argparse.Namespace) -> int:
     """Write the traces and print what they and the totals are; returns the number of traces."""
     rows: list[LogTotals] = []
     counted, missing = Counter[str](), Counter[str]()
@@ -257,13 +259,13 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, as_json: bool) -
             if isinstance(one, LogTotals):
                 rows.append(one)
                 continue
+            if not counted:  # a name that was not given is checked here: totals alone need no file
+                check_output(arguments, out)
             counted.update({"steps": len(one.steps), "tokens": len(one.token_ids)})
             missing.update(one.missing)
             yield one
 
     written = write_traces(out, traces())
-    if not written:
-        out.unlink(missing_ok=True)
     sources = [together(group) for group in by_source(rows)]
     result = {
         "traces": written,
@@ -274,7 +276,7 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, as_json: bool) -
         "together": sources[0] if len(sources) == 1 else None,
         "by_source": sources,
     }
-    if as_json:
+    if arguments.json:
         print_json(result)
         return written
     if written:

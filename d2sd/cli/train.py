@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from d2sd.bench.prompts import is_data_set, read_data_set
-from d2sd.cli.common import ended_at_once
+from d2sd.cli.common import add_output, ended_at_once
 from d2sd.errors import InputError
 from d2sd.train.settings import (
     BLOCK_SIZE,
@@ -29,6 +29,7 @@ from d2sd.train.settings import (
 
 T = TypeVar("T")
 TARGET, JSONL, PROMPTS = "FOLDER|HUB-ID|NAME", "FILE.jsonl", "FILE.jsonl|ORG/NAME:SPLIT:COLUMN"
+PAIR = ("/pair.json",)  # by which a folder of ``train pair`` is known
 DTYPES = ("float32", "mixed", "bfloat16", "float16")
 DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 million parameters or more on a CPU"
 
@@ -64,8 +65,10 @@ def _show_defaults(parser: argparse.ArgumentParser) -> None:
 def _add_pair(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--target", required=True, metavar=TARGET)
-    add("--out", type=Path, required=True, metavar="FOLDER", help="of both drafters and all that they are made from; a run that was "
-        "interrupted goes on there")  # fmt: skip
+    add_output(
+        parser, "--out", folder=True, own=PAIR, type=Path, required=True, metavar="FOLDER",
+        help="of both drafters and all that they are made from; a run that was interrupted goes on there",
+    )  # fmt: skip
     add(
         "--prompts",
         nargs="+",
@@ -100,7 +103,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
 def _add_questions(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--target", required=True, metavar=TARGET)
-    add("--out", type=Path, required=True, metavar=JSONL)
+    add_output(parser, "--out", type=Path, required=True, metavar=JSONL)
     add("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
     add("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
     add("--batch-size", type=int, default=QUESTIONS.batch_size)
@@ -117,7 +120,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add("--prompts", nargs="+", required=True, metavar=PROMPTS, help="lines with prompt, or with turns or messages of a "
         "conversation, whose every turn the target answers; or a column of a hub data set (needs the package datasets)")  # fmt: skip
     add("--chat", action="store_true", help="put prompts into the target's chat template")
-    add("--out", type=Path, required=True, metavar=JSONL)
+    add_output(parser, "--out", own=(".settings.json",), type=Path, required=True, metavar=JSONL)
     add("--batch-size", type=int, default=default.batch_size)
     add("--max-new-tokens", type=int, default=default.max_new_tokens)
     add(
@@ -157,7 +160,8 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add, default = parser.add_argument, _default("loop", training)
     add("--target", required=True, metavar=TARGET)
     add("--responses", type=Path, required=True, metavar=JSONL)
-    add("--out", type=Path, required=True, metavar="FOLDER")
+    own = ("/checkpoint", "/checkpoint.old", "/metrics.jsonl")
+    add_output(parser, "--out", folder=True, own=own, type=Path, required=True, metavar="FOLDER")
     add(
         "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N", help=f"tapped layers (default: {taps})"
     )  # fmt: skip
@@ -190,7 +194,7 @@ def _add_recipe(parser: argparse.ArgumentParser) -> None:
     add("--target", metavar="FOLDER|HUB-ID", help="default: what `d2sd get NAME` fetched")
     add("--prompts", nargs="+", default=[], metavar=PROMPTS, help="further questions")
     add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for all drafters")
-    add("--out", type=Path, metavar="FOLDER", help="default: runs/NAME")
+    add_output(parser, "--out", folder=True, own=PAIR, type=Path, default=Path("runs/smollm2"), metavar="FOLDER")
 
 
 def _default(name: str, training: type = DrafterTraining) -> Any:
@@ -280,7 +284,7 @@ def _recipe(arguments: argparse.Namespace) -> None:
     from d2sd.train.recipe import train_recipe
 
     name, prompts = arguments.name, tuple(turns[0] for turns in _conversations(arguments.prompts))
-    train_recipe(arguments.target or name, arguments.out or Path("runs") / name, arguments.minutes, prompts)
+    train_recipe(arguments.target or name, arguments.out, arguments.minutes, prompts)
 
 
 STAGES = {

@@ -4,16 +4,17 @@ partial one."""
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO, cast
+from typing import IO, Any, cast
 
 from d2sd.errors import InputError
 
-UNREADABLE = (OSError, EOFError, zlib.error)  # what reading from ``opened`` can raise
+UNREADABLE = (OSError, zlib.error)  # what reading from ``opened`` can raise
 
 
 @contextmanager
@@ -23,8 +24,26 @@ def opened(path: str | Path) -> Iterator[IO[bytes]]:
         if file.peek(2)[:2] != b"\x1f\x8b":
             yield file
             return
-        with gzip.open(file) as unpacked:
-            yield cast(IO[bytes], unpacked)
+        with gzip.open(file) as unpacked, io.BufferedReader(_UpToCut(unpacked), 1 << 16) as reader:
+            yield cast(IO[bytes], reader)
+
+
+class _UpToCut(io.RawIOBase):
+    """Unpacked bytes up to where a file ends, also if the rest of it is missing, as after a killed run."""
+
+    def __init__(self, unpacked: gzip.GzipFile):
+        self._unpacked = unpacked
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        try:
+            found = self._unpacked.read1(len(buffer))
+        except EOFError:
+            return 0
+        buffer[: len(found)] = found
+        return len(found)
 
 
 def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:

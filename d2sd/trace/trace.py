@@ -12,6 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import IO, Any, cast, overload
 
@@ -331,10 +332,12 @@ def _is_header(line: bytes) -> bool:
 
 def write_traces(path: str | Path, traces: Iterable[Trace]) -> int:
     """Write traces one after another, gzipped if the name ends in ``.gz``, and returns their number. The file is written
-    atomically."""
-    count = 0
+    atomically; without traces what was there stays."""
+    traces, count = iter(traces), 0
+    if (first := next(traces, None)) is None:
+        return 0
     with whole_file(path) as file, gzip.open(file, "wb") if str(path).endswith(".gz") else nullcontext(file) as out:
-        for trace in traces:
+        for trace in chain([first], traces):
             out.writelines(map(str.encode, trace.lines()))
             count += 1
     return count

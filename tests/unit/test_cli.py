@@ -52,7 +52,7 @@ def test_generate_stdout_is_plain_text(capfd, tmp_path):
         (["--prompt", "a", "--method", "magic"], "unknown method"),
         (["--prompt", "a", "--model", "magic"], "unknown model"),
         (["--prompt", "a", "--dtype", "int4"], "unknown dtype"),
-        (["--prompt", "a", "--trace", "/no/folder/t.jsonl"], "cannot write the trace"),
+        (["--prompt", "a", "--trace", "/no/folder/t.jsonl"], "cannot write /no/folder/t.jsonl"),
     ],
 )
 def test_generate_bad_input_exits_2_with_one_sentence(capfd, arguments, sentence):

@@ -175,7 +175,7 @@ def test_calibrate_ctrl_c_reports_finished_prompts(capfd, monkeypatch):
 def test_train_ctrl_c_tells_how_to_resume(capsys, tmp_path, monkeypatch):
     (tmp_path / "responses.jsonl").write_text("")
     monkeypatch.setattr("d2sd.train.block_drafters.train_drafter", interrupted(0, None))
-    folders = ["--target", "x", "--responses", str(tmp_path / "responses.jsonl"), "--out", str(tmp_path)]
+    folders = ["--target", "x", "--responses", str(tmp_path / "responses.jsonl"), "--out", str(tmp_path / "out")]
     assert main(["train", "dflash", *folders]) == 130
     assert capsys.readouterr().err == "stopped; the same command goes on from what was saved last\n"
 

@@ -267,13 +267,23 @@ def test_load_trace_refuses_unreadable_file(tmp_path, name):
         load_trace(tmp_path / name)
 
 
-def test_load_trace_refuses_broken_gzip(trace, tmp_path):
+def test_load_trace_refuses_damaged_gzip(trace, tmp_path):
     trace.save(tmp_path / "run.jsonl.gz")
     whole = (tmp_path / "run.jsonl.gz").read_bytes()
-    for broken in (whole[:-20], whole[:30] + b"\x00\x01\x02" + whole[33:]):
-        (tmp_path / "broken.jsonl.gz").write_bytes(broken)
-        with pytest.raises(InputError):
-            load_trace(tmp_path / "broken.jsonl.gz")
+    (tmp_path / "damaged.jsonl.gz").write_bytes(whole[:30] + b"\x00\x01\x02" + whole[33:])
+    with pytest.raises(InputError):
+        load_trace(tmp_path / "damaged.jsonl.gz")
+
+
+def test_cut_gzip_is_read_up_to_the_cut(trace, tmp_path):
+    trace.save(tmp_path / "run.jsonl.gz")
+    whole = (tmp_path / "run.jsonl.gz").read_bytes()
+    for length in (len(whole) // 2, len(whole) - 1):
+        (tmp_path / "cut.jsonl.gz").write_bytes(whole[:length])
+        cut = load_trace(tmp_path / "cut.jsonl.gz")
+        assert cut.header == trace.header
+        assert tuple(cut.steps) == tuple(trace.steps)[: len(cut.steps)]
+    assert len(cut.steps) >= len(trace.steps) - 1
 
 
 def long_run(steps: int) -> bytes:

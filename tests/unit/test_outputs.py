@@ -1,0 +1,204 @@
+"""What commands write: nothing of the user's is deleted or replaced unasked."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import shutil
+from importlib import import_module
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from d2sd.__main__ import COMMANDS, main
+from d2sd.cli import calibrate
+from d2sd.cli.common import MARK
+from tests.unit.test_logs import VLLM as WITH_STEPS
+from tests.unit.test_pasted_logs import VLLM
+
+DATA = Path(__file__).parents[1] / "data"
+OLD = b"of the user's"
+
+
+def parsers(parser):
+    """A parser and those of its commands."""
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for sub in action.choices.values():
+                yield from parsers(sub)
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_writing_option_is_declared_as_output(command):
+    parser = argparse.ArgumentParser()
+    import_module(f"d2sd.cli.{command}").add_arguments(parser)
+    for one in parsers(parser):
+        outputs = one.get_default("outputs") or {}
+        for action in one._actions:
+            words = f"{' '.join(action.option_strings)} {action.metavar}: {action.help}"
+            writes = re.search(r"(?<!held)-out\b|\bOUT[^:/]*:|(?<!server )\bwrite\b", words)
+            assert not (writes and action.option_strings and action.nargs != 0) or action.dest in outputs, words
+
+
+@pytest.fixture
+def trace(tmp_path):
+    """A recorded run in a folder of the user's."""
+    path = tmp_path / "run.jsonl.gz"
+    shutil.copyfile(DATA / "schema-1.jsonl.gz", path)
+    return path
+
+
+@pytest.fixture
+def log(tmp_path):
+    """A server's log with totals alone, as most have."""
+    path = tmp_path / "server.log"
+    path.write_text(VLLM)
+    return path
+
+
+def refused(capsys, *command):
+    assert main(list(map(str, command))) == 2
+    return capsys.readouterr().err
+
+
+def names(folder):
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_trace_import_of_totals_writes_and_deletes_nothing(log, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    kept = tmp_path / "server.trace.jsonl"
+    kept.write_bytes(OLD)
+    assert main(["trace", "import", str(log)]) == 0
+    assert "140 of 500 drafted tokens accepted" in capsys.readouterr().out
+    assert main(["trace", "import", str(log), "-o", "new.jsonl"]) == 0
+    assert "new.jsonl was not written: no request of this log has steps" in capsys.readouterr().err
+    assert main(["trace", "import", str(log), "-o", "server.trace.jsonl", "--force"]) == 0
+    assert (kept.read_bytes(), log.read_text(), names(tmp_path)) == (OLD, VLLM, ["server.log", "server.trace.jsonl"])
+
+
+@pytest.mark.parametrize("given", [[], ["-o", "served.trace.jsonl"]])
+def test_trace_import_refuses_file_that_is_there(tmp_path, monkeypatch, capsys, given):
+    monkeypatch.chdir(tmp_path)
+    Path("served.json").write_text(json.dumps(WITH_STEPS))
+    Path("served.trace.jsonl").write_bytes(OLD)
+    assert "is there already; name another file, or replace it with --force" in refused(
+        capsys, "trace", "import", "served.json", *given
+    )
+    assert Path("served.trace.jsonl").read_bytes() == OLD
+    assert main(["trace", "import", "served.json", "--force", *given]) == 0
+    assert main(["trace", "validate", "served.trace.jsonl"]) == 0
+    assert names(tmp_path) == ["served.json", "served.trace.jsonl"]
+
+
+@pytest.mark.parametrize("way", ["same", "link", "hard link", "from elsewhere"])
+@pytest.mark.parametrize("command", ["to-html", "to-graphml", "calibrate", "compare", "doctor", "folder"])
+def test_output_that_is_input_is_refused(trace, log, tmp_path, monkeypatch, capsys, command, way):
+    read = log if command == "doctor" else trace
+    before, out = read.read_bytes(), tmp_path / "out"
+    if way == "same":
+        out = read
+    elif way == "from elsewhere":
+        monkeypatch.chdir(tmp_path / "..")
+        out = Path(tmp_path.name) / "." / read.name
+    else:
+        (out.symlink_to if way == "link" else out.hardlink_to)(read)
+    asked = {
+        "calibrate": ["calibrate", "--traces", read, "--html", out],
+        "compare": ["compare", "--a", read, "--b", read, "--html", out],
+        "doctor": ["doctor", "--log", read, "--out", out],
+        "folder": ["calibrate", "--traces", tmp_path, "--html", out],
+    }.get(command, ["trace", command, read, "-o", out])
+    assert "is what this command reads" in refused(capsys, *asked, "--force")
+    assert (read.read_bytes(), names(tmp_path)) == (
+        before,
+        sorted({"server.log", "run.jsonl.gz", *(["out"] if "link" in way else [])}),
+    )
+
+
+def test_output_is_replaced_with_force_only_when_complete(trace, tmp_path, monkeypatch, capsys):
+    out = tmp_path / "page.html"
+    out.write_bytes(OLD)
+    asked = ["trace", "to-html", trace, "-o", out]
+    assert "replace it with --force" in refused(capsys, *asked)
+    with monkeypatch.context() as patch:
+        patch.setattr("d2sd.figures.viewer.standalone_page", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            main([*map(str, asked), "--force"])
+    assert out.read_bytes() == OLD
+    assert main([*map(str, asked), "--force"]) == 0
+    assert out.read_bytes() != OLD
+    assert names(tmp_path) == ["page.html", "run.jsonl.gz"]
+
+
+def test_output_to_device_missing_folder_or_two_at_once(trace, tmp_path, capsys):
+    assert main(["trace", "to-graphml", str(trace), "-o", os.devnull]) == 0
+    missing = tmp_path / "none" / "page.html"
+    assert f"cannot write {missing}: there is no folder {missing.parent}" in refused(
+        capsys, "trace", "to-html", trace, "-o", missing
+    )
+    assert "it is a folder" in refused(capsys, "trace", "to-html", trace, "-o", tmp_path)
+    both = tmp_path / "both"
+    asked = ["board", tmp_path, "--target", "tiny", "--html", both, "--json", both]
+    assert "named for two outputs" in refused(capsys, *asked)
+
+
+@pytest.fixture
+def recorded(monkeypatch):
+    """What ``calibrate`` writes without running anything: a file a prompt."""
+    count = [3]
+
+    def record(engine, prompts, config, name, paths):
+        for path in paths:
+            path.write_bytes(b"a run")
+        raise KeyboardInterrupt
+        yield
+
+    engine = SimpleNamespace(resolve=lambda config: config)
+    monkeypatch.setattr(calibrate, "prepare", lambda *_: (engine, [("", [])] * count[0]))
+    monkeypatch.setattr(calibrate, "record_runs", record)
+    return count
+
+
+def test_calibrate_folder_keeps_runs_apart(recorded, tmp_path, capsys):
+    out = tmp_path / "runs"
+    asked = ["calibrate", "--traces-out", str(out)]
+    assert main(asked) == 130
+    assert names(out) == ["001.jsonl.gz", "002.jsonl.gz", "003.jsonl.gz", MARK]
+    assert "is not empty; name another one, or replace what an earlier run wrote there with --force" in refused(
+        capsys, *asked
+    )
+    (out / "mine.jsonl").write_bytes(OLD)
+    recorded[0] = 1
+    assert main([*asked, "--force"]) == 130
+    assert names(out) == ["001.jsonl.gz", MARK, "mine.jsonl"]
+
+
+def test_folder_without_mark_is_refused_with_force(recorded, tmp_path, capsys):
+    (tmp_path / "001.jsonl.gz").write_bytes(OLD)
+    said = refused(capsys, "calibrate", "--traces-out", tmp_path, "--force")
+    assert said.endswith("is not empty; name another one\n")
+    assert (tmp_path / "001.jsonl.gz").read_bytes() == OLD
+
+
+@pytest.mark.parametrize("stage", ["pair", "dflash", "vp", "eagle3", "recipe"])
+def test_train_refuses_folder_that_it_did_not_begin(tmp_path, capsys, stage):
+    (tmp_path / "model.safetensors").write_bytes(OLD)
+    more = {"pair": ["--target", "x"], "recipe": ["smollm2"]}.get(stage, ["--target", "x", "--responses", "r"])
+    assert "holds something else than what this command writes" in refused(
+        capsys, "train", stage, *more, "--out", tmp_path
+    )
+
+
+def test_train_refuses_responses_file_of_others_and_own_start(tmp_path, capsys):
+    notes = tmp_path / "notes.jsonl"
+    notes.write_bytes(OLD)  # without a line break: a cut line to whoever goes on with it
+    asked = ["train", "regenerate", "--target", "x", "--prompts", "p", "--out", notes]
+    assert "holds something else" in refused(capsys, *asked)
+    (tmp_path / "vp" / "checkpoint").mkdir(parents=True)
+    asked = ["train", "vp", "--target", "x", "--responses", "r", "--start", tmp_path / "vp", "--out", tmp_path / "vp"]
+    assert "is what this command reads" in refused(capsys, *asked)
