@@ -15,7 +15,7 @@ from typing import Any
 
 import orjson
 
-from d2sd.bench.prompts import digest, read_prompts
+from d2sd.bench.prompts import Prompt, digest, read_prompts
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
@@ -68,11 +68,17 @@ def run(arguments: argparse.Namespace) -> int:
             "and first ones alone"
         )
     found = checkpoints(a.folder)
+    if a.traces and (a.prompts or a.limit or a.chat):
+        raise InputError("--traces brings the texts: leave out --prompts, --limit and --chat")
+    prompts, traces = (
+        ([], list(read_sets(a.traces))) if a.traces else (read_prompts(a.prompts or "heldout", a.limit), [])
+    )
     models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
     with_checkpoint(models, found[0], a.dtype, a.role)  # what does not fit is refused before texts are written
     done: list[tuple[Checkpoint, Measured]] = []
     try:
-        texts, source = _texts(a, models)
+        texts, source = (traces, "recorded runs") if a.traces else _written(a, models, prompts)
+        texts = _drafted(texts, a.chat or bool(a.traces))
         board = Board(models, texts, a.folder / RESULTS, a.dtype, a.role)
         for checkpoint in found:
             done.append((checkpoint, board.measure(checkpoint)))
@@ -110,31 +116,30 @@ def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
     return found
 
 
-def _texts(a: argparse.Namespace, models: Models) -> tuple[list[Trace], str]:
-    if a.traces:
-        if a.prompts or a.limit or a.chat:
-            raise InputError("--traces brings the texts: leave out --prompts, --limit and --chat")
-        texts, source = list(read_sets(a.traces)), "recorded runs"
-    else:
-        config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
-        engine, name = Engine(Models(models.target, name=models.name)), a.prompts or "heldout"
-        tell_of_template(engine, config)
-        prompts = read_prompts(name, a.limit)
-        encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
-        paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
-        texts = list(record_runs(engine, encoded, config, "texts", paths, reuse=True))
-        template = ", in the chat template" if a.chat else ""
-        source = (
-            f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
-            f"at most {a.max_new_tokens} tokens each"
-        )
-    used = [text for text in texts if len(text.token_ids) > 1]  # of one token nothing is drafted
-    note = ended_at_once(len(texts) - len(used), len(texts), a.chat or bool(a.traces))
+def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -> tuple[list[Trace], str]:
+    """The target's texts for these prompts, and where they are from."""
+    config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
+    engine, name = Engine(Models(models.target, name=models.name)), a.prompts or "heldout"
+    tell_of_template(engine, config)
+    encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
+    paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
+    texts = list(record_runs(engine, encoded, config, "texts", paths, reuse=True))
+    template = ", in the chat template" if a.chat else ""
+    return texts, (
+        f"{count(len(prompts), 'prompt')} of {_public(name)} (sha256 {digest(name, prompts)[:16]}){template}, "
+        f"at most {a.max_new_tokens} tokens each"
+    )
+
+
+def _drafted(texts: Sequence[Trace], templated: bool) -> list[Trace]:
+    """The texts of more than one token: of one nothing is drafted. Raises ``InputError`` if there are none."""
+    used = [text for text in texts if len(text.token_ids) > 1]
+    note = ended_at_once(len(texts) - len(used), len(texts), templated)
     if not used:
         raise InputError(f"there is no text to draft. {note}")
     if note:
         print(note, file=sys.stderr)
-    return used, source
+    return used
 
 
 def _public(word: str) -> str:

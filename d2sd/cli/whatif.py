@@ -25,6 +25,7 @@ from d2sd.doctor.served import PositionShares, ServedComparison, compare, redraf
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.drafters import is_eagle3, published_config
+from d2sd.folders.loading import is_eagle3_folder
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import totals as totals_of
 from d2sd.trace.metrics import weights_of
@@ -42,8 +43,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="recorded at temperature 0 with the model named below, with any drafter",
     )  # fmt: skip
     parser.add_argument(
-        "--methods", metavar="A,B,…", help=f"all, or a list (default: the recorded one). Each: {SYNTAX}"
-    )
+        "--methods", metavar="A,B,…", help="all, or a list (default: the recorded one; with --drafter dflash, or eagle3 for an EAGLE-3 "
+        f"drafter). Each: {SYNTAX}"
+    )  # fmt: skip
     parser.add_argument(
         "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
         help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
@@ -62,6 +64,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Prints what was recorded, then one row per setting; of several traces or drafters one row per drafter."""
+    if arguments.methods not in (None, "all"):
+        parse_settings(
+            arguments.methods, arguments.sweep, DecodeConfig("autoregressive")
+        )  # unknown ones are refused here
     drafters, traces = arguments.drafter or [None], list(read_sets(arguments.traces))
     asks_settings = bool(arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods))
     if arguments.served:
@@ -71,6 +77,21 @@ def run(arguments: argparse.Namespace) -> None:
     else:
         arguments.drafter = drafters[0]
         _compare_settings(arguments, traces)
+
+
+def _method(asked: str | None, drafter: str | None) -> str | None:
+    """The method that was asked for, else that of a drafter that was named, which it runs alone; None: the recorded one."""
+    if asked or drafter is None:
+        return asked
+    return "eagle3" if is_eagle3_folder(drafter) else "dflash"
+
+
+def _with_second(label: str, engine: Engine, method: str, arguments: argparse.Namespace) -> str:
+    """The label of a row, with the second drafter where one takes part beside a drafter that was named."""
+    second = engine.models.second
+    if second is None or METHODS[method].second_drafter != "vp" or not (arguments.drafter or arguments.second_drafter):
+        return label
+    return f"{label}, second drafter {second.config.name_or_path}"
 
 
 def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
@@ -93,9 +114,10 @@ def _tell_of_target(engine: Engine, traces: Sequence[Trace]) -> None:
 def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) -> None:
     base = replace(recorded_config(traces[0]), inspect=False, backend="auto")
     name = str(traces[0].header["method"])
-    if arguments.methods is None and name not in METHODS:
+    asked = _method(arguments.methods, arguments.drafter)
+    if asked is None and name not in METHODS:
         raise InputError(f"this trace is of {escaped(name)}, which is no method here; name some with --methods")
-    methods = arguments.methods or name
+    methods = asked or name
     settings = parse_settings(methods, arguments.sweep, base)
     engine = load_engine(arguments)
     settings, left_out = runnable(engine, settings, lenient=methods == "all")
@@ -110,7 +132,8 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
             own.append(outcome)
             bar.update()
     bar.close()
-    rows = [_row(setting.label, _joined(own), machine) for setting, own in zip(settings, found, strict=True)]
+    labels = [_with_second(setting.label, engine, setting.config.method, arguments) for setting in settings]
+    rows = [_row(label, _joined(own), machine) for label, own in zip(labels, found, strict=True)]
     recorded = _recorded(traces)
     if arguments.json:
         print_json({"recorded": recorded, "rows": rows, "left_out": left_out, "costs": costs})
@@ -197,14 +220,16 @@ def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machi
 def _compare_drafters(arguments: argparse.Namespace, drafters: Sequence[str | None], traces: Sequence[Trace]) -> None:
     if arguments.sweep or arguments.costs or (arguments.methods and "," in arguments.methods):
         raise InputError("drafters are compared with one method: leave out --sweep and --costs, and name one method")
-    outcomes = []
+    outcomes, names = [], []
     for drafter in drafters:
         arguments.drafter = drafter
+        method = _method(arguments.methods, drafter)
         engine = load_engine(arguments)
         _tell_of_target(engine, traces)
         bar = progress(traces, desc="replay", unit="text", leave=False)
-        outcomes.append([replayed(engine, trace, arguments.methods) for trace in bar])
-    names = [d or arguments.model for d in drafters]
+        outcomes.append([replayed(engine, trace, method) for trace in bar])
+        ran = outcomes[-1][0].config.method
+        names.append(_with_second(drafter or arguments.model, engine, ran, arguments))
     groups = [str(t.header.get("domain") or "all") for t in traces]
     counts, cut = ([[getattr(o, field) for o in own] for own in outcomes] for field in ("committed", "cut"))
     rows = compare_replays(names, counts, groups, cut)

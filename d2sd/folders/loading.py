@@ -128,11 +128,15 @@ def load_models(
         drafter = drafter or own
         second_drafter = second_drafter or _part(folder, "vp")
         draft_model = draft_model or _part(folder, "draft")
+    # Configs are read before the target, which may take long to load.
+    kinds = {part: is_eagle3_folder(part) for part in (drafter, second_drafter, eagle3) if part is not None}
+    if draft_model is not None:
+        target_folder(draft_model)
+    if drafter is not None and kinds[drafter]:
+        eagle3, drafter = drafter, own
     loaded = load_target(target, DTYPES[kind], device, load_in_8bit)
     loaded.mixed = _mixes(loaded, dtype)
     near = str(loaded.device)
-    if drafter is not None and is_eagle3_folder(drafter):
-        eagle3, drafter = drafter, own
     level = None if eagle3 is None else load_eagle3(eagle3, DTYPES[kind], loaded)
     first, second = (
         None if d is None else load_drafter(d, DTYPES[kind], near, loaded) for d in (drafter, second_drafter)

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from d2sd import METHODS, DecodeConfig, Engine, InputError, load_trace
+from d2sd import METHODS, DecodeConfig, Engine, InputError, load, load_trace
 from d2sd.__main__ import main
 from d2sd.costs.machines import Curve, Machine
 from d2sd.costs.runs import works_of
@@ -42,7 +42,7 @@ def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path
     made = ["calibrate", "--method", "dflash", "--max-new-tokens", "16"]
     assert main([*made, "--prompts", str(prompts), "--traces-out", str(tmp_path / "runs")]) == 0
     report = capsys.readouterr().out
-    traces = sorted((tmp_path / "runs").iterdir())
+    traces = sorted((tmp_path / "runs").glob("*.jsonl.gz"))
     assert [load_trace(t).header["domain"] for t in traces] == ["O", "T"]
 
     def asked(files, *options):
@@ -68,6 +68,25 @@ def test_recorded_texts_are_replayed_with_several_drafters_and_settings(tmp_path
     target = run.header["parts"]["target"] | {"weights": "0"}
     replace(run, header=run.header | {"parts": {"target": target}}).save(traces[0])
     assert "1 of 2 traces were recorded with another target than tiny" in asked(traces, *settings)[1]
+
+
+def test_named_drafter_is_judged_alone(tmp_path, capsys):
+    """On runs of d2sd: a drafter that was named replaces the recorded method, and a second one is named where it takes part."""
+    load("tiny").generate("Once upon a time", DecodeConfig("d2sd", 16)).save(tmp_path / "run.jsonl")
+    tiny = BUNDLED / "tiny"
+
+    def asked(*options):
+        assert main(["whatif", str(tmp_path / "run.jsonl"), *map(str, options), "--json"]) == 0
+        return json.loads(capsys.readouterr().out)["rows"]
+
+    dflash, eagle3 = (asked("--drafter", tiny / part)[0] for part in ("dflash", "eagle3"))
+    assert (dflash["setting"], eagle3["setting"]) == ("dflash", "eagle3")
+    vp = "second drafter tiny/vp"
+    assert asked("--drafter", tiny / "dflash", "--methods", "d2sd,dflash")[0]["setting"] == f"d2sd, {vp}"
+    rows = asked("--drafter", tiny / "dflash", "--drafter", tiny / "eagle3")
+    assert [row["whole"]["alpha"]["value"] for row in rows] == [
+        pytest.approx(row["mean_acceptance_length"]) for row in (dflash, eagle3)
+    ]
 
 
 def test_replay_refuses_sampled_runs(engine):

@@ -196,3 +196,26 @@ def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
     ):
         checkpoint.save_checkpoint(tmp_path, parameters, optimizers, {"step": 2})
     assert checkpoint.load_checkpoint(tmp_path, parameters, optimizers, {})["step"] == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["calibrate", "--method", "nope"], "unknown method"),
+        (["whatif", str(OPENING), "--methods", "nope"], "unknown method"),
+        (["whatif", str(OPENING), str(OPENING), "--methods", "nope"], "unknown method"),
+        (["calibrate", "--limit", "0"], "limit must be at least 1"),
+        (["board", "{}", "--target", "tiny", "--limit", "0"], "limit must be at least 1"),
+        (["board", "{}", "--target", "tiny", "--traces", "{}/gone.jsonl"], "cannot read the log"),
+        (["generate", "--prompt", "a", "--drafter", "{}/gone"], "there is no such folder"),
+        (["calibrate", "--second-drafter", "{}/gone"], "there is no such folder"),
+        (["generate", "--prompt", "a", "--draft-model", "{}/gone"], "there is no such folder"),
+        (["whatif", str(OPENING), "--drafter", "{}/gone"], "there is no such folder"),
+    ],
+)
+def test_bad_arguments_are_refused_before_models_are_loaded(capfd, tmp_path, monkeypatch, arguments, sentence):
+    (tmp_path / "step-1").mkdir()
+    (tmp_path / "step-1" / "config.json").write_text("{}")
+    monkeypatch.setattr("d2sd.folders.loading.load_target", lambda *_: pytest.fail("a model was loaded"))
+    assert main([a.format(tmp_path) for a in arguments]) == 2
+    assert sentence in capfd.readouterr().err

@@ -103,8 +103,8 @@ def test_calibrate_and_compare_write_html_reports(tmp_path, capsys):
     trace = load_trace(OPENING)
     price = MACHINES["paper"].plain_steps(trace.header["method"], works_of(trace)) / len(trace.steps)
     for asked in ([], ["--map"]):
-        assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}", *asked]) == 0
-        assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}", *asked]) == 0
+        assert main(["calibrate", "--traces", f"{OPENING}", "--html", f"{one}", "--force", *asked]) == 0
+        assert main(["compare", "--a", f"{OPENING}", "--b", f"{OPENING}", "--html", f"{two}", "--force", *asked]) == 0
         assert "No clear difference" in capsys.readouterr().out
         assert all(("Where drafting pays" in path.read_text(encoding="utf-8")) is bool(asked) for path in (one, two))
     for path, title, names in (
