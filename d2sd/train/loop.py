@@ -157,11 +157,12 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if not saves:
                     record(row)
+            # Before the checkpoint: a run that goes on from there does not come by this step again.
+            if save and config.keep_every and step % config.keep_every == 0 and main:
+                save(out / f"step-{step}")
             if saves or interrupted():
                 keep(row if saves else {})
             bar.update(min(config.steps, int(after)) - bar.n)
-            if save and config.keep_every and step % config.keep_every == 0 and main:
-                save(out / f"step-{step}")
             if interrupted():
                 raise KeyboardInterrupt
             now = after
@@ -287,10 +288,10 @@ class Float32Muon(torch.optim.Optimizer):
 
 
 def truncate_metrics(path: Path, step: int) -> None:
-    """Removes the metrics that a killed run logged after its last checkpoint, at ``step``."""
+    """Removes the metrics that a killed run logged after its last checkpoint, at ``step``, and a line that it did not finish."""
     if path.exists():
-        lines = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
-        write_whole(path, "".join(line + "\n" for line in lines))
+        whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
 
 
 def save_checkpoint(

@@ -52,14 +52,13 @@ from d2sd.train.plan import (
 from d2sd.train.settings import QUESTIONS, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import (
     Responses,
+    ask,
     letters,
     load_writer,
     prompt_ids,
     read_jsonl,
     read_responses,
     regenerate,
-    resumed_rows,
-    write_questions,
 )
 from d2sd.train.writer import most_rows, write
 
@@ -78,30 +77,44 @@ class State:
     def __init__(self, path: Path, identity: dict[str, Any], clock: Callable[[], float]):
         """Raises ``InputError`` if the file is of a run with other settings."""
         self._path, self._identity, self._clock = path, digest_of(identity), clock
-        self.used, self.plan, self.done = dict[str, float](), None, list[str]()
+        self._used, self.plan, self.done = dict[str, float](), None, list[str]()
+        self._running: tuple[str, float] | None = None  # name of the stage, and when it began
         if path.exists():
             kept = json.loads(path.read_text())
             if kept["identity"] != self._identity:
                 raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
-            self.used, self.done = kept["used"], kept["done"]
+            self._used, self.done = kept["used"], kept["done"]
             self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
-        """Context of a stage; its value is a function that returns whether the planned seconds are over."""
-        began, before = self._clock(), self.used.get(name, 0.0)
+        """Context of a stage; its value is a function that returns whether the planned seconds are over.
+
+        At its end the file is written, once: what a stage changes in the plan is kept if, and only if, it counts as done.
+        """
+        began, before = self._clock(), self._used.get(name, 0.0)
         planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
+        self._running = name, began
         try:
             yield lambda: self._clock() - began + before >= planned
-            self.done.append(name)
+            if name not in self.done:
+                self.done.append(name)
         finally:
-            self.used[name] = before + self._clock() - began
-            write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
+            self._used, self._running = self.used, None
+            write_whole(self._path, json.dumps({"identity": self._identity, "used": self._used, "done": self.done,
                                                 "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
 
     @property
+    def used(self) -> dict[str, float]:
+        """Seconds of each stage, up to now."""
+        if self._running is None:
+            return self._used
+        name, began = self._running
+        return {**self._used, name: self._used.get(name, 0.0) + self._clock() - began}
+
+    @property
     def spent(self) -> float:
-        """Seconds of all stages."""
+        """Seconds of all stages, up to now."""
         return sum(self.used.values())
 
 
@@ -160,10 +173,10 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
         measured = HeldOut(target, held_out, chat, lambda: clock() >= latest)
         one = seconds_of(lambda: measured.measure("d2sd", first, second, 1), 0.0, clock)
         texts = max(1, min(len(measured), int(MEASURING * total / one)))
-        if not (out / "dflash" / "config.json").exists():
+        if "held-out" not in state.done:
             save()  # so that there is something to load from now on
-    if "held-out" not in state.done[:-1]:  # what is left, but for the last measurement and the end
-        plan.seconds["training"] = max(1.0, total - state.spent - texts * one - ENDING * total)
+            # what is left, but for the last measurement and the end
+            plan.seconds["training"] = max(1.0, total - state.spent - texts * one - ENDING * total)
     validation = min(VALIDATION, len(data.ids) // 20)
 
     def evaluate() -> dict[str, float]:
@@ -199,10 +212,12 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
         warmth = temperature(objective, data, features, held)
         cool(first, warmth)
         save()
-    rows = [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
-    curve = [row for row in rows if "held_out_acceptance_length" in row]
-    done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
-    write_whole(out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"]), texts))
+        rows = [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
+        curve = [row for row in rows if "held_out_acceptance_length" in row]
+        done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
+        write_whole(
+            out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"]), texts)
+        )
     print(f"{out}: α {curve[-1]['held_out_acceptance_length']:.2f} of dflash and {curve[-1]['d2sd_acceptance_length']:.2f} of d2sd "
           f"on {texts} held-out prompts, in {duration(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
 
@@ -226,12 +241,8 @@ def _plan(
 
 def _ask(settings: PairTraining, target: Target, plan: Plan, stop: Callable[[], bool]) -> None:
     """Let the target write questions into ``questions.jsonl``, behind those that are there."""
-    path = settings.out / "questions.jsonl"
-    before = len(resumed_rows(path, {}))
-    config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed + before)
-    with path.open("ab") as file:
-        for text in write_questions(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), config, stop):
-            file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+    config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed)
+    ask(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), settings.out / "questions.jsonl", config, stop)
 
 
 def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[str]]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import pkgutil
 import shutil
 import signal
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
@@ -33,11 +35,13 @@ def target(tmp_path_factory):
     return out
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def small():
     """Short texts and few steps, for speed."""
-    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 24)
-    monkeypatch.setattr(plan, "FEWEST_STEPS", 60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 24)
+        patch.setattr(plan, "FEWEST_STEPS", 60)
+        yield
 
 
 def settings(target, out, **more):
@@ -95,6 +99,51 @@ def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
     assert (tmp_path / "README.md").exists()
     with pytest.raises(InputError, match="made with other settings"):
         train_pair(settings(target, tmp_path, minutes=0.06, layers=3))
+
+
+@pytest.fixture(scope="module")
+def killed(target, tmp_path_factory):
+    """Copies of a run's folder at some moments, as a kill at that moment leaves it, by the name of the moment."""
+    out, copies = tmp_path_factory.mktemp("killed") / "run", {}
+
+    def copying(name, work, number):
+        calls = count(1)
+
+        def called(*given, **more):
+            if next(calls) == number:
+                copies[name] = shutil.copytree(out, out.with_name(name))
+            return work(*given, **more)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, owner, method, number in (
+            ("writing", "d2sd.train.text", "_tokens", 10),  # called for every line
+            ("held-out", "d2sd.train.pair", "save_drafter", 2),
+            ("measuring", "d2sd.train.loop", "save_checkpoint", 3),
+            ("ending", "d2sd.train.pair", "cool", 1),
+            ("card", "d2sd.train.pair", "card", 1),
+        ):
+            place = f"{owner}.{method}"
+            patch.setattr(place, copying(name, pkgutil.resolve_name(place), number))
+        train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
+    return copies
+
+
+@pytest.mark.parametrize("moment", ["writing", "held-out", "measuring", "ending", "card"])
+def test_train_pair_resumes_after_kill(target, killed, moment):
+    out = killed[moment]
+    lines, state = (out / "responses.jsonl").read_bytes(), out / "training" / "checkpoint" / "state.json"
+    assert not (out / "README.md").exists()
+    done = json.loads(state.read_text())["step"] if state.exists() else 0
+    assert (done > 0) == (moment not in ("writing", "held-out"))
+    train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
+    assert (out / "responses.jsonl").read_bytes().startswith(lines)
+    assert json.loads(state.read_text())["step"] > done or moment in ("ending", "card")
+    steps = [row["step"] for row in rows(out)]
+    assert steps == sorted(set(steps))
+    assert (out / "README.md").exists()
+    load(str(out))
 
 
 def test_regenerate_stops_at_token_limit(target, tmp_path):
