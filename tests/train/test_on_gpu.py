@@ -92,7 +92,7 @@ def test_features_move_to_host_where_gpu_memory_ends(run, target, monkeypatch, c
 
 
 def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 6)
+    monkeypatch.setattr("d2sd.train.pair.HELD_OUT_TOKENS", 6)
     monkeypatch.setattr(plan, "FEWEST_STEPS", 2)
     monkeypatch.setattr(plan, "LARGEST", 4)
     prompts = tuple(prompt_of(text) for text in sums(24))

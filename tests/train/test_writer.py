@@ -15,7 +15,7 @@ import torch
 from d2sd.__main__ import main
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_target
-from d2sd.train import text
+from d2sd.train import text as texts
 from d2sd.train.server import Server
 from d2sd.train.settings import QUESTIONS, RegenerateConfig
 from d2sd.train.text import ask, prompt_ids, regenerate_responses, respond_to
@@ -101,7 +101,9 @@ def numbered(monkeypatch, tmp_path):
 
 def killed_everywhere(folder, work, field):
     """Kill a run that writes lines at every change of a file, and run it again; every whole line stays. Returns how many kills."""
-    for number in count(1):
+    ended, number = False, 0
+    while not ended:
+        number += 1
         path = folder / str(number) / "lines.jsonl"
         ended = survives(number, partial(work, path))
         before = path.read_bytes() if path.exists() else b""
@@ -109,8 +111,7 @@ def killed_everywhere(folder, work, field):
         assert path.read_bytes().startswith(before)
         assert len(rows(path)) == 5
         assert all(field in row for row in rows(path))
-        if ended:
-            return number - 1
+    return number - 1
 
 
 def test_regenerate_resumes_after_kill_at_any_change(tmp_path, numbered):
@@ -139,7 +140,7 @@ def test_questions_resume_after_kill_at_any_change(tmp_path, numbered):
 
 
 def test_questions_are_in_file_as_soon_as_they_are_written(tmp_path, numbered, monkeypatch):
-    out, write = tmp_path / "q.jsonl", text.write
+    out, write = tmp_path / "q.jsonl", texts.write
 
     def killed(*given):
         for number, found in enumerate(write(*given)):
