@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import random
 import sys
@@ -94,7 +95,7 @@ class State:
         self._path, self._identity, self._clock = path, digest_of(identity), clock
         self._used, self.plan, self.done = dict[str, float](), None, list[str]()
         self._running: tuple[str, float] | None = None  # name of the stage, and when it began
-        self._kept = clock()
+        self._kept = -math.inf  # when the file was written
         if path.exists():
             kept = json.loads(path.read_text())
             if kept["identity"] != self._identity:
