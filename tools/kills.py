@@ -17,13 +17,13 @@ import signal
 import sys
 import time
 import traceback
+from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from select import select
 from typing import Any
-
-import torch
 
 from d2sd.__main__ import main as command_line
 from d2sd.train import pair, recipe
@@ -85,8 +85,8 @@ def stages(work: Path) -> list[Stage]:
     return found
 
 
-def prepare(work: Path) -> None:
-    """Write a target, the same one with a chat template, its responses and prompts."""
+def prepare(work: Path) -> int:
+    """Write a target, the same one with a chat template, its responses and prompts. Returns 0."""
     texts = sums(200)
     save_target(texts, work / "target", STEPS)
     answers = RegenerateConfig(max_new_tokens=24)
@@ -96,6 +96,7 @@ def prepare(work: Path) -> None:
     for name, some in (("prompts", texts), ("few", texts[:12]), ("held-out", texts[20:24])):
         lines = (json.dumps({"prompt": prompt_of(text)}) + "\n" for text in some)
         (work / f"{name}.jsonl").write_text("".join(lines))
+    return 0
 
 
 @contextmanager
@@ -114,24 +115,17 @@ def _told(part: str, pipe: int) -> Any:
     yield
 
 
-def begin(stage: Stage, log: Path) -> tuple[int, int]:
-    """Begins the command in a process of its own. Returns its number, and where it tells that the part begins and ends."""
-    ours, theirs = os.pipe()
+def begin(work: Callable[[], int], log: Path) -> int:
+    """Begins work in a process of its own, whose exit code it returns. Returns the number of the process."""
     process = os.fork()
     if process:
-        os.close(theirs)
-        return process, ours
+        return process
     code = 1
     try:
         with log.open("a") as file:
             for number in (1, 2):
                 os.dup2(file.fileno(), number)
-        if stage.part:
-            with _told(stage.part, theirs):
-                code = command_line([*stage.arguments, "--out", str(stage.out)])
-        else:
-            os.write(theirs, b"b")
-            code = command_line([*stage.arguments, "--out", str(stage.out)])
+        code = work()
     except BaseException:
         traceback.print_exc()
     finally:
@@ -140,13 +134,23 @@ def begin(stage: Stage, log: Path) -> tuple[int, int]:
         os._exit(code)
 
 
+def command(stage: Stage, pipe: int) -> int:
+    """Runs the command; tells into a pipe when its part begins and ends. Returns the exit code."""
+    if not stage.part:
+        os.write(pipe, b"b")
+        return command_line([*stage.arguments, "--out", str(stage.out)])
+    with _told(stage.part, pipe):
+        return command_line([*stage.arguments, "--out", str(stage.out)])
+
+
 def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float]:
     """Runs the command, and kills it so many seconds after its part has begun, unless that has ended by then.
 
     Returns the exit code, None if it was killed, and the seconds that the part took.
     """
-    process, pipe = begin(stage, log)
-    began, ended = None, None
+    pipe, theirs = os.pipe()
+    process, began, ended = begin(partial(command, stage, theirs), log), None, None
+    os.close(theirs)
     while True:
         left = None if began is None or delay is None or ended else max(0.0, began + delay - time.monotonic())
         ready, _, _ = select([pipe], [], [], left)
@@ -229,8 +233,11 @@ def main() -> int:
     shutil.rmtree(given.work, ignore_errors=True)
     work = given.work.resolve()
     work.mkdir(parents=True)
-    torch.set_num_threads(1)  # processes that are forked cannot use the threads of this one
-    prepare(work)
+    # Nothing is computed in this process: those that are forked cannot use its threads.
+    _, status = os.waitpid(begin(partial(prepare, work), work / "log.txt"), 0)
+    if status:
+        print(f"no target was made: see {work / 'log.txt'}")
+        return 1
     _made_small()
     chosen = [s for s in stages(work) if not given.only or s.name.startswith(tuple(given.only))]
     for stage in chosen:

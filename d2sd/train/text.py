@@ -24,7 +24,7 @@ from d2sd.folders.weights import weights_digest
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.text import progress
 from d2sd.train.server import Server
 from d2sd.train.settings import RegenerateConfig
@@ -39,20 +39,19 @@ Answer = Callable[[list[Request]], Iterator[tuple[Request, list[int]]]]
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a JSONL file. Raises ``InputError`` naming the line if a row lacks one of ``fields``."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            if len(line) > MAX_LINE:
-                raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-            missing = [f for f in fields if not isinstance(row, dict) or f not in row]
-            if missing:
-                raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
-            yield row
+    for number, line in utf8_lines(path):
+        if not line.strip():
+            continue
+        if len(line) > MAX_LINE:
+            raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
+        missing = [f for f in fields if not isinstance(row, dict) or f not in row]
+        if missing:
+            raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
+        yield row
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,7 @@ import torch
 from transformers import AutoTokenizer
 
 from d2sd import DecodeConfig, load
+from d2sd.__main__ import main
 from d2sd.calibration.alternatives import KNOWN
 from d2sd.errors import InputError
 from d2sd.train import pair, plan
@@ -279,6 +280,12 @@ def test_divide_adds_text_before_training():
     assert longest.seconds["writing"] == pytest.approx(100)
     assert longest.seconds["training"] > 2 * long.seconds["training"]
     assert divide(SPEEDS, 600, 10**9, 64, False, 50).tokens == 50
+
+
+@pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
+def test_train_pair_refuses_minutes_that_are_no_time(tmp_path, capsys, minutes):
+    assert main(["train", "pair", "--target", "tiny", "--out", str(tmp_path), "--minutes", minutes]) == 2
+    assert "error: minutes, layers, Markov rank and new tokens must be numbers above 0" in capsys.readouterr().err
 
 
 def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):

@@ -237,8 +237,9 @@ def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):
     for text, said in (
         ("", "holds no prompts; give JSON lines"),
         ('{"turns": [1]}\n', "row 1: needs a text under prompt"),
+        ('{"prompt": "yes"}\n\n{"prompt": "caf\xe9"}\n', "line 3: not UTF-8; save the file in that encoding"),
     ):
-        path.write_text(text)
+        path.write_text(text, encoding="latin-1")
         assert main(command) == 2
         assert said in capsys.readouterr().err
     path.unlink()
