@@ -81,14 +81,16 @@ class HeldOut:
             raise InputError("the target's answers to all held-out prompts are empty; a chat model needs --chat")
         return found
 
-    def measure(self, method: str, first: Any, second: Any = None, most: int | None = None) -> dict[str, float]:
+    def measure(
+        self, method: str, first: Any, second: Any = None, most: int | None = None, tokens: int | None = None
+    ) -> dict[str, float]:
         """Returns figures of drafters in training, with their weights as they would be saved.
 
         ``held_out_acceptance_length`` is α, committed tokens a step. Of the steps before each text's last one,
         ``held_out_draft_length`` is the mean number of accepted drafted tokens, ``held_out_first_right`` the share with any.
 
         method: one that these drafters can run: ``eagle3``, ``dflash``, also for a VP-Drafter alone, or one of two drafters.
-        most: number of texts to measure on, the first ones; None for all.
+        most, tokens: number of texts to measure on, the first ones, and of tokens of each; None for all.
         """
         saved = [
             copy.deepcopy(d).bfloat16().to(self._target.dtype).eval().requires_grad_(False)
@@ -100,7 +102,7 @@ class HeldOut:
         if method == "d2sd":  # a short block has fewer prefixes
             config = replace(config, num_branches=min(config.num_branches, first.block_size - 1))
         config = engine.resolve(config)
-        steps = [next(Replay(engine, text).run([config])).committed for text in self._texts[:most]]
+        steps = [next(Replay(engine, text, tokens).run([config])).committed for text in self._texts[:most]]
         accepted = [count - 1 for text in steps for count in text[:-1]]
         return {
             "held_out_acceptance_length": sum(map(sum, steps)) / sum(map(len, steps)),

@@ -203,20 +203,21 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
         rows = read_jsonl(out / "held-out.jsonl", "prompt_ids", "response_ids")
         measured = HeldOut(target, ((row["prompt_ids"], row["response_ids"]) for row in rows))
 
-        def measure(texts: int) -> dict[str, float]:
-            alone, both = (measured.measure(method, first, second, texts) for method in ("dflash", "d2sd"))
+        def measure(texts: int, tokens: int) -> dict[str, float]:
+            alone, both = (measured.measure(method, first, second, texts, tokens) for method in ("dflash", "d2sd"))
             return alone | {"d2sd_acceptance_length": both["held_out_acceptance_length"]}
 
         if "held-out" not in state.done:
             save()  # so that there is something to load from now on
-            points, texts, last = 0, len(measured.lengths), 0.0
+            points, texts, tokens, last = 0, len(measured.lengths), HELD_OUT_TOKENS, 0.0
             if texts >= FEWEST_TEXTS:
-                token = seconds_of(lambda: measure(1), 0.0, clock) / measured.lengths[0]
-                points, texts = points_of(measured.lengths, token, MEASURING * total)
-                last = token * sum(measured.lengths[:texts]) if points else 0.0
+                token = seconds_of(lambda: measure(1, tokens), 0.0, clock) / measured.lengths[0]
+                points, texts, tokens = points_of(measured.lengths, token, MEASURING * total)
+                last = token * sum(min(n, tokens) for n in measured.lengths[:texts]) if points else 0.0
             # what is left, but for the last measurement and the end
             seconds = {**plan.seconds, "training": max(1.0, total - state.spent - last - ENDING * total)}
-            state.plan = plan = msgspec.structs.replace(plan, seconds=seconds, points=points, held_out=texts)
+            given = {"seconds": seconds, "points": points, "held_out": texts, "tokens_held_out": tokens}
+            state.plan = plan = msgspec.structs.replace(plan, **given)
             if not points:
                 print(f"Held-out prompts: {acceptance([], texts)}.", file=sys.stderr)
     validation = min(VALIDATION, len(data.ids) // 10)
@@ -228,7 +229,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
         state.keep()
         if not plan.points or (plan.points == 1 and not last):
             return {}
-        found = measure(plan.held_out)
+        found = measure(plan.held_out, plan.tokens_held_out)
         print(f"Held-out prompts: {acceptance([found], plan.held_out)}.", file=sys.stderr)
         return found
 
@@ -387,6 +388,6 @@ A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2s
 | --- | --- |
 {table}
 {acceptance(curve, plan.held_out).replace("dflash", "`dflash`").replace("d2sd", "`d2sd`")}. α is the number of committed tokens per step, here at temperature 0, on
-the first {HELD_OUT_TOKENS} tokens after prompts that were not trained on. They are of the same kind as the training prompts unless others
+the first {plan.tokens_held_out} tokens after prompts that were not trained on. They are of the same kind as the training prompts unless others
 were given: expect less on other kinds of text.
 {steps}"""

@@ -24,7 +24,7 @@ QUESTION_SHARE = 0.15  # tokens of questions, as a share of those of the texts
 LONGEST, TYPICAL = 256, 160  # tokens of a prompt at most, and of a text roughly
 POINTS = 5  # at which the drafters are measured, where there is time for more than the last one
 WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.075, 0.02  # shares of the time: held-out texts, all measurements, the end
-HELD_OUT_TOKENS = 64  # of a held-out text, at most
+HELD_OUT_TOKENS, FEWER_TOKENS = 64, 32  # of a held-out text, at most; and where there is no time for so many
 FEWEST_TEXTS = 10  # held-out texts of which α is a figure
 FEWEST_STEPS = 300  # that a batch should leave time for
 SMALLEST, LARGEST = 4, 128  # rows of a batch
@@ -46,7 +46,8 @@ class Speeds(msgspec.Struct, frozen=True):
 class Plan(msgspec.Struct, frozen=True):
     """How the time is divided: seconds of each stage, tokens of text, the most that memory allows, and rows of the batches.
 
-    points, held_out: how often the drafters are measured, and on how many held-out texts; see ``points_of``.
+    points, held_out, tokens_held_out: how often the drafters are measured, on how many held-out texts, and on how many tokens of
+        each at most; see ``points_of``.
     """
 
     seconds: dict[str, float]
@@ -57,6 +58,7 @@ class Plan(msgspec.Struct, frozen=True):
     speeds: Speeds
     points: int = 0
     held_out: int = 0
+    tokens_held_out: int = HELD_OUT_TOKENS
 
 
 def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> Plan:
@@ -78,23 +80,23 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     return Plan({**parts, "training": training}, tokens, room, rows, batch, speeds)
 
 
-def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int]:
-    """Returns how often the drafters are measured, and on how many held-out texts, the first ones.
+def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
+    """Returns how often the drafters are measured, on how many held-out texts, the first ones, and on how many tokens of each at most.
 
-    That is at ``POINTS`` if the time suffices for ``FEWEST_TEXTS`` at each of them, else after the last step alone. If it does not
-    suffice for that either, or there are fewer texts, they are not measured at all.
+    That is at ``POINTS`` if the time suffices for ``FEWEST_TEXTS`` at each of them, else after the last step alone, else on fewer
+    tokens. If it does not suffice for that either, or there are fewer texts, they are not measured at all.
 
     lengths: tokens of each text.
     token: seconds that measuring takes for each of them.
     seconds: time for all measurements.
     """
-    texts = 0
-    for points in (POINTS, 1):
-        ends = accumulate(token * length for length in lengths)
+    texts = most = 0
+    for points, most in ((POINTS, HELD_OUT_TOKENS), (1, HELD_OUT_TOKENS), (1, FEWER_TOKENS)):
+        ends = accumulate(token * min(length, most) for length in lengths)
         texts = sum(points * end <= seconds for end in ends)
         if texts >= FEWEST_TEXTS:
-            return points, texts
-    return 0, texts
+            return points, texts, most
+    return 0, texts, most
 
 
 def describe(plan: Plan, device: str) -> str:

@@ -217,8 +217,8 @@ def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, ca
 
 @pytest.mark.parametrize(
     ("lengths", "seconds", "expected"),
-    [([64] * 32, 400, (5, 12)), ([64] * 32, 100, (1, 15)), ([64] * 32, 60, (0, 9)), ([64] * 9, 400, (0, 9)),
-     ([2] * 10 + [64] * 10, 400, (5, 20)), ([64] * 32, 0, (0, 0))],
+    [([64] * 32, 400, (5, 12, 64)), ([64] * 32, 100, (1, 15, 64)), ([64] * 32, 60, (1, 18, 32)), ([64] * 32, 31, (0, 9, 32)),
+     ([64] * 9, 400, (0, 9, 32)), ([2] * 10 + [64] * 10, 400, (5, 20, 64)), ([64] * 32, 0, (0, 0, 32))],
 )  # fmt: skip
 def test_points_of_needs_ten_texts_at_each(lengths, seconds, expected):
     assert plan.points_of(lengths, 0.1, seconds) == expected
