@@ -13,6 +13,7 @@ from typing import Any
 
 from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
+from d2sd.trace.files import utf8_lines
 
 FOLDER = HOME / "assets" / "prompts"
 MAX_LINE = 200_000
@@ -57,10 +58,9 @@ def read_prompts(source: str, limit: int | None = None) -> list[Prompt]:
         return [Prompt(text, "all") for text in read_data_set(source, limit)]
     path = prompt_file(source)
     prompts = []
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if line.strip():
-                prompts.append(_prompt(line, f"{path.name}, line {number}"))
+    for number, line in utf8_lines(path):
+        if line.strip():
+            prompts.append(_prompt(line, f"{path.name}, line {number}"))
     if not prompts:
         raise InputError(f"{source} holds no prompts")
     return _spread(prompts, limit)

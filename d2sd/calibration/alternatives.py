@@ -82,11 +82,18 @@ def fit_temperature(curve: np.ndarray, accepted: np.ndarray) -> float:
     low, high, best = KNOWN[0], KNOWN[-1], 1.0
     for _ in range(ROUNDS):
         tried = np.geomspace(low, high, TRIED)
-        sure = (at_temperature(curve, t) for t in tried)
-        fits = [float(np.log(np.where(accepted > 0, c, 1 - c)).sum()) for c in sure]
+        fits = [float(likelihoods(curve, accepted, t).sum()) for t in tried]
         at = int(np.argmax(fits))
         low, high, best = tried[max(0, at - 1)], tried[min(TRIED - 1, at + 1)], tried[at]
     return float(best)
+
+
+def likelihoods(curve: np.ndarray, accepted: np.ndarray, temperature: float) -> np.ndarray:
+    """Returns the log-likelihoods (M,) of the outcomes ``accepted`` (M,) at a temperature within ``KNOWN``; see
+    ``fit_temperature``."""
+    sure = at_temperature(curve, temperature)
+    found: np.ndarray = np.log(np.where(accepted > 0, sure, 1 - sure))
+    return found
 
 
 def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:

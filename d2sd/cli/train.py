@@ -218,13 +218,12 @@ def _settings(kind: type[T], arguments: argparse.Namespace, **others: Any) -> T:
 
 
 def _questions(arguments: argparse.Namespace) -> None:
-    from d2sd.train.text import load_writer, write_jsonl, write_questions
+    from d2sd.train.text import ask, load_writer
 
     config = _settings(RegenerateConfig, arguments, greedy_share=QUESTIONS.greedy_share)
     target = load_writer(arguments.target, arguments.dtype)
-    questions = list(write_questions(target, arguments.first_words, arguments.count, config))
-    write_jsonl(arguments.out, ({"prompt": text} for text in questions))
-    print(f"{len(questions)} different questions of {arguments.count} tried: {arguments.out}")
+    questions = ask(target, arguments.first_words, arguments.count, arguments.out, config)
+    print(f"{questions} different questions of {arguments.count} tried: {arguments.out}")
 
 
 def _regenerate(arguments: argparse.Namespace) -> None:

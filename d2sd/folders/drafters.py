@@ -152,8 +152,9 @@ def _save(
         ids, present = ids.cpu(), torch.zeros(vocabulary, dtype=torch.bool)
         weights |= {"d2t": ids - torch.arange(len(ids)), "t2d": present.index_fill(0, ids, True)}
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
     save_torch_state_dict(weights, folder, max_shard_size=SHARD)
+    # Last, since a folder counts as a drafter by it.
+    (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
 
 
 # Block drafters.

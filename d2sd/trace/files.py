@@ -46,6 +46,17 @@ class _UpToCut(io.RawIOBase):
         return len(found)
 
 
+def utf8_lines(path: Path) -> Iterator[tuple[int, str]]:
+    """Yields the lines of a text file with their numbers, from 1 on. Raises ``InputError`` naming the line that is not UTF-8."""
+    with path.open("rb") as lines:
+        for number, line in enumerate(lines, 1):
+            try:
+                text = line.decode()
+            except UnicodeDecodeError:
+                raise InputError(f"{path}, line {number}: not UTF-8; save the file in that encoding") from None
+            yield number, text
+
+
 def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
     """Returns the error for a file of this kind that cannot be read."""
     return InputError(f"cannot read the {kind} {path}: {getattr(error, 'strerror', None) or error}")

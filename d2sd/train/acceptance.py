@@ -9,7 +9,7 @@ import copy
 import json
 import re
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -27,11 +27,13 @@ from d2sd.folders.loading import with_drafter
 from d2sd.folders.weights import parts
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
+from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.text import progress
 from d2sd.trace.trace import Trace
 from d2sd.train.loop import digest_of
-from d2sd.train.text import read_jsonl
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import read_jsonl, respond_to
 from d2sd.whatif import Replay, recorded_config, replayed
 
 HELD_OUT_TOKENS = 128  # of every text, at most
@@ -39,56 +41,56 @@ RESULTS, TEXTS = "board.json", "board-texts"  # names in the training folder
 
 
 class HeldOut:
-    """The target's greedy texts for prompts that no drafter learns from, over which drafters in training are replayed."""
+    """The target's greedy texts for prompts that no drafter learns from, over which drafters in training are replayed.
 
-    def __init__(
-        self,
-        target: Target,
-        prompts: Iterable[str],
-        chat: bool,
-        stop: Callable[[], bool] | None = None,
-    ):
-        """Writes the texts. Raises ``InputError`` if there are no prompts, or if all texts are empty.
+    lengths: tokens of each text, prompts excluded.
+    """
 
-        chat: whether prompts are put into the chat template.
-        stop: asked before every text; once it returns True and a text is not empty, no further one is started.
-        """
-        engine, texts = Engine(Models(target), passes="eager"), list[Trace]()
+    def __init__(self, target: Target, texts: Iterable[tuple[Sequence[int], Sequence[int]]]):
+        """texts: token ids of each prompt, and of what the target writes after it. Those that hold nothing to draft are left out,
+        and those that the target alone would not write so: it rounds otherwise where it writes many at once."""
+        self._target = target
         # flashinfer would first compile its kernels, which takes a minute of the training's time
         self._backend = "cascade" if target.device.type == "cuda" else "auto"
-        config = DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat, inspect=False, backend=self._backend)
-        for prompt in prompts:
-            if not (stop and stop()) or not any(len(t.token_ids) > 1 for t in texts):
-                texts.append(engine.generate(prompt, config))
-        self._target, self._texts = target, [t for t in texts if len(t.token_ids) > 1]
-        if not self._texts:
-            raise InputError("the target's answers to all held-out prompts are empty; a chat model needs --chat")
-        if short := len(texts) - len(self._texts):
-            print(f"Held-out prompts: {short} of {len(texts)} answers are empty and not counted.", file=sys.stderr)
-
-    def __len__(self) -> int:
-        return len(self._texts)
+        engine, given = Engine(Models(target), passes="eager"), [_recorded(*text) for text in texts]
+        self._texts = [text for text in given if _replayable(engine, text)]
+        self.lengths = [len(text.token_ids) for text in self._texts]
+        if left_out := len(given) - len(self._texts):
+            are = "is" if left_out == 1 else "are"
+            print(
+                f"Held-out prompts: {left_out} of {len(given)} answers {are} empty, or not the same when read again, and not counted.",
+                file=sys.stderr,
+            )
 
     @classmethod
     def read(cls, model: Any, tokenizer: Any, path: Path, chat: bool) -> HeldOut:
-        """Returns the texts for the prompts in a file: JSON lines with ``prompt``.
+        """Returns the texts for the prompts in a file: JSON lines with ``prompt``. Raises ``InputError``, also if all are empty.
 
         model: the frozen target. A copy with the same weights is used, so that training goes on as it would without.
+        chat: whether prompts are put into the chat template.
         """
         if not path.is_file():
             raise InputError(f"there is no prompt file {path}")
-        prompts = [row["prompt"] for row in read_jsonl(path, "prompt")]
         weights = {id(w): w for w in (*model.parameters(), *model.buffers())}
-        return cls(Target(copy.deepcopy(model, weights), tokenizer, "target"), prompts, chat)
+        target = Target(copy.deepcopy(model, weights), tokenizer, "target")
+        engine, config = Engine(Models(target)), DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat)
+        prompts = [engine.encode(row["prompt"], config) for row in read_jsonl(path, "prompt")]
+        answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS, greedy_share=1.0))
+        found = cls(target, zip(prompts, answers, strict=True))
+        if not found.lengths:
+            raise InputError("the target's answers to all held-out prompts are empty; a chat model needs --chat")
+        return found
 
-    def measure(self, method: str, first: Any, second: Any = None, most: int | None = None) -> dict[str, float]:
+    def measure(
+        self, method: str, first: Any, second: Any = None, most: int | None = None, tokens: int | None = None
+    ) -> dict[str, float]:
         """Returns figures of drafters in training, with their weights as they would be saved.
 
         ``held_out_acceptance_length`` is α, committed tokens a step. Of the steps before each text's last one,
         ``held_out_draft_length`` is the mean number of accepted drafted tokens, ``held_out_first_right`` the share with any.
 
         method: one that these drafters can run: ``eagle3``, ``dflash``, also for a VP-Drafter alone, or one of two drafters.
-        most: number of texts to measure on, the first ones; None for all.
+        most, tokens: number of texts to measure on, the first ones, and of tokens of each; None for all.
         """
         saved = [
             copy.deepcopy(d).bfloat16().to(self._target.dtype).eval().requires_grad_(False)
@@ -100,13 +102,28 @@ class HeldOut:
         if method == "d2sd":  # a short block has fewer prefixes
             config = replace(config, num_branches=min(config.num_branches, first.block_size - 1))
         config = engine.resolve(config)
-        steps = [next(Replay(engine, text).run([config])).committed for text in self._texts[:most]]
+        steps = [next(Replay(engine, text, tokens).run([config])).committed for text in self._texts[:most]]
         accepted = [count - 1 for text in steps for count in text[:-1]]
         return {
             "held_out_acceptance_length": sum(map(sum, steps)) / sum(map(len, steps)),
             "held_out_draft_length": sum(accepted) / max(1, len(accepted)),
             "held_out_first_right": sum(count > 0 for count in accepted) / max(1, len(accepted)),
         }
+
+
+def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
+    """A greedy text as a recorded run, as far as a replay reads it."""
+    committed = tuple(Committed(token, "", "target", None) for token in text)
+    config = DecodeConfig("autoregressive", HELD_OUT_TOKENS)
+    return Trace({"config": asdict(config)}, PrefillDone(tuple(prompt), (), 0.0, committed), (), None)
+
+
+def _replayable(engine: Engine, text: Trace) -> bool:
+    try:
+        Replay(engine, text)
+    except InputError:
+        return False
+    return True
 
 
 # The checkpoints of a training run.

@@ -75,7 +75,7 @@ def fit(
     measure = None
     if settings.held_out is not None:
         held_out = HeldOut.read(material.target, material.tokenizer, settings.held_out, settings.chat)
-        measure = partial(held_out.measure, "eagle3" if kind == "eagle3" else "dflash", drafter)
+        measure = partial(_figures, held_out, "eagle3" if kind == "eagle3" else "dflash", drafter)
 
     def save_so_far(folder: Path) -> None:
         save(copy.deepcopy(drafter).bfloat16(), folder)
@@ -83,6 +83,11 @@ def fit(
     identity = {**identity, "data": digest(data.ids)}
     if train(objective, len(data.ids), sample, settings.out, settings.loop, measure, kind, identity, save_so_far):
         save(drafter.bfloat16(), settings.out)
+
+
+def _figures(held_out: HeldOut, method: str, drafter: Any, last: bool) -> dict[str, float]:
+    """The figures of every save, the last one or not."""
+    return held_out.measure(method, drafter)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
-from d2sd.calibration.alternatives import KNOWN, MIN_FITTED_POSITIONS, fit_temperature
+from d2sd.calibration.alternatives import KNOWN, fit_temperature, likelihoods
+from d2sd.calibration.resampling import Resampler
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel, default_target_layers
 from d2sd.nets.dtypes import quick_autocast
@@ -19,7 +21,7 @@ from d2sd.train.settings import BlockObjective, PairTraining
 from d2sd.train.text import Responses
 
 TAPS, VOCABULARY, ANCHORS, BETA = 5, 16_384, 24, 0.75
-CALIBRATED = 8  # responses of a batch in calibration
+FEWEST_JUDGED = 30  # responses on which a temperature is judged, and as many to fit it on
 
 
 class PairObjective(nn.Module):
@@ -78,21 +80,44 @@ def features_of(settings: PairTraining, target: Target, data: Responses) -> Feat
     return found
 
 
-def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> float:
-    """Returns what the first drafter's logits should be divided by, from responses that were not trained on; 1 if there are too few."""
-    generator, found = torch.Generator().manual_seed(0), list[tuple[Tensor, Tensor]]()
-    for part in index.split(CALIBRATED) if len(index) else ():
+@dataclass(frozen=True, slots=True)
+class Temperature:
+    """What the first drafter's logits are divided by, 1 if they stay as they are.
+
+    fitted, judged: numbers of responses; no response is among both.
+    tried: the temperature that was fitted; None if there were too few responses.
+    """
+
+    divisor: float
+    fitted: int = 0
+    judged: int = 0
+    tried: float | None = None
+
+
+def temperature(objective: PairObjective, data: Responses, features: FeatureStore, index: Tensor) -> Temperature:
+    """Returns the temperature of the first drafter, from responses that were not trained on.
+
+    It is fitted on every other response. The logits are divided by it only if it makes the outcomes of the other responses more
+    likely, and the bootstrap interval of that difference, over responses, does not contain 0.
+    """
+    if len(index) < 2 * FEWEST_JUDGED:
+        return Temperature(1.0)
+    generator, found = torch.Generator().manual_seed(0), list[tuple[np.ndarray, np.ndarray]]()
+    for part in index.split(1):
         batch = {
             name: t.to(objective.first.drafter.device)
             for name, t in objective.sample(data, features, part, generator).items()
         }
         batch["prefixes"] = torch.zeros_like(batch["prefixes"])
         with quick_autocast(batch["ids"].device):
-            found.append(objective.first.outcomes(KNOWN, **batch))
-    if sum(len(right) for _, right in found) < 2 * MIN_FITTED_POSITIONS:
-        return 1.0
-    sure, right = (torch.cat(parts).cpu().numpy() for parts in zip(*found, strict=True))
-    return fit_temperature(sure, right)
+            sure, right = objective.first.outcomes(KNOWN, **batch)
+        found.append((sure.cpu().numpy(), right.cpu().numpy()))
+    fit, judge = found[::2], found[1::2]
+    tried = fit_temperature(*(np.concatenate(parts) for parts in zip(*fit, strict=True)))
+    gains = np.array([(likelihoods(*text, tried) - likelihoods(*text, 1.0)).sum() for text in judge])
+    gain = Resampler(len(judge)).mean(gains, np.arange(len(judge)))
+    better = gain.low is not None and gain.low > 0
+    return Temperature(tried if better else 1.0, len(fit), len(judge), tried)
 
 
 @torch.no_grad()

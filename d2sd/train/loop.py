@@ -46,7 +46,7 @@ def train(
     sample: Sample,
     out: Path,
     config: LoopConfig,
-    evaluate: Callable[[], dict[str, float]] | None = None,
+    evaluate: Callable[[bool], dict[str, float]] | None = None,
     note: str = "train",
     identity: dict[str, Any] | None = None,
     save: Callable[[Path], None] | None = None,
@@ -60,7 +60,7 @@ def train(
     objective: maps a sampled batch to ``(loss, metrics)``.
     count: number of rows of the training data.
     sample: makes the batch of these row numbers; with a generator for its random choices.
-    evaluate: figures that are measured at every save.
+    evaluate: figures that are measured at every save, told whether it is the last one.
     note: name of the run on a terminal and in trackers.
     identity: what else (objective, data) must be the same to continue.
     save: writes the result so far into a folder, ``step-N`` under ``out``.
@@ -98,11 +98,11 @@ def train(
         """Where the schedule stands, from 0 to ``config.steps``."""
         return done if config.seconds is None else config.steps * (spent + clock() - began) / config.seconds
 
-    def keep(row: dict[str, float]) -> None:
+    def keep(row: dict[str, float], last: bool) -> None:
         """Write a checkpoint, and measure and log first if there is a row of figures."""
         if main:
             if row:
-                record(row | (evaluate() if evaluate else {}))
+                record(row | (evaluate(last) if evaluate else {}))
             state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
             save_checkpoint(out, parameters, optimizers, state)
         accelerator.wait_for_everyone()
@@ -157,11 +157,12 @@ def train(
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if not saves:
                     record(row)
-            if saves or interrupted():
-                keep(row if saves else {})
-            bar.update(min(config.steps, int(after)) - bar.n)
+            # Before the checkpoint: a run that goes on from there does not come by this step again.
             if save and config.keep_every and step % config.keep_every == 0 and main:
                 save(out / f"step-{step}")
+            if saves or interrupted():
+                keep(row if saves else {}, after >= config.steps)
+            bar.update(min(config.steps, int(after)) - bar.n)
             if interrupted():
                 raise KeyboardInterrupt
             now = after
@@ -287,10 +288,10 @@ class Float32Muon(torch.optim.Optimizer):
 
 
 def truncate_metrics(path: Path, step: int) -> None:
-    """Removes the metrics that a killed run logged after its last checkpoint, at ``step``."""
+    """Removes the metrics that a killed run logged after its last checkpoint, at ``step``, and a line that it did not finish."""
     if path.exists():
-        lines = [line for line in path.read_text().splitlines() if line and json.loads(line)["step"] <= step]
-        write_whole(path, "".join(line + "\n" for line in lines))
+        whole = (line for line in path.read_text().splitlines(keepends=True) if line.endswith("\n"))
+        write_whole(path, "".join(line for line in whole if json.loads(line)["step"] <= step))
 
 
 def save_checkpoint(

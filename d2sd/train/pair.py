@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import math
 import os
 import random
 import sys
@@ -33,10 +34,23 @@ from d2sd.trace.files import write_whole
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.block_drafters import mask_id, save_drafter
 from d2sd.train.features import room
-from d2sd.train.joint import ANCHORS, BETA, PairObjective, cool, features_of, new_pair, taps_of, temperature
+from d2sd.train.joint import (
+    ANCHORS,
+    BETA,
+    FEWEST_JUDGED,
+    PairObjective,
+    Temperature,
+    cool,
+    features_of,
+    new_pair,
+    taps_of,
+    temperature,
+)
 from d2sd.train.loop import digest, digest_of, train
 from d2sd.train.plan import (
     ENDING,
+    FEWEST_TEXTS,
+    HELD_OUT_TOKENS,
     LONGEST,
     MEASURING,
     POINTS,
@@ -46,20 +60,20 @@ from d2sd.train.plan import (
     describe,
     divide,
     duration,
-    measure,
+    measure_speeds,
+    points_of,
     seconds_of,
 )
 from d2sd.train.settings import QUESTIONS, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import (
     Responses,
+    ask,
     letters,
     load_writer,
     prompt_ids,
     read_jsonl,
     read_responses,
     regenerate,
-    resumed_rows,
-    write_questions,
 )
 from d2sd.train.writer import most_rows, write
 
@@ -68,7 +82,8 @@ FIRST_WORDS = ("", "", "", "", "Why ", "How do I ", "What is ", "Write a short s
                "Write a Python function that ", "", "Calculate ", "Tell me about ", "What are the ", "Can you write ", "If ",
                "How does ", "Tell me a story about ", "What is the sum of ", "A ", "Write a function to ", "How can I ", "Give me ",
                "Describe ", "Write a poem about ", "Who ", "What should I ", "My ", "Summarize ", "What happens ", "Solve ")  # fmt: skip
-HELD_OUT, VALIDATION = 32, 128  # prompts and responses that are not trained on
+HELD_OUT, VALIDATION = 32, 128  # prompts and responses that are not trained on, at most
+KEPT_EVERY = 5  # seconds after which the time that a stage has taken is written down
 SCHEDULE = 1000  # parts into which the time of training is divided
 
 
@@ -78,30 +93,57 @@ class State:
     def __init__(self, path: Path, identity: dict[str, Any], clock: Callable[[], float]):
         """Raises ``InputError`` if the file is of a run with other settings."""
         self._path, self._identity, self._clock = path, digest_of(identity), clock
-        self.used, self.plan, self.done = dict[str, float](), None, list[str]()
+        self._used, self.plan, self.done = dict[str, float](), None, list[str]()
+        self._running: tuple[str, float] | None = None  # name of the stage, and when it began
+        self._kept = -math.inf  # when the file was written
         if path.exists():
             kept = json.loads(path.read_text())
             if kept["identity"] != self._identity:
                 raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
-            self.used, self.done = kept["used"], kept["done"]
+            self._used, self.done = kept["used"], kept["done"]
             self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
-        """Context of a stage; its value is a function that returns whether the planned seconds are over."""
-        began, before = self._clock(), self.used.get(name, 0.0)
+        """Context of a stage; its value is a function that returns whether the planned seconds are over.
+
+        What a stage changes in the plan is kept if, and only if, it counts as done.
+        """
+        began, before = self._clock(), self._used.get(name, 0.0)
         planned = self.plan.seconds.get(name, 0.0) if self.plan else 0.0
+        self._running = name, began
+
+        def over() -> bool:
+            now = self._clock()
+            if now - self._kept >= KEPT_EVERY:
+                self.keep()
+            return now - began + before >= planned
+
         try:
-            yield lambda: self._clock() - began + before >= planned
-            self.done.append(name)
+            yield over
+            if name not in self.done:
+                self.done.append(name)
         finally:
-            self.used[name] = before + self._clock() - began
-            write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
-                                                "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
+            self._used, self._running = self.used, None
+            self.keep()
+
+    def keep(self) -> None:
+        """Write the file, so that the time up to now counts also after a kill."""
+        self._kept = self._clock()
+        write_whole(self._path, json.dumps({"identity": self._identity, "used": self.used, "done": self.done,
+                                            "plan": msgspec.to_builtins(self.plan)}))  # fmt: skip
+
+    @property
+    def used(self) -> dict[str, float]:
+        """Seconds of each stage, up to now."""
+        if self._running is None:
+            return self._used
+        name, began = self._running
+        return {**self._used, name: self._used.get(name, 0.0) + self._clock() - began}
 
     @property
     def spent(self) -> float:
-        """Seconds of all stages."""
+        """Seconds of all stages, up to now."""
         return sum(self.used.values())
 
 
@@ -139,11 +181,9 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
             _ask(settings, target, plan, over)
     with state.stage("writing") as over:
         prompts, held_out = _prompts(settings, target, chat)
-        config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
         if "writing" not in state.done:
-            in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, over)  # noqa: E731
-            identity = {**asdict(config), "target": weights_digest(target.base)}
-            regenerate(in_order, prompts, out / "responses.jsonl", config, identity, plan.room)
+            config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
+            _answer(target, prompts, out / "responses.jsonl", config, over, plan.room)
     with state.stage("features"):
         longest = LONGEST + settings.max_new_tokens
         data = read_responses(out / "responses.jsonl", longest, target.tokenizer.eos_token_id)
@@ -156,22 +196,42 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
     with state.stage("held-out"):
         first, second = new_pair(settings, target, data)
         objective = PairObjective(first, second, target.model)
-        latest = clock() + WRITING_HELD_OUT * total
-        measured = HeldOut(target, held_out, chat, lambda: clock() >= latest)
-        one = seconds_of(lambda: measured.measure("d2sd", first, second, 1), 0.0, clock)
-        texts = max(1, min(len(measured), int(MEASURING * total / one)))
-        if not (out / "dflash" / "config.json").exists():
-            save()  # so that there is something to load from now on
-    if "held-out" not in state.done[:-1]:  # what is left, but for the last measurement and the end
-        plan.seconds["training"] = max(1.0, total - state.spent - texts * one - ENDING * total)
-    validation = min(VALIDATION, len(data.ids) // 20)
+        if "held-out" not in state.done:
+            latest = clock() + WRITING_HELD_OUT * total
+            config = RegenerateConfig(HELD_OUT, HELD_OUT_TOKENS, greedy_share=1.0)
+            _answer(target, held_out, out / "held-out.jsonl", config, lambda: clock() >= latest)
+        rows = read_jsonl(out / "held-out.jsonl", "prompt_ids", "response_ids")
+        measured = HeldOut(target, ((row["prompt_ids"], row["response_ids"]) for row in rows))
 
-    def evaluate() -> dict[str, float]:
+        def measure(texts: int, tokens: int) -> dict[str, float]:
+            alone, both = (measured.measure(method, first, second, texts, tokens) for method in ("dflash", "d2sd"))
+            return alone | {"d2sd_acceptance_length": both["held_out_acceptance_length"]}
+
+        if "held-out" not in state.done:
+            save()  # so that there is something to load from now on
+            points, texts, tokens, last = 0, len(measured.lengths), HELD_OUT_TOKENS, 0.0
+            if texts >= FEWEST_TEXTS:
+                token = seconds_of(lambda: measure(1, tokens), 0.0, clock) / measured.lengths[0]
+                points, texts, tokens = points_of(measured.lengths, token, MEASURING * total)
+                last = token * sum(min(n, tokens) for n in measured.lengths[:texts]) if points else 0.0
+            # what is left, but for the last measurement and the end
+            seconds = {**plan.seconds, "training": max(1.0, total - state.spent - last - ENDING * total)}
+            given = {"seconds": seconds, "points": points, "held_out": texts, "tokens_held_out": tokens}
+            state.plan = plan = msgspec.structs.replace(plan, **given)
+            if not points:
+                print(f"Held-out prompts: {acceptance([], texts)}.", file=sys.stderr)
+    validation = min(VALIDATION, len(data.ids) // 10)
+    if validation < 2 * FEWEST_JUDGED:
+        validation = 0  # too few to fit and to judge a temperature: all are trained on
+
+    def evaluate(last: bool) -> dict[str, float]:
         save()
-        alone, both = (measured.measure(method, first, second, texts) for method in ("dflash", "d2sd"))
-        key = "held_out_acceptance_length"
-        print(f"Held-out prompts ({texts}): α {alone[key]:.2f} of dflash, {both[key]:.2f} of d2sd.", file=sys.stderr)
-        return alone | {"d2sd_acceptance_length": both[key]}
+        state.keep()
+        if not plan.points or (plan.points == 1 and not last):
+            return {}
+        found = measure(plan.held_out, plan.tokens_held_out)
+        print(f"Held-out prompts: {acceptance([found], plan.held_out)}.", file=sys.stderr)
+        return found
 
     with state.stage("training"):
         loop = LoopConfig(
@@ -197,14 +257,14 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
     with state.stage("ending"):
         held = torch.arange(len(data.ids) - validation, len(data.ids))
         warmth = temperature(objective, data, features, held)
-        cool(first, warmth)
+        cool(first, warmth.divisor)
         save()
-    rows = [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
-    curve = [row for row in rows if "held_out_acceptance_length" in row]
-    done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
-    write_whole(out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"]), texts))
-    print(f"{out}: α {curve[-1]['held_out_acceptance_length']:.2f} of dflash and {curve[-1]['d2sd_acceptance_length']:.2f} of d2sd "
-          f"on {texts} held-out prompts, in {duration(state.spent)}. Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
+        logged = [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
+        curve = [row for row in logged if "held_out_acceptance_length" in row]
+        done = json.loads((out / "training" / "checkpoint" / "state.json").read_text())
+        write_whole(out / "README.md", card(settings, target, state, first, data, curve, warmth, int(done["rows"])))
+    print(f"{out}: {acceptance(curve, plan.held_out)}, in {duration(state.spent)}. "
+          f"Try it: d2sd generate --model {out} --prompt …", file=sys.stderr)  # fmt: skip
 
 
 def _plan(
@@ -214,7 +274,7 @@ def _plan(
     rows = min(
         most_rows(target, LONGEST + settings.max_new_tokens), max(1, len(settings.prompts)) if not chat else 1 << 20
     )
-    speeds = measure(settings, target, rows, clock)
+    speeds = measure_speeds(settings, target, rows, clock)
     token = 2 * len(taps_of(settings, target)) * target.config.hidden_size
     given = len(settings.prompts) * (TYPICAL if chat else settings.max_new_tokens)
     left = total - (clock() - began)
@@ -226,16 +286,21 @@ def _plan(
 
 def _ask(settings: PairTraining, target: Target, plan: Plan, stop: Callable[[], bool]) -> None:
     """Let the target write questions into ``questions.jsonl``, behind those that are there."""
-    path = settings.out / "questions.jsonl"
-    before = len(resumed_rows(path, {}))
-    config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed + before)
-    with path.open("ab") as file:
-        for text in write_questions(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), config, stop):
-            file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+    config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed)
+    ask(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), settings.out / "questions.jsonl", config, stop)
 
 
-def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[str]]:
-    """The token ids of the prompts to learn from, in random order, and the held-out prompts. Raises ``InputError``."""
+def _answer(
+    target: Target, prompts: Sequence[list[int]], out: Path, config: RegenerateConfig, stop: Callable[[], bool],
+    most: int | None = None,
+) -> None:  # fmt: skip
+    """Let the target answer prompts in their order; see ``regenerate``."""
+    in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, stop)  # noqa: E731
+    regenerate(in_order, prompts, out, config, {**asdict(config), "target": weights_digest(target.base)}, most)
+
+
+def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[list[int]], list[list[int]]]:
+    """Token ids of the prompts to learn from, in random order, and of the held-out ones. Raises ``InputError``."""
     path = settings.out / "questions.jsonl"
     written = [row["prompt"] for row in read_jsonl(path, "prompt")] if path.exists() else []
     texts = {letters(text): text for text in (*settings.prompts, *written)}
@@ -243,17 +308,46 @@ def _prompts(settings: PairTraining, target: Target, chat: bool) -> tuple[list[l
         texts.pop(letters(text), None)
     mixed = list(texts.values())
     random.Random(settings.seed).shuffle(mixed)
-    count = 0 if settings.held_out else min(HELD_OUT, len(mixed) // 10)
-    held_out, rest = [*settings.held_out, *mixed[:count]], mixed[count:]
-    found = [ids for text in rest if 0 < len(ids := prompt_ids(target.tokenizer, target.name, text, chat)) <= LONGEST]
+    # A tenth; of less than 100 a quarter, up to the number of which α is a figure.
+    count = 0 if settings.held_out else min(HELD_OUT, max(len(mixed) // 10, min(FEWEST_TEXTS, len(mixed) // 4)))
+    encoded = (
+        [prompt_ids(target.tokenizer, target.name, text, chat) for text in some]
+        for some in (mixed[count:], [*settings.held_out, *mixed[:count]])
+    )
+    found, held_out = ([ids for ids in some if 0 < len(ids) <= LONGEST] for some in encoded)
     if not held_out or not found:
         raise InputError(f"there are {len(mixed)} different prompts of at most {LONGEST} tokens; give 10 or more with --prompts, or more --minutes")  # fmt: skip
     return found, held_out
 
 
+# What is said about the result.
+
+
+def acceptance(curve: Sequence[dict[str, float]], texts: int) -> str:
+    """Returns the newest figures in words, or that there are none.
+
+    texts: held-out texts that they are of, or for which there was time.
+    """
+    number = f"{texts} held-out text{'' if texts == 1 else 's'}"
+    if not curve:
+        return f"α – of dflash and of d2sd: {number}, and a figure needs at least {FEWEST_TEXTS}"
+    alone, both = (curve[-1][name] for name in ("held_out_acceptance_length", "d2sd_acceptance_length"))
+    return f"α {alone:.2f} of dflash and {both:.2f} of d2sd on {number}"
+
+
+def calibrated(found: Temperature) -> str:
+    """Returns in words what was done about the first drafter's confidence."""
+    if found.tried is None:
+        return f"the logits of `dflash` are as trained: fitting and judging a temperature needs {2 * FEWEST_JUDGED} responses that were not trained on"
+    said = f"a temperature of {found.tried:.2f}, fitted on {found.fitted} responses that were not trained on, was"
+    if found.divisor == 1:
+        return f"the logits of `dflash` are as trained: {said} not clearly better on {found.judged} others"
+    return f"the logits of `dflash` were divided: {said} better on {found.judged} others"
+
+
 def card(
     settings: PairTraining, target: Target, state: State, drafter: DFlashDraftModel, data: Responses,
-    curve: Sequence[dict[str, float]], divisor: float, rows: int, texts: int,
+    curve: Sequence[dict[str, float]], warmth: Temperature, rows: int,
 ) -> str:  # fmt: skip
     """Returns the model card."""
     form, plan = drafter.form, state.plan
@@ -277,13 +371,15 @@ def card(
         "time": ", ".join(f"{name} {duration(seconds)}" for name, seconds in used.items()) + f"; {settings.minutes:g} minutes were given",
         "speeds": f"{tokens / used['writing']:,.0f} tokens/s written, features of {tokens / used['features']:,.0f} tokens/s, "
         f"{anchors / used['training']:,.0f} anchors/s in training both, measurements included",
-        "temperature": f"the logits of `dflash` were divided by {divisor:.2f}, fitted on responses that were not trained on",
+        "temperature": calibrated(warmth),
     }  # fmt: skip
     table = "".join(f"| {name} | {fact} |\n" for name, fact in facts.items())
     steps = "".join(
         f"| {int(row['step'])} | {row['held_out_acceptance_length']:.2f} | {row['d2sd_acceptance_length']:.2f} | {row['draft_length']:.2f} |\n"
         for row in curve
     )
+    if curve:
+        steps = f"\n| step | α `dflash` | α `d2sd` | draft length in training |\n| --- | --- | --- | --- |\n{steps}"
     return f"""# Drafters for {settings.target}
 
 A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2sd train pair`. `d2sd generate --model FOLDER` runs them.
@@ -291,9 +387,7 @@ A DFlash drafter (`dflash/`) and a VP-Drafter for D²SD (`vp/`), trained by `d2s
 | | |
 | --- | --- |
 {table}
-α, committed tokens per step, on {texts} prompts that were not trained on, at temperature 0. They are of the same kind as the training
-prompts unless others were given: expect less on other kinds of text.
-
-| step | α `dflash` | α `d2sd` | draft length in training |
-| --- | --- | --- | --- |
+{acceptance(curve, plan.held_out).replace("dflash", "`dflash`").replace("d2sd", "`d2sd`")}. α is the number of committed tokens per step, here at temperature 0, on
+the first {plan.tokens_held_out} tokens after prompts that were not trained on. They are of the same kind as the training prompts unless others
+were given: expect less on other kinds of text.
 {steps}"""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import accumulate
 from typing import Any
 
 import msgspec
@@ -21,8 +22,10 @@ from d2sd.train.writer import STRIDE, Request, Rows
 ANCHORS_PER_TOKEN = 0.32  # about two readings of every text: docs/train-your-own.md
 QUESTION_SHARE = 0.15  # tokens of questions, as a share of those of the texts
 LONGEST, TYPICAL = 256, 160  # tokens of a prompt at most, and of a text roughly
-POINTS = 5  # at which the drafters are measured
-WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.015, 0.02  # shares of the time: held-out texts, each measurement, the end
+POINTS = 5  # at which the drafters are measured, where there is time for more than the last one
+WRITING_HELD_OUT, MEASURING, ENDING = 0.03, 0.075, 0.02  # shares of the time: held-out texts, all measurements, the end
+HELD_OUT_TOKENS, FEWER_TOKENS = 64, 32  # of a held-out text, at most; and where there is no time for so many
+FEWEST_TEXTS = 10  # held-out texts of which α is a figure
 FEWEST_STEPS = 300  # that a batch should leave time for
 SMALLEST, LARGEST = 4, 128  # rows of a batch
 LOOK = 0.15  # seconds for each minute given in which a speed is measured
@@ -41,7 +44,11 @@ class Speeds(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """How the time is divided: seconds of each stage, tokens of text, the most that memory allows, and rows of the batches."""
+    """How the time is divided: seconds of each stage, tokens of text, the most that memory allows, and rows of the batches.
+
+    points, held_out, tokens_held_out: how often the drafters are measured, on how many held-out texts, and on how many tokens of
+        each at most; see ``points_of``.
+    """
 
     seconds: dict[str, float]
     tokens: int
@@ -49,6 +56,9 @@ class Plan(msgspec.Struct, frozen=True):
     rows: int
     batch: int
     speeds: Speeds
+    points: int = 0
+    held_out: int = 0
+    tokens_held_out: int = HELD_OUT_TOKENS
 
 
 def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> Plan:
@@ -58,7 +68,7 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     questions: whether the target writes questions first.
     most: tokens of text that the prompts give at most; None if it writes as many questions as are needed.
     """
-    time_left = seconds * (1 - WRITING_HELD_OUT - POINTS * MEASURING - ENDING)
+    time_left = seconds * (1 - WRITING_HELD_OUT - MEASURING - ENDING)
     asking = QUESTION_SHARE / speeds.writing if questions else 0.0
     token = asking + 1 / speeds.writing + 1 / speeds.features + ANCHORS_PER_TOKEN / speeds.training
     tokens = int(min(time_left / token, room, room if most is None else most))
@@ -68,6 +78,25 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     batch = min(speeds.batch, max(SMALLEST, 1 << batch.bit_length() - 1))
     rows = max(1, min(rows, tokens // (3 * TYPICAL)))  # few enough for texts to end in time
     return Plan({**parts, "training": training}, tokens, room, rows, batch, speeds)
+
+
+def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
+    """Returns how often the drafters are measured, on how many held-out texts, the first ones, and on how many tokens of each at most.
+
+    That is at ``POINTS`` if the time suffices for ``FEWEST_TEXTS`` at each of them, else after the last step alone, else on fewer
+    tokens. If it does not suffice for that either, or there are fewer texts, they are not measured at all.
+
+    lengths: tokens of each text.
+    token: seconds that measuring takes for each of them.
+    seconds: time for all measurements.
+    """
+    texts = most = 0
+    for points, most in ((POINTS, HELD_OUT_TOKENS), (1, HELD_OUT_TOKENS), (1, FEWER_TOKENS)):
+        ends = accumulate(token * min(length, most) for length in lengths)
+        texts = sum(points * end <= seconds for end in ends)
+        if texts >= FEWEST_TEXTS:
+            return points, texts, most
+    return 0, texts, most
 
 
 def describe(plan: Plan, device: str) -> str:
@@ -96,7 +125,7 @@ def duration(seconds: float) -> str:
 # Measuring.
 
 
-def measure(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> Speeds:
+def measure_speeds(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> Speeds:
     """Returns the speeds of this machine, measured for seconds of ``clock`` on random tokens."""
     writing, batch = _writing_speed(settings, target, rows, clock), LARGEST
     while True:

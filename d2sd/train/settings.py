@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -229,7 +230,8 @@ class PairTraining:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if self.minutes <= 0 or min(self.layers, self.markov_rank, self.max_new_tokens) < 1 or self.block_size < 2:
+        minutes = 0 < self.minutes < math.inf
+        if not minutes or min(self.layers, self.markov_rank, self.max_new_tokens) < 1 or self.block_size < 2:
             raise InputError(
-                "minutes, layers, Markov rank and new tokens must be above 0, and the block size at least 2"
+                "minutes, layers, Markov rank and new tokens must be numbers above 0, and the block size at least 2"
             )

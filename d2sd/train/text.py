@@ -8,7 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
 from pathlib import Path
@@ -24,7 +24,7 @@ from d2sd.folders.weights import weights_digest
 from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
-from d2sd.trace.files import write_whole
+from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.text import progress
 from d2sd.train.server import Server
 from d2sd.train.settings import RegenerateConfig
@@ -39,20 +39,19 @@ Answer = Callable[[list[Request]], Iterator[tuple[Request, list[int]]]]
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
     """Yields the rows of a JSONL file. Raises ``InputError`` naming the line if a row lacks one of ``fields``."""
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for number, line in enumerate(lines, 1):
-            if not line.strip():
-                continue
-            if len(line) > MAX_LINE:
-                raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError as error:
-                raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
-            missing = [f for f in fields if not isinstance(row, dict) or f not in row]
-            if missing:
-                raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
-            yield row
+    for number, line in utf8_lines(path):
+        if not line.strip():
+            continue
+        if len(line) > MAX_LINE:
+            raise InputError(f"{path}, line {number}: longer than {MAX_LINE} characters")
+        try:
+            row = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise InputError(f"{path}, line {number}: not JSON ({error.msg})") from None
+        missing = [f for f in fields if not isinstance(row, dict) or f not in row]
+        if missing:
+            raise InputError(f"{path}, line {number}: has no field {missing[0]!r}")
+        yield row
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,16 +164,21 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     Raises ``InputError`` if it was written under another ``identity``, which is kept beside it.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
+    note, identity = _note(out), json.loads(json.dumps(identity))
     lines = (
         [line for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if out.exists() else []
     )
     if lines and (not note.exists() or json.loads(note.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
-    note.write_text(json.dumps(identity))
+    write_whole(note, json.dumps(identity))
     with out.open("ab") as f:
         f.truncate(sum(map(len, lines)))
     return [json.loads(line) for line in lines]
+
+
+def _note(out: Path) -> Path:
+    """The file that says how ``out`` is written."""
+    return out.with_name(out.name + ".settings.json")
 
 
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
@@ -243,7 +247,9 @@ def regenerate_responses(
         )
     identity = {**asdict(config), "target": origin}
     while True:
-        answered = {tuple(row["prompt_ids"]): row["response_ids"] for row in resumed_rows(out, identity)}
+        # The first answer to a prompt counts: lines that are added later do not change which prompts follow from it.
+        rows = reversed(resumed_rows(out, identity))
+        answered = {tuple(row["prompt_ids"]): row["response_ids"] for row in rows}
         prompts = [
             p for turns in conversations for p in _prompts_of(tokenizer, str(target), turns, chat, answered, room)
         ]
@@ -331,12 +337,45 @@ def user_header(target: Target) -> str:
     return str(header)
 
 
+def ask(
+    target: Target,
+    first_words: Sequence[str],
+    count: int,
+    out: Path,
+    config: RegenerateConfig,
+    stop: Callable[[], bool] | None = None,
+) -> int:
+    """Appends lines with ``prompt``, questions of a chat model, to ``out``. Returns the number of its lines.
+
+    An interrupted run continues behind the lines that are there, each of which counts as a try; a finished file is left as it is.
+    Raises ``InputError`` if the file is of another run.
+
+    count: tries; see ``write_questions``.
+    """
+    identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words], "count": count}
+    finished = {**identity, "finished": True}
+    if out.exists() and _note(out).exists() and json.loads(_note(out).read_text()) == finished:
+        return sum(1 for _ in read_jsonl(out))
+    known = [row["prompt"] for row in resumed_rows(out, identity)]
+    config = replace(
+        config, seed=config.seed + len(known)
+    )  # other random numbers than those of the lines that are there
+    with out.open("ab") as file:
+        for text in write_questions(target, first_words, count, config, stop, known):
+            file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
+            file.flush()
+            known.append(text)
+    write_whole(_note(out), json.dumps(finished))
+    return len(known)
+
+
 def write_questions(
     target: Target,
     first_words: Sequence[str],
     count: int,
     config: RegenerateConfig,
     stop: Callable[[], bool] | None = None,
+    known: Sequence[str] = (),
 ) -> Iterator[str]:
     """Yields at most ``count`` different questions of a chat model, in the order in which they are written.
 
@@ -344,14 +383,15 @@ def write_questions(
 
     first_words: beginnings of the questions, taken in turn; may be empty.
     stop: see ``write``.
+    known: questions of an earlier run, which are not repeated, and count as tries.
     """
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
     begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
-    requests = [Request(n, begins[n % len(begins)], False) for n in range(count)]
-    found = set[str]()
+    requests = [Request(n, begins[n % len(begins)], False) for n in range(len(known), count)]
+    found = set(map(letters, known))
     answers = write(target, requests, config, stop)
-    for request, response in progress(answers, total=count, desc="questions", mininterval=1):
+    for request, response in progress(answers, initial=len(known), total=count, desc="questions", mininterval=1):
         words = first_words[request.number % len(first_words)]
         text = (words + decode(response, skip_special_tokens=True)).strip()
         if response[-1] in target.end_ids and len(text) >= SHORTEST and (key := letters(text)) not in found:

@@ -38,6 +38,7 @@ from d2sd.train.settings import (
     RegenerateConfig,
 )
 from d2sd.train.text import read_responses, regenerate_responses
+from tests.train.kills import Killed
 from tests.train.texts import prompt_of, save_run, sums
 
 LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
@@ -288,6 +289,16 @@ def test_trained_eagle3_drafter_loads_and_drafts(folder, tmp_path):
     assert engine.generate("Question: Tom", DecodeConfig("eagle3", 12)).token_ids == plain.token_ids
     with pytest.raises(InputError, match="must lie between 0 and 0"):
         train(0, 1, 2)
+
+
+def test_trained_eagle3_drafter_config_is_written_last(folder, tmp_path, monkeypatch):
+    def killed(*_, **__):
+        raise Killed
+
+    monkeypatch.setattr("d2sd.folders.drafters.save_torch_state_dict", killed)
+    with pytest.raises(Killed):
+        train_eagle3(Eagle3Training(**settings(folder, tmp_path, target_layer_ids=[0, 0, 0])))
+    assert not (tmp_path / "config.json").exists()
 
 
 def test_markov_head_and_draft_vocabulary_train_both_roles(folder, tmp_path):

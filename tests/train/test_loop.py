@@ -1,9 +1,11 @@
-"""What interrupts the training loop: Ctrl-C and too little memory."""
+"""What interrupts the training loop: Ctrl-C, a kill, too little memory."""
 
 from __future__ import annotations
 
 import json
 import signal
+from functools import partial
+from itertools import count
 
 import pytest
 import torch
@@ -12,6 +14,7 @@ from torch import nn
 from d2sd.train.loop import train
 from d2sd.train.settings import LoopConfig
 from tests.clocks import Ticking
+from tests.train.kills import survives
 
 ROWS = torch.arange(40.0).view(10, 4)
 
@@ -31,9 +34,9 @@ class Fit(nn.Module):
         return (self.fc(x) - x).square().mean(), {}
 
 
-def run(out, net, sample=lambda index, _: {"x": ROWS[index]}, **more):
+def run(out, net, sample=lambda index, _: {"x": ROWS[index]}, save=None, **more):
     config = LoopConfig(**{"steps": 12, "batch_size": 4, "log_every": 1, **more})
-    assert train(net, len(ROWS), sample, out, config)
+    assert train(net, len(ROWS), sample, out, config, save=save)
     return [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
 
 
@@ -63,6 +66,38 @@ def test_training_ctrl_c_saves_step_and_resumes(tmp_path, ctrl_c):
     rows = run(tmp_path / "stopped", resumed)
     assert [row["step"] for row in rows] == list(range(1, 13))
     assert torch.equal(resumed.fc.weight, whole.fc.weight)
+
+
+def test_training_resumes_after_kill_at_any_change(tmp_path):
+    def keep(folder):
+        folder.mkdir(exist_ok=True)
+        (folder / "first").write_text("whole")
+        (folder / "second").write_text("whole")
+
+    def work(out):
+        net = Fit()
+        run(out, net, steps=6, save_every=3, keep_every=3, log_every=2, save=keep)
+        return net.fc.weight
+
+    whole = work(tmp_path / "whole")
+    for number in count(1):
+        out = tmp_path / str(number)
+        ended = survives(number, partial(work, out))
+        assert torch.equal(work(out), whole)
+        assert [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()] == [2, 3, 4, 6]
+        for step in (3, 6):
+            assert {path.read_text() for path in (out / f"step-{step}").iterdir()} == {"whole"}
+            assert len(list((out / f"step-{step}").iterdir())) == 2
+        if ended:
+            break
+    assert number > 20
+
+
+def test_training_drops_unfinished_line_of_metrics(tmp_path):
+    run(tmp_path, Fit(), steps=4)
+    with (tmp_path / "metrics.jsonl").open("a") as file:
+        file.write('{"step": 5, "lo')
+    assert [row["step"] for row in run(tmp_path, Fit(), steps=6)] == [1, 2, 3, 4, 5, 6]
 
 
 def test_training_out_of_memory_halves_batch(tmp_path, capsys):

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 
 from d2sd.nets.passes import Recorder
-from d2sd.train import features, plan
+from d2sd.train import features, pair, plan
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import read_features
 from d2sd.train.joint import PairObjective
@@ -92,9 +92,13 @@ def test_features_move_to_host_where_gpu_memory_ends(run, target, monkeypatch, c
 
 
 def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 6)
+    monkeypatch.setattr("d2sd.train.pair.HELD_OUT_TOKENS", 6)
     monkeypatch.setattr(plan, "FEWEST_STEPS", 2)
     monkeypatch.setattr(plan, "LARGEST", 4)
+    for share in ("WRITING_HELD_OUT", "MEASURING"):  # time enough, whatever the clock
+        monkeypatch.setattr(pair, share, 30.0)
+    for module in (pair, plan):
+        monkeypatch.setattr(module, "FEWEST_TEXTS", 1)  # which a pretended GPU takes a second for
     prompts = tuple(prompt_of(text) for text in sums(24))
     forward = PairObjective.forward
 
@@ -111,6 +115,7 @@ def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
     assert "Not enough memory for larger batches than 2 texts." in capsys.readouterr().err
     assert "| machine | pretended; " in (tmp_path / "README.md").read_text()
     curve = [json.loads(line) for line in (tmp_path / "training" / "metrics.jsonl").read_text().splitlines()]
+    assert "on 2 held-out texts" in (tmp_path / "README.md").read_text()
     assert curve[-1]["held_out_acceptance_length"] >= 1
 
 

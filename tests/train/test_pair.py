@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import json
+import pkgutil
+import re
 import shutil
 import signal
 from functools import partial
+from itertools import count
 from types import SimpleNamespace
 
 import pytest
+import torch
 from transformers import AutoTokenizer
 
-from d2sd import DecodeConfig, Engine, load
+from d2sd import DecodeConfig, load
+from d2sd.__main__ import main
+from d2sd.calibration.alternatives import KNOWN
 from d2sd.errors import InputError
 from d2sd.train import pair, plan
 from d2sd.train.acceptance import HeldOut
-from d2sd.train.joint import PairObjective
-from d2sd.train.pair import train_pair
+from d2sd.train.joint import PairObjective, temperature
+from d2sd.train.pair import State, train_pair
 from d2sd.train.plan import Speeds, divide
 from d2sd.train.settings import PairTraining, RegenerateConfig
-from d2sd.train.text import load_writer, regenerate, written
+from d2sd.train.text import load_writer, regenerate, respond_to, written
 from tests.clocks import Ticking
 from tests.train.texts import prompt_of, save_target, sums
 
@@ -33,11 +39,13 @@ def target(tmp_path_factory):
     return out
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch):
+@pytest.fixture(autouse=True, scope="module")
+def small():
     """Short texts and few steps, for speed."""
-    monkeypatch.setattr("d2sd.train.acceptance.HELD_OUT_TOKENS", 24)
-    monkeypatch.setattr(plan, "FEWEST_STEPS", 60)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("d2sd.train.pair.HELD_OUT_TOKENS", 24)
+        patch.setattr(plan, "FEWEST_STEPS", 60)
+        yield
 
 
 def settings(target, out, **more):
@@ -51,13 +59,13 @@ def rows(out):
     return [json.loads(line) for line in (out / "training" / "metrics.jsonl").read_text().splitlines()]
 
 
-def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path):
+def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path, capsys):
     train_pair(settings(target, tmp_path), Ticking(TICK))
     kept = json.loads((tmp_path / "pair.json").read_text())
     assert sum(kept["used"].values()) == pytest.approx(60 * MINUTES, rel=0.1)
-    curve = [row["held_out_acceptance_length"] for row in rows(tmp_path) if "held_out_acceptance_length" in row]
-    assert len(curve) == 5
-    assert curve[-1] >= max(1.3, curve[0])  # both may be the most that there is
+    (alpha,) = [row["held_out_acceptance_length"] for row in rows(tmp_path) if "held_out_acceptance_length" in row]
+    assert alpha >= 1.3
+    assert kept["plan"]["held_out"] >= 10
     engine = load(str(tmp_path))
     assert (engine.models.first.form.second_role, engine.models.second.form.second_role) == (False, True)
     plain = engine.generate("Question: Tom has", DecodeConfig("autoregressive", 24)).token_ids
@@ -65,7 +73,12 @@ def test_train_pair_fits_minutes_and_keeps_acceptance(target, tmp_path):
     assert trace.token_ids == plain
     assert trace.totals.mean_acceptance_length > 1.1
     card = (tmp_path / "README.md").read_text()
-    assert f"| {rows(tmp_path)[-1]['step']} | {curve[-1]:.2f} |" in card
+    assert f"| {rows(tmp_path)[-1]['step']} | {alpha:.2f} |" in card
+    assert f"of d2sd on {kept['plan']['held_out']} held-out texts" in capsys.readouterr().err
+    assert f"on {kept['plan']['held_out']} held-out texts. α is" in card
+    assert (
+        "| temperature | the logits of `dflash` are as trained: fitting and judging a temperature needs 60 resp" in card
+    )
 
 
 def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
@@ -92,9 +105,61 @@ def test_train_pair_resumes_after_ctrl_c(target, tmp_path, monkeypatch):
     steps = [row["step"] for row in rows(tmp_path)]
     assert steps == sorted(set(steps))
     assert steps[-1] > state["step"]
-    assert (tmp_path / "README.md").exists()
+    card = (tmp_path / "README.md").read_text()  # there was no time for ten held-out texts
+    assert re.search(r"α – of `dflash` and of `d2sd`: \d held-out texts?, and a figure needs at least 10\.", card)
+    assert "α `dflash`" not in card
     with pytest.raises(InputError, match="made with other settings"):
         train_pair(settings(target, tmp_path, minutes=0.06, layers=3))
+
+
+@pytest.fixture(scope="module")
+def killed(target, tmp_path_factory):
+    """Copies of a run's folder at some moments, as a kill at that moment leaves it, by the name of the moment."""
+    out, copies = tmp_path_factory.mktemp("killed") / "run", {}
+
+    def copying(name, work, number):
+        calls = count(1)
+
+        def called(*given, **more):
+            if next(calls) == number:
+                copies[name] = shutil.copytree(out, out.with_name(name))
+            return work(*given, **more)
+
+        return called
+
+    with pytest.MonkeyPatch.context() as patch:
+        for name, owner, method, number in (
+            ("writing", "d2sd.train.text", "_tokens", 10),  # called for every line
+            ("held-out", "d2sd.train.pair", "save_drafter", 2),
+            ("measuring", "d2sd.train.loop", "save_checkpoint", 3),
+            ("ending", "d2sd.train.pair", "cool", 1),
+            ("card", "d2sd.train.pair", "card", 1),
+        ):
+            place = f"{owner}.{method}"
+            patch.setattr(place, copying(name, pkgutil.resolve_name(place), number))
+        patch.setattr(pair, "MEASURING", 0.9)  # time for all points
+        train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
+    return copies
+
+
+@pytest.mark.parametrize("moment", ["writing", "held-out", "measuring", "ending", "card"])
+def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
+    out = killed[moment]
+    lines, state = (out / "responses.jsonl").read_bytes(), out / "training" / "checkpoint" / "state.json"
+    assert not (out / "README.md").exists()
+    done = json.loads(state.read_text())["step"] if state.exists() else 0
+    assert (done > 0) == (moment not in ("writing", "held-out"))
+    texts = (out / "held-out.jsonl").read_bytes() if (out / "held-out.jsonl").exists() else b""
+    monkeypatch.setattr(pair, "MEASURING", 0.9)
+    train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
+    assert (out / "held-out.jsonl").read_bytes().startswith(texts)
+    assert sum("held_out_acceptance_length" in row for row in rows(out)) == 5
+    assert (out / "responses.jsonl").read_bytes().startswith(lines)
+    assert json.loads(state.read_text())["step"] > done or moment in ("ending", "card")
+    steps = [row["step"] for row in rows(out)]
+    assert steps == sorted(set(steps))
+    assert (out / "README.md").exists()
+    load(str(out))
 
 
 def test_regenerate_stops_at_token_limit(target, tmp_path):
@@ -129,10 +194,72 @@ def test_train_pair_writes_questions_for_chat_model(target, tmp_path, monkeypatc
     assert texts < set(questions)  # some are held out
 
 
-def test_held_out_continues_until_non_empty_text(target, monkeypatch):
-    texts = iter([1, 1, 3, 3])
-    monkeypatch.setattr(Engine, "generate", lambda *_: SimpleNamespace(token_ids=[0] * next(texts)))
-    assert len(HeldOut(load_writer(target, None), ["a", "b", "c", "d"], False, lambda: True)) == 1
+def test_state_keeps_time_of_running_stage(tmp_path, monkeypatch):
+    monkeypatch.setattr(pair, "KEPT_EVERY", 3)
+    state = State(tmp_path / "pair.json", {}, Ticking(1))
+    with state.stage("writing") as over:
+        for _ in range(10):
+            over()
+        killed = State(tmp_path / "pair.json", {}, Ticking(1))
+        assert 7 < killed.spent < state.spent
+        assert not killed.done
+    assert State(tmp_path / "pair.json", {}, Ticking(1)).done == ["writing"]
+
+
+def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, capsys):
+    writer = load_writer(target, None)
+    prompts = [list(writer.tokenizer(prompt_of(text))["input_ids"]) for text in sums(3)]
+    first, second, third = respond_to(writer, prompts, RegenerateConfig(max_new_tokens=8, greedy_share=1.0))
+    other = [*second[:-1], (second[-1] + 1) % 500]
+    assert HeldOut(writer, zip(prompts, [first, other, third[:1]], strict=True)).lengths == [len(first)]
+    assert "2 of 3 answers are empty, or not the same when read again" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("lengths", "seconds", "expected"),
+    [([64] * 32, 400, (5, 12, 64)), ([64] * 32, 100, (1, 15, 64)), ([64] * 32, 60, (1, 18, 32)), ([64] * 32, 31, (0, 9, 32)),
+     ([64] * 9, 400, (0, 9, 32)), ([2] * 10 + [64] * 10, 400, (5, 20, 64)), ([64] * 32, 0, (0, 0, 32))],
+)  # fmt: skip
+def test_points_of_needs_ten_texts_at_each(lengths, seconds, expected):
+    assert plan.points_of(lengths, 0.1, seconds) == expected
+
+
+def test_acceptance_without_figure_names_number_of_texts():
+    assert pair.acceptance([], 1) == "α – of dflash and of d2sd: 1 held-out text, and a figure needs at least 10"
+    row = {"held_out_acceptance_length": 1.5, "d2sd_acceptance_length": 2}
+    assert pair.acceptance([{}, row], 12) == "α 1.50 of dflash and 2.00 of d2sd on 12 held-out texts"
+
+
+def outcomes_of(temperatures, count=60):
+    """An objective and as many responses; the drafted tokens of a response are right as often as logits over its temperature say."""
+    odds = torch.linspace(-2, 3, 24)
+    sure = torch.stack([(odds / t).sigmoid() for t in KNOWN], -1)
+    texts = []
+    for number in range(count):
+        chance, draw = (odds / temperatures[number % 2]).sigmoid(), torch.Generator().manual_seed(number)
+        texts.append((sure, torch.rand(24, generator=draw) < chance))
+    first = SimpleNamespace(drafter=SimpleNamespace(device="cpu"), outcomes=lambda _, prefixes, ids: texts[int(ids)])
+    sample = lambda _, __, part, ___: {"ids": part, "prefixes": part}  # noqa: E731
+    return SimpleNamespace(first=first, sample=sample), torch.arange(count)
+
+
+@pytest.mark.parametrize(
+    ("temperatures", "count", "divided"),
+    [((2, 2), 60, True), ((2, 2), 59, False), ((1, 1), 60, False), ((2, 0.8), 60, False)],
+)
+def test_temperature_needs_texts_of_both_halves(temperatures, count, divided):
+    objective, index = outcomes_of(temperatures, count)
+    found = temperature(objective, None, None, index)
+    said = pair.calibrated(found)
+    if count < 60:
+        assert (found.divisor, found.tried) == (1, None)
+        assert "needs 60 responses" in said
+        return
+    assert (found.fitted, found.judged) == (30, 30)
+    assert found.tried == pytest.approx(temperatures[0], rel=0.25)
+    assert found.divisor == (found.tried if divided else 1)
+    assert ("not clearly better on 30 others" in said) != divided
+    assert ("were divided: a temperature of" in said) == divided
 
 
 SPEEDS = Speeds(writing=1000.0, features=10_000.0, training=100.0, batch=128)
@@ -153,6 +280,12 @@ def test_divide_adds_text_before_training():
     assert longest.seconds["writing"] == pytest.approx(100)
     assert longest.seconds["training"] > 2 * long.seconds["training"]
     assert divide(SPEEDS, 600, 10**9, 64, False, 50).tokens == 50
+
+
+@pytest.mark.parametrize("minutes", ["nan", "inf", "0", "-1"])
+def test_train_pair_refuses_minutes_that_are_no_time(tmp_path, capsys, minutes):
+    assert main(["train", "pair", "--target", "tiny", "--out", str(tmp_path), "--minutes", minutes]) == 2
+    assert "error: minutes, layers, Markov rank and new tokens must be numbers above 0" in capsys.readouterr().err
 
 
 def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):

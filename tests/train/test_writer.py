@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import threading
+from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from itertools import count
 from typing import ClassVar
 
 import pytest
@@ -13,10 +15,12 @@ import torch
 from d2sd.__main__ import main
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_target
+from d2sd.train import text as texts
 from d2sd.train.server import Server
-from d2sd.train.settings import RegenerateConfig
-from d2sd.train.text import prompt_ids, regenerate_responses, respond_to
+from d2sd.train.settings import QUESTIONS, RegenerateConfig
+from d2sd.train.text import ask, prompt_ids, regenerate_responses, respond_to
 from d2sd.train.writer import Request, Rows, write
+from tests.train.kills import Killed, survives
 from tests.train.test_questions import TEMPLATE
 
 TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6, greedy_share=1.0)
@@ -79,6 +83,80 @@ def test_regenerate_answers_every_turn_of_conversation(tmp_path, monkeypatch):
     before = (tmp_path / "r.jsonl").read_bytes()
     regenerate_responses(TINY, turns, tmp_path / "r.jsonl", CONFIG, chat=True)
     assert (tmp_path / "r.jsonl").read_bytes() == before
+
+
+@pytest.fixture
+def numbered(monkeypatch, tmp_path):
+    """A target that writes another text at every request, at once; returns a function of ``out`` that asks it questions."""
+    target, numbers = load(tmp_path), count(1)
+
+    def write(_, requests, config, stop=None):
+        for request in requests:
+            yield request, [*target.tokenizer(f"the number {next(numbers)}?")["input_ids"], *target.end_ids]
+
+    monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: target)
+    monkeypatch.setattr("d2sd.train.text.write", write)
+    return lambda out, tries=5: ask(target, ["What is ", "Add "], tries, out, QUESTIONS)
+
+
+def killed_everywhere(folder, work, field):
+    """Kill a run that writes lines at every change of a file, and run it again; every whole line stays. Returns how many kills."""
+    ended, number = False, 0
+    while not ended:
+        number += 1
+        path = folder / str(number) / "lines.jsonl"
+        ended = survives(number, partial(work, path))
+        before = path.read_bytes() if path.exists() else b""
+        work(path)
+        assert path.read_bytes().startswith(before)
+        assert len(rows(path)) == 5
+        assert all(field in row for row in rows(path))
+    return number - 1
+
+
+def test_regenerate_resumes_after_kill_at_any_change(tmp_path, numbered):
+    turns = [[prompt] for prompt in PROMPTS]
+    work = partial(regenerate_responses, TINY, turns, config=CONFIG)
+    assert killed_everywhere(tmp_path, lambda out: work(out=out), "response_ids") > 4
+
+
+def test_regenerate_resumes_between_answers_to_equal_prompts(tmp_path, numbered):
+    turns, out = [["Hello", "And then?"], ["Hello", "Why?"]], tmp_path / "r.jsonl"
+    regenerate_responses(TINY, turns, out, CONFIG, chat=True)
+    lines = out.read_bytes().splitlines(keepends=True)
+    first, second = map(json.loads, lines[:2])
+    assert first["prompt_ids"] == second["prompt_ids"]
+    assert first["response_ids"] != second["response_ids"]
+    out.write_bytes(lines[0])
+    for _ in range(2):
+        assert regenerate_responses(TINY, turns, out, CONFIG, chat=True)[1] == 4
+        assert len(rows(out)) == 4
+
+
+def test_questions_resume_after_kill_at_any_change(tmp_path, numbered):
+    assert killed_everywhere(tmp_path, numbered, "prompt") > 4
+    with pytest.raises(InputError, match="written with other settings"):
+        numbered(tmp_path / "1" / "lines.jsonl", tries=6)
+
+
+def test_questions_are_in_file_as_soon_as_they_are_written(tmp_path, numbered, monkeypatch):
+    out, write = tmp_path / "q.jsonl", texts.write
+
+    def killed(*given):
+        for number, found in enumerate(write(*given)):
+            assert len(rows(out)) == number
+            if number == 3:
+                raise Killed
+            yield found
+
+    monkeypatch.setattr("d2sd.train.text.write", killed)
+    with pytest.raises(Killed):
+        numbered(out)
+    before = out.read_bytes()
+    monkeypatch.setattr("d2sd.train.text.write", write)
+    assert numbered(out) == 5
+    assert out.read_bytes().startswith(before)
+    assert [row["prompt"].split()[0] for row in rows(out)] == ["What", "Add", "What", "Add", "What"]
 
 
 def load(_):
@@ -159,8 +237,9 @@ def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):
     for text, said in (
         ("", "holds no prompts; give JSON lines"),
         ('{"turns": [1]}\n', "row 1: needs a text under prompt"),
+        ('{"prompt": "yes"}\n\n{"prompt": "caf\xe9"}\n', "line 3: not UTF-8; save the file in that encoding"),
     ):
-        path.write_text(text)
+        path.write_text(text, encoding="latin-1")
         assert main(command) == 2
         assert said in capsys.readouterr().err
     path.unlink()

@@ -69,10 +69,11 @@ def test_generate_bad_input_exits_2_with_one_sentence(capfd, arguments, sentence
         ("", "holds no prompts"),
         ("{", "line 1: not JSON"),
         ('{"prompt": "a"}\n{"turns": ["b", "c"]}\n{"x": 1}', "line 3: needs a text"),
+        ('{"prompt": "a"}\n{"prompt": "caf\xe9"}', "line 2: not UTF-8"),
     ],
 )
 def test_bench_prompt_file_error_names_line(capfd, tmp_path, text, sentence):
-    (tmp_path / "p.jsonl").write_text(text)
+    (tmp_path / "p.jsonl").write_text(text, encoding="latin-1")
     assert main(["bench", "--prompts", str(tmp_path / "p.jsonl")]) == 2
     assert sentence in capfd.readouterr().err
 

@@ -1,0 +1,255 @@
+"""Kills every stage of training again and again, and goes on with the same command: ``python -m tools.kills``.
+
+For a small target of its own. A process is killed (SIGKILL) at a random moment of a stage, the same command is run again, and so on,
+ten times a stage; what is not done by then ends by itself. The table says how often a command was killed, how often the next one went
+on (it ended well, or was in the stage again when it was killed), and how many lines of text files were there once and not later.
+The exit code is 1 if a command failed or a line was lost. ``--only`` names some stages.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import random
+import shutil
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from select import select
+from typing import Any
+
+from d2sd.__main__ import main as command_line
+from d2sd.train import pair, recipe
+from d2sd.train.settings import RegenerateConfig
+from d2sd.train.text import regenerate_responses
+from tests.train.texts import prompt_of, save_target, sums
+
+TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
+TEXTS = ("questions.jsonl", "responses.jsonl", "held-out.jsonl")  # in the folder of train pair
+STEPS = 100  # of the target's training, after which its questions end
+PAIR = ("start", "questions", "writing", "features", "held-out", "training", "ending")
+FEWEST = 0.1  # seconds of a stage in which it is killed at least
+
+
+@dataclass
+class Stage:
+    """A command, the part of it that is killed, and what came of it."""
+
+    name: str
+    arguments: list[str]
+    out: Path
+    part: str = ""
+    kills: int = 0
+    resumed: int = 0
+    lost: int = 0
+    problems: list[str] = field(default_factory=list)
+
+
+def stages(work: Path) -> list[Stage]:
+    """Returns all stages. work: folder of the target, its responses, and all that is written."""
+    target, prompts, responses = (str(work / name) for name in ("target", "prompts.jsonl", "r.jsonl"))
+    chat, own = str(work / "chat"), ["--target", target]
+    drafter = [*own, "--responses", responses, "--steps", "60", "--save-every", "5", "--keep-every", "20"]
+    block = [*drafter, "--block-size", "4", "--layers", "1", "--held-out", str(work / "held-out.jsonl")]
+    commands = {
+        "questions": ["--target", chat, "--count", "400", "--first-words", "Question:", "Question: Mia"],
+        "regenerate": [*own, "--prompts", prompts, "--batch-size", "8", "--max-new-tokens", "24"],
+        "dflash": block,
+        "vp": block,
+        "eagle3": [*drafter, "--target-layers", "0", "0", "0"],
+    }
+    found = [
+        Stage(
+            name, ["train", name, *given], work / name / ("out.jsonl" if name in ("questions", "regenerate") else "out")
+        )
+        for name, given in commands.items()
+    ]
+    short = ["--minutes", "0.2", "--prompts", str(work / "few.jsonl")]
+    found += [
+        Stage(
+            f"pair: {part}",
+            ["train", "pair", "--target", chat, *short, "--max-new-tokens", "32"],
+            work / f"pair-{part}" / "out",
+            part,
+        )
+        for part in PAIR
+    ]
+    found.append(Stage("recipe", ["train", "recipe", "smollm2", "--target", chat, *short], work / "recipe" / "out"))
+    return found
+
+
+def prepare(work: Path) -> int:
+    """Write a target, the same one with a chat template, its responses and prompts. Returns 0."""
+    texts = sums(200)
+    save_target(texts, work / "target", STEPS)
+    answers = RegenerateConfig(max_new_tokens=24)
+    regenerate_responses(work / "target", [[prompt_of(text)] for text in texts[:20]], work / "r.jsonl", answers)
+    shutil.copytree(work / "target", work / "chat")
+    (work / "chat" / "chat_template.jinja").write_text(TEMPLATE)
+    for name, some in (("prompts", texts), ("few", texts[:12]), ("held-out", texts[20:24])):
+        lines = (json.dumps({"prompt": prompt_of(text)}) + "\n" for text in some)
+        (work / f"{name}.jsonl").write_text("".join(lines))
+    return 0
+
+
+@contextmanager
+def _told(part: str, pipe: int) -> Any:
+    """Context that writes into a pipe when a part of ``train pair`` begins and ends."""
+    plain = pair.State.stage
+
+    @contextmanager
+    def stage(self: Any, name: str) -> Any:
+        os.write(pipe, b"b" if name == part else b"")
+        with plain(self, name) as over:
+            yield over
+        os.write(pipe, b"e" if name == part else b"")
+
+    pair.State.stage = stage  # type: ignore[method-assign]
+    yield
+
+
+def begin(work: Callable[[], int], log: Path) -> int:
+    """Begins work in a process of its own, whose exit code it returns. Returns the number of the process."""
+    process = os.fork()
+    if process:
+        return process
+    code = 1
+    try:
+        with log.open("a") as file:
+            for number in (1, 2):
+                os.dup2(file.fileno(), number)
+        code = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+
+
+def command(stage: Stage, pipe: int) -> int:
+    """Runs the command; tells into a pipe when its part begins and ends. Returns the exit code."""
+    if not stage.part:
+        os.write(pipe, b"b")
+        return command_line([*stage.arguments, "--out", str(stage.out)])
+    with _told(stage.part, pipe):
+        return command_line([*stage.arguments, "--out", str(stage.out)])
+
+
+def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float]:
+    """Runs the command, and kills it so many seconds after its part has begun, unless that has ended by then.
+
+    Returns the exit code, None if it was killed, and the seconds that the part took.
+    """
+    pipe, theirs = os.pipe()
+    process, began, ended = begin(partial(command, stage, theirs), log), None, None
+    os.close(theirs)
+    while True:
+        left = None if began is None or delay is None or ended else max(0.0, began + delay - time.monotonic())
+        ready, _, _ = select([pipe], [], [], left)
+        if not ready:
+            os.kill(process, signal.SIGKILL)
+            break
+        told = os.read(pipe, 1)
+        began = time.monotonic() if told == b"b" else began
+        ended = time.monotonic() if told == b"e" or not told else ended
+        if not told:
+            break
+    os.close(pipe)
+    _, status = os.waitpid(process, 0)
+    code = os.waitstatus_to_exitcode(status)
+    took = (ended or time.monotonic()) - (began or time.monotonic())
+    return (None if code == -signal.SIGKILL else code), took
+
+
+def lines(out: Path) -> dict[Path, list[bytes]]:
+    """Returns the whole lines of all files of texts that a command writes."""
+    files = [out] if out.suffix == ".jsonl" else [out / name for name in TEXTS]
+    return {
+        path: [line for line in path.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")]
+        for path in files
+        if path.exists()
+    }
+
+
+def torment(stage: Stage, kills: int, draw: random.Random) -> None:
+    """Kill a stage so often, and let it end."""
+    shutil.rmtree(stage.out.parent, ignore_errors=True)
+    stage.out.parent.mkdir()
+    log, before = stage.out.parent / "log.txt", dict[Path, list[bytes]]()
+    code, whole = run(stage, log, None)
+    if code != 0:
+        stage.problems.append(f"ended with {code} without a kill")
+        return
+    fresh, killed, tries = True, False, 0
+    while stage.kills < kills or killed:
+        if fresh:
+            for path in stage.out.parent.iterdir():
+                if path != log:
+                    shutil.rmtree(path) if path.is_dir() else path.unlink()
+            before, fresh, killed = {}, False, False
+        ends = stage.kills >= kills or tries > 20 * kills
+        code, _ = run(stage, log, None if ends else draw.uniform(0, max(FEWEST, whole)))
+        now, tries = lines(stage.out), tries + 1
+        stage.lost += sum(line not in now.get(path, []) for path, old in before.items() for line in old)
+        before = now
+        if killed and (code is None or code == 0):
+            stage.resumed += 1
+        if code is None:
+            stage.kills, killed = stage.kills + 1, True
+        elif code == 0:
+            fresh, killed = True, False
+            if ends:
+                break
+        else:
+            stage.problems.append(f"ended with {code} after {stage.kills} kills: see {log}")
+            break
+
+
+def _made_small() -> None:
+    """The recipe's settings are those of another target; what it does with them is the same for a smaller one."""
+    small_pair, small_eagle3 = recipe.PairTraining, recipe.Eagle3Training
+    names = {"target_layer_ids": None, "mask_token": None, "draft_vocab_size": None, "max_new_tokens": 32}
+    recipe.PairTraining = lambda **given: small_pair(**given | names)  # type: ignore[misc, assignment]
+    taps = {"target_layer_ids": [0, 0, 0], "draft_vocab_size": None}
+    recipe.Eagle3Training = lambda **given: small_eagle3(**given | taps)  # type: ignore[misc, assignment]
+
+
+def main() -> int:
+    """Kill all stages and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--work", type=Path, default=Path("runs/kills"), help="folder of all files, emptied first")
+    parser.add_argument("--kills", type=int, default=10, help="of every stage")
+    parser.add_argument("--only", nargs="+", default=[], metavar="STAGE", help="stages whose names begin so")
+    parser.add_argument("--seed", type=int, default=0)
+    given = parser.parse_args()
+    shutil.rmtree(given.work, ignore_errors=True)
+    work = given.work.resolve()
+    work.mkdir(parents=True)
+    # Nothing is computed in this process: those that are forked cannot use its threads.
+    _, status = os.waitpid(begin(partial(prepare, work), work / "log.txt"), 0)
+    if status:
+        print(f"no target was made: see {work / 'log.txt'}")
+        return 1
+    _made_small()
+    chosen = [s for s in stages(work) if not given.only or s.name.startswith(tuple(given.only))]
+    for stage in chosen:
+        torment(stage, given.kills, random.Random(given.seed))
+        if stage is chosen[0]:
+            print(f"{'stage':<16} {'kills':>5} {'resumed':>7} {'lines lost':>10}")
+        print(
+            f"{stage.name:<16} {stage.kills:>5} {stage.resumed:>7} {stage.lost:>10}  {'; '.join(stage.problems)}",
+            flush=True,
+        )
+    return int(any(s.problems or s.lost or s.resumed < s.kills for s in chosen))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
