@@ -103,7 +103,7 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
 def _add_questions(parser: argparse.ArgumentParser) -> None:
     add = parser.add_argument
     add("--target", required=True, metavar=TARGET)
-    add_output(parser, "--out", type=Path, required=True, metavar=JSONL)
+    add_output(parser, "--out", own=(".settings.json",), type=Path, required=True, metavar=JSONL)
     add("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
     add("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
     add("--batch-size", type=int, default=QUESTIONS.batch_size)
@@ -160,8 +160,7 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add, default = parser.add_argument, _default("loop", training)
     add("--target", required=True, metavar=TARGET)
     add("--responses", type=Path, required=True, metavar=JSONL)
-    own = ("/checkpoint", "/checkpoint.old", "/metrics.jsonl")
-    add_output(parser, "--out", folder=True, own=own, type=Path, required=True, metavar="FOLDER")
+    add_output(parser, "--out", folder=True, own=("/metrics.jsonl",), type=Path, required=True, metavar="FOLDER")
     add(
         "--target-layers", type=int, nargs="+", dest="target_layer_ids", metavar="N", help=f"tapped layers (default: {taps})"
     )  # fmt: skip

@@ -92,6 +92,7 @@ def train(
     metrics_file = out / "metrics.jsonl"
     if main:
         truncate_metrics(metrics_file, step)
+        metrics_file.touch()  # by which the folder is known from now on
     began, seen, size = clock(), 0, config.batch_size
 
     def place(done: int) -> float:

@@ -98,10 +98,12 @@ class State:
         self._kept = -math.inf  # when the file was written
         if path.exists():
             kept = json.loads(path.read_text())
-            if kept["identity"] != self._identity:
+            same = kept["identity"] == self._identity
+            if not same and kept["done"]:
                 raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
-            self._used, self.done = kept["used"], kept["done"]
-            self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
+            if same:  # else nothing was done yet, such as where the settings were refused
+                self._used, self.done = kept["used"], kept["done"]
+                self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
@@ -163,6 +165,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
     if "ending" in state.done:
         print(f"{out} is trained already; name another folder to train again.", file=sys.stderr)
         return
+    state.keep()  # the folder is known by this file, also if what follows is killed
     with state.stage("start"):
         target = load_writer(settings.target, settings.dtype or ("bfloat16" if torch.cuda.is_available() else None))
         chat = bool(target.tokenizer.chat_template)

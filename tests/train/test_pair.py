@@ -292,4 +292,6 @@ def test_train_pair_without_chat_template_needs_prompts(target, tmp_path):
     with pytest.raises(InputError, match="give it texts to continue with --prompts"):
         train_pair(settings(target, tmp_path, prompts=()), Ticking(TICK))
     with pytest.raises(InputError, match="give 10 or more with --prompts"):
-        train_pair(settings(target, tmp_path / "few", prompts=("Question: Tom",)), Ticking(TICK))
+        train_pair(
+            settings(target, tmp_path, prompts=("Question: Tom",)), Ticking(TICK)
+        )  # corrected, in the same folder
