@@ -1,7 +1,7 @@
 """Kills every stage of training again and again, and goes on with the same command: ``python -m tools.kills``.
 
 For a small target of its own. A process is killed (SIGKILL) at a random moment of a stage, the same command is run again, and so on,
-ten times a stage; what is not done by then ends by itself. The table says how often a command was killed, how often the next one went
+ten times a stage; after every five kills it may end. The table says how often a command was killed, how often the next one went
 on (it ended well, or was in the stage again when it was killed), and how many lines of text files were there once and not later.
 The exit code is 1 if a command failed or a line was lost. ``--only`` names some stages.
 """
@@ -35,7 +35,7 @@ TEMPLATE = "{% for m in messages %}<|endoftext|>{{ m['content'] }}{% endfor %}"
 TEXTS = ("questions.jsonl", "responses.jsonl", "held-out.jsonl")  # in the folder of train pair
 STEPS = 100  # of the target's training, after which its questions end
 PAIR = ("start", "questions", "writing", "features", "held-out", "training", "ending")
-FEWEST = 0.1  # seconds of a stage in which it is killed at least
+KILLS_BEFORE_END, SHARE = 5, 0.8  # kills of a command, and the share of a stage's time in which they come
 
 
 @dataclass
@@ -99,20 +99,18 @@ def prepare(work: Path) -> int:
     return 0
 
 
-@contextmanager
-def _told(part: str, pipe: int) -> Any:
-    """Context that writes into a pipe when a part of ``train pair`` begins and ends."""
+def _tell(part: str, pipe: int) -> None:
+    """Make ``train pair`` write into a pipe when a part of it begins and ends."""
     plain = pair.State.stage
 
     @contextmanager
     def stage(self: Any, name: str) -> Any:
-        os.write(pipe, b"b" if name == part else b"")
         with plain(self, name) as over:
+            os.write(pipe, b"b" if name == part else b"")
             yield over
         os.write(pipe, b"e" if name == part else b"")
 
     pair.State.stage = stage  # type: ignore[method-assign]
-    yield
 
 
 def begin(work: Callable[[], int], log: Path) -> int:
@@ -136,23 +134,26 @@ def begin(work: Callable[[], int], log: Path) -> int:
 
 def command(stage: Stage, pipe: int) -> int:
     """Runs the command; tells into a pipe when its part begins and ends. Returns the exit code."""
-    if not stage.part:
+    if stage.part:
+        _tell(stage.part, pipe)
+    else:
         os.write(pipe, b"b")
-        return command_line([*stage.arguments, "--out", str(stage.out)])
-    with _told(stage.part, pipe):
-        return command_line([*stage.arguments, "--out", str(stage.out)])
+    return command_line([*stage.arguments, "--out", str(stage.out)])
 
 
 def run(stage: Stage, log: Path, delay: float | None) -> tuple[int | None, float]:
-    """Runs the command, and kills it so many seconds after its part has begun, unless that has ended by then.
+    """Runs the command, and kills it so many seconds after its part has begun; None: not at all.
 
-    Returns the exit code, None if it was killed, and the seconds that the part took.
+    If the part ends before, the command is killed as soon as it has. Returns the exit code, None if it was killed, and the seconds that
+    the part took.
     """
     pipe, theirs = os.pipe()
     process, began, ended = begin(partial(command, stage, theirs), log), None, None
     os.close(theirs)
     while True:
-        left = None if began is None or delay is None or ended else max(0.0, began + delay - time.monotonic())
+        left: float | None = (
+            None if began is None or delay is None else 0.0 if ended else max(0.0, began + delay - time.monotonic())
+        )
         ready, _, _ = select([pipe], [], [], left)
         if not ready:
             os.kill(process, signal.SIGKILL)
@@ -180,37 +181,28 @@ def lines(out: Path) -> dict[Path, list[bytes]]:
 
 
 def torment(stage: Stage, kills: int, draw: random.Random) -> None:
-    """Kill a stage so often, and let it end."""
-    shutil.rmtree(stage.out.parent, ignore_errors=True)
+    """Kill a stage so often, and let it end after every few kills."""
     stage.out.parent.mkdir()
-    log, before = stage.out.parent / "log.txt", dict[Path, list[bytes]]()
+    log = stage.out.parent / "log.txt"
     code, whole = run(stage, log, None)
     if code != 0:
-        stage.problems.append(f"ended with {code} without a kill")
-        return
-    fresh, killed, tries = True, False, 0
-    while stage.kills < kills or killed:
-        if fresh:
-            for path in stage.out.parent.iterdir():
-                if path != log:
-                    shutil.rmtree(path) if path.is_dir() else path.unlink()
-            before, fresh, killed = {}, False, False
-        ends = stage.kills >= kills or tries > 20 * kills
-        code, _ = run(stage, log, None if ends else draw.uniform(0, max(FEWEST, whole)))
-        now, tries = lines(stage.out), tries + 1
-        stage.lost += sum(line not in now.get(path, []) for path, old in before.items() for line in old)
-        before = now
-        if killed and (code is None or code == 0):
-            stage.resumed += 1
-        if code is None:
-            stage.kills, killed = stage.kills + 1, True
-        elif code == 0:
-            fresh, killed = True, False
-            if ends:
+        stage.problems.append(f"ended with {code} without a kill: see {log}")
+    while code == 0 and stage.kills < kills:
+        shutil.rmtree(stage.out.parent)
+        stage.out.parent.mkdir()
+        before, code = dict[Path, list[bytes]](), None
+        for number in range(KILLS_BEFORE_END + 1):
+            ends = number == KILLS_BEFORE_END or stage.kills == kills
+            code, _ = run(stage, log, None if ends else draw.uniform(0, SHARE * whole))
+            now = lines(stage.out)
+            stage.lost += sum(line not in now.get(path, []) for path, old in before.items() for line in old)
+            before, stage.kills = now, stage.kills + (code is None)
+            if number and code in (None, 0):
+                stage.resumed += 1
+            if code is not None:
                 break
-        else:
-            stage.problems.append(f"ended with {code} after {stage.kills} kills: see {log}")
-            break
+        if code != 0:
+            stage.problems.append(f"ended with {code} after a kill: see {log}")
 
 
 def _made_small() -> None:

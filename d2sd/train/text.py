@@ -165,10 +165,9 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     """
     out.parent.mkdir(parents=True, exist_ok=True)
     note, identity = _note(out), json.loads(json.dumps(identity))
-    lines = (
-        [line for line in out.read_bytes().splitlines(keepends=True) if line.endswith(b"\n")] if out.exists() else []
-    )
-    if lines and (not note.exists() or json.loads(note.read_text()) != identity):
+    there = out.read_bytes() if out.exists() else b""
+    lines = [line for line in there.splitlines(keepends=True) if line.endswith(b"\n")]
+    if there and (not note.exists() or json.loads(note.read_text()) != identity):
         raise InputError(f"{out} was written with other settings or by another target; choose another file")
     write_whole(note, json.dumps(identity))
     with out.open("ab") as f:
@@ -357,9 +356,8 @@ def ask(
     if out.exists() and _note(out).exists() and json.loads(_note(out).read_text()) == finished:
         return sum(1 for _ in read_jsonl(out))
     known = [row["prompt"] for row in resumed_rows(out, identity)]
-    config = replace(
-        config, seed=config.seed + len(known)
-    )  # other random numbers than those of the lines that are there
+    # Other random numbers than those of the lines that are there.
+    config = replace(config, seed=config.seed + len(known))
     with out.open("ab") as file:
         for text in write_questions(target, first_words, count, config, stop, known):
             file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")

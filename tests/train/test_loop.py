@@ -115,9 +115,9 @@ def test_training_out_of_memory_halves_batch(tmp_path, capsys):
 def test_training_for_given_seconds_measures_five_points(tmp_path):
     points = []
     config = LoopConfig(1000, batch_size=4, seconds=1.0, save_every=200, log_every=10**6)
-    sample, measure = lambda index, _: {"x": ROWS[index]}, lambda: points.append(1) or {"a": 1.0}
+    sample, measure = lambda index, _: {"x": ROWS[index]}, lambda last: points.append(last) or {"a": 1.0}
     train(Fit(), len(ROWS), sample, tmp_path, config, measure, clock=Ticking(1 / 128))
     state = json.loads((tmp_path / "checkpoint" / "state.json").read_text())
-    assert len(points) == 5
+    assert points == [False] * 4 + [True]
     assert state["seconds"] == pytest.approx(1.0, abs=0.02)
     assert state["rows"] == 4 * state["step"]

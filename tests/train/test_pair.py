@@ -137,7 +137,7 @@ def killed(target, tmp_path_factory):
         ):
             place = f"{owner}.{method}"
             patch.setattr(place, copying(name, pkgutil.resolve_name(place), number))
-        patch.setattr(pair, "MEASURING", 0.9)  # time for all points
+        patch.setattr(pair, "MEASURING", 0.6)  # time for all points
         train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
     return copies
 
@@ -150,7 +150,7 @@ def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
     done = json.loads(state.read_text())["step"] if state.exists() else 0
     assert (done > 0) == (moment not in ("writing", "held-out"))
     texts = (out / "held-out.jsonl").read_bytes() if (out / "held-out.jsonl").exists() else b""
-    monkeypatch.setattr(pair, "MEASURING", 0.9)
+    monkeypatch.setattr(pair, "MEASURING", 0.6)
     train_pair(settings(target, out, minutes=0.06), Ticking(TICK))
     assert (out / "held-out.jsonl").read_bytes().startswith(texts)
     assert sum("held_out_acceptance_length" in row for row in rows(out)) == 5

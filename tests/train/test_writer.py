@@ -133,6 +133,13 @@ def test_regenerate_resumes_between_answers_to_equal_prompts(tmp_path, numbered)
         assert len(rows(out)) == 4
 
 
+def test_questions_leave_file_of_something_else_as_it_is(tmp_path, numbered):
+    (tmp_path / "notes.txt").write_text("a line without an end")
+    with pytest.raises(InputError, match="written with other settings"):
+        numbered(tmp_path / "notes.txt")
+    assert (tmp_path / "notes.txt").read_text() == "a line without an end"
+
+
 def test_questions_resume_after_kill_at_any_change(tmp_path, numbered):
     assert killed_everywhere(tmp_path, numbered, "prompt") > 4
     with pytest.raises(InputError, match="written with other settings"):
