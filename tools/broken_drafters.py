@@ -14,13 +14,14 @@ from tempfile import TemporaryDirectory
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.doctor import drafter_of, load_checked, write_mended
 from d2sd.config import DecodeConfig
-from d2sd.doctor.diagnosis import Diagnosis, Examination
 from d2sd.doctor.examination import TOKENS, examine
+from d2sd.doctor.findings import Diagnosis, Examination
 from d2sd.doctor.redraft import Text, alpha, generate_texts, redrafter, walk, with_features
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
-from tools.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
+from tools.breaking import Broken
+from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 
 
 class Examiner:

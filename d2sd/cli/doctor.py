@@ -16,13 +16,14 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.checks import Check, check_folder
-from d2sd.doctor.diagnosis import Examination, folder_fault
+from d2sd.doctor.diagnosis import folder_fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, examine
+from d2sd.doctor.findings import Examination
 from d2sd.doctor.log_reading import read_log, report_lines
 from d2sd.doctor.redraft import Drafter, alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, error_line
 from d2sd.folders.loading import load_models, presets, with_drafter
 from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.plan import markdown as markdown_of_plan
@@ -56,7 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named."""
+    """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named, else 2 where an examination failed."""
     a = arguments
     if a.log:
         if a.target:
@@ -102,7 +103,9 @@ def run(arguments: argparse.Namespace) -> int:
     _write(markdown(found), a.out)
     if said:
         print(said)
-    return int(bool(faults)) if whole else 130
+    if not whole:
+        return 130
+    return 1 if faults else 2 * any(e.failed is not None for e in found)
 
 
 def _write(report: str, out: Path | None) -> None:
@@ -132,6 +135,8 @@ def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine
         except InputError as error:
             finding = str(error).removeprefix(f"cannot load the drafter {into.drafter}: ")
             into.checks.append(Check("loading", "fault", finding))
+        except Exception as error:  # damaged files fail in ways that nobody foresees, and the checks are worth printing
+            into.checks.append(Check("loading", "fault", error_line(error)))
     into.diagnosis = folder_fault(into.checks)
     return None
 

@@ -13,18 +13,28 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.diagnosis import (
     MANY_UNUSABLE,
-    Examination,
-    Repair,
     diagnose,
     folder_fault,
+    not_finished,
     proved_by_texts,
     proved_by_weights,
 )
 from d2sd.doctor.evidence import examine_texts, examine_weights, is_unusable, quantised_bits
-from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
+from d2sd.doctor.findings import Examination, Repair
+from d2sd.doctor.probes import (
+    Template,
+    TemplateTrial,
+    Trial,
+    change_of_alpha,
+    completed,
+    is_clear,
+    probe,
+    score_masks,
+    templates,
+)
 from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
 from d2sd.doctor.reference import compared
-from d2sd.doctor.variants import mask_tokens, variants, with_mask
+from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.drafters import published_config
@@ -58,7 +68,8 @@ def examine(
 ) -> Iterator[StageProgress]:  # fmt: skip
     """Examine the engine's first drafter (its EAGLE-3 drafter if it has no other).
 
-    If a check finds a fault, it is the cause, and nothing is run. Closing the iterator stops the examination.
+    If a check finds a fault, it is the cause, and nothing is run. Closing the iterator stops the examination. Damaged weights may
+    break any calculation: what fails becomes one of the findings, and the rest goes on.
 
     prompts: without a chat template.
     config: only ``chat`` and ``thinking`` are used.
@@ -70,10 +81,14 @@ def examine(
         began = perf_counter()
         into.chat = config.chat
         try:
-            yield from _run(engine, prompts, config, into, list(texts), reference)
+            with into.noting("preparing the run", whole=True):
+                yield from _run(engine, prompts, config, into, list(texts), reference)
         finally:
             into.seconds = perf_counter() - began
-    into.diagnosis = diagnose(into)
+    with into.noting("the diagnosis", whole=True):
+        into.diagnosis = diagnose(into)
+        return
+    into.diagnosis = not_finished(into)
 
 
 def _run(
@@ -85,15 +100,20 @@ def _run(
     if model is None:
         raise InputError("these models have no drafter to examine")
     ids = [engine.encode(p, config) for p in prompts]
-    into.bits, into.weights, into.block = quantised_bits(target), examine_weights(model, target), block_size(model)
+    into.block = block_size(model)
+    with into.noting("the statistics of the weights"):
+        into.bits, into.weights = quantised_bits(target), examine_weights(model, target)
     if next(proved_by_weights(into), None) is not None:
         return
     if not texts:
         yield StageProgress("write the texts", 0, len(ids))
-        for begin in range(0, len(ids), BATCH):
-            with engine.lock:
-                texts += generate_texts(target, ids[begin : begin + BATCH], TOKENS)
-            yield StageProgress("write the texts", len(texts), len(ids))
+        with into.noting("writing the texts", whole=True):
+            for begin in range(0, len(ids), BATCH):
+                with engine.lock:
+                    texts += generate_texts(target, ids[begin : begin + BATCH], TOKENS)
+                yield StageProgress("write the texts", len(texts), len(ids))
+        if into.failed:
+            return
     into.unusable = sum(map(is_unusable, texts)), len(texts)
     numbers = [number for number, text in enumerate(texts) if text.anchors]
     texts = [texts[number] for number in numbers]
@@ -103,30 +123,38 @@ def _run(
     if not texts and not forgotten:
         raise InputError("the target ended every text at once; a chat model needs --chat")
     into.longest = max((len(t.ids) for t in texts), default=0)
-    taps = {*model.target_layer_ids, *(n for v in variants(model, target, into.longest, True) for n in v.taps)}
+    taps = {*model.target_layer_ids, *(n for v in readings(model, target, into.longest, True) for n in v.taps)}
     drafter = redrafter(target, model, into.visible)
     known_drafter = None if reference is None else redrafter(target, reference[1], into.visible)
     taps |= set(() if reference is None else reference[1].target_layer_ids)
     theirs: list[Walk] = []
-    for done, text in enumerate(texts):
-        yield StageProgress("read and draft them", done, len(texts))
-        with engine.lock:
-            texts[done] = with_features(target, text, taps)
-            into.walks.append(walk(drafter, texts[done]))
-            if known_drafter is not None:
-                theirs.append(walk(known_drafter, texts[done]))
+    with into.noting("drafting over the texts", whole=True):
+        for done, text in enumerate(texts):
+            yield StageProgress("read and draft them", done, len(texts))
+            with engine.lock:
+                texts[done] = with_features(target, text, taps)
+                into.walks.append(walk(drafter, texts[done]))
+                if known_drafter is not None:
+                    theirs.append(walk(known_drafter, texts[done]))
+    if into.failed:
+        into.walks = []
+        return
     if reference is not None:
-        configs = published_config(into.drafter), published_config(reference[0])
-        into.reference = compared(reference[0], model, reference[1], into.walks, theirs, configs)
-    with engine.lock:
+        with into.noting("the comparison with the reference"):
+            configs = published_config(into.drafter), published_config(reference[0])
+            into.reference = compared(reference[0], model, reference[1], into.walks, theirs, configs)
+    with engine.lock, into.noting("the statistics of the texts"):
         into.texts = examine_texts(target, model, texts, into.walks, into.visible)
     known = dict(zip(numbers, into.walks, strict=True))
     if forgotten:
-        yield from _try_templates(engine, model, others, known, into)
-    if next(proved_by_texts(into), None) is None:  # otherwise no change of the drafter is the cause
-        yield from _search_repair(engine, model, texts, taps, into)
-        if not forgotten:
+        with into.noting("other templates"):
             yield from _try_templates(engine, model, others, known, into)
+    if next(proved_by_texts(into), None) is None:  # otherwise no change of the drafter is the cause
+        with into.noting("changes of the drafter"):
+            yield from _search_repair(engine, model, texts, taps, into)
+        if not forgotten:
+            with into.noting("other templates"):
+                yield from _try_templates(engine, model, others, known, into)
 
 
 def _search_repair(
@@ -164,6 +192,13 @@ def _search_repair(
             yield StageProgress(stage, min(done, len(left)), len(left), trial.variant.description)
         promising = {t.variant.description for t in latest.values() if (t.gain.value or 0.0) > 0}
         best = best_of([t for t in latest.values() if t.helps])
+        while best is not None and best.texts < len(texts):  # it was dropped, since others were better
+            with engine.lock:
+                whole_trial = completed(target, model, into.visible, texts, base, best, len(left) + masks)
+            latest[best.variant.description] = whole_trial
+            best = best_of([t for t in latest.values() if t.helps])
+        if not steps:
+            into.trials = list(latest.values())
         if into.repair is not None:
             into.repair = replace(into.repair, complete=best is None)
         if best is None or len(steps) == MOST_CHANGES:

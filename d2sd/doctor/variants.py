@@ -35,11 +35,7 @@ def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[
     whole: whether some drafts are accepted completely, so that longer ones may help.
     """
     form = model.form if isinstance(model, DFlashDraftModel) else model.config
-    if isinstance(form, DrafterForm):
-        found = list(_block_readings(form, target, longest, whole))
-    else:
-        found = list(_eagle3_readings(form, target))
-    found += weight_variants(model, target)
+    found = [*readings(model, target, longest, whole), *weight_variants(model, target)]
     if isinstance(model, DFlashDraftModel) and model.dtype.itemsize < 4:
         description = "the drafter's weights in float32"
         found.append(Variant("dtype", description, "run with --dtype float32", form, in_float32=True))
@@ -49,6 +45,13 @@ def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[
             seen.append(variant.key)
             distinct.append(variant)
     return distinct
+
+
+def readings(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
+    """Returns the variants that read the same weights in another way; see ``variants``."""
+    if isinstance(model, DFlashDraftModel):
+        return list(_block_readings(model.form, target, longest, whole))
+    return list(_eagle3_readings(model.config, target))
 
 
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:

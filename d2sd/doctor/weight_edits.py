@@ -190,7 +190,7 @@ def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
 
 def _scaled(net: _Network) -> Iterator[Edit]:
     """Weights that are much larger or smaller than the same ones of other layers, or than all others of the layers."""
-    sizes = {n: float(w.float().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
+    sizes = {n: float(w.double().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
     for part in (*MATRICES, *LAYER_NORMS):
         names = net.names(part, net.layers)
         if not names or min(sizes[n] for n in names) == 0:

@@ -18,7 +18,7 @@ from d2sd.cli.doctor import write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
-from d2sd.doctor.diagnosis import Examination, Repair, diagnose
+from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import (
     TextFindings,
     WeightFindings,
@@ -30,6 +30,7 @@ from d2sd.doctor.evidence import (
     random_matrices,
 )
 from d2sd.doctor.examination import examine
+from d2sd.doctor.findings import Examination, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.redraft import BlockRedrafter, PositionAcceptance, Walk, by_position, shape
 from d2sd.doctor.report import code, markdown, text
@@ -38,7 +39,8 @@ from d2sd.engine import Engine
 from d2sd.folders.loading import load_drafter
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
-from tools.broken_ways import TINY, WAYS, copied, inner
+from tools.breaking import TINY, copied, inner
+from tools.broken_ways import WAYS
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 
