@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -331,3 +332,32 @@ def target_table() -> torch.Tensor:
     """The bundled target's embedding."""
     held = (load_file(p) for p in sorted((TINY / "target").glob("*.safetensors")))
     return next(w["model.embed_tokens.weight"] for w in held if "model.embed_tokens.weight" in w)
+
+
+def rotated_layers(w: Weights) -> Weights:
+    """Every layer in the place of the one before it, the first in the last place."""
+    return {k: w[re.sub(r"layers\.(\d)", lambda m: f"layers.{(int(m[1]) + 1) % 3}", k)].clone() for k in w}
+
+
+def half_empty(w: torch.Tensor) -> torch.Tensor:
+    """A matrix whose second half of rows was never filled."""
+    w = w.clone()
+    w[len(w) // 2 :] = 0
+    return w
+
+
+def without_tap(tap: int) -> Callable[[torch.Tensor], torch.Tensor]:
+    """``fc`` without the columns of one tap."""
+    return lambda w: w.index_fill(1, torch.arange(192 * tap, 192 * tap + 192), 0)
+
+
+def without_scale(w: torch.Tensor) -> torch.Tensor:
+    """A matrix as stored in fp8 (e4m3), without the scale beside it."""
+    return (w.float() / w.float().abs().max() * 448).to(torch.float8_e4m3fn).to(w.dtype)
+
+
+def flipped(w: torch.Tensor) -> torch.Tensor:
+    """A matrix with the highest bit of an exponent flipped."""
+    w = w.clone()
+    w[5, 7] = 2.0**120
+    return w

@@ -24,6 +24,8 @@ from tools.breaking import (
     each,
     exchanged,
     flat,
+    flipped,
+    half_empty,
     infinite,
     inner,
     last_lost,
@@ -39,6 +41,7 @@ from tools.breaking import (
     renamed,
     repeated_layer,
     rope,
+    rotated_layers,
     rounded,
     scaled,
     shifted_table,
@@ -51,6 +54,8 @@ from tools.breaking import (
     untrained,
     weights,
     window,
+    without_scale,
+    without_tap,
 )
 
 WAYS = {
@@ -161,6 +166,17 @@ WAYS = {
     "eagle3 noise": weights("weights", noisy(0.7), "eagle3"),
     "eagle3 fc by feature": weights("taps", each("fc.weight", by_feature(3)), "eagle3"),
     "dspark noise": weights("weights", noisy(0.7), "dspark"),
+    "layers rotated": weights("order", rotated_layers),
+    "half of every MLP": weights("weights", each(("gate_proj.weight", "up_proj.weight"), half_empty)),
+    "half of the inputs of a layer": weights("weights", each("down_proj.weight", lambda w: half_empty(w.T).T, 1)),
+    "fc without a tap": weights("weights", each("fc.weight", without_tap(2))),
+    "fp8 without scales": weights("weights", each("proj.weight", without_scale)),
+    "hidden_norm × 3": weights("scale", each("hidden_norm.weight", scaled(3))),
+    "final norm lost": weights("norms", lambda w: {**w, "norm.weight": torch.ones_like(w["norm.weight"])}),
+    "eps": config("eps", outer(rms_norm_eps=0.1)),
+    "activation": config("activation", outer(hidden_act="gelu")),
+    "eagle3 head": weights("tables", lambda w: {**w, "lm_head.weight": target_table()}, "eagle3"),
+    "a flipped bit": weights("weights", each("q_proj.weight", flipped, 1)),
     "vp noise": Broken("weights", lambda out: copied(out, weights=noisy(0.6), part="vp"), visible=2),
 }  # fmt: skip
 # Nobody looked at what the doctor says of these before its thresholds stood.

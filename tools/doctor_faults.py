@@ -29,6 +29,7 @@ from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
+from d2sd.trace.text import progress
 from tools.breaking import Weights, copied
 
 PARTS = ("dflash", "dspark", "eagle3", "vp")
@@ -143,13 +144,13 @@ class Prober:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--count", type=int, default=200, help="faults")
-    parser.add_argument("--prompts", type=int, default=6, help="that the texts are written for")
+    parser.add_argument("--prompts", type=int, default=5, help="that the texts are written for")
     parser.add_argument("--tokens", type=int, default=16, help="of every text")
     arguments = parser.parse_args()
     examination.TOKENS = arguments.tokens
     prober, began = Prober(load_models("tiny"), arguments.prompts), time.monotonic()
     table: dict[str, Counter[str]] = {kind: Counter() for kind in FAULTS}
-    for number in range(arguments.count):
+    for number in progress(range(arguments.count), desc="faults"):
         fault = random_fault(number)
         counts = table[fault.kind]
         counts["faults"] += 1

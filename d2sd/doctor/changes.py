@@ -25,7 +25,7 @@ from d2sd.nets.layouts import DrafterForm
 
 Kind = Literal[
     "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",
-    "norms", "order", "tables", "map", "head_dim", "residual", "output", "split", "scale",
+    "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "split", "scale",
 ]  # fmt: skip
 Form = DrafterForm | Eagle3Config
 WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
@@ -132,11 +132,21 @@ def _with_own_modules(module: Any) -> Any:
 def _set_form(model: Any, form: Form) -> None:
     if isinstance(form, DrafterForm):
         model.__dict__.update(model.reformed(form).__dict__)
+        model.config = copy.deepcopy(model.config)
+        model.config.rms_norm_eps = form.shape["rms_norm_eps"]
+        _set_eps(model, form.shape["rms_norm_eps"])
         return
     model.config = form
+    _set_eps(model, form.layer.rms_norm_eps)
     model.layer.norm_before_residual = form.norm_before_residual
     model.layer.self_attn.head_dim = form.layer.head_dim
     model.rotary_emb = type(model.rotary_emb)(form.layer).to(model.device)
+
+
+def _set_eps(model: nn.Module, eps: float) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.RMSNorm):
+            module.eps = eps
 
 
 def _set_weight(model: Any, name: str, weight: Tensor) -> None:

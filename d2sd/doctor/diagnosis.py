@@ -10,7 +10,7 @@ from torch import Tensor
 
 from d2sd.doctor.changes import FolderEdit, Kind
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import INVERTED, UNRELATED, VP_RATIO, WeightFindings
+from d2sd.doctor.evidence import INVERTED, MANY_EMPTY, UNRELATED, VP_RATIO, WeightFindings
 from d2sd.doctor.findings import LITTLE_MOVED, Diagnosis, Examination, Repair
 from d2sd.doctor.redraft import alpha
 from d2sd.doctor.reference import Reference
@@ -52,6 +52,7 @@ SENTENCES: dict[Kind, str] = {
     "scale": "some of its weights are out of scale",
     "order": "its layers are not in the order of training",
     "tables": "one of its tables is not the one that it was trained with",
+    "eps": "its norms add another number to the variance than in training (rms_norm_eps)",
     "map": "its draft vocabulary (d2t) maps to other tokens than in training",
     "head_dim": "its attention is split into heads of another size than in training",
     "residual": "its residual stream starts from another tensor than in training (norm_before_residual)",
@@ -85,12 +86,29 @@ def diagnose(e: Examination) -> Diagnosis:
     if e.failed is not None:
         return not_finished(e)
     if e.below is not None:
-        return Diagnosis("below", f"α is {alpha(e.walks):.2f}, significantly below {e.below}, and nothing that was tried explains it.{_differences(e.reference)}")  # fmt: skip
+        return Diagnosis("below", f"α is {alpha(e.walks):.2f}, significantly below {e.below}, and nothing that was tried explains it.{_best_change(e)}{_differences(e.reference)}")  # fmt: skip
     found = _without_fault(e)
     if e.weights.constant_norms:
         also = f"{e.weights.constant_norms[0]} holds one number alone: it was lost, or training never moved it."
-        return replace(found, sentence=f"{found.sentence} {also}")
+        sentence = found.sentence.replace("No fault found", "No fault was proved")
+        return replace(found, sentence=f"{sentence} {also}")
     return found
+
+
+def _best_change(e: Examination) -> str:
+    """What the best changes that were found brought, as a sentence; empty if nothing helps.
+
+    They are not the cause, or not the only one.
+    """
+    if e.repair is None:
+        return ""
+    changes = ", then ".join(step.variant.description for step in e.repair.steps)
+    of = "" if e.level is None else f" of the {e.level[0]:.2f} {e.level[1]}"
+    rise = f"α rises from {alpha(e.repair.before):.2f} to {alpha(e.repair.after):.2f}{of}"
+    if e.works:
+        return f" The best change found is {changes}: {rise}, which does not show that it is the cause."
+    others = "" if e.repair.complete else ", and other changes still help"
+    return f" The best change found is {changes}: {rise}{others}. More is wrong, so it is not taken for the cause."
 
 
 def _faults(e: Examination) -> Iterator[Diagnosis]:
@@ -112,8 +130,12 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
         also = f", and so do {others} others" if others else ""
         sentence = f"Most likely the weights of its norms were lost: {w.odd_norms[0]} holds one number alone{also}, while others were trained."
         yield Diagnosis("norms", sentence, FETCH)
+    if w.empty_parts and not e.works:
+        yield Diagnosis("weights", _empty(w.empty_parts), FETCH)
     if repair is not None:
         yield _repaired(repair)
+    if w.borrowed_head == "head" and not e.works:
+        yield Diagnosis("tables", f"Most likely its lm_head was lost or never trained: it is the target's own, which is its embedding too, {HEAD}.", FETCH)  # fmt: skip
     trials = [trial for trial in e.template_trials if trial.helps]
     if trials:
         best = max(trials, key=lambda trial: trial.change.value or 0.0)
@@ -154,7 +176,7 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "weights",
             "Most likely its weights are damaged, stand in an order that was not tried, or were trained for another target: position "
             f"{e.positions[0].number} is accepted "
-            f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps. {_where(e)}",
+            f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps enough.{_best_change(e)} {_where(e)}",
             FETCH,
         )
 
@@ -181,6 +203,18 @@ def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
     w = e.weights
     for name in w.zero_matrices:
         yield Diagnosis("weights", f"Most likely its weights were damaged: {name} holds only zeros.", FETCH)
+    if w.unscaled:
+        sentence = f"Most likely its weights are numbers of 8 bits whose scales were dropped: the largest entry of {w.unscaled[0]} and {len(w.unscaled) - 1} other matrices of its layers is the largest number of such a format."
+        yield Diagnosis(
+            "weights", sentence, "the weights times their scales, which lie beside them where they were quantised"
+        )
+    for name, largest in w.huge_matrices:
+        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} has an entry of {largest:.3g}, far larger than all others, as after a flipped bit.", FETCH)  # fmt: skip
+    many = [part for part in w.empty_parts if part[2] >= MANY_EMPTY]
+    if many:
+        yield Diagnosis("weights", _empty(many), FETCH)
+    if w.borrowed_head == "embedding":
+        yield Diagnosis("tables", f"Most likely its lm_head was replaced: it is the target's embedding, {HEAD}.", FETCH)
     for one, other in w.copied_layers:
         sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
         yield Diagnosis("weights", sentence, FETCH)
@@ -193,6 +227,15 @@ def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
     for name in w.clipped_matrices:
         sentence = f"Most likely its weights were damaged: {name} was clipped: many of its entries are as large as the largest one."
         yield Diagnosis("weights", sentence, FETCH)
+
+
+HEAD = "and not a head that was trained"
+
+
+def _empty(parts: Sequence[tuple[str, str, float]]) -> str:
+    name, words, share = max(parts, key=lambda part: part[2])
+    also = f", and so do rows or columns of {len(parts) - 1} other matrices" if len(parts) > 1 else ""
+    return f"Most likely its weights were damaged: {share:.0%} {words} of {name} hold only zeros{also}."
 
 
 def _exchanged_markov(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -236,7 +279,8 @@ def _repaired(repair: Repair) -> Diagnosis:
     if len(variants) > 1:
         words += f", and {SENTENCES[variants[1].kind]}"
     changes = ", then ".join(v.description for v in variants)
-    rise = f"α rises from {alpha(repair.before):.2f} to {alpha(repair.after):.2f}"
+    of = "" if repair.level is None else f", of the {repair.level:.2f} that are known to be possible"
+    rise = f"α rises from {alpha(repair.before):.2f} to {alpha(repair.after):.2f}{of}"
     fixes = dict.fromkeys(v.fix or FETCH for v in variants)
     cause, sentence = CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {rise}."
     return Diagnosis(cause, sentence, "; ".join(fixes), tuple(variants) if all(v.writable for v in variants) else ())
@@ -278,9 +322,8 @@ def _without_fault(e: Examination) -> Diagnosis:
     both = (("The target's", e.bits), ("Its own", e.weights.bits))
     grids = [f"{whose} weights lie on a grid of {bits} bits. " for whose, bits in both if bits]
     if e.repair is not None:
-        step = e.repair.steps[0]
-        helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
-        return Diagnosis("little", f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}.{training}")
+        sentence = f"{'No fault was proved' if e.works else 'Unknown'}: {first}.{_best_change(e)}{training}"
+        return Diagnosis("little", sentence)
     if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if grids:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log1p
+from pathlib import Path
 from time import perf_counter
 from typing import Any, TypeVar
 
@@ -33,7 +34,7 @@ from d2sd.doctor.probes import (
     templates,
 )
 from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
-from d2sd.doctor.reference import compared
+from d2sd.doctor.reference import alpha_on_card, compared
 from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -44,6 +45,7 @@ TOKENS = 80  # of every text
 BATCH = 10  # prompts that are best answered together
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
 MOST_CHANGES = 2  # that are made one after the other
+CLEAR_GAIN = 0.05  # of a further change: what gains less may be left where the cause is found
 MIN_ADVANTAGE = 1.5  # by how many times a change's gain must exceed that of leaving something out, as logarithms
 MASKS = 2  # mask tokens that are tried as variants, of all that are compared
 WHOLE_IN = 20  # longer blocks are tried where one in so many drafts is accepted completely
@@ -64,7 +66,7 @@ class StageProgress:
 
 def examine(
     engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: Sequence[Text] = (),
-    reference: tuple[str, Drafter] | None = None,
+    reference: tuple[str, Drafter] | None = None, other: tuple[str, Drafter] | None = None,
 ) -> Iterator[StageProgress]:  # fmt: skip
     """Examine the engine's first drafter (its EAGLE-3 drafter if it has no other).
 
@@ -76,13 +78,14 @@ def examine(
     into: holds the checks, and receives the findings.
     texts: the target's texts for the prompts, if they are known.
     reference: folder or hub id, and network, of a drafter to compare it with.
+    other: name and network of another drafter of the same set, whose α on the same texts is known to be possible.
     """
     if folder_fault(into.checks) is None:
         began = perf_counter()
         into.chat = config.chat
         try:
             with into.noting("preparing the run", whole=True):
-                yield from _run(engine, prompts, config, into, list(texts), reference)
+                yield from _run(engine, prompts, config, into, list(texts), reference, other)
         finally:
             into.seconds = perf_counter() - began
     with into.noting("the diagnosis", whole=True):
@@ -93,7 +96,7 @@ def examine(
 
 def _run(
     engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text],
-    reference: tuple[str, Drafter] | None,
+    reference: tuple[str, Drafter] | None, other: tuple[str, Drafter] | None,
 ) -> Iterator[StageProgress]:  # fmt: skip
     config = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
     target, model = engine.models.target, engine.models.first or engine.models.eagle3
@@ -125,8 +128,9 @@ def _run(
     into.longest = max((len(t.ids) for t in texts), default=0)
     taps = {*model.target_layer_ids, *(n for v in readings(model, target, into.longest, True) for n in v.taps)}
     drafter = redrafter(target, model, into.visible)
-    known_drafter = None if reference is None else redrafter(target, reference[1], into.visible)
-    taps |= set(() if reference is None else reference[1].target_layer_ids)
+    known_one = reference or other
+    known_drafter = None if known_one is None else redrafter(target, known_one[1], into.visible)
+    taps |= set(() if known_one is None else known_one[1].target_layer_ids)
     theirs: list[Walk] = []
     with into.noting("drafting over the texts", whole=True):
         for done, text in enumerate(texts):
@@ -143,6 +147,10 @@ def _run(
         with into.noting("the comparison with the reference"):
             configs = published_config(into.drafter), published_config(reference[0])
             into.reference = compared(reference[0], model, reference[1], into.walks, theirs, configs)
+    elif other is not None:
+        into.other = other[0], alpha(theirs)
+    with into.noting("reading the model card"):
+        into.on_card = None if into.visible else alpha_on_card(Path(into.drafter), model)
     with engine.lock, into.noting("the statistics of the texts"):
         into.texts = examine_texts(target, model, texts, into.walks, into.visible)
     known = dict(zip(numbers, into.walks, strict=True))
@@ -173,9 +181,8 @@ def _search_repair(
         found = variants(model, target, into.longest, WHOLE_IN * whole >= len(accepted))
         left = [v for v in found if taps.issuperset(v.taps)]
         masks = 0
-        if (
-            steps and into.confirmed_repair is not None
-        ):  # more of the same, such as a second tap, and what helped before
+        if steps and into.confirmed_repair is not None:
+            # A known level is reached: what is left is more of the same, such as a second tap, and what helped before.
             left = [v for v in left if v.kind == steps[0].variant.kind or v.description in promising]
         else:
             for progress in _compare_masks(engine, model, texts, into.visible, left):
@@ -200,12 +207,14 @@ def _search_repair(
         if not steps:
             into.trials = list(latest.values())
         if into.repair is not None:
-            into.repair = replace(into.repair, complete=best is None)
+            further = 0.0 if best is None else best.gain.value or 0.0
+            into.repair = replace(into.repair, complete=further < CLEAR_GAIN)
         if best is None or len(steps) == MOST_CHANGES:
             return
         steps.append(best)
         model, base = best.variant.apply(model), list(best.walks)
-        into.repair = Repair(tuple(steps), tuple(into.walks), False, block_size(model), into.visible)
+        level = None if into.level is None else into.level[0]
+        into.repair = Repair(tuple(steps), tuple(into.walks), False, block_size(model), into.visible, level)
 
 
 def best_of(helping: Sequence[Trial]) -> Trial | None:

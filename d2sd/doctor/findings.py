@@ -18,6 +18,7 @@ from d2sd.errors import InputError, error_line
 LITTLE_MOVED = (1.3, 0.05)  # of ``WeightFindings.moved``, below which a drafter was hardly trained
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
 TIMES = 2.0  # accepted tokens of such a one, over those before the repair
+LEVEL_SHARE = 0.75  # of a level that is known: a change that leads to less leaves something wrong
 MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
 
 
@@ -36,9 +37,10 @@ class Repair:
 
     steps: the changes and their results.
     before: the unchanged drafter, over the texts.
-    complete: whether no further change helps.
+    complete: whether no further change still gains clearly.
     block: γ with all changes.
     visible: number of tokens after the anchor that the drafter is shown.
+    level: α that is known to be possible; None if nobody knows any.
     """
 
     steps: tuple[Trial, ...]
@@ -46,6 +48,7 @@ class Repair:
     complete: bool
     block: int
     visible: int = 0
+    level: float | None = None
 
     @property
     def after(self) -> tuple[Walk, ...]:
@@ -56,18 +59,21 @@ class Repair:
     def confirmed(self) -> bool:
         """Whether these changes restore a working drafter's acceptance, so that they are the cause.
 
-        Either position 1 is accepted as with a trained drafter, and acceptance decays smoothly; or it is accepted as with a
-        drafter after little training, and several times as many tokens are accepted as before. Changes that often help a
-        drafter with another fault must also raise α by a good share, and leave no further change that helps.
+        Where a level is known, α is a good share of it. Otherwise no further change gains clearly, and either position 1 is
+        accepted as with a trained drafter, and acceptance decays smoothly; or it is accepted as with a drafter after little
+        training, and several times as many tokens are accepted as before. Changes that often help a drafter with another fault
+        must also raise α by a good share.
         """
         rise = alpha(self.after) / alpha(self.before)
         times = (alpha(self.after) - 1) / max(alpha(self.before) - 1, 1e-3)
         positions = by_position(self.after, self.block, self.visible)
         first = positions[0].share if positions else 0.0
         restored = (first >= LOW and shape(positions)[0] == "smooth") or (first >= LITTLE and times >= TIMES)
-        if not any(step.variant.unspecific for step in self.steps):
-            return restored
-        return restored and rise >= 1 + MIN_RISE and (self.complete or times >= 2 * TIMES)
+        if self.level is not None:
+            restored = alpha(self.after) >= LEVEL_SHARE * self.level
+        else:
+            restored = restored and self.complete
+        return restored and (rise >= 1 + MIN_RISE or not any(step.variant.unspecific for step in self.steps))
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +108,8 @@ class Examination:
     visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
     chat: whether prompts use the chat template.
     expected: the α that somebody knows it to have; None if nobody does.
+    on_card: α that the model card beside the folder gives; None if there is none.
+    other: name of another drafter of the same set that drafts in the same way, and its α on the same texts; None without one.
     domains: group of each prompt, and from the walks on of each text; empty if they have none.
     unusable: prompts whose text is empty or mostly repeats itself, and their number.
     walks: of each text, with the unchanged drafter.
@@ -126,6 +134,8 @@ class Examination:
     visible: int = 0
     chat: bool = False
     expected: float | None = None
+    on_card: float | None = None
+    other: tuple[str, float] | None = None
     domains: Sequence[str] = ()
     unusable: tuple[int, int] = (0, 0)
     walks: list[Walk] = field(default_factory=list)
@@ -200,6 +210,17 @@ class Examination:
         if self.reference is not None and self.reference.change.low is not None and self.reference.change.low > 0:
             return f"the {alpha(self.reference.walks):.2f} of the reference on the same texts"
         return None
+
+    @property
+    def level(self) -> tuple[float, str] | None:
+        """An α that is known to be possible, and where it is known from; None if there is none."""
+        if self.expected is not None:
+            return self.expected, "that are expected"
+        if self.reference is not None:
+            return alpha(self.reference.walks), "of the reference on the same texts"
+        if self.other is not None:
+            return self.other[1], f"of {self.other[0]} on the same texts"
+        return None if self.on_card is None else (self.on_card, "on its model card")
 
     @property
     def confirmed_repair(self) -> Repair | None:

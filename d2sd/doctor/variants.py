@@ -126,6 +126,10 @@ def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool
         values = {f"{at}rope_parameters": rope, f"{at}rope_theta": None, f"{at}rope_scaling": None}
         other, theirs = replace(form, shape={**form.shape, "rope_parameters": rope}), rope == plain_rope(target.config)
         yield _reading("rope", description, values, other, as_target=theirs)
+    eps = getattr(target.config, "rms_norm_eps", None)
+    if eps not in (None, form.shape["rms_norm_eps"]):
+        with_eps = replace(form, shape={**form.shape, "rms_norm_eps": eps})
+        yield _reading("eps", _eps_words(eps), {f"{at}rms_norm_eps": eps}, with_eps, as_target=True)
     yield from _windows(form, longest)
     for causal in (False, True):
         description = "rows see no later row of their block" if causal else "rows see the whole block"
@@ -137,6 +141,10 @@ def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool
             description = f"{rows} rows a block, {rows - 1 + form.shift} guesses a step"
             min_gain = MIN_GAIN_LONGER if rows > form.rows else MIN_GAIN
             yield _reading("rows", description, {"block_size": rows}, replace(form, rows=rows), min_gain)
+
+
+def _eps_words(eps: float) -> str:
+    return f"the target's rms_norm_eps ({eps:g})"
 
 
 def _windows(form: DrafterForm, longest: int) -> Iterator[Variant]:
@@ -218,6 +226,9 @@ def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
     for description, rope in _other_ropes(form.layer.rope_parameters, target):
         values = {"rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
         yield _eagle3_layer("rope", description, values, form, rope == plain_rope(target.config))
+    eps = getattr(target.config, "rms_norm_eps", None)
+    if eps not in (None, form.layer.rms_norm_eps):
+        yield _eagle3_layer("eps", _eps_words(eps), {"rms_norm_eps": eps}, form, as_target=True)
     before, output = not form.norm_before_residual, not form.norm_output
     description = "the residual is the normed feature" if before else "the residual is the feature as it is"
     yield _reading(

@@ -46,6 +46,7 @@ NOTES = {
     "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),
     "rope": (rope(5e5), "RoPE", "the target's are 10000 and default"),
     "window": (window(512), "window", "3 of 3 layers see only [512] positions back, causal in the block"),
+    "eps": (outer(rms_norm_eps=1e-3), "rms_norm_eps", "0.001; the target's is 1e-06"),
     "eos": (outer(eos_token_id=5), "end tokens", "its config names [5], the target ends with [0]"),
 }
 

@@ -111,7 +111,7 @@ def test_variants_change_one_thing_each(bundled):
 
 UNDONE = [
     "fc by feature", "fc column by column", "all column by column", "gate and up row by row", "q, k, v as k, v, q", "o × 8 in a layer",
-    "down × 16 in a layer", "v × 8", "o transposed", "norms − 1", "layer norms + 1",
+    "layers rotated", "hidden_norm × 3", "down × 16 in a layer", "v × 8", "o transposed", "norms − 1", "layer norms + 1",
 ]  # fmt: skip
 
 
@@ -257,7 +257,7 @@ def test_surprise_and_repeated_share_detect_bad_texts(bundled, texts):
     assert repeated_share([Text(tuple(range(30)), 1)]) == 0
 
 
-@pytest.mark.parametrize("name", ["q and k as GGUF", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
+@pytest.mark.parametrize("name", ["q and k as GGUF", "eps", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
 def test_write_changed_saves_repaired_drafter(bundled, texts, tmp_path, name):
     target = bundled.models.target
     folder = WAYS[name].drafter(tmp_path / "d")
