@@ -107,7 +107,7 @@ def _best_change(e: Examination) -> str:
     rise = f"α rises from {alpha(e.repair.before):.2f} to {alpha(e.repair.after):.2f}{of}"
     if e.works:
         return f" The best change found is {changes}: {rise}, which does not show that it is the cause."
-    others = "" if e.repair.complete else ", and other changes still help"
+    others = "" if e.repair.complete is not False else ", and other changes still help"
     return f" The best change found is {changes}: {rise}{others}. More is wrong, so it is not taken for the cause."
 
 

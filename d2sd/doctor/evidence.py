@@ -88,7 +88,6 @@ def examine_weights(model: Drafter, target: Target) -> WeightFindings:
     moving = any(n.endswith("hidden_norm.weight") and float(w.float().std()) > VARIES for n, w in norms.items())
     layers_of: Any = block.layers if block else [model.layer]
     inner = {n: w for n, w in matrices.items() if n.startswith(("layer", "fc."))}
-    taps = len(model.target_layer_ids)
     return WeightFindings(
         random_layers=tuple(random_layers(layers)),
         constant_norms=constant,
@@ -98,7 +97,9 @@ def examine_weights(model: Drafter, target: Target) -> WeightFindings:
         odd_norms=odd,
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
         empty_parts=tuple(
-            (n, *part) for n, w in inner.items() if (part := empty_part(w, taps if n == "fc.weight" else 1))
+            (n, *part)
+            for n, w in inner.items()
+            if (part := empty_part(w, model.target_layer_ids if n == "fc.weight" else ()))
         ),
         huge_matrices=tuple((n, float(w.abs().max())) for n, w in inner.items() if is_huge(w)),
         unscaled=tuple(unscaled({n: w for n, w in inner.items() if n != "fc.weight"})),
@@ -122,20 +123,20 @@ def _counterpart_varies(name: str, norms: Mapping[str, Tensor]) -> bool:
     return any(float(norms[n].float().std()) > VARIES for n in others - {name} if n in norms)
 
 
-def empty_part(weight: Tensor, taps: int = 1) -> tuple[str, float] | None:
+def empty_part(weight: Tensor, taps: Sequence[int] = ()) -> tuple[str, float] | None:
     """Returns which rows or columns of a matrix hold only zeros, and their share; None if none do, or all.
 
-    taps: number of equal parts of the columns, of which a whole one may be missing.
+    taps: target layers that equal parts of the columns read, of which one may be missing.
     """
     filled = weight != 0
-    parts = [("of its rows", ~filled.any(1)), ("of its columns", ~filled.any(0))]
+    parts = [("of the rows", ~filled.any(1)), ("of the columns", ~filled.any(0))]
     shares = {words: float(empty.float().mean()) for words, empty in parts}
     words, share = max(shares.items(), key=lambda item: item[1])
     if share in (0.0, 1.0):
         return None
-    lost = [n for n, part in enumerate(parts[1][1].chunk(taps), 1) if bool(part.all())] if taps > 1 else []
+    lost = [tap for tap, part in zip(taps, parts[1][1].chunk(len(taps) or 1), strict=False) if bool(part.all())]
     if lost:
-        words = f"of its columns, all of tap {' and '.join(map(str, lost))} among them,"
+        words = f"of the columns, all that read layer {' and '.join(map(str, lost))} among them,"
     return words, share
 
 

@@ -84,7 +84,7 @@ def examine(
         began = perf_counter()
         into.chat = config.chat
         try:
-            with into.noting("preparing the run", whole=True):
+            with into.noting("the run", whole=True):
                 yield from _run(engine, prompts, config, into, list(texts), reference, other)
         finally:
             into.seconds = perf_counter() - began
@@ -214,7 +214,7 @@ def _search_repair(
         steps.append(best)
         model, base = best.variant.apply(model), list(best.walks)
         level = None if into.level is None else into.level[0]
-        into.repair = Repair(tuple(steps), tuple(into.walks), False, block_size(model), into.visible, level)
+        into.repair = Repair(tuple(steps), tuple(into.walks), None, block_size(model), into.visible, level)
 
 
 def best_of(helping: Sequence[Trial]) -> Trial | None:

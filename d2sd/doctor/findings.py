@@ -37,7 +37,7 @@ class Repair:
 
     steps: the changes and their results.
     before: the unchanged drafter, over the texts.
-    complete: whether no further change still gains clearly.
+    complete: whether no further change still gains clearly; None if it is not known.
     block: γ with all changes.
     visible: number of tokens after the anchor that the drafter is shown.
     level: α that is known to be possible; None if nobody knows any.
@@ -45,7 +45,7 @@ class Repair:
 
     steps: tuple[Trial, ...]
     before: tuple[Walk, ...]
-    complete: bool
+    complete: bool | None
     block: int
     visible: int = 0
     level: float | None = None
@@ -72,7 +72,7 @@ class Repair:
         if self.level is not None:
             restored = alpha(self.after) >= LEVEL_SHARE * self.level
         else:
-            restored = restored and self.complete
+            restored = restored and bool(self.complete)
         return restored and (rise >= 1 + MIN_RISE or not any(step.variant.unspecific for step in self.steps))
 
 
@@ -82,7 +82,7 @@ class Diagnosis:
 
     cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence or tokenizer. Further:
         "below" if α is below the expected one and the reason is not known, "rounding" if rounding alone is not ruled out,
-        "little" if a change helps but does not explain it, "failed" if the examination could not be finished, "unknown" and "none".
+        "little" if a change helps but is not shown to be the cause, "failed" if the examination could not be finished, "unknown" and "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
     changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.

@@ -108,9 +108,9 @@ def test_examine_weights_finds_damaged_weights(bundled):
 
 
 DAMAGED = {
-    "half of every MLP": "50% of its rows of layers.0.mlp.gate_proj.weight hold only zeros, and so do rows or columns of 5 other matrices",
-    "half of the inputs of a layer": "50% of its columns of layers.1.mlp.down_proj.weight hold only zeros.",
-    "fc without a tap": "20% of its columns, all of tap 3 among them, of fc.weight hold only zeros",
+    "half of every MLP": "50% of the rows of layers.0.mlp.gate_proj.weight hold only zeros, and so do rows or columns of 5 other matrices",
+    "half of the inputs of a layer": "50% of the columns of layers.1.mlp.down_proj.weight hold only zeros.",
+    "fc without a tap": "20% of the columns, all that read layer 7 among them, of fc.weight hold only zeros",
     "fp8 without scales": "numbers of 8 bits whose scales were dropped: the largest entry of",
     "a flipped bit": "layers.1.self_attn.q_proj.weight has an entry of 1.33e+36, far larger than all others",
     "final norm lost": "the weights of norm.weight were lost",
@@ -132,8 +132,8 @@ def test_empty_part_ignores_little_padding():
     assert empty_part(weight) is None
     assert empty_part(torch.zeros(40, 40)) is None  # a matrix of zeros is another finding
     weight[:2] = 0
-    assert empty_part(weight) == ("of its rows", pytest.approx(0.05))
-    padded = WeightFindings(empty_parts=(("a.weight", "of its rows", 0.05),))
+    assert empty_part(weight) == ("of the rows", pytest.approx(0.05))
+    padded = WeightFindings(empty_parts=(("a.weight", "of the rows", 0.05),))
     assert concluded(weights=padded).cause == "none"
     assert concluded(weights=padded, **LOW).cause == "weights"
 

@@ -13,6 +13,7 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.cli.doctor import write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor import changes, examination, probes
+from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.examination import examine
@@ -47,8 +48,8 @@ def broken(*_, **__):
     raise ZeroDivisionError("division by zero")
 
 
-def report_of(engine, checks=()):
-    found = Examination("a/drafter", "a/target", [Check("layout", "good", "nested"), *checks])
+def report_of(engine, **known):
+    found = Examination("a/drafter", "a/target", [Check("layout", "good", "nested")], **known)
     for _ in examine(engine, PROMPTS, DecodeConfig("autoregressive"), found):
         pass
     return found, markdown([found])
@@ -139,24 +140,40 @@ def test_completed_trial_counts_all_texts(bundled):
     assert completed(target, model, 0, texts, base, begun, 1) == whole
 
 
-def test_search_completes_change_that_was_dropped(bundled, monkeypatch):
-    """With labels one off, a change helped most over the texts on which it was dropped, and the next probes had fewer texts."""
-    every = len(PROMPTS)
-    monkeypatch.setattr(examination, "TOKENS", 16)
+def favour(monkeypatch, over_a_text):
+    """Three changes alone are tried, which change nothing; all help, by so much over one text, and by less over more of them."""
+    monkeypatch.setattr(examination, "TOKENS", 12)
     monkeypatch.setattr(examination, "mask_tokens", lambda *_: [])
-    monkeypatch.setattr(examination, "variants", lambda *args: [v for v in variants(*args) if v.kind == "rows"][:3])
+    monkeypatch.setattr(
+        examination,
+        "variants",
+        lambda model, *_: [Variant("taps", f"change {n}", "nothing", model.form) for n in range(3)],
+    )
     monkeypatch.setattr(probes, "SCREEN_FLOOR", -9.0)
     monkeypatch.setattr(probes, "ROUNDS", ((1, 1, -9.0),))
     judged = probes._judged
 
     def favoured(variant, walks, base, tests):
         trial = judged(variant, walks, base, tests)
-        return replace(trial, helps=True, gain=Estimate(9.0 / len(walks), 0.05, 10.0))
+        return replace(trial, helps=True, gain=Estimate(over_a_text / len(walks), 0.01, 10.0))
 
     monkeypatch.setattr(probes, "_judged", favoured)
+
+
+def test_search_completes_change_that_was_dropped(bundled, monkeypatch):
+    """With labels one off, a change helped most over the texts on which it was dropped, and the next probes had fewer texts."""
+    favour(monkeypatch, 9.0)
     found, _ = report_of(bundled)
     assert found.failures == []
-    assert [t.texts for t in found.trials] == [every] * 3
+    assert [t.texts for t in found.trials] == [len(PROMPTS)] * 3
+
+
+@pytest.mark.parametrize(("gain", "complete"), [(0.5, False), (0.1, True)])
+def test_search_is_complete_where_nothing_gains_clearly(bundled, monkeypatch, gain, complete):
+    favour(monkeypatch, gain)
+    found, _ = report_of(bundled, expected=1.0)
+    assert found.repair.complete == complete
+    assert len(found.repair.steps) == 2
 
 
 def test_weight_variants_accept_huge_weights(bundled):
