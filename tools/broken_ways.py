@@ -174,7 +174,7 @@ WAYS = {
     "hidden_norm × 3": weights("scale", each("hidden_norm.weight", scaled(3))),
     "final norm lost": weights("norms", lambda w: {**w, "norm.weight": torch.ones_like(w["norm.weight"])}),
     "eps": config("eps", outer(rms_norm_eps=0.1)),
-    "activation": config("activation", outer(hidden_act="gelu")),
+    "activation": config("folder", outer(hidden_act="gelu")),
     "eagle3 head": weights("tables", lambda w: {**w, "lm_head.weight": target_table()}, "eagle3"),
     "a flipped bit": weights("weights", each("q_proj.weight", flipped, 1)),
     "vp noise": Broken("weights", lambda out: copied(out, weights=noisy(0.6), part="vp"), visible=2),

@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import write_mended
+from d2sd.cli.doctor import load_checked, write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor import changes, examination, probes
 from d2sd.doctor.changes import Variant
@@ -114,6 +114,14 @@ def test_diagnose_prefers_named_fault_to_failure():
     assert not unfinished.names_fault
     wrong = Check("fc", "fault", "it is wrong", "tensors")
     assert diagnose(Examination("d", "t", [wrong], failures=[failure])).cause == "tensors"
+
+
+def test_load_checked_reports_unforeseen_error(bundled, monkeypatch):
+    monkeypatch.setattr("d2sd.cli.doctor.with_drafter", broken)
+    found = Examination(str(TINY / "dflash"), "t", [])
+    assert load_checked(Models(bundled.models.target), None, found) is None
+    assert found.diagnosis.sentence == "The folder has a fault: ZeroDivisionError: division by zero."
+    assert "| tensors | ok |" in markdown([found])
 
 
 def test_doctor_prints_checks_if_target_writes_nothing(bundled, capsys, monkeypatch):
