@@ -80,7 +80,8 @@ def not_finished(e: Examination) -> Diagnosis:
 
 def diagnose(e: Examination) -> Diagnosis:
     """Returns one cause, by the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
-    named = folder_fault(e.checks) or next(_faults(e), None)
+    faults = _faults(e) if e.failed is None else proved_by_weights(e)  # what was not run is not known to be low
+    named = folder_fault(e.checks) or next(faults, None)
     if named is not None:
         return named
     if e.failed is not None:

@@ -16,6 +16,7 @@ from d2sd.doctor import changes, examination, probes
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
+from d2sd.doctor.evidence import WeightFindings
 from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Examination, Failure
 from d2sd.doctor.probes import Trial, completed
@@ -112,6 +113,8 @@ def test_diagnose_prefers_named_fault_to_failure():
     unfinished = diagnose(Examination("d", "t", [], failures=[failure]))
     assert unfinished.sentence == "Not examined to the end: the run failed (it broke)."
     assert not unfinished.names_fault
+    weights = WeightFindings(random_matrices=("a.weight",))  # which says nothing of a drafter that may work
+    assert diagnose(Examination("d", "t", [], failures=[failure], weights=weights)) == unfinished
     wrong = Check("fc", "fault", "it is wrong", "tensors")
     assert diagnose(Examination("d", "t", [wrong], failures=[failure])).cause == "tensors"
 
