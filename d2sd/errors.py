@@ -13,3 +13,9 @@ def first_line(error: Exception, most: int = 300) -> str:
     lines = str(error).strip().splitlines() or [type(error).__name__]
     said = lines[: 2 if lines[0].endswith(":") else 1]  # what such a line announces follows it
     return " ".join(" ".join(said).split())[:most]
+
+
+def error_line(error: Exception) -> str:
+    """Returns an error's type and the beginning of its message, for a report of an unforeseen error."""
+    name, said = type(error).__name__, first_line(error)
+    return name if said == name else f"{name}: {said}"

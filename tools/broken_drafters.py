@@ -12,21 +12,23 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import drafter_of, load_checked, write_mended
+from d2sd.cli.doctor import drafter_of, load_checked, other_of, write_mended
 from d2sd.config import DecodeConfig
-from d2sd.doctor.diagnosis import Diagnosis, Examination
 from d2sd.doctor.examination import TOKENS, examine
+from d2sd.doctor.findings import Diagnosis, Examination
 from d2sd.doctor.redraft import Text, alpha, generate_texts, redrafter, walk, with_features
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
-from tools.broken_ways import KEPT_OUT, SOUND, WAYS, Broken
+from tools.breaking import Broken
+from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 
 
 class Examiner:
-    """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
+    """Examines broken folders over the same prompts, with ``known`` beside the sound drafter; what the bundled target writes, and its features of it, are kept."""
 
-    def __init__(self, prompts: int):
+    def __init__(self, prompts: int, known: bool = False):
+        self.known = load_models("tiny") if known else None
         self.prompts = [p.text for p in read_prompts("heldout", prompts)]
         self.models = Models(load_models("tiny").target)
         self._texts: list[Text] = []
@@ -47,8 +49,10 @@ class Examiner:
             texts = self._texts = [
                 with_features(models.target, t, every) for t in generate_texts(models.target, ids, TOKENS)
             ]
-        for _ in () if engine is None else examine(engine, self.prompts, config, found, texts):
-            pass
+        if engine is not None:
+            other = None if self.known is None else other_of(self.known, str(drafter))
+            for _ in examine(engine, self.prompts, config, found, texts, other=other):
+                pass
         mended = folder / "mended"
         write_mended(found, mended)
         if not mended.exists():
@@ -73,13 +77,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--only", default="")
+    parser.add_argument("--known", action="store_true", help="as for a bundled target, whose own drafter is known")
     parser.add_argument("--trained", type=Path, help="folder of a drafter that was trained for 50 steps")
     parser.add_argument("--part", default="", metavar="I/N", help="only every Nth of them, from the Ith on")
     arguments = parser.parse_args()
     ways = {**SOUND, **WAYS, **KEPT_OUT}
     if arguments.trained:
         ways["50 steps"] = Broken("training", lambda out: arguments.trained)
-    examiner = Examiner(arguments.prompts)
+    examiner = Examiner(arguments.prompts, arguments.known)
     ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(";")}
     if arguments.part:
         first, step = map(int, arguments.part.split("/"))

@@ -5,331 +5,58 @@ Each is written to a folder as somebody would publish it. A tenth (``KEPT_OUT``)
 
 from __future__ import annotations
 
-import json
-import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
-
 import torch
-from safetensors.torch import load_file, save_file
 
 from d2sd.doctor.weight_edits import halves_to_pairs, pairs_to_halves
-from d2sd.folders.loading import BUNDLED, load_target
-from d2sd.nets.drafter import DFlashDraftModel, drafter_config, start_from_target
-
-TINY = BUNDLED / "tiny"
-Config = dict[str, Any]
-Weights = dict[str, torch.Tensor]
-
-
-def copied(
-    out: Path, config: Callable[[Config], Config] = dict, weights: Callable[[Weights], Weights] = dict,
-    part: str = "dflash",
-) -> Path:  # fmt: skip
-    """A bundled drafter with another config, or with other weights."""
-    out.mkdir(parents=True)
-    (out / "config.json").write_text(json.dumps(config(json.loads((TINY / part / "config.json").read_text()))))
-    save_file(weights(load_file(TINY / part / "model.safetensors")), out / "model.safetensors")
-    return out
-
-
-def inner(**changed: Any) -> Callable[[Config], Config]:
-    return lambda c: {**c, "dflash_config": {**c["dflash_config"], **changed}}
-
-
-def outer(**changed: Any) -> Callable[[Config], Config]:
-    return lambda c: {**c, **changed}
-
-
-def rope(base: float) -> Callable[[Config], Config]:
-    return outer(rope_parameters={"rope_theta": base, "rope_type": "default"})
-
-
-def window(width: int) -> Callable[[Config], Config]:
-    return outer(layer_types=["sliding_attention"] * 3, sliding_window=width, use_sliding_window=True)
-
-
-def flat(c: Config) -> Config:
-    """The same keys in the layout whose rows read next."""
-    return {**{k: v for k, v in c.items() if k != "dflash_config"}, **c["dflash_config"]}
-
-
-def shuffled(layer: int) -> Callable[[Weights], Weights]:
-    def change(weights: Weights) -> Weights:
-        generator = torch.Generator().manual_seed(layer)
-        for name, w in weights.items():
-            if name.startswith(f"layers.{layer}."):
-                weights[name] = w.flatten()[torch.randperm(w.numel(), generator=generator)].view_as(w).clone()
-        return weights
-
-    return change
-
-
-def renamed(old: str, new: str) -> Callable[[Weights], Weights]:
-    return lambda w: {new if k == old else k: v for k, v in w.items()}
-
-
-def rounded(out: Path, bits: int = 8) -> Path:
-    """The bundled target with every matrix of its layers on a grid, row by row."""
-    shutil.copytree(TINY / "target", out)
-    for path in out.glob("*.safetensors"):
-        weights = load_file(path)
-        for name, w in weights.items():
-            if name.startswith("model.layers.") and w.dim() == 2:
-                step = w.float().abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
-                weights[name] = ((w.float() / step).round() * step).to(w.dtype)
-        save_file(weights, path, {"format": "pt"})
-    return out
-
-
-def templated(out: Path, template: str) -> Path:
-    """The bundled target with a chat template that it never saw."""
-    shutil.copytree(TINY / "target", out)
-    path = out / "tokenizer_config.json"
-    path.write_text(json.dumps({**json.loads(path.read_text()), "chat_template": template}))
-    return out
-
-
-INSTRUCT = "{% for m in messages %}[INST] {{ m['content'] }} [/INST]{% endfor %}"
-
-
-@dataclass(frozen=True)
-class Broken:
-    """One way: causes of which one is to be named, what breaks the drafter or the target, and whether prompts stand in a template.
-
-    visible: tokens after the anchor that it is shown.
-    """
-
-    causes: str
-    drafter: Callable[[Path], Path] = lambda out: TINY / "dflash"
-    target: Callable[[Path], Path] | None = None
-    chat: bool = False
-    visible: int = 0
-
-
-def config(causes: str, change: Callable[[Config], Config], part: str = "dflash") -> Broken:
-    return Broken(causes, lambda out: copied(out, change, part=part))
-
-
-def weights(causes: str, change: Callable[[Weights], Weights], part: str = "dflash") -> Broken:
-    return Broken(causes, lambda out: copied(out, weights=change, part=part))
-
-
-def each(ends: str | tuple[str, ...], change: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip
-    """Every weight whose name ends so, of one layer or of all, changed."""
-    at = "" if layer is None else f"layers.{layer}."
-    return lambda w: {k: change(v).contiguous() if k.endswith(ends) and at in k else v for k, v in w.items()}
-
-
-def exchanged(one: str, other: str, layer: int | None = None) -> Callable[[Weights], Weights]:
-    """Two parts of a name in each other's place."""
-    at = "." if layer is None else f"layers.{layer}."
-
-    def name(key: str) -> str:
-        if at not in f".{key}":
-            return key
-        return key.replace(one, "?").replace(other, one).replace("?", other)
-
-    return lambda w: {name(k): v for k, v in w.items()}
-
-
-def random(ends: str, layer: int | None = None) -> Callable[[Weights], Weights]:
-    def change(w: torch.Tensor) -> torch.Tensor:
-        draw = torch.randn(w.shape, generator=torch.Generator().manual_seed(3))
-        return (draw * w.float().std()).to(w.dtype)
-
-    return each(ends, change, layer)
-
-
-def columns(order: Sequence[int]) -> Callable[[Weights], Weights]:
-    """The taps' parts of ``fc`` in another order."""
-    return each("fc.weight", lambda w: torch.cat([w.split(192, 1)[n] for n in order], 1))
-
-
-def moved(name: str, by: int = 1) -> Callable[[Weights], Weights]:
-    return each(name, lambda w: w.roll(by, 0))
-
-
-def clipped(w: torch.Tensor) -> torch.Tensor:
-    limit = 0.6 * w.float().std()
-    return w.clamp(-limit, limit)
-
-
-def infinite(w: torch.Tensor) -> torch.Tensor:
-    w = w.clone()
-    w[3] = torch.inf
-    return w
-
-
-def last_lost(out: Path) -> Path:
-    """Two layers of three, in the config and among the weights."""
-    kept = outer(num_hidden_layers=2, layer_types=["full_attention"] * 2)
-    return copied(out, kept, lambda w: {k: v for k, v in w.items() if not k.startswith("layers.2.")})
-
-
-def repeated_layer(w: Weights) -> Weights:
-    return {k: w[k.replace("layers.2.", "layers.1.")].clone() for k in w}
-
-
-def eighth(w: torch.Tensor) -> torch.Tensor:
-    return w / 8
-
-
-NORMS = ("norm.weight", "layernorm.weight")
-HEADS = ("q_norm.weight", "k_norm.weight")
-
-
-def smaller(out: Path, config: Callable[[Config], Config] = dict, change: Callable[[Weights], Weights] = dict) -> Path:
-    """The EAGLE-3 drafter with half of the vocabulary, every other token of it, as most are published."""
-
-    def half(w: Weights) -> Weights:
-        ids = torch.arange(0, 4096, 2)
-        return change({**w, "lm_head.weight": w["lm_head.weight"][ids].clone(), "d2t": ids - torch.arange(2048)})
-
-    return copied(out, lambda c: config({**c, "draft_vocab_size": 2048}), half, "eagle3")
-
-
-def untrained(out: Path) -> Path:
-    """A drafter as training begins."""
-
-    target = load_target(str(TINY / "target"), torch.float32, "cpu")
-    torch.manual_seed(0)
-    drafter = DFlashDraftModel(drafter_config(target.config, layers=3, block_size=16, mask_token_id=1, target_layer_ids=[1, 4, 7, 10, 13]))  # fmt: skip
-    start_from_target(drafter, target.base)
-    drafter.bfloat16().save_pretrained(out)
-    return out
-
-
-def permuted(out: Path) -> Path:
-    """The bundled target with another tokenizer's ids."""
-    shutil.copytree(TINY / "target", out)
-    path = out / "tokenizer.json"
-    tokenizer = json.loads(path.read_text())
-    vocabulary = tokenizer["model"]["vocab"]
-    ordinary = [t for t, n in vocabulary.items() if n >= 300]
-    ids = [vocabulary[t] for t in ordinary]
-    order = torch.randperm(len(ids), generator=torch.Generator().manual_seed(0)).tolist()
-    vocabulary |= {t: ids[n] for t, n in zip(ordinary, order, strict=True)}
-    path.write_text(json.dumps(tokenizer))
-    return out
-
-
-def speculators_form(config: Config) -> Config:
-    own = config["dflash_config"]
-    return {
-        "speculators_model_type": "dflash", "block_size": config["block_size"], "sample_from_anchor": False,
-        "transformer_layer_config": {k: v for k, v in config.items() if k != "dflash_config"},
-        "aux_hidden_state_layer_ids": [n + 1 for n in own["target_layer_ids"]], "mask_token_id": own["mask_token_id"],
-    }  # fmt: skip
-
-
-def layer_config(**changed: Any) -> Callable[[Config], Config]:
-    return lambda c: {**c, "transformer_layer_config": {**c["transformer_layer_config"], **changed}}
-
-
-def noisy(amount: float) -> Callable[[Weights], Weights]:
-    """Every matrix with normal noise of so many times its own spread."""
-
-    def change(w: torch.Tensor) -> torch.Tensor:
-        draw = torch.randn(w.shape, generator=torch.Generator().manual_seed(w.numel()))
-        return (w.float() + amount * w.float().std() * draw).to(w.dtype) if w.dim() == 2 else w
-
-    return each("weight", change)
-
-
-def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
-    """Every matrix of the layers with a product of low rank added, so large beside it, as by an adapter of another drafter."""
-
-    def change(w: torch.Tensor) -> torch.Tensor:
-        if w.dim() < 2:
-            return w
-        generator = torch.Generator().manual_seed(w.numel())
-        down, up = (
-            torch.randn(rank, w.shape[1], generator=generator),
-            torch.randn(w.shape[0], rank, generator=generator),
-        )
-        product = up @ down
-        return (w.float() + amount * w.float().std() / product.std() * product).to(w.dtype)
-
-    return each("proj.weight", change)
-
-
-def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
-    """Matrices on a grid, row by row."""
-
-    def change(w: torch.Tensor) -> torch.Tensor:
-        step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
-        return ((w.float() / step).round() * step).to(w.dtype)
-
-    return each(ends, change)
-
-
-def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
-    return lambda w: (w.float() * by).to(w.dtype)
-
-
-def by_column(w: torch.Tensor) -> torch.Tensor:
-    """The entries of a matrix in the order of its columns, as one reads that was written column by column."""
-    return w.T.contiguous().view_as(w)
-
-
-def by_feature(taps: int) -> Callable[[torch.Tensor], torch.Tensor]:
-    """The columns of ``fc`` with the taps of each feature side by side."""
-    return lambda w: w.unflatten(1, (taps, -1)).transpose(1, 2).flatten(1)
-
-
-def split_anew(parts: Sequence[str], order: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip
-    """Matrices that were stacked in another order of rows than they are split by."""
-
-    def change(weights: Weights) -> Weights:
-        changed = dict(weights)
-        for name in weights:
-            if name.endswith(f"{parts[0]}.weight") and (layer is None or f"layers.{layer}." in name):
-                names = [name.replace(parts[0], part) for part in parts]
-                rows = order(torch.cat([weights[n] for n in names]))
-                sizes = [len(weights[n]) for n in names]
-                changed |= {n: w.clone() for n, w in zip(names, rows.split(sizes), strict=True)}
-        return changed
-
-    return change
-
-
-def prefixed(prefix: str) -> Callable[[Weights], Weights]:
-    return lambda w: {prefix + k: v for k, v in w.items()}
-
-
-def pointer(out: Path) -> Path:
-    """A folder that was cloned without Git LFS."""
-    copied(out)
-    (out / "model.safetensors").write_text(
-        "version https://git-lfs.github.com/spec/v1\noid sha256:" + 64 * "0" + "\nsize 1851392\n"
-    )
-    return out
-
-
-def layer_of_target(layer: int, source: int) -> Callable[[Weights], Weights]:
-    """A layer of the target in the place of the drafter's, as a shard of another checkpoint is."""
-
-    def change(weights: Weights) -> Weights:
-        held = {k: w for p in sorted((TINY / "target").glob("*.safetensors")) for k, w in load_file(p).items()}
-        at = f"layers.{layer}."
-        return {k: held[k.replace(at, f"model.layers.{source}.")].clone() if k.startswith(at) else w for k, w in weights.items()}  # fmt: skip
-
-    return change
-
-
-def shifted_table(out: Path) -> Path:
-    """The bundled target with the rows of its table of tokens moved by one."""
-    shutil.copytree(TINY / "target", out)
-    for path in out.glob("*.safetensors"):
-        weights = load_file(path)
-        if (table := weights.get("model.embed_tokens.weight")) is not None:
-            weights["model.embed_tokens.weight"] = table.roll(1, 0)
-            save_file(weights, path, {"format": "pt"})
-    return out
-
+from tools.breaking import (
+    HEADS,
+    INSTRUCT,
+    NORMS,
+    TINY,
+    Broken,
+    by_column,
+    by_feature,
+    clipped,
+    coarse,
+    columns,
+    config,
+    copied,
+    each,
+    exchanged,
+    flat,
+    flipped,
+    half_empty,
+    infinite,
+    inner,
+    last_lost,
+    layer_of_target,
+    merged,
+    moved,
+    noisy,
+    outer,
+    permuted,
+    pointer,
+    prefixed,
+    random,
+    renamed,
+    repeated_layer,
+    rope,
+    rotated_layers,
+    rounded,
+    scaled,
+    shifted_table,
+    shuffled,
+    smaller,
+    speculators_form,
+    split_anew,
+    target_table,
+    templated,
+    untrained,
+    weights,
+    window,
+    without_scale,
+    without_tap,
+)
 
 WAYS = {
     "taps + 1": config("taps", inner(target_layer_ids=[2, 5, 8, 11, 14])),
@@ -439,6 +166,17 @@ WAYS = {
     "eagle3 noise": weights("weights", noisy(0.7), "eagle3"),
     "eagle3 fc by feature": weights("taps", each("fc.weight", by_feature(3)), "eagle3"),
     "dspark noise": weights("weights", noisy(0.7), "dspark"),
+    "layers rotated": weights("order", rotated_layers),
+    "half of every MLP": weights("weights", each(("gate_proj.weight", "up_proj.weight"), half_empty)),
+    "half of the inputs of a layer": weights("weights", each("down_proj.weight", lambda w: half_empty(w.T).T, 1)),
+    "fc without a tap": weights("weights", each("fc.weight", without_tap(2))),
+    "fp8 without scales": weights("weights", each("proj.weight", without_scale)),
+    "hidden_norm × 3": weights("scale", each("hidden_norm.weight", scaled(3))),
+    "final norm lost": weights("norms", lambda w: {**w, "norm.weight": torch.ones_like(w["norm.weight"])}),
+    "eps": config("eps", outer(rms_norm_eps=0.1)),
+    "activation": config("folder", outer(hidden_act="gelu")),
+    "eagle3 head": weights("tables", lambda w: {**w, "lm_head.weight": target_table()}, "eagle3"),
+    "a flipped bit": weights("weights", each("q_proj.weight", flipped, 1)),
     "vp noise": Broken("weights", lambda out: copied(out, weights=noisy(0.6), part="vp"), visible=2),
 }  # fmt: skip
 # Nobody looked at what the doctor says of these before its thresholds stood.
@@ -476,9 +214,3 @@ SOUND = {
     "sound float32": weights("none", lambda w: {k: v.float() for k, v in w.items()}),
     "sound wide window": config("none", lambda c: {**window(4096)(c), "is_causal": False}),
 }
-
-
-def target_table() -> torch.Tensor:
-    """The bundled target's embedding."""
-    held = (load_file(p) for p in sorted((TINY / "target").glob("*.safetensors")))
-    return next(w["model.embed_tokens.weight"] for w in held if "model.embed_tokens.weight" in w)

@@ -26,8 +26,8 @@ from d2sd import DecodeConfig, InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import Measured
 from d2sd.doctor.checks import check_folder
-from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.examination import TOKENS, examine
+from d2sd.doctor.findings import Examination
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import markdown, markdown_of_logs
 from d2sd.figures.calibration import calibration_results
@@ -257,4 +257,7 @@ def report(
                 break
             tried = f" ({step.tried})" if step.tried else ""
             yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
+    found.failures = [replace(failure, reason=without_paths(failure.reason)) for failure in found.failures]
+    if found.diagnosis is not None:
+        found.diagnosis = replace(found.diagnosis, sentence=without_paths(found.diagnosis.sentence))
     yield Update(markdown([found]))

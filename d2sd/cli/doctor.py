@@ -16,14 +16,15 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.checks import Check, check_folder
-from d2sd.doctor.diagnosis import Examination, folder_fault
+from d2sd.doctor.diagnosis import folder_fault
 from d2sd.doctor.examination import TOKENS, VISIBLE, examine
+from d2sd.doctor.findings import Examination
 from d2sd.doctor.log_reading import read_log, report_lines
 from d2sd.doctor.redraft import Drafter, alpha
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
-from d2sd.errors import InputError
-from d2sd.folders.loading import load_models, presets, with_drafter
+from d2sd.errors import InputError, error_line
+from d2sd.folders.loading import BUNDLED, is_eagle3_folder, load_models, presets, with_drafter
 from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.plan import markdown as markdown_of_plan
 from d2sd.nets.models import Models
@@ -61,7 +62,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named."""
+    """Examine and print; Ctrl-C leaves what was found. Exit code 1 where a fault is named, else 2 where an examination failed."""
     a = arguments
     if a.log:
         if a.target:
@@ -86,13 +87,17 @@ def run(arguments: argparse.Namespace) -> int:
     models = load_models(
         a.target if bundled else "tiny", target=None if bundled else a.target, dtype=a.dtype, device=a.device
     )
-    models = Models(models.target, name=models.name)
+    bundled_set, models = models, Models(models.target, name=models.name)
     tell_of_template(Engine(models), config)
     roles = [(a.drafter, 0), *([(a.vp, VISIBLE)] if a.vp else [])]
     found = [Examination(source, models.target.name, [], visible, domains=domains) for source, visible in roles]
     found[0].expected = a.expect
     reference = (a.reference, drafter_of(with_drafter(models, a.reference, a.dtype))) if a.reference else None
-    whole = all(_examine(models, a.dtype, prompts, config, e, None if e.visible else reference) for e in found)
+    other = other_of(bundled_set, a.drafter) if bundled else None
+    whole = all(
+        _examine(models, a.dtype, prompts, config, e, *((None, None) if e.visible else (reference, other)))
+        for e in found
+    )
     faults = [e.diagnosis for e in found if e.diagnosis is not None and e.diagnosis.names_fault]
     said = ""
     if whole and a.mend:
@@ -107,7 +112,9 @@ def run(arguments: argparse.Namespace) -> int:
     _write(markdown(found), a.out)
     if said:
         print(said)
-    return int(bool(faults)) if whole else 130
+    if not whole:
+        return 130
+    return 1 if faults else 2 * any(e.failed is not None for e in found)
 
 
 def _write(report: str, out: Path | None) -> None:
@@ -137,6 +144,8 @@ def load_checked(models: Models, dtype: str | None, into: Examination) -> Engine
         except InputError as error:
             finding = str(error).removeprefix(f"cannot load the drafter {into.drafter}: ")
             into.checks.append(Check("loading", "fault", finding))
+        except Exception as error:  # damaged files fail in ways that nobody foresees, and the checks are worth printing
+            into.checks.append(Check("loading", "fault", error_line(error)))
     into.diagnosis = folder_fault(into.checks)
     return None
 
@@ -149,15 +158,29 @@ def drafter_of(models: Models) -> Drafter:
     return model
 
 
+def other_of(models: Models, source: str) -> tuple[str, Drafter] | None:
+    """Returns the name and the network of a set's own drafter of the same kind as that of a folder or hub id; None if that is it,
+    or it cannot be read.
+    """
+    try:
+        part = "eagle3" if is_eagle3_folder(source) else "dflash"
+    except InputError:
+        return None
+    own = models.eagle3 if part == "eagle3" else models.first
+    if own is None or Path(source).resolve() == (BUNDLED / models.name / part).resolve():
+        return None
+    return own.config.name_or_path, own
+
+
 def _examine(
     models: Models, dtype: str | None, prompts: Sequence[str], config: DecodeConfig, into: Examination,
-    reference: tuple[str, Drafter] | None = None,
+    reference: tuple[str, Drafter] | None = None, other: tuple[str, Drafter] | None = None,
 ) -> bool:  # fmt: skip
     """Check the drafter, then examine it with a progress bar; False if Ctrl-C ended it."""
     bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}{postfix}", leave=False)
     try:
         engine = load_checked(models, dtype, into)
-        for step in () if engine is None else examine(engine, prompts, config, into, (), reference):
+        for step in () if engine is None else examine(engine, prompts, config, into, (), reference, other):
             bar.set_description_str(step.stage, refresh=False)
             bar.set_postfix_str(printable(step.tried), refresh=False)
             bar.total = step.total

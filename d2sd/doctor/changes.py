@@ -8,14 +8,16 @@ import shutil
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import torch
 from huggingface_hub import save_torch_state_dict
+from safetensors import SafetensorError
 from torch import Tensor, nn
 
 from d2sd.doctor.redraft import Drafter
-from d2sd.errors import InputError
+from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import MAPS, eagle3_name, is_eagle3, own_name, published_config
 from d2sd.folders.weights import read_weights, weight_files
 from d2sd.nets.eagle3 import Eagle3Config
@@ -23,7 +25,7 @@ from d2sd.nets.layouts import DrafterForm
 
 Kind = Literal[
     "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",
-    "norms", "order", "tables", "map", "head_dim", "residual", "output", "split", "scale",
+    "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "split", "scale",
 ]  # fmt: skip
 Form = DrafterForm | Eagle3Config
 WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
@@ -130,11 +132,21 @@ def _with_own_modules(module: Any) -> Any:
 def _set_form(model: Any, form: Form) -> None:
     if isinstance(form, DrafterForm):
         model.__dict__.update(model.reformed(form).__dict__)
+        model.config = copy.deepcopy(model.config)
+        model.config.rms_norm_eps = form.shape["rms_norm_eps"]
+        _set_eps(model, form.shape["rms_norm_eps"])
         return
     model.config = form
+    _set_eps(model, form.layer.rms_norm_eps)
     model.layer.norm_before_residual = form.norm_before_residual
     model.layer.self_attn.head_dim = form.layer.head_dim
     model.rotary_emb = type(model.rotary_emb)(form.layer).to(model.device)
+
+
+def _set_eps(model: nn.Module, eps: float) -> None:
+    for module in model.modules():
+        if isinstance(module, nn.RMSNorm):
+            module.eps = eps
 
 
 def _set_weight(model: Any, name: str, weight: Tensor) -> None:
@@ -174,7 +186,8 @@ def config_line(values: Mapping[str, Any]) -> str:
 def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Path) -> None:
     """Writes the folder or hub id ``source`` to ``out`` with these changes, applied in order, edits of the folder first.
 
-    Weights keep their published names and dtype. Raises ``InputError`` if ``out`` exists or a change cannot be written.
+    Weights keep their published names and dtype. Raises ``InputError`` if ``out`` exists or a change cannot be written, and
+    ``OSError``; nothing stays of a folder that cannot be written to its end.
     """
     if out.exists():
         raise InputError(f"{out} is there already; name a folder that is not")
@@ -206,9 +219,18 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
         published[names["d2t"]] = (ids - torch.arange(len(ids))).to(published[names["d2t"]].dtype)
         if "t2d" in names:
             published[names["t2d"]] = torch.zeros_like(published[names["t2d"]]).index_fill(0, ids, True)
-    out.mkdir(parents=True)
-    for path in files[0].parent.iterdir():
-        if path.is_file() and path.suffix in COPIED and not path.name.endswith(".index.json"):
-            shutil.copyfile(path, out / path.name)
-    (out / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
-    save_torch_state_dict({k: v.contiguous().clone() for k, v in published.items()}, out, max_shard_size=SHARD)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix=f".{out.name}-", dir=out.parent) as scratch:
+            folder = Path(scratch) / out.name
+            folder.mkdir()
+            for path in files[0].parent.iterdir():
+                if path.is_file() and path.suffix in COPIED and not path.name.endswith(".index.json"):
+                    shutil.copyfile(path, folder / path.name)
+            (folder / "config.json").write_text(json.dumps(config, indent=2) + "\n", encoding="utf-8")
+            save_torch_state_dict(
+                {k: v.contiguous().clone() for k, v in published.items()}, folder, max_shard_size=SHARD
+            )
+            folder.rename(out)
+    except SafetensorError as error:  # what it raises on a full disk is no OSError
+        raise InputError(first_line(error)) from None

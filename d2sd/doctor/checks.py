@@ -91,6 +91,7 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
         yield from _check_weights(
             source, partial(Eagle3DraftModel, level), eagle3_name, level.draft_vocab_size, target, None
         )
+        yield from _check_calculation(level.layer.to_dict(), target.config)
         yield from _check_ends(raw, target)
         return
     form = read_form(raw)
@@ -259,11 +260,20 @@ def _check_form(form: DrafterForm, raw: Mapping[str, Any], target: Target) -> It
         yield Check("RoPE", "good", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}, as the target's")
     else:
         yield Check("RoPE", "note", f"base {own.get('rope_theta'):g}, type {own.get('rope_type')}; the target's are {theirs.get('rope_theta'):g} and {theirs.get('rope_type')}")  # fmt: skip
+    yield from _check_calculation(form.shape, c)
     if form.draft_vocabulary is not None:
         finding = f"it drafts {form.draft_vocabulary} of {c.vocab_size} tokens; any other one ends a draft"
         yield Check("vocabulary", "note", finding)
     stored, run = raw.get("dtype") or raw.get("torch_dtype") or "not named", target.numbers
     yield Check("numbers", "good", f"its weights are kept in {str(stored)[:20]}; the target runs in {run}")
+
+
+def _check_calculation(shape: Mapping[str, Any], target: Any) -> Iterator[Check]:
+    """Settings of the layers' arithmetic that differ from the target's."""
+    for name in ("rms_norm_eps", "hidden_act"):
+        own, theirs = shape.get(name), getattr(target, name, None)
+        if theirs is not None and own != theirs:
+            yield Check(name, "note", f"{own}; the target's is {theirs}. Right only if it was trained so")
 
 
 def _check_taps(form: DrafterForm, layers: int) -> Check:

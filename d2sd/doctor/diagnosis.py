@@ -1,33 +1,28 @@
-"""The findings of an examination, the changes that repair the drafter, and the cause that they point to, in one sentence."""
+"""The cause that the findings of an examination point to, in one sentence."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from math import inf
+from dataclasses import replace
 
 from torch import Tensor
 
-from d2sd.doctor.changes import FolderEdit, Kind, Variant
+from d2sd.doctor.changes import FolderEdit, Kind
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import INVERTED, UNRELATED, VP_RATIO, TextFindings, WeightFindings
-from d2sd.doctor.probes import TemplateTrial, Trial
-from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, alpha_estimate, by_position, shape
+from d2sd.doctor.evidence import INVERTED, MANY_EMPTY, UNRELATED, VP_RATIO, WeightFindings
+from d2sd.doctor.findings import LITTLE_MOVED, Diagnosis, Examination, Repair
+from d2sd.doctor.redraft import alpha
 from d2sd.doctor.reference import Reference
 
 MOST_NAMED = 4  # differences from a reference in a sentence
 MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
 DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
-LITTLE_MOVED = (1.3, 0.05)  # of ``WeightFindings.moved``, below which a drafter was hardly trained
 COSTLESS = 0.05  # of the tokens that a draft adds: less is lost without a layer that does nothing
 FEW_BITS = 3  # of a drafter's weights: too few for one that was not trained so
 VP_LEVEL = (
     0.8  # share of correct next tokens of a trained VP-Drafter that is shown two: damaged drafters gain by them too
 )
-LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
-TIMES = 2.0  # accepted tokens of such a one, over those before the repair
-MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
 
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
@@ -57,6 +52,7 @@ SENTENCES: dict[Kind, str] = {
     "scale": "some of its weights are out of scale",
     "order": "its layers are not in the order of training",
     "tables": "one of its tables is not the one that it was trained with",
+    "eps": "its norms add another number to the variance than in training (rms_norm_eps)",
     "map": "its draft vocabulary (d2t) maps to other tokens than in training",
     "head_dim": "its attention is split into heads of another size than in training",
     "residual": "its residual stream starts from another tensor than in training (norm_before_residual)",
@@ -64,163 +60,6 @@ SENTENCES: dict[Kind, str] = {
 }
 CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # of the others the kind itself
 FETCH = "fetch or convert the weights again"
-
-
-@dataclass(frozen=True, slots=True)
-class Repair:
-    """A sequence of changes, each the one that helps most after those before it.
-
-    steps: the changes and their results.
-    before: the unchanged drafter, over the texts.
-    complete: whether no further change helps.
-    block: γ with all changes.
-    visible: number of tokens after the anchor that the drafter is shown.
-    """
-
-    steps: tuple[Trial, ...]
-    before: tuple[Walk, ...]
-    complete: bool
-    block: int
-    visible: int = 0
-
-    @property
-    def after(self) -> tuple[Walk, ...]:
-        """The texts with all changes."""
-        return self.steps[-1].walks
-
-    @property
-    def confirmed(self) -> bool:
-        """Whether these changes restore a working drafter's acceptance, so that they are the cause.
-
-        Either position 1 is accepted as with a trained drafter, and acceptance decays smoothly; or it is accepted as with a
-        drafter after little training, and several times as many tokens are accepted as before. Changes that often help a
-        drafter with another fault must also raise α by a good share, and leave no further change that helps.
-        """
-        rise = alpha(self.after) / alpha(self.before)
-        times = (alpha(self.after) - 1) / max(alpha(self.before) - 1, 1e-3)
-        positions = by_position(self.after, self.block, self.visible)
-        first = positions[0].share if positions else 0.0
-        restored = (first >= LOW and shape(positions)[0] == "smooth") or (first >= LITTLE and times >= TIMES)
-        if not any(step.variant.unspecific for step in self.steps):
-            return restored
-        return restored and rise >= 1 + MIN_RISE and (self.complete or times >= 2 * TIMES)
-
-
-@dataclass(frozen=True, slots=True)
-class Diagnosis:
-    """The likely cause.
-
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence or tokenizer. Further:
-        "below" if α is below the expected one and the reason is not known, "rounding" if rounding alone is not ruled out,
-        "little" if a change helps but does not explain it, "unknown" and "none".
-    sentence: the cause in one sentence.
-    fix: the line to change; None if unknown.
-    changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
-    """
-
-    cause: str
-    sentence: str
-    fix: str | None = None
-    changes: tuple[Variant | FolderEdit, ...] = ()
-
-    @property
-    def names_fault(self) -> bool:
-        """Whether it names a fault."""
-        return self.cause not in ("unknown", "none", "rounding", "little")
-
-
-@dataclass(slots=True)
-class Examination:
-    """The findings about one drafter so far; ``examine`` fills in all but the first four.
-
-    drafter, target: their names.
-    checks: of the folder; empty if it was not checked.
-    visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
-    chat: whether prompts use the chat template.
-    expected: the α that somebody knows it to have; None if nobody does.
-    domains: group of each prompt, and from the walks on of each text; empty if they have none.
-    unusable: prompts whose text is empty or mostly repeats itself, and their number.
-    walks: of each text, with the unchanged drafter.
-    reference: the comparison with another drafter; None without one.
-    block: γ.
-    longest: number of tokens of the longest text.
-    masks: number of mask tokens that were compared.
-    trials: latest result of each variant.
-    repair: the changes that help most, in order; None if none helps.
-    template_trials: the same prompts in other templates.
-    weights: findings from the weights alone.
-    texts: findings from the texts.
-    bits: of the target's weights; None if they are not on a grid.
-    seconds: duration of the examination.
-    diagnosis: None until it is concluded.
-    """
-
-    drafter: str
-    target: str
-    checks: list[Check]
-    visible: int = 0
-    chat: bool = False
-    expected: float | None = None
-    domains: Sequence[str] = ()
-    unusable: tuple[int, int] = (0, 0)
-    walks: list[Walk] = field(default_factory=list)
-    reference: Reference | None = None
-    block: int = 0
-    longest: int = 0
-    masks: int = 0
-    trials: list[Trial] = field(default_factory=list)
-    repair: Repair | None = None
-    template_trials: list[TemplateTrial] = field(default_factory=list)
-    weights: WeightFindings = field(default_factory=WeightFindings)
-    texts: TextFindings = field(default_factory=TextFindings)
-    bits: int | None = None
-    seconds: float = 0.0
-    diagnosis: Diagnosis | None = None
-
-    @property
-    def positions(self) -> list[PositionAcceptance]:
-        """Acceptance by position, without tokens that the drafter is shown."""
-        return by_position(self.walks, self.block, self.visible)
-
-    @property
-    def shape(self) -> tuple[Shape, int | None]:
-        """The shape of acceptance by position, and the position of a cliff."""
-        return shape(self.positions)
-
-    @property
-    def works(self) -> bool:
-        """Whether it is accepted as a trained drafter is, without any change, and as it is known to be."""
-        return self.shape[0] == "smooth" and self.first >= LOW and self.below is None
-
-    @property
-    def little_trained(self) -> bool:
-        """Whether what begins the same in every drafter has hardly been moved by training."""
-        spread, norm = self.weights.moved or (inf, inf)
-        return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
-
-    @property
-    def first(self) -> float:
-        """Acceptance at position 1; 0 if nothing was drafted."""
-        positions = self.positions
-        return positions[0].share if positions else 0.0
-
-    @property
-    def below(self) -> str | None:
-        """What α is significantly below, in words; None if it is not."""
-        if not self.walks:
-            return None
-        estimate = alpha_estimate(self.walks)
-        high = estimate.high if estimate.high is not None else alpha(self.walks)
-        if self.expected is not None and high < self.expected:
-            return f"the expected {self.expected:.2f}"
-        if self.reference is not None and self.reference.change.low is not None and self.reference.change.low > 0:
-            return f"the {alpha(self.reference.walks):.2f} of the reference on the same texts"
-        return None
-
-    @property
-    def confirmed_repair(self) -> Repair | None:
-        """The changes that help most, if they are the cause."""
-        return self.repair if self.repair is not None and self.repair.confirmed else None
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
@@ -232,18 +71,45 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     return Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 
+def not_finished(e: Examination) -> Diagnosis:
+    """Returns what is said of an examination that an error ended."""
+    failure = e.failed
+    assert failure is not None
+    return Diagnosis("failed", f"Not examined to the end: {failure.part} failed ({failure.reason}).")
+
+
 def diagnose(e: Examination) -> Diagnosis:
     """Returns one cause, by the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
-    named = folder_fault(e.checks) or next(_faults(e), None)
+    faults = _faults(e) if e.failed is None else proved_by_weights(e)  # what was not run is not known to be low
+    named = folder_fault(e.checks) or next(faults, None)
     if named is not None:
         return named
+    if e.failed is not None:
+        return not_finished(e)
     if e.below is not None:
-        return Diagnosis("below", f"α is {alpha(e.walks):.2f}, significantly below {e.below}, and nothing that was tried explains it.{_differences(e.reference)}")  # fmt: skip
+        return Diagnosis("below", f"α is {alpha(e.walks):.2f}, significantly below {e.below}, and nothing that was tried explains it.{_best_change(e)}{_differences(e.reference)}")  # fmt: skip
     found = _without_fault(e)
     if e.weights.constant_norms:
         also = f"{e.weights.constant_norms[0]} holds one number alone: it was lost, or training never moved it."
-        return replace(found, sentence=f"{found.sentence} {also}")
+        sentence = found.sentence.replace("No fault found", "No fault was proved")
+        return replace(found, sentence=f"{sentence} {also}")
     return found
+
+
+def _best_change(e: Examination) -> str:
+    """What the best changes that were found brought, as a sentence; empty if nothing helps.
+
+    They are not the cause, or not the only one.
+    """
+    if e.repair is None:
+        return ""
+    changes = ", then ".join(step.variant.description for step in e.repair.steps)
+    of = "" if e.level is None else f" of the {e.level[0]:.2f} {e.level[1]}"
+    rise = f"α rises from {alpha(e.repair.before):.2f} to {alpha(e.repair.after):.2f}{of}"
+    if e.works:
+        return f" The best change found is {changes}: {rise}, which does not show that it is the cause."
+    others = "" if e.repair.complete is not False else ", and other changes still help"
+    return f" The best change found is {changes}: {rise}{others}. More is wrong, so it is not taken for the cause."
 
 
 def _faults(e: Examination) -> Iterator[Diagnosis]:
@@ -265,8 +131,12 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
         also = f", and so do {others} others" if others else ""
         sentence = f"Most likely the weights of its norms were lost: {w.odd_norms[0]} holds one number alone{also}, while others were trained."
         yield Diagnosis("norms", sentence, FETCH)
+    if w.empty_parts and not e.works:
+        yield Diagnosis("weights", _empty(w.empty_parts), FETCH)
     if repair is not None:
         yield _repaired(repair)
+    if w.borrowed_head == "head" and not e.works:
+        yield Diagnosis("tables", f"Most likely its lm_head was lost or never trained: it is the target's own, which is its embedding too, {HEAD}.", FETCH)  # fmt: skip
     trials = [trial for trial in e.template_trials if trial.helps]
     if trials:
         best = max(trials, key=lambda trial: trial.change.value or 0.0)
@@ -307,7 +177,7 @@ def _faults(e: Examination) -> Iterator[Diagnosis]:
             "weights",
             "Most likely its weights are damaged, stand in an order that was not tried, or were trained for another target: position "
             f"{e.positions[0].number} is accepted "
-            f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps. {_where(e)}",
+            f"{e.first:.0%} of the time, less than after a few minutes of training, and no change that was tried helps enough.{_best_change(e)} {_where(e)}",
             FETCH,
         )
 
@@ -334,6 +204,18 @@ def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
     w = e.weights
     for name in w.zero_matrices:
         yield Diagnosis("weights", f"Most likely its weights were damaged: {name} holds only zeros.", FETCH)
+    if w.unscaled:
+        sentence = f"Most likely its weights are numbers of 8 bits whose scales were dropped: the largest entry of {w.unscaled[0]} and {len(w.unscaled) - 1} other matrices of its layers is the largest number of such a format."
+        yield Diagnosis(
+            "weights", sentence, "the weights times their scales, which lie beside them where they were quantised"
+        )
+    for name, largest in w.huge_matrices:
+        yield Diagnosis("weights", f"Most likely its weights were damaged: {name} has an entry of {largest:.3g}, far larger than all others, as after a flipped bit.", FETCH)  # fmt: skip
+    many = [part for part in w.empty_parts if part[2] >= MANY_EMPTY]
+    if many:
+        yield Diagnosis("weights", _empty(many), FETCH)
+    if w.borrowed_head == "embedding":
+        yield Diagnosis("tables", f"Most likely its lm_head was replaced: it is the target's embedding, {HEAD}.", FETCH)
     for one, other in w.copied_layers:
         sentence = f"Most likely its weights were damaged: layer {other} is a copy of layer {one}."
         yield Diagnosis("weights", sentence, FETCH)
@@ -346,6 +228,15 @@ def proved_by_weights(e: Examination) -> Iterator[Diagnosis]:
     for name in w.clipped_matrices:
         sentence = f"Most likely its weights were damaged: {name} was clipped: many of its entries are as large as the largest one."
         yield Diagnosis("weights", sentence, FETCH)
+
+
+HEAD = "and not a head that was trained"
+
+
+def _empty(parts: Sequence[tuple[str, str, float]]) -> str:
+    name, words, share = max(parts, key=lambda part: part[2])
+    also = f", and so do rows or columns of {len(parts) - 1} other matrices" if len(parts) > 1 else ""
+    return f"Most likely its weights were damaged: {share:.0%} {words} of {name} hold only zeros{also}."
 
 
 def _exchanged_markov(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -389,7 +280,8 @@ def _repaired(repair: Repair) -> Diagnosis:
     if len(variants) > 1:
         words += f", and {SENTENCES[variants[1].kind]}"
     changes = ", then ".join(v.description for v in variants)
-    rise = f"α rises from {alpha(repair.before):.2f} to {alpha(repair.after):.2f}"
+    of = "" if repair.level is None else f", of the {repair.level:.2f} that are known to be possible"
+    rise = f"α rises from {alpha(repair.before):.2f} to {alpha(repair.after):.2f}{of}"
     fixes = dict.fromkeys(v.fix or FETCH for v in variants)
     cause, sentence = CAUSES.get(first.kind, first.kind), f"Most likely {words}: with {changes}, {rise}."
     return Diagnosis(cause, sentence, "; ".join(fixes), tuple(variants) if all(v.writable for v in variants) else ())
@@ -431,9 +323,8 @@ def _without_fault(e: Examination) -> Diagnosis:
     both = (("The target's", e.bits), ("Its own", e.weights.bits))
     grids = [f"{whose} weights lie on a grid of {bits} bits. " for whose, bits in both if bits]
     if e.repair is not None:
-        step = e.repair.steps[0]
-        helps = f"{step.variant.description} helps a little (α {step.before or 0:.2f} → {step.alpha or 0:.2f}) and does not explain it"
-        return Diagnosis("little", f"{'No fault was proved' if e.works else 'Unknown'}: {first}; {helps}.{training}")
+        sentence = f"{'No fault was proved' if e.works else 'Unknown'}: {first}.{_best_change(e)}{training}"
+        return Diagnosis("little", sentence)
     if e.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if grids:

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import log
 from statistics import median
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -28,6 +28,9 @@ ITERATIONS = 40
 MIN_SIDE = 32  # of a matrix that is looked at
 HEADS = ("q_norm.weight", "k_norm.weight")
 VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
+MANY_EMPTY = 0.1  # share of a matrix's rows or columns that no padding to a round size explains
+HUGE = 1e4  # of a matrix's median entry: trained ones have entries of some hundred times it
+FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest numbers of e4m3, of its variant without infinities, and of e5m2
 CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: in trained ones it is one entry, or two
 
 
@@ -38,9 +41,14 @@ class WeightFindings:
     random_layers: layers whose matrices all look random.
     constant_norms: norms whose weights are all the same number.
     lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer; and
-        those of queries and keys among the odd ones.
+        and, of the odd ones, those of queries and keys, and all if ``hidden_norm`` was trained, which begins as ones.
     odd_norms: of these, those that the target has too, while another norm surely was trained.
     zero_matrices: matrices of zeros.
+    empty_parts: other matrices with rows or columns of zeros: the name, which part, and its share of the rows or columns.
+    huge_matrices: matrices with an entry far larger than all usual ones, and that entry, as after flipped bits.
+    unscaled: matrices of the layers whose largest entry is the largest number of a format of 8 bits, if most are so.
+    borrowed_head: "embedding" if its LM head is the target's embedding, although the target's head is another table; "head" if
+        that of an EAGLE-3 drafter, which is trained, is the target's head, which is its embedding too.
     clipped_matrices: matrices with many entries as large as the largest.
     copied_layers: pairs of layers with the same matrices.
     random_matrices: matrices that do not stand out from random numbers while the same matrix of every other layer does.
@@ -55,6 +63,10 @@ class WeightFindings:
     lost_norms: tuple[str, ...] = ()
     odd_norms: tuple[str, ...] = ()
     zero_matrices: tuple[str, ...] = ()
+    empty_parts: tuple[tuple[str, str, float], ...] = ()
+    huge_matrices: tuple[tuple[str, float], ...] = ()
+    unscaled: tuple[str, ...] = ()
+    borrowed_head: Literal["embedding", "head"] | None = None
     clipped_matrices: tuple[str, ...] = ()
     copied_layers: tuple[tuple[int, int], ...] = ()
     random_matrices: tuple[str, ...] = ()
@@ -73,13 +85,25 @@ def examine_weights(model: Drafter, target: Target) -> WeightFindings:
     varies = any(float(w.float().std()) > VARIES for w in norms.values())
     known = {n.split(".")[-2] for n, w in target.base.named_parameters() if n.endswith("norm.weight")}
     odd = tuple(n for n in constant if n.split(".")[-2] in known) if varies else ()
+    moving = any(n.endswith("hidden_norm.weight") and float(w.float().std()) > VARIES for n, w in norms.items())
     layers_of: Any = block.layers if block else [model.layer]
+    inner = {n: w for n, w in matrices.items() if n.startswith(("layer", "fc."))}
     return WeightFindings(
         random_layers=tuple(random_layers(layers)),
         constant_norms=constant,
-        lost_norms=tuple(n for n in constant if _counterpart_varies(n, norms) or (n in odd and n.endswith(HEADS))),
+        lost_norms=tuple(
+            n for n in constant if _counterpart_varies(n, norms) or (n in odd and (moving or n.endswith(HEADS)))
+        ),
         odd_norms=odd,
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
+        empty_parts=tuple(
+            (n, *part)
+            for n, w in inner.items()
+            if (part := empty_part(w, model.target_layer_ids if n == "fc.weight" else ()))
+        ),
+        huge_matrices=tuple((n, float(w.abs().max())) for n, w in inner.items() if is_huge(w)),
+        unscaled=tuple(unscaled({n: w for n, w in inner.items() if n != "fc.weight"})),
+        borrowed_head=_borrowed_head(model, target),
         clipped_matrices=tuple(
             n
             for n, w in matrices.items()
@@ -97,6 +121,53 @@ def _counterpart_varies(name: str, norms: Mapping[str, Tensor]) -> bool:
     others = {name.replace("q_norm", "k_norm"), name.replace("k_norm", "q_norm")}
     others |= {n for n in norms if re.sub(r"\d+", "", n) == re.sub(r"\d+", "", name)}
     return any(float(norms[n].float().std()) > VARIES for n in others - {name} if n in norms)
+
+
+def empty_part(weight: Tensor, taps: Sequence[int] = ()) -> tuple[str, float] | None:
+    """Returns which rows or columns of a matrix hold only zeros, and their share; None if none do, or all.
+
+    taps: target layers that equal parts of the columns read, of which one may be missing.
+    """
+    filled = weight != 0
+    parts = [("of the rows", ~filled.any(1)), ("of the columns", ~filled.any(0))]
+    shares = {words: float(empty.float().mean()) for words, empty in parts}
+    words, share = max(shares.items(), key=lambda item: item[1])
+    if share in (0.0, 1.0):
+        return None
+    lost = [tap for tap, part in zip(taps, parts[1][1].chunk(len(taps) or 1), strict=False) if bool(part.all())]
+    if lost:
+        words = f"of the columns, all that read layer {' and '.join(map(str, lost))} among them,"
+    return words, share
+
+
+def is_huge(weight: Tensor) -> bool:
+    """Returns whether some entries are so much larger than the median one that a bit of their exponent was flipped."""
+    some = weight[:SAMPLE].float().abs()
+    usual = float(some[some > 0].median()) if bool(some.any()) else 0.0
+    return usual > 0 and float(weight.abs().max()) > HUGE * usual
+
+
+def unscaled(matrices: Mapping[str, Tensor]) -> list[str]:
+    """Returns matrices whose largest entry is the largest number of a format of 8 bits, as in a file whose scales were dropped,
+    if most are so."""
+    found = [n for n, w in matrices.items() if float(w.abs().max()) in FP8_LARGEST]
+    return found if 2 * len(found) > len(matrices) else []
+
+
+def _borrowed_head(model: Drafter, target: Target) -> Literal["embedding", "head"] | None:
+    if model.lm_head is None or target.embedding.weight.is_meta:
+        return None
+    own, ids = model.lm_head.weight, model.token_ids
+
+    def same(table: Tensor) -> bool:
+        rows = table if ids is None else table[ids.to(table.device)]
+        return rows.shape == own.shape and torch.allclose(rows.to(own), own, rtol=1e-2, atol=1e-6)
+
+    if not same(target.embedding.weight):
+        return None
+    if not same(target.head.weight):
+        return "embedding"
+    return None if isinstance(model, DFlashDraftModel) else "head"
 
 
 def _moved(model: DFlashDraftModel) -> tuple[float, float]:

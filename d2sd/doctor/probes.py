@@ -23,7 +23,7 @@ from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import MARKERS, unused_marker
 from d2sd.doctor.redraft import BlockRedrafter, Text, Walk, alpha, redrafter, tokens_and_steps, walk
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, error_line
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
@@ -45,6 +45,7 @@ class Trial:
     texts: number of texts that it was tried on.
     helps: whether the whole interval is above 0, the gain is large enough and α is not lower.
     walks: of these texts with it.
+    failure: why it could not be tried; None if it was.
     """
 
     variant: Variant
@@ -54,6 +55,7 @@ class Trial:
     texts: int
     helps: bool
     walks: tuple[Walk, ...] = ()
+    failure: str | None = None
 
 
 def relative_gain(walks: Sequence[Walk], base: Sequence[Walk], tests: int) -> Estimate:
@@ -101,12 +103,12 @@ def probe(
     unchanged = [Walk((), 0, w.by_anchor[::SCREEN_EVERY]) for w in base[: len(few)]]
     gains: list[float] = []
     for variant in variants:
-        drafter = redrafter(target, variant.apply(model), visible)
-        walks: list[Walk] = []
-        for text in few:
-            walks.append(Walk((), 0, tuple(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))))
-            if len(walks) == 1 and np.expm1(_log_gain(walks[0], unchanged[0]) / len(walks[0].by_anchor)) < SCREEN_STOP:
-                break
+        try:
+            walks = _screened(target, variant.apply(model), visible, few, unchanged)
+        except Exception as error:  # damaged weights may allow no such change; the others are tried
+            gains.append(-1.0)
+            yield Trial(variant, None, None, Estimate(None), 0, False, failure=error_line(error))
+            continue
         gain = relative_gain(walks, unchanged[: len(walks)], tests)
         gains.append(gain.value or 0.0 if walks != unchanged else -1.0)
         yield Trial(variant, None, None, gain, len(walks), False)
@@ -119,14 +121,40 @@ def probe(
         for variant, walks in left:
             drafter = redrafter(target, variant.apply(model), visible)
             walks += [walk(drafter, text) for text in texts[len(walks) : count]]
-            gain, now, then = relative_gain(walks, before, tests), alpha(walks), alpha(before)
-            gains.append(gain.value or 0.0)
-            helps = is_clear(gain, variant.min_gain) and now >= then
-            yield Trial(variant, now, then, gain, count, helps, tuple(walks))
+            trial = _judged(variant, walks, before, tests)
+            gains.append(trial.gain.value or 0.0)
+            yield trial
         if count == len(texts):
             return
         order = sorted(range(len(left)), key=lambda n: -gains[n])
         left = [left[n] for n in order if gains[n] > floor and left[n][1] != list(before)][:keep]
+
+
+def _screened(target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[Walk]) -> list[Walk]:
+    """Returns drafts at some positions of these texts, or of the first one alone if they lose much there."""
+    drafter = redrafter(target, model, visible)
+    walks: list[Walk] = []
+    for text in texts:
+        walks.append(Walk((), 0, tuple(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))))
+        if len(walks) == 1 and np.expm1(_log_gain(walks[0], unchanged[0]) / len(walks[0].by_anchor)) < SCREEN_STOP:
+            break
+    return walks
+
+
+def _judged(variant: Variant, walks: Sequence[Walk], base: Sequence[Walk], tests: int) -> Trial:
+    """Returns the result of a variant from its walks over the same texts as ``base``."""
+    gain, now, then = relative_gain(walks, base, tests), alpha(walks), alpha(base)
+    helps = is_clear(gain, variant.min_gain) and now >= then
+    return Trial(variant, now, then, gain, len(walks), helps, tuple(walks))
+
+
+def completed(
+    target: Target, model: Any, visible: int, texts: Sequence[Text], base: Sequence[Walk], trial: Trial, tests: int
+) -> Trial:
+    """Returns the result over all texts of a variant that was tried on the first ones alone; see ``probe``."""
+    drafter = redrafter(target, trial.variant.apply(model), visible)
+    walks = [*trial.walks, *(walk(drafter, text) for text in texts[len(trial.walks) :])]
+    return _judged(trial.variant, walks, base, tests)
 
 
 def score_masks(

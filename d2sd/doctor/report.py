@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
-from d2sd.doctor.diagnosis import Examination
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
+from d2sd.doctor.findings import Examination
 from d2sd.doctor.log_reading import WHAT_TO_TRY, Reading
 from d2sd.doctor.redraft import SHAPES, alpha, alpha_estimate, by_position
 from d2sd.doctor.reference import Reference, by_domain
@@ -60,6 +60,8 @@ def _section(e: Examination) -> Iterator[str]:
     yield from ("", "### The folder", "", "| check | | what was found |", "| --- | --- | --- |")
     for check in e.checks:
         yield f"| {check.name} | {MARKS[check.state]} | {text(check.finding)} |"
+    for failure in e.failures:
+        yield f"\nNot done: {text(failure.part)} failed ({text(failure.reason)})."
     if e.walks:
         yield from _run(e)
     yield ""
@@ -123,8 +125,9 @@ def _trials(e: Examination) -> Iterator[str]:
     )
     yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
     for t in sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)):
+        verdict = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
         now = "–" if t.alpha is None else f"{t.alpha:.2f}"
-        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {t.texts} | {'**helps**' if t.helps else ''} |"
+        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {t.texts} | {verdict} |"
     yield ""
 
 

@@ -35,11 +35,7 @@ def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[
     whole: whether some drafts are accepted completely, so that longer ones may help.
     """
     form = model.form if isinstance(model, DFlashDraftModel) else model.config
-    if isinstance(form, DrafterForm):
-        found = list(_block_readings(form, target, longest, whole))
-    else:
-        found = list(_eagle3_readings(form, target))
-    found += weight_variants(model, target)
+    found = [*readings(model, target, longest, whole), *weight_variants(model, target)]
     if isinstance(model, DFlashDraftModel) and model.dtype.itemsize < 4:
         description = "the drafter's weights in float32"
         found.append(Variant("dtype", description, "run with --dtype float32", form, in_float32=True))
@@ -49,6 +45,13 @@ def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[
             seen.append(variant.key)
             distinct.append(variant)
     return distinct
+
+
+def readings(model: Drafter, target: Target, longest: int, whole: bool) -> list[Variant]:
+    """Returns the variants that read the same weights in another way; see ``variants``."""
+    if isinstance(model, DFlashDraftModel):
+        return list(_block_readings(model.form, target, longest, whole))
+    return list(_eagle3_readings(model.config, target))
 
 
 def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
@@ -123,6 +126,10 @@ def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool
         values = {f"{at}rope_parameters": rope, f"{at}rope_theta": None, f"{at}rope_scaling": None}
         other, theirs = replace(form, shape={**form.shape, "rope_parameters": rope}), rope == plain_rope(target.config)
         yield _reading("rope", description, values, other, as_target=theirs)
+    eps = getattr(target.config, "rms_norm_eps", None)
+    if eps not in (None, form.shape["rms_norm_eps"]):
+        with_eps = replace(form, shape={**form.shape, "rms_norm_eps": eps})
+        yield _reading("eps", _eps_words(eps), {f"{at}rms_norm_eps": eps}, with_eps, as_target=True)
     yield from _windows(form, longest)
     for causal in (False, True):
         description = "rows see no later row of their block" if causal else "rows see the whole block"
@@ -134,6 +141,10 @@ def _block_readings(form: DrafterForm, target: Target, longest: int, whole: bool
             description = f"{rows} rows a block, {rows - 1 + form.shift} guesses a step"
             min_gain = MIN_GAIN_LONGER if rows > form.rows else MIN_GAIN
             yield _reading("rows", description, {"block_size": rows}, replace(form, rows=rows), min_gain)
+
+
+def _eps_words(eps: float) -> str:
+    return f"the target's rms_norm_eps ({eps:g})"
 
 
 def _windows(form: DrafterForm, longest: int) -> Iterator[Variant]:
@@ -215,6 +226,9 @@ def _eagle3_readings(form: Eagle3Config, target: Target) -> Iterator[Variant]:
     for description, rope in _other_ropes(form.layer.rope_parameters, target):
         values = {"rope_parameters": rope, "rope_theta": None, "rope_scaling": None}
         yield _eagle3_layer("rope", description, values, form, rope == plain_rope(target.config))
+    eps = getattr(target.config, "rms_norm_eps", None)
+    if eps not in (None, form.layer.rms_norm_eps):
+        yield _eagle3_layer("eps", _eps_words(eps), {"rms_norm_eps": eps}, form, as_target=True)
     before, output = not form.norm_before_residual, not form.norm_output
     description = "the residual is the normed feature" if before else "the residual is the feature as it is"
     yield _reading(

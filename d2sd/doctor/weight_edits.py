@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, combinations
+from itertools import chain, combinations, permutations
 from math import log2
 from statistics import median
 
@@ -27,6 +27,7 @@ PAIRS = (
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
 MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
+MOST_TIMES = 16  # whole numbers of times that a norm's weights are tried smaller or larger
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
 OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
@@ -78,7 +79,7 @@ def weight_variants(model: Drafter, target: Target) -> list[Variant]:
     net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
     edits = chain(
         _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net, target), _exchanged_layers(net),
-        _tables(net, target), _shifted_map(net), _split(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
+        _tables(net, target), _shifted_map(net), _split(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net), _scaled_norms(net),
     )  # fmt: skip
     found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
     for part, names in _removable(net):
@@ -190,7 +191,7 @@ def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
 
 def _scaled(net: _Network) -> Iterator[Edit]:
     """Weights that are much larger or smaller than the same ones of other layers, or than all others of the layers."""
-    sizes = {n: float(w.float().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
+    sizes = {n: float(w.double().pow(2).mean().sqrt()) for n, w in net.weights.items() if n.startswith(net.layers)}
     for part in (*MATRICES, *LAYER_NORMS):
         names = net.names(part, net.layers)
         if not names or min(sizes[n] for n in names) == 0:
@@ -205,6 +206,18 @@ def _scaled(net: _Network) -> Iterator[Edit]:
         if part in MATRICES and abs(log2(times)) > MAX_TIMES:
             for by in (2.0 ** (n - round(log2(times))) for n in (0, -1, 1)):
                 yield _scale(names, by, f"every {part.rpartition('.')[2]}")
+
+
+def _scaled_norms(net: _Network) -> Iterator[Edit]:
+    """A norm of features whose weights are far from 1, where training begins, and of which no other layer has the like."""
+    for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
+        size = float(net.weights[name].double().abs().median()) if name in net.weights else 0.0
+        if size == 0 or abs(log2(size)) <= MAX_TIMES / 2:
+            continue
+        times = max(size, 1 / size)
+        whole = sorted(range(2, MOST_TIMES + 1), key=lambda n: abs(log2(times / n)))[:3]
+        for by in dict.fromkeys([float(n) for n in whole] if times <= MOST_TIMES else [2.0 ** round(log2(times))]):
+            yield _scale([name], 1 / by if size > 1 else by, name.removesuffix(".weight"))
 
 
 def _scale(names: Sequence[str], by: float, words: str) -> Edit:
@@ -280,11 +293,33 @@ def _strangeness(weight: Tensor, name: str, usual: Mapping[str, Sequence[float]]
 def _exchanged_layers(net: _Network) -> Iterator[Edit]:
     if len(net.layers) > MOST_LAYERS:
         return
-    for one, other in combinations(range(len(net.layers)), 2):
+    numbers = range(len(net.layers))
+    for words, order in _orders(len(numbers)):
+        weights = {n: net.layers[source] + n.removeprefix(at) for at, source in zip(net.layers, order, strict=True) for n in net.weights if n.startswith(at)}  # fmt: skip
+        yield "order", words, f"the layers in this order: {list(order)}", _taken_from(weights)
+    for one, other in combinations(numbers, 2):
         first, second = net.layers[one], net.layers[other]
         pairs = [(n, second + n.removeprefix(first)) for n in net.weights if n.startswith(first)]
         fix = f"exchange the weights of layers {one} and {other}"
         yield "order", f"layers {one} and {other} exchanged", fix, _exchange(pairs)
+
+
+def _orders(count: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+    """Other orders of layers than exchanges of two: rotated, reversed, and one layer moved to another place."""
+    own = tuple(range(count))
+    found = {own[by:] + own[:by]: f"layers rotated by {by}" for by in range(1, count)} | {
+        own[::-1]: "layers in reverse order"
+    }
+    for at, to in permutations(own, 2):
+        rest = own[:at] + own[at + 1 :]
+        found.setdefault((*rest[:to], at, *rest[to:]), f"layer {at} moved to place {to}")
+    for order, words in found.items():
+        if sum(a != b for a, b in zip(order, own, strict=True)) > 2:
+            yield words, order
+
+
+def _taken_from(sources: Mapping[str, str]) -> WeightEdit:
+    return lambda w: {name: w[source] for name, source in sources.items()}
 
 
 def _tables(net: _Network, target: Target) -> Iterator[Edit]:

@@ -14,14 +14,15 @@ from safetensors.torch import load_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import write_mended
+from d2sd.cli.doctor import other_of, write_mended
 from d2sd.config import DecodeConfig
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
-from d2sd.doctor.diagnosis import Examination, Repair, diagnose
+from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import (
     TextFindings,
     WeightFindings,
+    empty_part,
     examine_weights,
     layer_prominences,
     prominence,
@@ -30,15 +31,18 @@ from d2sd.doctor.evidence import (
     random_matrices,
 )
 from d2sd.doctor.examination import examine
+from d2sd.doctor.findings import Examination, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
-from d2sd.doctor.redraft import BlockRedrafter, PositionAcceptance, Walk, by_position, shape
+from d2sd.doctor.redraft import BlockRedrafter, PositionAcceptance, Walk, alpha, by_position, shape
+from d2sd.doctor.reference import alpha_on_card
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_drafter
 from d2sd.nets.models import Models
 from tests.nets import make_drafter, make_target
-from tools.broken_ways import TINY, WAYS, copied, inner
+from tools.breaking import TINY, copied, inner
+from tools.broken_ways import WAYS
 
 PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ball. He", "The sun was warm and Anna"]
 
@@ -97,10 +101,56 @@ def test_examine_weights_finds_damaged_weights(bundled):
     found = examine_weights(model, bundled.models.target)
     assert found.copied_layers == ((0, 1),)
     assert set(found.constant_norms) == {"norm.weight", "layers.2.self_attn.k_norm.weight"}
-    assert found.lost_norms == ("layers.2.self_attn.k_norm.weight",)
+    assert set(found.lost_norms) == set(found.constant_norms)  # hidden_norm was trained, so the final norm was
     assert set(found.odd_norms) == set(found.constant_norms)
     assert found.zero_matrices == ("layers.2.mlp.down_proj.weight",)
     assert found.clipped_matrices == ("fc.weight",)
+
+
+DAMAGED = {
+    "half of every MLP": "50% of the rows of layers.0.mlp.gate_proj.weight hold only zeros, and so do rows or columns of 5 other matrices",
+    "half of the inputs of a layer": "50% of the columns of layers.1.mlp.down_proj.weight hold only zeros.",
+    "fc without a tap": "20% of the columns, all that read layer 7 among them, of fc.weight hold only zeros",
+    "fp8 without scales": "numbers of 8 bits whose scales were dropped: the largest entry of",
+    "a flipped bit": "layers.1.self_attn.q_proj.weight has an entry of 1.33e+36, far larger than all others",
+    "final norm lost": "the weights of norm.weight were lost",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
+    """They are named without a run, also where the drafter works as many do that were trained less."""
+    target = bundled.models.target
+    model = load_drafter(str(WAYS[name].drafter(tmp_path / "d")), torch.float32, "cpu", target)
+    diagnosis = concluded(weights=examine_weights(model, target))
+    assert diagnosis.cause in WAYS[name].causes.split()
+    assert DAMAGED[name] in diagnosis.sentence
+
+
+def test_empty_part_ignores_little_padding():
+    weight = torch.ones(40, 40)
+    assert empty_part(weight) is None
+    assert empty_part(torch.zeros(40, 40)) is None  # a matrix of zeros is another finding
+    weight[:2] = 0
+    assert empty_part(weight) == ("of the rows", pytest.approx(0.05))
+    padded = WeightFindings(empty_parts=(("a.weight", "of the rows", 0.05),))
+    assert concluded(weights=padded).cause == "none"
+    assert concluded(weights=padded, **LOW).cause == "weights"
+
+
+def test_examine_weights_finds_head_of_target(bundled, tokenizer):
+    target = bundled.models.target  # its head is its embedding
+    model = copy.deepcopy(bundled.models.eagle3)
+    assert examine_weights(model, target).borrowed_head is None
+    model.lm_head.weight.data = target.embedding.weight.data.clone()
+    assert examine_weights(model, target).borrowed_head == "head"
+    untied = SimpleNamespace(
+        base=target.base, embedding=target.embedding, head=SimpleNamespace(weight=-target.head.weight)
+    )
+    assert examine_weights(model, untied).borrowed_head == "embedding"
+    assert concluded(weights=WeightFindings(borrowed_head="head")).cause == "none"
+    assert concluded(weights=WeightFindings(borrowed_head="head"), **LOW).cause == "tables"
+    assert concluded(weights=WeightFindings(borrowed_head="embedding")).cause == "tables"
 
 
 def test_examine_weights_reports_constant_qk_norms_as_lost(bundled):
@@ -178,7 +228,7 @@ FINDINGS = {
     "gains, and is still poor": ({"texts": replace(SHOWN, shown_first=(0.3, 0.5)), **LOW}, "unknown", "Unknown"),
     "inverted confidence": ({"texts": TextFindings(confidence_auroc=0.2)}, "confidence", "only 20% of the time"),
     "exchanged Markov tables": ({"texts": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5))}, "swapped", "Markov tables"),
-    "constant norms, as after training in bfloat16": ({"weights": NORMS}, "none", "norm.weight holds one number alone"),
+    "constant norms, as after training in bfloat16": ({"weights": NORMS}, "none", "No fault was proved: position 1 is accepted 90% of the time, and nothing that was changed helps. norm.weight holds one number alone"),
     "a random matrix": ({"weights": MATRIX}, "none", "No fault found"),
     "a quantised target": ({"bits": 8}, "rounding", "The target's weights lie on a grid of 8 bits. That is harmless"),
     "few steps": ({"walks": walks_of(0.9, steps=10)}, "unknown", "about 30 prompts"),
@@ -223,7 +273,42 @@ def test_repair_confirmed_only_if_drafter_works(bundled):
     assert not replace(repair(bundled, "rope", 3), before=random_walks(3)).confirmed  # no gain at all
     little = concluded(repair=unfinished)
     assert (little.cause, little.names_fault) == ("little", False)
-    assert "helps a little (α 3.00 → 4.00) and does not explain it" in little.sentence
+    assert little.sentence.startswith(
+        "No fault was proved: position 1 is accepted 90% of the time. The best change found is a window"
+    )
+    assert "α rises from 3.40 to 4.55, which does not show that it is the cause." in little.sentence
+
+
+def test_repair_confirmed_only_near_known_level(bundled):
+    found = repair(bundled, "taps", 3, complete=False)  # α 4.55 after it
+    assert not found.confirmed  # nothing is known, and something else would still help
+    assert replace(found, level=6.0).confirmed
+    assert not replace(found, level=6.2).confirmed  # three quarters of it are more
+    assert not replace(found, level=6.2, complete=True).confirmed
+    poor = {"repair": replace(found, level=9.0), "walks": random_walks(1), "block": 16}
+    for known in ({"expected": 9.0}, {"other": ("tiny/dflash", 9.0)}, {"on_card": 9.0}):
+        named = concluded(**poor, **known)
+        assert named.changes == ()
+        assert "α rises from 1.00 to 4.55 of the 9.00 " in named.sentence
+        assert "and other changes still help. More is wrong, so it is not taken for the cause." in named.sentence
+    assert concluded(**poor, other=("tiny/dflash", 9.0)).cause == "little"
+    assert "of tiny/dflash on the same texts" in concluded(**poor, other=("tiny/dflash", 9.0)).sentence
+
+
+CARDS = {
+    "| | |\n| --- | --- |\n| speed of `dflash` | 3.1 |\n\n| step | α `dflash` | α `d2sd` |\n| --- | --- | --- |\n| 100 | 1.50 | 1.7 |\n| 200 | 1.90 | 2.10 |\n": 1.9,
+    "| method | α (95% interval) | ms |\n| --- | --- | --- |\n| `d2sd` | 2.80 | 4 |\n| `dflash` | 2.40 (2.1–2.6) | 3 |\n": 2.4,
+    "| method | ms |\n| --- | --- |\n| `dflash` | 2.40 |\n": None,
+    "# A drafter\n": None,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("card", CARDS)
+def test_alpha_on_card_reads_tables_of_alpha(bundled, tmp_path, card):
+    (tmp_path / "README.md").write_text(card)
+    assert alpha_on_card(tmp_path / "dflash", bundled.models.first) == CARDS[card]
+    assert alpha_on_card(tmp_path, bundled.models.first) == CARDS[card]
+    assert alpha_on_card(tmp_path, bundled.models.eagle3) is None
 
 
 def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch):
@@ -303,6 +388,27 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     below = concluded(reference=poor, walks=random_walks(3), block=16)
     assert below.cause == "below"
     assert f"1 of {1 + poor.equal} tensors differ from the reference's, most of all {name} (by 200%)" in below.sentence
+
+
+def test_examine_measures_other_drafter_of_set(bundled, tmp_path, monkeypatch):
+    monkeypatch.setattr(examination, "TOKENS", 8)
+    folder = str(copied(tmp_path / "dflash", inner(mask_token_id=2)))
+    other = other_of(bundled.models, folder)
+    assert other == ("tiny/dflash", bundled.models.first)
+    assert other_of(bundled.models, str(copied(tmp_path / "e", part="eagle3"))) == (
+        "tiny/eagle3",
+        bundled.models.eagle3,
+    )
+    assert other_of(bundled.models, str(TINY / "dflash")) is None
+    assert other_of(bundled.models, str(tmp_path / "nothing")) is None
+    models = Models(bundled.models.target, load_drafter(folder, torch.float32, "cpu", bundled.models.target))
+    found = Examination(folder, "t", [Check("layout", "good", "nested")])
+    run = examine(Engine(models), PROMPTS[:1], DecodeConfig("autoregressive"), found, other=other)
+    while found.level is None:
+        next(run)
+    run.close()
+    assert found.level[0] > alpha(found.walks)
+    assert found.level[1] == "of tiny/dflash on the same texts"
 
 
 def test_doctor_report_escapes_names_and_tokens():

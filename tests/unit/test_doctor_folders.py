@@ -12,11 +12,12 @@ from d2sd.__main__ import main
 from d2sd.cli.doctor import load_checked, write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import check_folder
-from d2sd.doctor.diagnosis import Examination
+from d2sd.doctor.findings import Examination
 from d2sd.folders.loading import load_drafter
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
-from tools.broken_ways import KEPT_OUT, SOUND, TINY, WAYS, copied, inner, outer, renamed, rope, speculators_form, window
+from tools.breaking import TINY, copied, inner, outer, renamed, rope, speculators_form, window
+from tools.broken_ways import KEPT_OUT, SOUND, WAYS
 
 FOLDERS = {
     "tap missing": (inner(target_layer_ids=[1, 4, 13]), dict, "taps", "reads 5 layers of width 192, and the config names 3", "dflash_config.target_layer_ids: [1, 4, 7, 10, 13]"),
@@ -45,6 +46,7 @@ NOTES = {
     "word": (inner(mask_token_id=300), "mask token", "an ordinary token"),
     "rope": (rope(5e5), "RoPE", "the target's are 10000 and default"),
     "window": (window(512), "window", "3 of 3 layers see only [512] positions back, causal in the block"),
+    "eps": (outer(rms_norm_eps=1e-3), "rms_norm_eps", "0.001; the target's is 1e-06"),
     "eos": (outer(eos_token_id=5), "end tokens", "its config names [5], the target ends with [0]"),
 }
 

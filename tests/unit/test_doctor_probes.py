@@ -13,7 +13,7 @@ from d2sd.cli.doctor import load_checked
 from d2sd.config import DecodeConfig
 from d2sd.doctor import evidence, probes
 from d2sd.doctor.changes import Variant, weights_of, write_changed
-from d2sd.doctor.diagnosis import VP_LEVEL, Examination
+from d2sd.doctor.diagnosis import VP_LEVEL
 from d2sd.doctor.evidence import (
     UNRELATED,
     VP_RATIO,
@@ -25,6 +25,7 @@ from d2sd.doctor.evidence import (
     surprise,
 )
 from d2sd.doctor.examination import best_of
+from d2sd.doctor.findings import Examination
 from d2sd.doctor.probes import MIN_RISE, Trial, change_of_alpha, is_clear, probe, relative_gain, score_masks, templates
 from d2sd.doctor.redraft import BlockRedrafter, Text, Walk, generate_texts, redrafter, walk, with_features
 from d2sd.doctor.variants import mask_tokens, variants, with_mask
@@ -33,7 +34,8 @@ from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_drafter
 from d2sd.nets.models import Models
-from tools.broken_ways import TINY, WAYS
+from tools.breaking import TINY
+from tools.broken_ways import WAYS
 
 PROMPTS = [
     "One day, Lily and Max went to the park with their mom. They saw",
@@ -109,7 +111,7 @@ def test_variants_change_one_thing_each(bundled):
 
 UNDONE = [
     "fc by feature", "fc column by column", "all column by column", "gate and up row by row", "q, k, v as k, v, q", "o × 8 in a layer",
-    "down × 16 in a layer", "v × 8", "o transposed", "norms − 1", "layer norms + 1",
+    "layers rotated", "hidden_norm × 3", "down × 16 in a layer", "v × 8", "o transposed", "norms − 1", "layer norms + 1",
 ]  # fmt: skip
 
 
@@ -255,7 +257,7 @@ def test_surprise_and_repeated_share_detect_bad_texts(bundled, texts):
     assert repeated_share([Text(tuple(range(30)), 1)]) == 0
 
 
-@pytest.mark.parametrize("name", ["q and k as GGUF", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
+@pytest.mark.parametrize("name", ["q and k as GGUF", "eps", "eagle3 residual", "eagle3 d2t", "eagle3 head_dim"])
 def test_write_changed_saves_repaired_drafter(bundled, texts, tmp_path, name):
     target = bundled.models.target
     folder = WAYS[name].drafter(tmp_path / "d")

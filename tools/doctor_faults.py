@@ -1,0 +1,179 @@
+"""Random faults in the weights of the bundled drafters: the doctor writes a report of each, whatever is broken.
+
+``python -m tools.doctor_faults --count 200`` prints a table by kind of fault. Each fault follows from its number alone.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import traceback
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import torch
+from torch import Tensor
+
+from d2sd.bench.prompts import read_prompts
+from d2sd.cli.doctor import load_checked, write_mended
+from d2sd.config import DecodeConfig
+from d2sd.doctor import examination
+from d2sd.doctor.examination import examine
+from d2sd.doctor.findings import Examination
+from d2sd.doctor.redraft import Text, generate_texts, with_features
+from d2sd.doctor.report import markdown
+from d2sd.engine import Engine
+from d2sd.folders.loading import load_models
+from d2sd.nets.models import Models
+from d2sd.trace.text import progress
+from tools.breaking import Weights, copied
+
+PARTS = ("dflash", "dspark", "eagle3", "vp")
+MOST_TENSORS = 3  # that one fault is in
+FP8_LARGEST = 448.0  # of the format e4m3
+
+
+def _draw(w: Tensor, generator: torch.Generator, count: int) -> Tensor:
+    """Returns some entries' places."""
+    return torch.randint(w.numel(), (count,), generator=generator)
+
+
+def _at(w: Tensor, generator: torch.Generator, value: float) -> Tensor:
+    """Returns the tensor with this value at up to five places."""
+    changed = w.flatten().clone()
+    changed[_draw(w, generator, 1 + int(torch.randint(5, (1,), generator=generator)))] = value
+    return changed.view_as(w)
+
+
+def _scaled(w: Tensor, generator: torch.Generator) -> Tensor:
+    exponent = float(torch.rand(1, generator=generator)) * 40 - 20
+    return (w.float() * 2.0**exponent).to(w.dtype)
+
+
+def _permuted(w: Tensor, generator: torch.Generator) -> Tensor:
+    side = int(torch.randint(w.dim(), (1,), generator=generator))
+    return w.index_select(side, torch.randperm(w.shape[side], generator=generator))
+
+
+def _rolled(w: Tensor, generator: torch.Generator) -> Tensor:
+    side = int(torch.randint(w.dim(), (1,), generator=generator))
+    return w.roll(1 + int(torch.randint(w.shape[side], (1,), generator=generator)), side)
+
+
+def _flipped(w: Tensor, generator: torch.Generator) -> Tensor:
+    """Returns the tensor with one bit of some entries flipped, as by a faulty memory."""
+    bits = w.contiguous().view({1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}[w.element_size()])
+    changed = bits.flatten().clone()
+    for place in _draw(w, generator, 20):
+        changed[place] ^= 1 << int(torch.randint(8 * w.element_size() - 1, (1,), generator=generator))
+    return changed.view_as(bits).view(w.dtype)
+
+
+FAULTS: dict[str, Callable[[Tensor, torch.Generator], Tensor]] = {
+    "zeros": lambda w, generator: torch.zeros_like(w),
+    "scaled": _scaled,
+    "permuted": _permuted,
+    "rolled": _rolled,
+    "NaN": lambda w, generator: _at(w, generator, torch.nan),
+    "infinity": lambda w, generator: _at(w, generator, torch.inf),
+    "448": lambda w, generator: (w.float() / w.float().abs().max() * FP8_LARGEST).to(w.dtype),
+    "bits flipped": _flipped,
+    "negated": lambda w, generator: -w,
+    "cut": lambda w, generator: w[: int(torch.randint(len(w), (1,), generator=generator))],
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """One fault: its kind, the bundled drafter that has it, and a change of the weights."""
+
+    kind: str
+    part: str
+    change: Callable[[Weights], Weights]
+
+
+def random_fault(number: int) -> Fault:
+    """Returns the fault of this number: kinds and drafters in turn, in tensors drawn at random."""
+    kind = list(FAULTS)[number % len(FAULTS)]
+    part = PARTS[number // len(FAULTS) % len(PARTS)]
+
+    def change(weights: Weights) -> Weights:
+        generator = torch.Generator().manual_seed(number)
+        names = sorted(name for name, w in weights.items() if w.is_floating_point())
+        count = 1 + int(torch.randint(MOST_TENSORS, (1,), generator=generator))
+        chosen = [names[n] for n in torch.randperm(len(names), generator=generator)[:count]]
+        return weights | {name: FAULTS[kind](weights[name], generator).contiguous() for name in chosen}
+
+    return Fault(kind, part, change)
+
+
+class Prober:
+    """Examines drafters with faults over the same few texts of the bundled target."""
+
+    def __init__(self, models: Models, prompts: int):
+        self.models, self.prompts = Models(models.target), [p.text for p in read_prompts("heldout", prompts)]
+        self.config = DecodeConfig("autoregressive", examination.TOKENS)
+        self.texts: list[Text] = []
+
+    def report(self, fault: Fault, folder: Path) -> Examination:
+        """Examines, writes the report, and mends what can be mended. Raises what no command may raise."""
+        drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
+        found = Examination(str(drafter), "tiny/target", [], visible=2 if fault.part == "vp" else 0)
+        engine = load_checked(self.models, None, found)
+        if engine is not None:
+            with closing(examine(engine, self.prompts, self.config, found, self._written(engine))) as steps:
+                for _ in steps:
+                    pass
+        markdown([found])
+        write_mended(found, folder / "mended")
+        return found
+
+    def _written(self, engine: Engine) -> Sequence[Text]:
+        target = engine.models.target
+        if not self.texts:
+            ids = [engine.encode(p, self.config) for p in self.prompts]
+            every = range(target.config.num_hidden_layers)
+            self.texts = [with_features(target, t, every) for t in generate_texts(target, ids, examination.TOKENS)]
+        return self.texts
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=200, help="faults")
+    parser.add_argument("--prompts", type=int, default=5, help="that the texts are written for")
+    parser.add_argument("--tokens", type=int, default=16, help="of every text")
+    arguments = parser.parse_args()
+    examination.TOKENS = arguments.tokens
+    prober, began = Prober(load_models("tiny"), arguments.prompts), time.monotonic()
+    table: dict[str, Counter[str]] = {kind: Counter() for kind in FAULTS}
+    for number in progress(range(arguments.count), desc="faults"):
+        fault = random_fault(number)
+        counts = table[fault.kind]
+        counts["faults"] += 1
+        with TemporaryDirectory() as folder:
+            try:
+                found = prober.report(fault, Path(folder))
+            except Exception:
+                counts["tracebacks"] += 1
+                print(f"fault {number}, {fault.kind} in {fault.part}:\n{traceback.format_exc()}", flush=True)
+                continue
+        counts["named"] += found.diagnosis is not None and found.diagnosis.names_fault
+        failures = [f"{f.part} ({f.reason})" for f in found.failures]
+        failures += [f"{t.variant.description} ({t.failure})" for t in found.trials if t.failure]
+        counts["with failed parts"] += bool(failures)
+        if failures:
+            print(f"fault {number}, {fault.kind} in {fault.part}: failed: {'; '.join(failures)}", flush=True)
+    columns = ("faults", "named", "with failed parts", "tracebacks")
+    print(f"| kind | {' | '.join(columns)} |\n| --- |{' --- |' * len(columns)}")
+    table["all"] = sum(table.values(), Counter())
+    for kind, counts in table.items():
+        print(f"| {kind} | {' | '.join(str(counts[c]) for c in columns)} |")
+    print(f"{time.monotonic() - began:.0f} s")
+
+
+if __name__ == "__main__":
+    main()
