@@ -27,6 +27,7 @@ from d2sd.errors import InputError, error_line
 from d2sd.folders.loading import BUNDLED, is_eagle3_folder, load_models, presets, with_drafter
 from d2sd.folders.plan import SIZES, plan
 from d2sd.folders.plan import markdown as markdown_of_plan
+from d2sd.folders.store import check_place
 from d2sd.nets.models import Models
 from d2sd.trace.files import write_whole
 from d2sd.trace.logs import import_log
@@ -81,6 +82,11 @@ def run(arguments: argparse.Namespace) -> int:
     if a.expect is not None and not a.expect >= 1:
         raise InputError(f"--expect is {a.expect:g}; α counts the bonus token, so it is at least 1")
     chosen = read_prompts(a.prompts, a.limit)
+    for source in filter(None, (a.drafter, a.vp, a.reference)):
+        try:
+            check_place(source)
+        except InputError as error:
+            raise InputError(f"cannot load the drafter {source}: {error}") from None
     prompts, domains = [p.text for p in chosen], [p.domain for p in chosen]
     config = DecodeConfig("autoregressive", TOKENS, chat=a.chat, thinking=a.thinking)
     bundled = a.target in presets()

@@ -211,6 +211,7 @@ def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
         (["calibrate", "--second-drafter", "{}/gone"], "there is no such folder"),
         (["generate", "--prompt", "a", "--draft-model", "{}/gone"], "there is no such folder"),
         (["whatif", str(OPENING), "--drafter", "{}/gone"], "there is no such folder"),
+        (["doctor", "tiny", "{}/gone"], "there is no such folder"),
     ],
 )
 def test_bad_arguments_are_refused_before_models_are_loaded(capfd, tmp_path, monkeypatch, arguments, sentence):
