@@ -341,7 +341,11 @@ def read_text(path: str) -> str:
         raise InputError(f"cannot read the prompt file {path}: {error.strerror}") from None
     if len(raw) > MAX_PROMPT_BYTES:
         raise InputError(f"the prompt file {path} is larger than 1 MiB")
-    return raw.decode("utf-8", "replace")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError as error:
+        number = raw.count(b"\n", 0, error.start) + 1
+        raise InputError(f"the prompt file {path}, line {number}: not UTF-8; save the file in that encoding") from None
 
 
 def named(points: Iterable[BreakEvenPoint], prefix: str = "") -> list[BreakEvenPoint]:

@@ -386,6 +386,8 @@ def write_questions(
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
     begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
+    if not all(begins):
+        raise InputError(f"the chat template of {target.name} writes nothing before a message; give its first words")
     requests = [Request(n, begins[n % len(begins)], False) for n in range(len(known), count)]
     found = set(map(letters, known))
     answers = write(target, requests, config, stop)

@@ -35,6 +35,12 @@ def test_user_header_needs_chat_template(chat_target):
         user_header(chat_target)
 
 
+def test_write_questions_needs_a_beginning(chat_target):
+    chat_target.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
+    with pytest.raises(InputError, match="give its first words"):
+        list(write_questions(chat_target, ["What is", ""], 2, RegenerateConfig(2, 8)))
+
+
 def test_prompt_ids_add_special_tokens_once(chat_target):
     tokenizer = chat_target.tokenizer
     end = tokenizer.eos_token_id

@@ -39,6 +39,12 @@ def test_generate_stdout_is_plain_text(capfd, tmp_path):
     assert "\033" not in out  # no colours into a pipe
 
 
+def test_prompt_file_that_is_not_utf8_is_refused_with_its_line(tmp_path, capsys):
+    (tmp_path / "p.txt").write_bytes("Einst\nwar ein König".encode("latin-1"))
+    assert main(["generate", "--prompt-file", str(tmp_path / "p.txt")]) == 2
+    assert "p.txt, line 2: not UTF-8" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
