@@ -201,7 +201,7 @@ def _unpacked(path: str | Path) -> bytes:
     except FileNotFoundError:
         raise InputError("this file is not kept any more; upload it again") from None
     except UNREADABLE:
-        raise InputError("the file cannot be read: it is neither JSON lines nor a whole gzip file") from None
+        raise InputError("the file cannot be read: it is neither JSON lines nor an intact gzip file") from None
     if len(raw) > limit:
         raise InputError(
             f"the trace is larger than {MAX_MEGABYTES} MB, which is more than the page draws; "

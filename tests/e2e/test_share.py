@@ -183,8 +183,12 @@ def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, bro
 def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     page, lines = module_page, presets.opening().lines()
     before = (view(page).get_attribute("data-run"), output_text(page))
-    torn = gzip.compress("\n".join(lines).encode())[:2000]
-    for name, content, reason in (("broken.jsonl", b"Once upon a time\n", "not JSON"), ("broken.gz", torn, "gzip")):
+    whole = gzip.compress("\n".join(lines).encode())
+    damaged = whole[:300] + b"\x00\x01\x02" + whole[303:]
+    for name, content, reason in (
+        ("broken.jsonl", b"Once upon a time\n", "not JSON"),
+        ("broken.gz", damaged, "gzip"),
+    ):
         upload(page, name, content)
         sentence = re.compile(f"^This trace was not opened: .*{reason}")
         expect(problem(page)).to_have_value(sentence, timeout=PATIENCE)
