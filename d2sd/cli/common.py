@@ -103,7 +103,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 # What commands write. ``main`` checks it before a command runs.
 
 
-FORCE = "replace what is there"
 MARK = "d2sd-output.json"  # in a folder of outputs: the command, and the files that it wrote
 
 
@@ -113,15 +112,15 @@ def add_output(
     """Adds an option that names a file or folder to write, and ``--force``.
 
     folder: whether it is a folder, which the command itself checks with ``check_folder`` unless it has its ``own`` records.
-    own: endings of the paths by which the command knows what it has begun and goes on with, such as ``/pair.json``; what is there
-        without any of them is refused.
+    own: suffixes of the paths that mark an earlier run which the command resumes, such as ``/pair.json``. What is there without
+        any of them is refused.
     options: as of ``add_argument``.
     """
     action = parser.add_argument(*flags, **options)
     outputs = parser.get_default("outputs") or {}
     parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(own))})
     if not own and "--force" not in parser._option_string_actions:
-        parser.add_argument("--force", action="store_true", help=FORCE)
+        parser.add_argument("--force", action="store_true", help="replace what is there")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
@@ -168,7 +167,7 @@ def check_folder(arguments: argparse.Namespace, folder: Path) -> None:
 
 
 def renew_folder(arguments: argparse.Namespace, folder: Path, files: Sequence[str]) -> None:
-    """Removes from a checked folder what an earlier run of the command wrote besides these files, and notes that they are written now."""
+    """Removes from a checked folder the files of an earlier run of the command that are not in ``files``, and records ``files``."""
     for name in {Path(str(name)).name for name in _mark(folder).get("files", [])}.difference(files):
         (folder / name).unlink(missing_ok=True)
     write_whole(folder / MARK, orjson.dumps({"command": arguments.command, "files": files}))
@@ -203,7 +202,7 @@ def _is_device(path: Path) -> bool:
 
 
 def _named(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files and folders that are there of those that the other arguments name."""
+    """Yields the existing files and folders that arguments other than outputs name."""
     for name, value in vars(arguments).items():
         if name in ("argv", "command", "outputs", *arguments.outputs):
             continue
@@ -214,7 +213,7 @@ def _named(arguments: argparse.Namespace) -> Iterator[Path]:
 
 
 def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
-    """Yields the files among them, and those in the folders among them."""
+    """Yields the files among those, and the files in the folders among those."""
     for path in _named(arguments):
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 

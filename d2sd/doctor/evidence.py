@@ -40,8 +40,8 @@ class WeightFindings:
 
     random_layers: layers whose matrices all look random.
     constant_norms: norms whose weights are all the same number.
-    lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer; and
-        and, of the odd ones, those of queries and keys, and all if ``hidden_norm`` was trained, which begins as ones.
+    lost_norms: of these, those whose counterpart has weights that surely were trained: of queries or keys, or of another layer.
+        Also, of the odd ones, those of queries and keys, and all of them if ``hidden_norm``, which begins as ones, was trained.
     odd_norms: of these, those that the target has too, while another norm surely was trained.
     zero_matrices: matrices of zeros.
     empty_parts: other matrices with rows or columns of zeros: the name, which part, and its share of the rows or columns.

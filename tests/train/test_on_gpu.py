@@ -108,6 +108,8 @@ def test_train_pair_runs_on_gpu(gpu, run, tmp_path, monkeypatch, capsys):
         return forward(self, prefixes, **batch)
 
     monkeypatch.setattr(PairObjective, "forward", limited)
+    # flashinfer is usable, and must not be used: it would compile its kernels in the time for training
+    monkeypatch.setattr("d2sd.nets.flashinfer.obstacle", lambda *_: None)
     settings = PairTraining(
         target=run / "target", out=tmp_path, minutes=0.1, prompts=prompts, layers=1, max_new_tokens=16
     )
