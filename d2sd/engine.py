@@ -15,8 +15,8 @@ from d2sd.config import MAX_NODES, DecodeConfig
 from d2sd.costs import kept
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
+from d2sd.decoding.drafters import CachedDrafters, slots
 from d2sd.decoding.generation import Generation, make_header
-from d2sd.decoding.proposer import Proposer, slots
 from d2sd.decoding.stage_times import MEASURED_TOKENS, measure_costs
 from d2sd.decoding.verifier import Verifier
 from d2sd.errors import InputError
@@ -159,8 +159,8 @@ class Engine:
                 file, known = home().parent / "costs.json", [*self._hardware(), *key]
                 costs = kept.find(file, known)
                 if costs is None:
-                    proposer = Proposer(self.models, config, passes)
-                    costs, steady = measure_costs(proposer, Verifier(self.models.target, passes))
+                    drafters = CachedDrafters(self.models, config, passes)
+                    costs, steady = measure_costs(drafters, Verifier(self.models.target, passes))
                     if steady:
                         kept.keep(file, known, costs)
                 self._costs[key] = costs
@@ -182,7 +182,7 @@ class Engine:
 
     @contextmanager
     def _lent_passes(self, config: DecodeConfig, tokens: int) -> Iterator[Passes]:
-        """Returns buffers for one generation; those of fixed-shape passes are reused, with their captured graphs."""
+        """Yields buffers for one generation; those of fixed-shape passes are reused, with their captured graphs."""
         if self.mode == "eager":
             yield self._eager_passes(config, tokens)
             return
@@ -197,13 +197,17 @@ class Engine:
                 # smaller ones are dropped first: a GPU's memory is for the largest
                 self._free = [f for f in self._free if f[0] != config.backend]
                 lent = config.backend, Passes(self.mode, config.backend, room, self.models.target.device)
+        whole = False
         try:
             yield lent[1]
+            whole = True
         except GeneratorExit:  # the run was closed before its end, which harms nothing
-            self._free.append(lent)
+            whole = True
             raise
-        # after an error the buffers are not used again: they are dropped, and their memory is free
-        self._free.append(lent)
+        finally:
+            if whole:  # after an error the buffers are dropped, and their memory is free
+                with self.lock:
+                    self._free.append(lent)
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
         """Returns prompt token ids, with the chat template if ``config.chat``; raises ``InputError`` on an empty or over-long prompt."""
@@ -276,13 +280,14 @@ class Engine:
             experience = self._experience.setdefault((config.method, costs), Experience(costs))
         return Generation(self.models, self.texts, ids, config, passes, experience)
 
-    def proposer(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> Proposer:
+    def drafters(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> CachedDrafters:
         """Returns the drafters alone, without the target's passes, with separate buffers for this many tokens.
 
         config: resolved settings.
         experience: statistics that cost-aware drafting uses and updates.
         """
-        return Proposer(self.models, config, self._eager_passes(config, tokens), experience if config.decides else None)
+        passes = self._eager_passes(config, tokens)
+        return CachedDrafters(self.models, config, passes, experience if config.decides else None)
 
 
 def load(

@@ -20,43 +20,36 @@ import torch
 from d2sd import DecodeConfig, Engine, load
 from d2sd.bench.prompts import read_prompts
 from d2sd.costs.machines import Machine
-from d2sd.decoding.cost_aware import Experience
-from d2sd.methods import METHODS
-from d2sd.tree.boundary import boundary_posterior
+from d2sd.decoding.cost_aware import Experience, StepPlan
+from d2sd.methods import METHODS, FirstDraft
 from d2sd.tree.walk import walk
 from d2sd.whatif import Replay
 
 Found = tuple[int, list[int]]  # re-drafts of a position, and nodes to verify for 1, 2, … accepted ones
 
 
-class Forced:
-    """A controller that always drafts ``size`` tokens and again from the ``again`` likeliest prefixes, and keeps all nodes."""
+class Forced(StepPlan):
+    """Always drafts ``size`` tokens and again from the ``again`` likeliest prefixes, and keeps all nodes."""
 
-    exponents, min_log_probability = (1.0, 1.0), -7.0
+    min_log_probability = -7.0
 
-    def __init__(self, size: int, again: int):
-        self.size, self.again = size, again
+    def __init__(self, size: int, again: int, config: DecodeConfig):
+        super().__init__(size, config)
+        self.again = again
 
-    def begin(self) -> int:
-        return self.size
-
-    def redraft(self, confidence: Sequence[float], prefixes: Sequence[int]) -> tuple[int, ...]:
-        posterior = boundary_posterior(confidence).posterior
-        return tuple(sorted(prefixes, key=posterior.__getitem__, reverse=True)[: self.again])
-
-    def nodes(self, reach: Sequence[float], *_: object) -> int:
-        return len(reach)
+    def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
+        return sorted(prefixes, key=draft.boundary.posterior.__getitem__, reverse=True)[: self.again]
 
 
 @torch.inference_mode()
-def found(replay: Replay, config: DecodeConfig, costs: Machine, controller: Forced) -> Iterator[Found]:
+def found(replay: Replay, config: DecodeConfig, plan: Forced) -> Iterator[Found]:
     """Yields what every position of a text would accept of its draft."""
     engine, ids, begin = replay.engine, [*replay.prompt, *replay.output], len(replay.prompt)
-    proposer = engine.proposer(config, len(ids), Experience(costs))
-    proposer.controller = controller  # type: ignore[assignment]
-    replay._extend(proposer, 0, begin)
+    drafters = engine.drafters(config, len(ids))
+    drafters.plan = plan
+    replay.commit(drafters, 0, begin)
     for known in range(begin, len(ids) - 1):
-        tree = (proposal := proposer.propose(ids[: known + 1])).tree
+        tree = (proposal := drafters.propose(ids[: known + 1])).tree
         chosen = [ids[min(known + depth + 1, len(ids) - 1)] for depth in tree.depths]
         accepted = walk(tree, chosen, engine.models.target.end_ids, len(ids) - known - 1).accepted
         reach = [1.0]
@@ -65,7 +58,7 @@ def found(replay: Replay, config: DecodeConfig, costs: Machine, controller: Forc
         rank = {node: place for place, node in enumerate(tree.likeliest(reach), 1)}
         yield len(proposal.branches), list(accumulate((rank[node] for node in accepted), max))
         if known + 2 < len(ids):
-            replay._extend(proposer, known, known + 1)
+            replay.commit(drafters, known, known + 1)
 
 
 def quickest(ways: dict[int, list[list[Found]]], costs: Machine, exact: bool) -> float:
@@ -108,7 +101,7 @@ def main() -> None:
         for domain, replay in texts:
             (outcome,) = replay.run([config], costs, experience)
             ways = {
-                size: [list(found(replay, config, costs, Forced(size, n))) for n in redrafts if n < size]
+                size: [list(found(replay, config, Forced(size, n, config))) for n in redrafts if n < size]
                 for size in METHODS[method].draft_lengths(config.block_size or 2)
             }
             seconds = [outcome.seconds or 0.0, *(quickest(ways, costs, exact) for exact in (False, True))]

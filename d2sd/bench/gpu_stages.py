@@ -20,7 +20,7 @@ from torch import nn
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedTokenizerFast, Qwen3Config
 
 from d2sd.config import DecodeConfig
-from d2sd.decoding.proposer import slots
+from d2sd.decoding.drafters import slots
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel, drafter_config
@@ -122,7 +122,7 @@ class Bench:
         needed = slots(self.config, context + self.config.max_new_tokens)
         self.passes = Passes(mode, self.config.backend, needed, self.device, layers == "fused")  # type: ignore[arg-type]
         self.run = engine.generation([1] * (begin + 1), self.config, self.passes)
-        for cache in (self.run.verifier.cache, *(d.cache for d in self.run.proposer.block_drafters)):
+        for cache in (self.run.verifier.cache, *(d.cache for d in self.run.drafters.block_drafters)):
             cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:

@@ -7,14 +7,19 @@ discounted counts with a prior; expected seconds are a table of stage costs, cor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from functools import cache
 from itertools import accumulate
-from math import exp, log
+from math import exp, inf, log
 from operator import mul
 
+from d2sd.config import DecodeConfig
 from d2sd.costs.machines import STAGES, Machine
+from d2sd.methods import METHODS, FirstDraft, Proposal
 from d2sd.trace.events import Decision, Option, StageSeconds
+from d2sd.tree.boundary import open_prefixes, select_prefixes
+from d2sd.tree.tree import TokenTree
+from d2sd.tree.walk import Walk
 
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
 OUTLIER = 1.0  # most that a single time counts, as a logarithm
@@ -265,3 +270,108 @@ class Controller:
             self.costs.observe(stage, rows, getattr(stages, stage))
             whole -= getattr(stages, stage)
         self.costs.observe_other(not taken.block_size, whole)
+
+
+class StepPlan:
+    """The sizes of steps as the settings say.
+
+    block_size: γ.
+    config: resolved settings.
+    """
+
+    def __init__(self, block_size: int, config: DecodeConfig):
+        self.block_size, self.config = block_size, config
+
+    @property
+    def min_log_probability(self) -> float:
+        """The log probability below which no path of a tree is grown."""
+        return -inf
+
+    def begin(self) -> int:
+        """Returns γ of the step that begins; 0 for a step of plain decoding."""
+        return self.block_size
+
+    def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
+        """Returns those of the selected prefixes that are drafted from again."""
+        return prefixes
+
+    def prune(self, tree: TokenTree) -> TokenTree:
+        """Returns the part of a tree that is verified."""
+        return tree.keep(self.config.node_budget or len(tree))
+
+    def queued(self, proposal: Proposal) -> None:
+        """Take note of the proposal of a step whose sizes were chosen before it was drafted."""
+
+    def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None) -> Decision | None:
+        """Update the statistics with the committed tokens of a step. Returns its decision, if one was made.
+
+        boundary: number of accepted tokens of the first draft; None if unknown.
+        """
+        return None
+
+    def timed(self, decision: Decision | None, nodes: int, stages: StageSeconds, whole: float) -> None:
+        """Update the costs with the seconds of a step by stage and as a ``whole``; nodes: of its tree, with the anchor."""
+
+
+class CostAwarePlan(StepPlan):
+    """The sizes that a ``Controller`` decides on; those of the settings are upper limits.
+
+    end_ids: tokens that end a text.
+    """
+
+    def __init__(self, controller: Controller, config: DecodeConfig, end_ids: Collection[int]):
+        super().__init__(controller.lengths[-1], config)
+        self.controller, self.end_ids = controller, end_ids
+        self.redrafts = METHODS[config.method].second_drafter != "none"
+
+    @property
+    def min_log_probability(self) -> float:
+        return self.controller.min_log_probability
+
+    def begin(self) -> int:
+        return self.controller.begin()
+
+    def worthwhile(self, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[int]:
+        return self.controller.redraft(draft.block.confidence, prefixes) if draft.block and prefixes else prefixes
+
+    def prune(self, tree: TokenTree) -> TokenTree:
+        most = self.config.node_budget or len(tree)
+        reach, again = self._reach(tree)
+        order = tree.likeliest(reach)
+        count = self.controller.nodes([reach[n] for n in order], [again[n] for n in order], most)
+        return tree.keep(count, order)
+
+    def queued(self, proposal: Proposal) -> None:
+        first, extension = proposal.first, self.controller.extension
+        if first is None:
+            return
+        usable = open_prefixes(first.ids, self.end_ids)
+        if self.redrafts:
+            prefixes = select_prefixes(proposal.boundary.posterior[:usable], self.config.num_branches)
+            whole = (len(first.ids),) if extension and usable > len(first.ids) else ()
+            planned = [block.prefix for block in proposal.branches]
+            self.controller.redraft(first.confidence, (*prefixes, *whole), planned)
+        reach, again = self._reach(proposal.tree)
+        self.controller.nodes(reach[1:], again[1:], len(reach), planned=True)
+
+    def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None) -> Decision:
+        again = sum(self._by_second(proposal.tree, node) for node in outcome.accepted)
+        decision = self.controller.decision()
+        self.controller.observe(len(outcome.accepted), again, boundary)
+        return decision
+
+    def timed(self, decision: Decision | None, nodes: int, stages: StageSeconds, whole: float) -> None:
+        assert decision is not None, "what `learn` returned"
+        self.controller.timed(decision, nodes, stages, whole)
+
+    def _by_second(self, tree: TokenTree, node: int) -> bool:
+        """Returns whether the second drafter proposed a node."""
+        return self.redrafts and tree.blocks[node] > 0
+
+    def _reach(self, tree: TokenTree) -> tuple[list[float], list[bool]]:
+        """Returns by node its probability of acceptance, and whether the second drafter proposed it."""
+        first, second = self.controller.exponents
+        reach, again = [1.0], [self._by_second(tree, node) for node in range(len(tree))]
+        for parent, p, other in zip(tree.parents[1:], tree.probabilities[1:], again[1:], strict=True):
+            reach.append(reach[parent] * p ** (second if other else first))
+        return reach, again

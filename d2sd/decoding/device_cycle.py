@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from math import prod
 
 import numpy as np
@@ -19,6 +19,7 @@ from torch import Tensor
 
 from d2sd.config import DecodeConfig
 from d2sd.decoding.block_drafter import BlockDrafter, best_tokens
+from d2sd.decoding.cost_aware import CostAwarePlan
 from d2sd.decoding.device_tree import (
     DeviceTree,
     accepted_rows,
@@ -28,35 +29,39 @@ from d2sd.decoding.device_tree import (
     merge,
     open_prefixes,
 )
-from d2sd.decoding.host_cycle import CycleDone
-from d2sd.decoding.inspection import TOP_ALTERNATIVES, Inspection, measure, measured_rows, rows_of, tempered
-from d2sd.decoding.proposer import Proposer
+from d2sd.decoding.drafters import CachedDrafters
+from d2sd.decoding.inspection import (
+    TOP_ALTERNATIVES,
+    Inspection,
+    StepResult,
+    measure,
+    measured_rows,
+    rows_of,
+    tempered,
+)
 from d2sd.decoding.verifier import Sampler, Verifier
-from d2sd.methods import Proposal
-from d2sd.methods.base import merged, random_order
+from d2sd.methods import FirstDraft, Proposal
+from d2sd.methods.base import random_order
 from d2sd.nets.passes import StageClock, row_shape
 from d2sd.trace.events import TEMPERATURES, StageSeconds
+from d2sd.tree.block import Block
 from d2sd.tree.boundary import boundary_posterior
 from d2sd.tree.tree import merge_drafts
 from d2sd.tree.walk import walk
 
+Layout = dict[str, tuple[int, ...]]  # shapes of arrays by name
 
-class Packing:
-    """Arrays of these names and shapes, in this order, in one float64 vector (which holds whole numbers up to 2⁵³), so that a single
-    copy transfers all of them from the device."""
 
-    def __init__(self, shapes: dict[str, tuple[int, ...]]):
-        self.shapes = shapes
-        self._ends = np.cumsum([prod(shape) for shape in shapes.values()])
+def pack(arrays: dict[str, Tensor], layout: Layout) -> Tensor:
+    """Returns all arrays of the layout in one float64 vector on their device, from which a single copy transfers them. It holds
+    whole numbers up to 2⁵³."""
+    return torch.cat([arrays[name].flatten().double() for name in layout])
 
-    def pack(self, arrays: dict[str, Tensor]) -> Tensor:
-        """Returns the vector, on the device of the arrays."""
-        return torch.cat([arrays[name].flatten().double() for name in self.shapes])
 
-    def unpack(self, vector: np.ndarray) -> dict[str, np.ndarray]:
-        """Returns the arrays of a packed vector, as views of it."""
-        parts = np.split(vector, self._ends[:-1])
-        return {n: part.reshape(shape) for (n, shape), part in zip(self.shapes.items(), parts, strict=True)}
+def unpack(vector: np.ndarray, layout: Layout) -> dict[str, np.ndarray]:
+    """Returns the arrays of a packed vector, as views of it."""
+    parts = np.split(vector, np.cumsum([prod(shape) for shape in layout.values()])[:-1])
+    return {name: part.reshape(shape) for (name, shape), part in zip(layout.items(), parts, strict=True)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,12 +99,12 @@ class CycleShape:
         again = sum(first + self.extension - prefix for prefix in range(self.branches))
         return row_shape(1 + first + again + (self.extension if self.branches else 0))
 
-    def packing(self, inspect: bool, vocabulary: int, ranked: int) -> Packing:
+    def layout(self, inspect: bool, vocabulary: int, ranked: int) -> Layout:
         """Returns the layout of the numbers that a cycle copies to the host.
 
         ranked: width of a row of a draft: 3 × the number of likeliest tokens, see ``BlockDrafter.forward``.
         """
-        shapes: dict[str, tuple[int, ...]] = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
+        shapes: Layout = {"measured": (measured_rows(inspect, vocabulary), self.rows)}
         lengths = self.lengths
         if lengths:
             shapes["first"] = (lengths[0], ranked)
@@ -107,73 +112,71 @@ class CycleShape:
                 shapes["tempered"] = (lengths[0], len(TEMPERATURES))
         if lengths[1:]:
             shapes |= {"prefixes": (len(lengths) - 1,), "second": (len(lengths) - 1, lengths[1], ranked)}
-        return Packing(shapes)
+        return shapes
 
 
 class DeviceCycle:
     """Cycles of the methods that can run on the device (``Method.on_device``)."""
 
     @staticmethod
-    def possible(config: DecodeConfig, proposer: Proposer) -> bool:
+    def possible(config: DecodeConfig, drafters: CachedDrafters) -> bool:
         """Returns whether these settings can run on the device: they need fixed-shape passes, no node budget that cuts trees,
         and drafters that predict the tokens of a block independently."""
-        walked = any(drafter.form.walked for drafter in proposer.block_drafters)
-        simple = proposer.method.on_device is not None and config.node_budget is None
-        return proposer.passes.fixed and simple and not walked
+        walked = any(drafter.form.walked for drafter in drafters.block_drafters)
+        simple = drafters.method.on_device is not None and config.node_budget is None
+        return drafters.passes.fixed and simple and not walked
 
-    def __init__(self, config: DecodeConfig, proposer: Proposer, verifier: Verifier):
-        self.config, self.proposer, self.verifier = config, proposer, verifier
-        self.passes, self.target = proposer.passes, verifier.target
+    def __init__(self, config: DecodeConfig, drafters: CachedDrafters, verifier: Verifier):
+        self.config, self.drafters, self.verifier = config, drafters, verifier
+        self.passes, self.target = drafters.passes, verifier.target
         self.device = self.target.device
         self.sampler, self.clock = Sampler.of(config), StageClock(self.device)
-        self.first, self.second = proposer.first, proposer.second
+        self.first, self.second = drafters.first, drafters.second
         self.top = TOP_ALTERNATIVES if config.inspect else 1
         self.vocabulary = self.target.head.out_features
         self.whole = CycleShape(  # what is drafted where nobody decides
-            proposer.block_size if self.first else 0, config.num_branches if self.second else 0, proposer.extension
+            drafters.block_size if self.first else 0, config.num_branches if self.second else 0, drafters.extension
         )
         # values of K to choose from: each brings captured passes of its own
         self.counts = sorted(
             {min(1 << n, self.whole.branches) for n in range(self.whole.branches.bit_length() + 1)} - {0}
         )
-        self._packings: dict[CycleShape, Packing] = {}
+        ranked = 3 * min(self.top, self.vocabulary)
+        self.layout = cache(lambda shape: shape.layout(config.inspect, self.vocabulary, ranked))
         self._ahead: tuple[CycleShape, Tensor] | None = None
         # besides its shape, what the passes of a cycle depend on; and what the one depends on that chooses tokens
-        drafters = proposer.block_drafters
-        self.kind = (proposer.method.id, config.inspect, verifier.merged, *(d.merged for d in drafters))
+        merged = (d.merged for d in drafters.block_drafters)
+        self.kind = (drafters.method.id, config.inspect, verifier.merged, *merged)
         self.choice = (config.temperature, config.top_k, config.top_p)
 
     def _shape(self) -> CycleShape:
-        controller = self.proposer.controller
-        if controller is None:
+        plan = self.drafters.plan
+        if not isinstance(plan, CostAwarePlan):
             return self.whole
-        size = controller.begin()
-        most = min(controller.next_redrafts, size - 1)  # a block has γ − 1 prefixes to draft again from
+        size = plan.begin()
+        most = min(plan.controller.next_redrafts, size - 1)  # a block has γ − 1 prefixes to draft again from
         branches = max((count for count in self.counts if count <= most), default=0)
         return CycleShape(size, branches, self.whole.extension)
 
-    def _packing(self, shape: CycleShape) -> Packing:
-        if shape not in self._packings:
-            ranked = 3 * min(self.top, self.vocabulary)
-            self._packings[shape] = shape.packing(self.config.inspect, self.vocabulary, ranked)
-        return self._packings[shape]
+    def step(self, ids: Sequence[int], room: int) -> StepResult:
+        """Run one step after the committed ``ids``, whose last one is the anchor.
 
-    def run(self, ids: Sequence[int], room: int) -> CycleDone:
-        """See ``HostCycle.run``."""
+        room: maximum number of tokens to commit.
+        """
         shape, queued = self.queue(ids) if self._ahead is None else self._ahead
         self._ahead = None
-        found = self._packing(shape).unpack(queued.cpu().numpy())  # the only copy from the device, and the only wait
+        found = unpack(queued.cpu().numpy(), self.layout(shape))  # the only copy from the device, and the only wait
         proposal = self._proposal(shape, ids[-1], found)
-        self.proposer.planned(proposal)
+        self.drafters.plan.queued(proposal)
         seen = Inspection.read(found["measured"][:, : len(proposal.tree)].tolist())
         walked = walk(proposal.tree, seen.chosen, self.target.end_ids, room)
         if not (walked.ended or walked.cut):
-            for cache in (self.verifier.cache, *(d.cache for d in self.proposer.block_drafters)):
+            for cache in (self.verifier.cache, *(d.cache for d in self.drafters.block_drafters)):
                 cache.length += 1 + len(walked.accepted)
-        return CycleDone(proposal, seen, walked, StageSeconds(**self.clock.read()))
+        return StepResult(proposal, seen, walked, StageSeconds(**self.clock.read()))
 
     def ahead(self, ids: Sequence[int]) -> None:
-        """Queue the cycle after the committed ``ids`` before ``run`` is called for it, so that the GPU does not wait while
+        """Queue the cycle after the committed ``ids`` before ``step`` is called for it, so that the GPU does not wait while
         the host builds the events of the last one."""
         if self.passes.mode == "captured":
             self._ahead = self.queue(ids)
@@ -193,15 +196,15 @@ class DeviceCycle:
         found: dict[str, Tensor] = {}
         chains: tuple[Tensor, ...] = ()
         if shape.block_size:
-            chain, found["first"], found["tempered"] = stage("first", partial(self._draft_first, shape, read), state)
+            chain, found["first"], found["tempered"] = stage("first", partial(self._draft, shape, read), state)
             chains = (chain[None],)
         clock.mark("first_draft")
         if shape.branches:
-            random = self.proposer.method.on_device == "random"
-            order = random_order(self.proposer.rng(ids), shape.lengths[0]) if random else ()
+            random = self.drafters.method.on_device == "random"
+            order = random_order(self.drafters.rng_at(start), shape.lengths[0]) if random else ()
             basis = self._send(order) if random else found["first"][..., 0]  # the confidences
             found["prefixes"], whole, found["second"] = stage(
-                "second", partial(self._draft_second, shape, read), state, chain, basis
+                "second", partial(self._redraft, shape, read), state, chain, basis
             )
             chains = (whole,)
         clock.mark("second_draft")
@@ -212,10 +215,10 @@ class DeviceCycle:
         )
         clock.mark("verify")
         if self.first is not None:  # the anchor alone is in its place already
-            moved = stage("walk", partial(self._gather, shape), state, chosen, *tree, *taps)
+            moved = stage("walk", partial(self._walk, shape), state, chosen, *tree, *taps)
             stage("commit", partial(self._commit, shape), state, *moved)
         clock.mark("commit")
-        return shape, self._packing(shape).pack(found)
+        return shape, pack(found, self.layout(shape))
 
     def _proposal(self, shape: CycleShape, anchor: int, found: dict[str, np.ndarray]) -> Proposal:
         """Returns the proposal that a cycle verified, rebuilt on the host."""
@@ -224,14 +227,13 @@ class DeviceCycle:
         first = self.first.block(0, found["first"].tolist())
         if self.config.inspect:
             first = replace(first, tempered=rows_of(found["tempered"]))
-        boundary = boundary_posterior(first.confidence)
-        if self.second is None or not shape.branches:
-            return merged(anchor, first, boundary)
-        prefixes = [int(p) for p in found["prefixes"]]  # −1: a branch that is not used
-        used = [(p, rows) for p, rows in zip(prefixes, found["second"], strict=True) if p >= 0]
-        branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
-        selected = [p for p in prefixes[: shape.branches] if p >= 0]
-        return merged(anchor, first, boundary, selected, branches)
+        draft, prefixes, branches = FirstDraft(first, boundary_posterior(first.confidence)), list[int](), list[Block]()
+        if self.second is not None and shape.branches:
+            # −1: a branch that is not used
+            used = [(int(p), rows) for p, rows in zip(found["prefixes"], found["second"], strict=True) if p >= 0]
+            prefixes = [p for p, _ in used]
+            branches = [self.second.block(p, rows[p:].tolist()) for p, rows in used]
+        return Proposal.of(merge_drafts(anchor, [first, *branches]), draft, prefixes, branches)
 
     def _plan(self, shape: CycleShape) -> None:
         if self.first is not None and shape.block_size:
@@ -245,7 +247,7 @@ class DeviceCycle:
         """Copy integers to the device, from pinned memory, since copies from other memory block."""
         return torch.tensor(numbers, pin_memory=self.device.type == "cuda").to(self.device, non_blocking=True)
 
-    def _draft(
+    def _fill(
         self, drafter: BlockDrafter, read: int, state: Tensor, chain: Tensor, prefixes: Tensor
     ) -> tuple[Tensor, Tensor]:
         """Likeliest tokens at all positions below the anchor, (B, M, 3·top), and logits (B·M, V).
@@ -262,17 +264,15 @@ class DeviceCycle:
         best, logits = drafter.forward(rows, slots, drafted, read, self.top)
         return best.view(count, len(drafted) // count, -1), logits
 
-    def _draft_first(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
+    def _draft(self, shape: CycleShape, read: int, state: Tensor) -> tuple[Tensor, ...]:
         """Drafted tokens (M,), the likeliest tokens with their probabilities (M, 3·top), and what ``tempered`` says if inspected."""
         nothing = torch.zeros(shape.lengths[0], dtype=torch.int64, device=self.device)
         assert self.first is not None
-        (drafted,), logits = self._draft(self.first, read, state, nothing, nothing[:1])
+        (drafted,), logits = self._fill(self.first, read, state, nothing, nothing[:1])
         others = tempered(logits, logits.argmax(-1)) if self.config.inspect else drafted[:0]
         return best_tokens(drafted), drafted, others
 
-    def _draft_second(
-        self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor
-    ) -> tuple[Tensor, ...]:
+    def _redraft(self, shape: CycleShape, read: int, state: Tensor, chain: Tensor, basis: Tensor) -> tuple[Tensor, ...]:
         """Prefixes (B,), all candidates (1 + B, M) and the likeliest tokens of the re-drafts (B, M, 3·top).
 
         A branch that is not used, for want of prefixes without an end of text, has −1 for its prefix and its tokens.
@@ -281,9 +281,9 @@ class DeviceCycle:
         basis: its confidences, or its prefix lengths in the order in which they are chosen.
         """
         assert self.second is not None
-        if self.proposer.method.on_device == "likeliest":
+        if self.drafters.method.on_device == "likeliest":
             basis = likeliest_prefixes(basis)
-        usable, longest = open_prefixes(chain, self.proposer.end_ids), max(shape.lengths)
+        usable, longest = open_prefixes(chain, self.drafters.end_ids), max(shape.lengths)
         prefixes = first_open(basis, usable, shape.branches)
         if shape.extension:
             whole = torch.full_like(usable, len(chain))
@@ -291,7 +291,7 @@ class DeviceCycle:
         used, lengths = prefixes >= 0, prefixes.clamp(min=0)
         chain = torch.nn.functional.pad(chain, (0, longest - len(chain)), value=-1)
         length = shape.lengths[1]
-        drafted, _ = self._draft(self.second, read, state, chain[:length], lengths)
+        drafted, _ = self._fill(self.second, read, state, chain[:length], lengths)
         in_prefix = torch.arange(length, device=self.device) < lengths[:, None]
         branches = torch.where(in_prefix, chain[:length], best_tokens(drafted))
         branches = torch.where(used[:, None], branches, -1)
@@ -314,7 +314,7 @@ class DeviceCycle:
         chosen = self.sampler.choose(scores, depths, noise)
         return chosen, measure(scores, chosen, tokens, parents, self.config.inspect), *taps
 
-    def _gather(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
+    def _walk(self, shape: CycleShape, state: Tensor, chosen: Tensor, *rest: Tensor) -> tuple[Tensor, ...]:
         """Of the accepted rows: the target's keys and values, and its features by drafter.
 
         Apart from ``_commit``, which overwrites what is read here: either may be run again, as capturing does.
@@ -323,14 +323,14 @@ class DeviceCycle:
         tree, taps = DeviceTree(*rest[:fields]), rest[fields:]
         rows = accepted_rows(tree, chosen, shape.depths)
         self.target.taps.restore(taps)
-        features = [self.target.features(d.model.target_layer_ids, rows) for d in self.proposer.block_drafters]
+        features = [self.target.features(d.model.target_layer_ids, rows) for d in self.drafters.block_drafters]
         return *self.verifier.cache.gather(start + rows), *features
 
     def _commit(self, shape: CycleShape, state: Tensor, *moved: Tensor) -> tuple[Tensor, ...]:
         """Write them after the committed slots; rows after the last accepted one are overwritten by the next cycle."""
         start = state[1]
         slots = start + torch.arange(shape.depths, device=self.device)
-        drafters = self.proposer.block_drafters
+        drafters = self.drafters.block_drafters
         keys_and_values = moved[: len(moved) - len(drafters)]
         self.verifier.cache.scatter(slots, keys_and_values)
         for drafter, features in zip(drafters, moved[len(keys_and_values) :], strict=True):

@@ -16,17 +16,26 @@ import torch
 from d2sd.config import DecodeConfig
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.device_cycle import DeviceCycle
-from d2sd.decoding.host_cycle import CycleDone, HostCycle
-from d2sd.decoding.inspection import describe_choices, describe_draft, describe_levels, describe_nodes, describe_tops
-from d2sd.decoding.proposer import Proposer
-from d2sd.decoding.verifier import Verifier
+from d2sd.decoding.drafters import CachedDrafters
+from d2sd.decoding.inspection import (
+    Inspection,
+    StepResult,
+    describe_choices,
+    describe_draft,
+    describe_levels,
+    describe_nodes,
+    describe_tops,
+    measure,
+)
+from d2sd.decoding.verifier import Sampler, Verifier
 from d2sd.methods import Proposal
 from d2sd.nets.models import Models, not_finite
-from d2sd.nets.passes import Passes
+from d2sd.nets.passes import Passes, StageClock
 from d2sd.trace.checks import SCHEMA
-from d2sd.trace.events import Committed, Decision, PrefillDone, StepDone, StopReason
+from d2sd.trace.events import Committed, Decision, PrefillDone, StageSeconds, StepDone, StopReason
 from d2sd.trace.text import Detokenizer, TokenTexts
-from d2sd.tree.walk import Walk, first_draft_boundary
+from d2sd.tree.tree import TokenTree
+from d2sd.tree.walk import Walk, first_draft_boundary, walk
 
 PACKAGES = ("torch", "transformers")  # whose versions a trace states
 
@@ -34,7 +43,7 @@ PACKAGES = ("torch", "transformers")  # whose versions a trace states
 class Generation:
     """One prompt being continued: committed ids, caches, clock.
 
-    labels: texts of single tokens; config, passes and experience: as for ``Proposer``.
+    labels: texts of single tokens; config, passes and experience: as for ``CachedDrafters``.
     """
 
     def __init__(
@@ -51,12 +60,13 @@ class Generation:
         self.ids, self.steps, self.elapsed = list(ids), 0, 0.0
         self.output: list[int] = []
         self.stop_reason: StopReason | None = None
-        self.proposer = Proposer(models, config, passes, experience)
-        self.verifier = Verifier(models.target, passes)
-        self.host_cycle = HostCycle(config, self.proposer, self.verifier)
+        self.drafters = CachedDrafters(models, config, passes, experience)
+        self.verifier, self.sampler = Verifier(models.target, passes), Sampler.of(config)
+        # of the host, also beside a GPU: every stage ends with a copy from it
+        self.clock = StageClock(torch.device("cpu"))
         self.device_cycle: DeviceCycle | None = None
-        if DeviceCycle.possible(config, self.proposer):
-            self.device_cycle = DeviceCycle(config, self.proposer, self.verifier)
+        if DeviceCycle.possible(config, self.drafters):
+            self.device_cycle = DeviceCycle(config, self.drafters, self.verifier)
         self.pieces = Detokenizer(self.target.tokenizer)
         # one detokenizer for both: the output may complete a character that the prompt began
         texts = [self.pieces.feed(token) for token in ids]
@@ -70,7 +80,8 @@ class Generation:
         began = time.perf_counter()
         prompt, device = tuple(self.ids), self.target.device
         positions, logits = self.verifier.read(prompt)
-        scores, sampler = self.host_cycle.sampler.scores(logits), self.host_cycle.sampler
+        sampler = self.sampler
+        scores = sampler.scores(logits)
         noise = sampler.noise(len(prompt) - 1, 1, scores.shape[-1], device)
         token = int(sampler.choose(scores, torch.zeros(1, dtype=torch.int64, device=device), noise))
         if not bool(scores[0, token].isfinite()):
@@ -82,8 +93,7 @@ class Generation:
         elif self.config.max_new_tokens == 1:
             self.stop_reason = "max_new_tokens"
         else:
-            self.proposer.extend(partial(self.target.features, rows=slice(0, len(prompt))), positions)
-            self.proposer.read_prompt(prompt)
+            self.drafters.read_prompt(prompt, partial(self.target.features, rows=slice(0, len(prompt))), positions)
         if device.type == "cuda":
             torch.cuda.synchronize(device)
         seconds = time.perf_counter() - began
@@ -91,11 +101,61 @@ class Generation:
 
     @torch.inference_mode()
     def step(self) -> Callable[[], StepDone]:
-        """Run one cycle. Returns a function that builds its event; these functions must be called in the order of steps."""
+        """Run one step. Returns a function that builds its event; these functions must be called in the order of steps."""
         began = time.perf_counter()
-        start = len(self.ids) - 1
-        done = (self.device_cycle or self.host_cycle).run(self.ids, self.config.max_new_tokens - len(self.output))
-        proposal, seen, outcome = done.proposal, done.seen, done.walk
+        if self.device_cycle is not None:
+            return self._finish(self.device_cycle.step(self.ids, self.room), began)
+
+        drafters, plan, clock = self.drafters, self.drafters.plan, self.clock
+        clock.start()
+        method = drafters.begin(self.ids)  # plain decoding, if a cost-aware step is better off without a draft
+        draft = method.draft(drafters)  # with a confidence at every position
+        clock.mark("first_draft")
+        # by the boundary posterior: where the target will probably reject the draft; of these, what is worth its time
+        prefixes = plan.worthwhile(draft, method.select(drafters, draft))
+        redrafts = method.redraft(drafters, draft, prefixes)  # one batch
+        clock.mark("second_draft")
+        tree = plan.prune(method.merge(drafters, draft, redrafts))
+        clock.mark("tree")
+        seen = self.verify(tree)  # one pass of the target
+        path = walk(tree, seen.chosen, self.end_ids, self.room)
+        clock.mark("verify")
+        if not (path.ended or path.cut):
+            self.commit(path)
+        clock.mark("commit")
+        proposal = Proposal.of(tree, draft, prefixes, redrafts)
+        return self._finish(StepResult(proposal, seen, path, StageSeconds(**clock.read())), began)
+
+    @property
+    def room(self) -> int:
+        """The number of tokens that may still be committed."""
+        return self.config.max_new_tokens - len(self.output)
+
+    def verify(self, tree: TokenTree) -> Inspection:
+        """Returns the target's choice after every node, and what else is inspected there, from one pass over the tree."""
+        device = self.target.device
+        scores = self.sampler.scores(self.verifier.logits(tree))
+        noise = self.sampler.noise(len(self.ids) - 1, 1 + max(tree.depths), scores.shape[-1], device)
+        tokens, parents, depths = (
+            torch.tensor(x, device=device) for x in (tree.tokens, (0, *tree.parents[1:]), tree.depths)
+        )
+        chosen = self.sampler.choose(scores, depths, noise)
+        return Inspection.read(measure(scores, chosen, tokens, parents, self.config.inspect).tolist())
+
+    def commit(self, path: Walk) -> None:
+        """Keep the keys and values of the anchor and the accepted path, in the target's cache and in those of the drafters."""
+        rows, start, device = [0, *path.accepted], len(self.ids) - 1, self.target.device
+        self.verifier.cache.commit(rows)
+        if self.drafters.reads_features:
+            index = torch.tensor(rows, device=device)
+            positions = torch.arange(start, start + len(rows), device=device)
+            self.drafters.commit(partial(self.target.features, rows=index), positions)
+        if device.type == "cuda":  # so that queued work is charged to the stage that caused it
+            torch.cuda.synchronize(device)
+
+    def _finish(self, done: StepResult, began: float) -> Callable[[], StepDone]:
+        """Add the committed tokens to the text; returns the function that builds the step's event."""
+        proposal, outcome, start = done.proposal, done.walk, len(self.ids) - 1
         if outcome.bonus == -1:
             raise not_finite(f"the target {self.target.name}")
         tokens = [proposal.tree.tokens[n] for n in outcome.accepted]
@@ -107,21 +167,20 @@ class Generation:
             self.stop_reason = "end_token"
         elif outcome.cut:
             self.stop_reason = "max_new_tokens"
-        self.proposer.notice(proposal)
-        first = proposal.first
-        boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, seen.chosen, outcome)
-        decision = self.proposer.learn(proposal, outcome, boundary)
+        self.drafters.notice(proposal)
+        first, plan = proposal.first, self.drafters.plan
+        boundary = None if first is None else first_draft_boundary(proposal.tree, first.ids, done.seen.chosen, outcome)
+        decision = plan.learn(proposal, outcome, boundary)
         if self.stop_reason is None and self.device_cycle:
             self.device_cycle.ahead(self.ids)
         # a GPU may have begun this step before it was called
         whole = max(time.perf_counter() - began, done.seconds.total)
         self.elapsed += whole
-        if decision is not None and (controller := self.proposer.controller) is not None:
-            controller.timed(decision, len(proposal.tree), done.seconds, whole)
+        plan.timed(decision, len(proposal.tree), done.seconds, whole)
         return partial(self._describe, self.steps - 1, start, done, boundary, decision, self.elapsed)
 
     def _describe(
-        self, step: int, start: int, done: CycleDone, boundary: int | None, decision: Decision | None, elapsed: float
+        self, step: int, start: int, done: StepResult, boundary: int | None, decision: Decision | None, elapsed: float
     ) -> StepDone:
         """Returns a step as an event. Labels are made for its whole tree, unless the event is not read."""
         proposal, seen, outcome = done.proposal, done.seen, done.walk
@@ -142,7 +201,7 @@ class Generation:
             committed=self._describe_committed(proposal, outcome),
             actual_boundary=boundary,
             seconds=done.seconds,
-            draft_passes=self.proposer.draft_passes(proposal),
+            draft_passes=self.drafters.draft_passes(proposal),
             levels=describe_levels(proposal, texts) if inspect else (),
             decision=decision,
             target_tops=describe_tops(proposal, seen, outcome, texts),

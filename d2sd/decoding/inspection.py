@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from d2sd.methods import Proposal
-from d2sd.trace.events import TEMPERATURES, Alternative, Choice, Draft, DraftLevel, Node, State, TargetTop
+from d2sd.trace.events import TEMPERATURES, Alternative, Choice, Draft, DraftLevel, Node, StageSeconds, State, TargetTop
 from d2sd.trace.text import TokenTexts
 from d2sd.tree.block import Block
 from d2sd.tree.levels import continued_nodes
@@ -130,6 +130,16 @@ def _at_once(scores: Tensor, places: Tensor) -> Tensor:
 def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
     """Returns the rows of ``tempered``'s result as they are stored in a block."""
     return tuple(map(tuple, found.tolist()))
+
+
+@dataclass(frozen=True, slots=True)
+class StepResult:
+    """A step that is done: the tree, the target's choices at its nodes, the accepted path, and stage times."""
+
+    proposal: Proposal
+    seen: Inspection
+    walk: Walk
+    seconds: StageSeconds
 
 
 def _alternatives(tokens: Sequence[int], shown: Iterable[float], texts: TokenTexts) -> tuple[Alternative, ...]:

@@ -12,7 +12,7 @@ import torch
 
 from d2sd.costs.machines import STAGES, Curve, Machine
 from d2sd.decoding.block_drafter import BlockDrafter
-from d2sd.decoding.proposer import Proposer
+from d2sd.decoding.drafters import CachedDrafters
 from d2sd.decoding.verifier import Verifier
 from d2sd.methods.base import WIDEST
 from d2sd.tree.tree import path_tree
@@ -34,13 +34,13 @@ Times = dict[Pass, list[float]]  # seconds
 
 
 @torch.inference_mode()
-def measure_costs(proposer: Proposer, verifier: Verifier) -> tuple[Machine, bool]:
+def measure_costs(drafters: CachedDrafters, verifier: Verifier) -> tuple[Machine, bool]:
     """Returns typical times of every stage after a context of 192 tokens, and whether those of the first half of the repeats and
     of the second half differ by a fifth at most, in every stage.
 
-    proposer, verifier: their caches need room for ``MEASURED_TOKENS`` and a tree.
+    drafters, verifier: their caches need room for ``MEASURED_TOKENS`` and a tree.
     """
-    target, method, gamma = verifier.target, proposer.method, proposer.block_size
+    target, method, gamma = verifier.target, drafters.method, drafters.block_size
     verifier.cache.length, width = CONTEXT, target.embedding.weight.shape[1]
 
     def committed(taps: int) -> torch.Tensor:
@@ -55,23 +55,23 @@ def measure_costs(proposer: Proposer, verifier: Verifier) -> tuple[Machine, bool
         drafter.draft(0, [()] * count, size, WIDEST if method.default_budget else 1)
 
     def first(size: int) -> None:
-        if proposer.first:
-            blocks(proposer.first, 1, size)
-        for drafter in (d for d in (proposer.chain, proposer.levels) if d is not None):
+        if drafters.first:
+            blocks(drafters.first, 1, size)
+        for drafter in (d for d in (drafters.draft_model, drafters.eagle3) if d is not None):
             drafter.cache.length = CONTEXT
-        if proposer.chain:
-            proposer.chain.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=target.device), size - 1)
-        if proposer.levels:
-            proposer.levels.extend(committed(len(proposer.levels.model.target_layer_ids)))
-            proposer.levels.draft([0] * (CONTEXT + COMMITTED + 1))
+        if drafters.draft_model:
+            drafters.draft_model.draft_after(torch.zeros(COMMITTED, dtype=torch.int64, device=target.device), size - 1)
+        if drafters.eagle3:
+            drafters.eagle3.extend(committed(len(drafters.eagle3.model.target_layer_ids)))
+            drafters.eagle3.draft([0] * (CONTEXT + COMMITTED + 1))
 
     sizes = (1, *CORNERS) if min(_seconds(partial(verify, 1)) for _ in range(3)) > SLOW else SIZES  # the first is slow
     # a CPU's kernels for a number of rows are made when it first occurs, so all of them are met once
-    met = sizes if proposer.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
+    met = sizes if drafters.passes.fixed or sizes != SIZES else range(1, SIZES[-1] + 1)
     works: dict[Pass, Callable[[], object]] = {("verify", count): partial(verify, count) for count in met}
     works |= {("first_draft", size): partial(first, size) for size in method.draft_lengths(gamma)}
-    if proposer.second:
-        works |= {("second_draft", n * gamma): partial(blocks, proposer.second, n, gamma) for n in BRANCHES}
+    if drafters.second:
+        works |= {("second_draft", n * gamma): partial(blocks, drafters.second, n, gamma) for n in BRANCHES}
     rounds = _timed(works, [key for key in works if key[0] != "verify" or key[1] in sizes])
     times = _typical(rounds)
     points = {stage: [(rows, t) for (key, rows), t in sorted(times.items()) if key == stage] for stage in STAGES}

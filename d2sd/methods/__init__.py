@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from d2sd.methods.base import TREE_SETTINGS, Drafters, Method, Proposal
+from d2sd.methods.base import TREE_SETTINGS, Drafters, FirstDraft, Method, Proposal
 from d2sd.methods.chains import AUTOREGRESSIVE, DFLASH, DFLASH_RESAMPLE, DRAFT_MODEL, SPECDIFF2_SELECT
 from d2sd.methods.d2sd import D2SD, D2SD_THREE_LEVEL, DFLASH_TWICE, RANDOM_PREFIX
 from d2sd.methods.trees import D2SD_TREE, DDTREE, EAGLE3
@@ -31,4 +31,4 @@ def unused(method: str) -> frozenset[str]:
     return TREE_SETTINGS - METHODS[method].settings if method in METHODS else frozenset()
 
 
-__all__ = ["METHODS", "Drafters", "Method", "Proposal", "unused"]
+__all__ = ["METHODS", "Drafters", "FirstDraft", "Method", "Proposal", "unused"]

@@ -1,15 +1,16 @@
-"""The interface of a method: its inputs and its proposal."""
+"""The interface of a method: what drafts, the stages of a step up to its token tree, and the proposal that they make."""
 
 from __future__ import annotations
 
 import random
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import exp, inf
-from typing import Literal, Protocol
+from typing import Literal
 
 from d2sd.tree.block import Block, DrafterName
-from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary, boundary_posterior, open_prefixes
+from d2sd.tree.boundary import NOTHING_DRAFTED, Boundary, boundary_posterior
 from d2sd.tree.levels import Level
 from d2sd.tree.tree import TokenTree, merge_drafts
 
@@ -23,48 +24,49 @@ WIDEST = 16
 MAX_LOG = 700.0  # the exponential of more is more than a float holds
 
 
-def all_prefixes(confidence: Sequence[float], prefixes: tuple[int, ...]) -> tuple[int, ...]:
-    """Returns all prefixes: each is worth a re-draft."""
-    return prefixes
+class Drafters(ABC):
+    """What drafts in one step, and what a method needs to know of the step.
 
-
-class DraftPass(Protocol):
-    """Maps prefixes below the anchor to drafted blocks, with the ``top`` likeliest tokens of every position."""
-
-    def __call__(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class Drafters:
-    """The drafters and settings that a method may use at one step.
-
-    first: blocks of γ.
-    second: blocks of γ₂.
-    sample: blocks sampled from the distributions of the first draft.
-    model: a chain of the autoregressive draft model.
-    levels: a draft tree of EAGLE-3.
+    anchor: the last committed token.
+    num_branches: K.
     extension: γ₂ − γ.
-    budget: node budget B of tree methods.
-    choose_redrafts: maps confidences and prefixes of the first draft to the prefixes that are worth a re-draft.
-    min_log_probability: log probability of acceptance below which a path is not grown.
+    budget: node budget B of methods that grow trees.
     end_ids: tokens that end a text; nothing is re-drafted after them.
     trained: whether boundaries are estimated from a trained confidence head instead of the tokens' probabilities.
+    min_log_probability: log probability of acceptance below which a path is not grown.
     """
 
     anchor: int
-    first: DraftPass
-    second: DraftPass
-    sample: Callable[[int], list[Block]]
-    model: Callable[[], Block]
-    levels: Callable[[], list[Level]]
     num_branches: int
     extension: int
     budget: int
-    rng: random.Random
-    end_ids: Collection[int] = ()
-    choose_redrafts: Callable[[Sequence[float], tuple[int, ...]], tuple[int, ...]] = all_prefixes
-    min_log_probability: float = -inf
+    end_ids: Collection[int]
     trained: bool = False
+    min_log_probability: float = -inf
+
+    @abstractmethod
+    def first_block(self, top: int = 1) -> Block:
+        """Returns a block of γ by the first drafter, with the ``top`` likeliest tokens of every position."""
+
+    @abstractmethod
+    def samples(self, count: int) -> list[Block]:
+        """Returns blocks sampled from the distributions of the first block."""
+
+    @abstractmethod
+    def chain(self) -> Block:
+        """Returns a chain of γ − 1 tokens by the autoregressive draft model."""
+
+    @abstractmethod
+    def levels(self) -> list[Level]:
+        """Returns the levels of a draft tree by EAGLE-3."""
+
+    @abstractmethod
+    def second_blocks(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]:
+        """Returns one block of γ₂ per prefix below the anchor by the second drafter, in one batch."""
+
+    @abstractmethod
+    def rng(self) -> random.Random:
+        """Returns the source of the step's random choices, the same for a text position and a seed."""
 
     def boundary(self, block: Block, after: int = 0) -> Boundary:
         """Returns the boundary estimate of a draft, from the confidences after its first ``after`` tokens."""
@@ -84,6 +86,22 @@ class Drafters:
 
 
 @dataclass(frozen=True, slots=True)
+class FirstDraft:
+    """What a step drafts first.
+
+    block: the first draft; None if nothing was drafted, or levels.
+    boundary: the estimate of where the target will reject it.
+    samples: further chains from the same distributions.
+    levels: the levels of a tree that grows level by level.
+    """
+
+    block: Block | None = None
+    boundary: Boundary = NOTHING_DRAFTED
+    samples: Sequence[Block] = ()
+    levels: Sequence[Level] = ()
+
+
+@dataclass(frozen=True, slots=True)
 class Proposal:
     """A token tree and its drafts; ``first`` is None if nothing was drafted.
 
@@ -98,6 +116,13 @@ class Proposal:
     branches: tuple[Block, ...] = ()
     levels: tuple[Level, ...] = ()
 
+    @classmethod
+    def of(cls, tree: TokenTree, draft: FirstDraft, prefixes: Sequence[int], redrafts: Sequence[Block]) -> Proposal:
+        """Returns the proposal of these drafts; prefixes: those that were drafted from again, the whole first block among them if
+        γ₂ > γ."""
+        selected = tuple(p for p in prefixes if draft.block and p < len(draft.block.ids))
+        return cls(tree, draft.block, draft.boundary, selected, tuple(redrafts), tuple(draft.levels))
+
     @property
     def blocks(self) -> tuple[Block, ...]:
         """All drafts in order of their number."""
@@ -108,6 +133,27 @@ class Proposal:
         return self.blocks[self.tree.blocks[node]].drafter if self.blocks else "first"
 
 
+def draft_block(drafters: Drafters) -> FirstDraft:
+    """Returns one block of the first drafter."""
+    block = drafters.first_block()
+    return FirstDraft(block, drafters.boundary(block))
+
+
+def select_nothing(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
+    """Returns no prefix: the method drafts once."""
+    return ()
+
+
+def redraft_nothing(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
+    """Returns the chains that were sampled with the first draft, if any."""
+    return draft.samples
+
+
+def merge_all(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
+    """Returns the tree of all drafts, merged at equal prefixes; of the anchor alone if nothing was drafted."""
+    return merge_drafts(drafters.anchor, [] if draft.block is None else [draft.block, *redrafts])
+
+
 @dataclass(frozen=True, slots=True)
 class Method:
     """A drafting method.
@@ -116,7 +162,8 @@ class Method:
     name: what the page calls it.
     sentence: one sentence for help texts and the page.
     source: the paper.
-    propose: builds the token tree of a step.
+    draft, select, redraft, merge: the stages of a step up to its token tree, in this order: the first draft; the prefixes of it
+        to re-draft from, likeliest first; the further drafts, given the prefixes that are worth one; the token tree of all.
     settings: the fields of ``DecodeConfig`` that shape its trees.
     first_drafter: it drafts with the first block drafter.
     second_drafter: the network that re-drafts, if any.
@@ -132,8 +179,11 @@ class Method:
     name: str
     sentence: str
     source: str
-    propose: Callable[[Drafters], Proposal]
     settings: frozenset[str]
+    draft: Callable[[Drafters], FirstDraft] = draft_block
+    select: Callable[[Drafters, FirstDraft], Sequence[int]] = select_nothing
+    redraft: Callable[[Drafters, FirstDraft, Sequence[int]], Sequence[Block]] = redraft_nothing
+    merge: Callable[[Drafters, FirstDraft, Sequence[Block]], TokenTree] = merge_all
     first_drafter: bool = True
     second_drafter: Literal["none", "vp", "first"] = "none"
     draft_model: bool = False
@@ -159,20 +209,3 @@ class Method:
 def random_order(rng: random.Random, positions: int) -> tuple[int, ...]:
     """Returns the prefix lengths of a draft of ``positions`` tokens in random order."""
     return tuple(rng.sample(range(positions), positions))
-
-
-def split(drafters: Drafters, first: Block, selected: Sequence[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Returns the selected prefixes to re-draft from; and the same list with the whole first block, if γ₂ > γ and the text
-    does not end in it, so that one more branch continues it."""
-    whole = len(first.ids)
-    goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
-    prefixes = drafters.choose_redrafts(first.confidence, (*selected, whole) if goes_on else tuple(selected))
-    return tuple(p for p in prefixes if p < whole), prefixes
-
-
-def merged(
-    anchor: int, first: Block, boundary: Boundary, selected: Sequence[int] = (), branches: Sequence[Block] = ()
-) -> Proposal:
-    """Returns the proposal that merges a first draft and its re-drafts."""
-    tree = merge_drafts(anchor, [first, *branches])
-    return Proposal(tree, first, boundary, tuple(selected), tuple(branches))

@@ -2,42 +2,34 @@
 
 from __future__ import annotations
 
-from d2sd.methods.base import BRANCHED, Drafters, Method, Proposal, merged
-from d2sd.tree.boundary import boundary_posterior
-from d2sd.tree.tree import merge_drafts
+from dataclasses import replace
+
+from d2sd.methods.base import BRANCHED, Drafters, FirstDraft, Method, draft_block
 
 ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings
 
 
-def propose_autoregressive(drafters: Drafters) -> Proposal:
-    """Returns a tree of the anchor alone."""
-    return Proposal(merge_drafts(drafters.anchor, []))
+def draft_nothing(drafters: Drafters) -> FirstDraft:
+    """Returns no draft: the target writes the next token."""
+    return FirstDraft()
 
 
-def propose_draft_model(drafters: Drafters) -> Proposal:
-    """Returns one chain of γ−1 tokens, drafted one by one."""
-    first = drafters.model()
-    return merged(drafters.anchor, first, boundary_posterior(first.confidence))
+def draft_chain(drafters: Drafters) -> FirstDraft:
+    """Returns one chain of γ − 1 tokens, drafted one by one."""
+    block = drafters.chain()
+    return FirstDraft(block, drafters.boundary(block))
 
 
-def propose_dflash(drafters: Drafters) -> Proposal:
-    """Returns one chain of γ−1 tokens, drafted in one pass."""
-    (first,) = drafters.first([()])
-    return merged(drafters.anchor, first, drafters.boundary(first))
+def draft_and_sample(drafters: Drafters) -> FirstDraft:
+    """Returns the greedy chain, and K chains sampled i.i.d. at temperature 1 from the same distributions."""
+    return replace(draft_block(drafters), samples=drafters.samples(drafters.num_branches))
 
 
-def propose_resample(drafters: Drafters) -> Proposal:
-    """Returns the greedy chain plus K chains sampled i.i.d. at temperature 1 from the same distributions."""
-    (first,) = drafters.first([()])
-    boundary = drafters.boundary(first)
-    return merged(drafters.anchor, first, boundary, branches=drafters.sample(drafters.num_branches))
-
-
-def propose_select(drafters: Drafters) -> Proposal:
+def draft_samples(drafters: Drafters) -> FirstDraft:
     """Returns K sampled chains, verified jointly; the walk keeps the longest accepted one."""
-    drafters.first([()])
-    first, *others = drafters.sample(drafters.num_branches)
-    return Proposal(merge_drafts(drafters.anchor, [first, *others]), first, branches=tuple(others))
+    drafters.first_block()
+    first, *others = drafters.samples(drafters.num_branches)
+    return FirstDraft(first, samples=others)
 
 
 AUTOREGRESSIVE = Method(
@@ -45,8 +37,8 @@ AUTOREGRESSIVE = Method(
     "Plain decoding",
     "Plain decoding: the target writes one token per pass.",
     "baseline",
-    propose_autoregressive,
     frozenset(),
+    draft_nothing,
     first_drafter=False,
     draft_levels=0,
     on_device="anchor",
@@ -56,8 +48,8 @@ DRAFT_MODEL = Method(
     "Draft model",
     "A small autoregressive model drafts a chain token by token; the target checks it in one pass.",
     "speculative sampling, arXiv 2211.17192 and 2302.01318",
-    propose_draft_model,
     ONE_CHAIN,
+    draft_chain,
     first_drafter=False,
     draft_model=True,
 )
@@ -66,7 +58,6 @@ DFLASH = Method(
     "DFlash",
     "One diffusion drafter fills the whole block at once; the target checks it as a single chain.",
     "DFlash, arXiv 2602.06036",
-    propose_dflash,
     ONE_CHAIN,
     on_device="chain",
 )
@@ -75,14 +66,14 @@ DFLASH_RESAMPLE = Method(
     "DFlash, resampled",
     "The drafted chain plus K chains sampled from the same block: more candidates without a second drafter.",
     "D²SD, arXiv 2606.04446, ablation 1",
-    propose_resample,
     BRANCHED,
+    draft_and_sample,
 )
 SPECDIFF2_SELECT = Method(
     "specdiff2_select",
     "SpecDiff-2",
     "K whole drafts sampled from the diffusion drafter are checked together; the longest accepted one is kept.",
     "SpecDiff-2, arXiv 2511.00606",
-    propose_select,
     BRANCHED,
+    draft_samples,
 )

@@ -9,48 +9,53 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from d2sd.methods.base import TWO_DRAFTS, Drafters, Method, Proposal, merged, random_order, split
+from d2sd.methods.base import TWO_DRAFTS, Drafters, FirstDraft, Method, random_order
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import Boundary, open_prefixes, select_prefixes
-from d2sd.tree.tree import chains, merge_drafts
+from d2sd.tree.boundary import open_prefixes, select_prefixes
+from d2sd.tree.tree import chains
 
 
-def propose(drafters: Drafters) -> Proposal:
-    """Returns the first draft plus K branches from the prefixes with the largest r(i)."""
-    (first,) = drafters.first([()])
-    boundary = drafters.boundary(first)
-    usable = open_prefixes(first.ids, drafters.end_ids)
-    return redraft(drafters, first, boundary, select_prefixes(boundary.posterior[:usable], drafters.num_branches))
+def select_likeliest(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
+    """Returns the K prefixes with the largest r(i)."""
+    assert draft.block is not None
+    usable = open_prefixes(draft.block.ids, drafters.end_ids)
+    return and_whole(drafters, draft.block, select_prefixes(draft.boundary.posterior[:usable], drafters.num_branches))
 
 
-def propose_random(drafters: Drafters) -> Proposal:
-    """Returns the first draft plus K branches from prefixes sampled uniformly without replacement."""
-    (first,) = drafters.first([()])
-    usable = open_prefixes(first.ids, drafters.end_ids)
-    order = random_order(drafters.rng, len(first.ids))
-    selected = [i for i in order if i < usable][: drafters.num_branches]
-    return redraft(drafters, first, drafters.boundary(first), selected)
+def select_random(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
+    """Returns K prefixes, sampled uniformly without replacement."""
+    assert draft.block is not None
+    usable = open_prefixes(draft.block.ids, drafters.end_ids)
+    order = random_order(drafters.rng(), len(draft.block.ids))
+    return and_whole(drafters, draft.block, [i for i in order if i < usable][: drafters.num_branches])
 
 
-def redraft(drafters: Drafters, first: Block, boundary: Boundary, selected: Sequence[int]) -> Proposal:
-    """Returns one D²SD proposal. If γ₂ > γ, one more branch continues the whole first block."""
-    selected, prefixes = split(drafters, first, selected)
-    branches = drafters.second([first.ids[:i] for i in prefixes]) if prefixes else []
-    return merged(drafters.anchor, first, boundary, selected, branches)
+def and_whole(drafters: Drafters, first: Block, prefixes: Sequence[int]) -> Sequence[int]:
+    """Returns the prefixes, and after them the whole first block if γ₂ > γ and the text does not end in it: one more branch
+    continues it."""
+    whole = len(first.ids)
+    goes_on = drafters.extension and open_prefixes(first.ids, drafters.end_ids) > whole
+    return (*prefixes, whole) if goes_on else prefixes
 
 
-def propose_three_levels(drafters: Drafters) -> Proposal:
-    """Returns up to 2K+1 drafts: every branch of D²SD is re-drafted once more from its own likeliest boundary.
+def redraft_once(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
+    """Returns a block of the second drafter after each prefix, from one batch."""
+    assert draft.block is not None
+    return drafters.second_blocks([draft.block.ids[:i] for i in prefixes]) if prefixes else []
+
+
+def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
+    """Returns the blocks of ``redraft_once``, and a block after the likeliest boundary of each of them.
 
     A branch's boundary is its largest r(i) with i ≥ 1 (re-drafting from i = 0 would repeat the branch). Prefixes
     that were already re-drafted from, or in which the text ends, are left out.
     """
-    two = propose(drafters)
-    assert two.first is not None
-    whole = chains([two.first, *two.branches])
-    known = {chain[: block.prefix] for chain, block in zip(whole[1:], two.branches, strict=True)}
+    branches = redraft_once(drafters, draft, prefixes)
+    assert draft.block is not None
+    whole = chains([draft.block, *branches])
+    known = {chain[: block.prefix] for chain, block in zip(whole[1:], branches, strict=True)}
     starts: list[tuple[int, tuple[int, ...]]] = []
-    for number, block in enumerate(two.branches, 1):
+    for number, block in enumerate(branches, 1):
         boundary = drafters.boundary(block, 1)
         usable = open_prefixes(block.ids, drafters.end_ids) - 1
         for best in select_prefixes(boundary.posterior[:usable], 1):
@@ -58,9 +63,8 @@ def propose_three_levels(drafters: Drafters) -> Proposal:
             if prefix not in known:
                 known.add(prefix)
                 starts.append((number, prefix))
-    third = drafters.second([prefix for _, prefix in starts]) if starts else []
-    blocks = (*two.branches, *(replace(b, base=number) for b, (number, _) in zip(third, starts, strict=True)))
-    return replace(two, tree=merge_drafts(drafters.anchor, [two.first, *blocks]), branches=blocks)
+    third = drafters.second_blocks([prefix for _, prefix in starts]) if starts else []
+    return [*branches, *(replace(b, base=number) for b, (number, _) in zip(third, starts, strict=True))]
 
 
 D2SD = Method(
@@ -68,8 +72,9 @@ D2SD = Method(
     "D²SD",
     "A second, variable-prefix drafter re-drafts from the K likeliest rejection boundaries in one batch.",
     "D²SD, arXiv 2606.04446",
-    propose,
     TWO_DRAFTS,
+    select=select_likeliest,
+    redraft=redraft_once,
     second_drafter="vp",
     draft_levels=2,
     on_device="likeliest",
@@ -79,8 +84,9 @@ D2SD_THREE_LEVEL = Method(
     "D²SD, re-drafted twice",
     "D²SD, and every branch is re-drafted once more from its own likeliest boundary.",
     "D²SD, arXiv 2606.04446, ablation 3",
-    propose_three_levels,
     TWO_DRAFTS,
+    select=select_likeliest,
+    redraft=redraft_twice,
     second_drafter="vp",
     draft_levels=3,
 )
@@ -89,8 +95,9 @@ DFLASH_TWICE = Method(
     "D²SD with one drafter",
     "D²SD with the first drafter used again for the re-drafts.",
     "D²SD, arXiv 2606.04446, ablation 2",
-    propose,
     TWO_DRAFTS,
+    select=select_likeliest,
+    redraft=redraft_once,
     second_drafter="first",
     draft_levels=2,
     on_device="likeliest",
@@ -100,8 +107,9 @@ RANDOM_PREFIX = Method(
     "D²SD from random prefixes",
     "D²SD that re-drafts from K prefixes drawn at random: the control that shows what confidence buys.",
     "control",
-    propose_random,
     TWO_DRAFTS,
+    select=select_random,
+    redraft=redraft_once,
     second_drafter="vp",
     draft_levels=2,
     on_device="random",

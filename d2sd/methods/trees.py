@@ -14,9 +14,9 @@ from dataclasses import dataclass
 from functools import cache
 from math import exp, inf, log
 
-from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, Method, Proposal, split
+from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, FirstDraft, Method
+from d2sd.methods.d2sd import select_likeliest
 from d2sd.tree.block import Block
-from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.levels import level_tree
 from d2sd.tree.tree import TokenTree, TreeBuilder, chains
 
@@ -105,28 +105,41 @@ def grow(
     return builder.build(whole)
 
 
-def propose_ddtree(drafters: Drafters) -> Proposal:
+def draft_wide(drafters: Drafters) -> FirstDraft:
+    """Returns one block, with as many tokens per position as the tree may use."""
+    block = drafters.first_block(drafters.width)
+    return FirstDraft(block, drafters.boundary(block))
+
+
+def merge_likeliest(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
     """Returns the B likeliest paths if the block's positions were independent."""
-    (first,) = drafters.first([()], top=drafters.width)
-    tree = grow(drafters.anchor, [first], [offers(first, 0)], drafters.budget, drafters.min_log_probability)
-    return Proposal(tree, first, drafters.boundary(first))
+    assert draft.block is not None
+    offered = [offers(draft.block, 0)]
+    return grow(drafters.anchor, [draft.block], offered, drafters.budget, drafters.min_log_probability)
 
 
-def propose_d2sd_tree(drafters: Drafters) -> Proposal:
+def draft_top(drafters: Drafters) -> FirstDraft:
+    """Returns one block with the ``TOP`` likeliest tokens per position."""
+    block = drafters.first_block(TOP)
+    return FirstDraft(block, drafters.boundary(block))
+
+
+def redraft_top(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
+    """Returns a block of the second drafter after each prefix, with the ``TOP`` likeliest tokens per position."""
+    assert draft.block is not None
+    return drafters.second_blocks([draft.block.ids[:i] for i in prefixes], TOP) if prefixes else []
+
+
+def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
     """Returns the B likeliest paths.
 
     Below a re-anchored prefix a token's probability is a weighted product of both drafters': where they disagree,
     neither is calibrated alone. Elsewhere it is the first drafter's.
     """
-    (first,) = drafters.first([()], top=TOP)
-    boundary = drafters.boundary(first)
-    usable = open_prefixes(first.ids, drafters.end_ids)
-    likeliest = select_prefixes(boundary.posterior[:usable], drafters.num_branches)
-    selected, prefixes = split(drafters, first, likeliest)
-    branches = tuple(drafters.second([first.ids[:i] for i in prefixes], top=TOP)) if prefixes else ()
-    offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(branches, 1))]
-    tree = grow(drafters.anchor, [first, *branches], offered, drafters.budget, drafters.min_log_probability)
-    return Proposal(tree, first, boundary, selected, branches)
+    assert draft.block is not None
+    first = draft.block
+    offered = [offers(first, 0), *(agreed(first, b, n) for n, b in enumerate(redrafts, 1))]
+    return grow(drafters.anchor, [first, *redrafts], offered, drafters.budget, drafters.min_log_probability)
 
 
 def agreed(first: Block, second: Block, number: int) -> list[Offer]:
@@ -149,10 +162,14 @@ def agreed(first: Block, second: Block, number: int) -> list[Offer]:
     return out
 
 
-def propose_eagle3(drafters: Drafters) -> Proposal:
-    """Returns the best nodes of a tree that is grown level by level, one pass per level."""
-    levels = drafters.levels()
-    return Proposal(level_tree(drafters.anchor, levels, drafters.budget), levels=tuple(levels))
+def draft_levels(drafters: Drafters) -> FirstDraft:
+    """Returns a tree that grows level by level, one pass per level."""
+    return FirstDraft(levels=drafters.levels())
+
+
+def merge_levels(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
+    """Returns the B best nodes of all levels."""
+    return level_tree(drafters.anchor, draft.levels, drafters.budget)
 
 
 DDTREE = Method(
@@ -160,8 +177,9 @@ DDTREE = Method(
     "DDTree",
     "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
     "DDTree, arXiv 2604.12989",
-    propose_ddtree,
     frozenset({"block_size", "node_budget", "cost_aware"}),
+    draft_wide,
+    merge=merge_likeliest,
     default_budget=DEFAULT_BUDGET,
 )
 D2SD_TREE = Method(
@@ -169,8 +187,11 @@ D2SD_TREE = Method(
     "D²SD as a tree",
     "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
     "this project, after D²SD and DDTree",
-    propose_d2sd_tree,
     TWO_DRAFTS,
+    draft_top,
+    select_likeliest,
+    redraft_top,
+    merge_agreed,
     second_drafter="vp",
     draft_levels=2,
     default_budget=DEFAULT_BUDGET,
@@ -180,8 +201,9 @@ EAGLE3 = Method(
     "EAGLE-3",
     "A one-layer drafter reads the target's features and writes token after token; its tree grows level by level.",
     "EAGLE-3, arXiv 2503.01840",
-    propose_eagle3,
     frozenset({"draft_depth", "draft_top_k", "node_budget", "cost_aware"}),
+    draft_levels,
+    merge=merge_levels,
     first_drafter=False,
     eagle3=True,
     default_budget=EAGLE3_BUDGET,

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 
 import torch
 
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
-from d2sd.decoding.proposer import Proposer
+from d2sd.decoding.drafters import CachedDrafters
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -161,26 +162,25 @@ class Replay:
         for config in configs:
             yield self._replay(config, costs, experience)
 
-    def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
-        """Feed the recorded tokens from ``begin`` up to ``end`` to the drafters."""
+    def commit(self, drafters: CachedDrafters, begin: int, end: int) -> None:
+        """Let the drafters read the recorded tokens from ``begin`` up to ``end``; from 0, they are the prompt."""
+        read = drafters.commit if begin else partial(drafters.read_prompt, [*self.prompt, *self.output][:end])
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
         with self.engine.lock:
-            proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
+            read(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
     def _replay(self, config: DecodeConfig, costs: Machine | None, experience: Experience | None) -> Outcome:
         ids = [*self.prompt, *self.output]
         if config.decides and experience is None:
             experience = Experience(costs.of(config.method) if costs else self.engine.costs(config))
-        proposer = self.engine.proposer(config, len(ids), experience)
+        drafters = self.engine.drafters(config, len(ids), experience)
         known = len(self.prompt)  # tokens before the anchor; prefill gave the first one of the output
-        self._extend(proposer, 0, known)
-        with self.engine.lock:
-            proposer.read_prompt(ids[:known])
+        self.commit(drafters, 0, known)
         committed, works, hits, cut = list[int](), list[Work](), list[bool](), False
         while known + 1 < len(ids):
             with self.engine.lock:
-                proposal = proposer.propose(ids[: known + 1])
+                proposal = drafters.propose(ids[: known + 1])
             tree = proposal.tree
             # off the accepted path nothing is read, so every node may be given the choice on it
             chosen = [ids[min(known + d + 1, len(ids) - 1)] for d in tree.depths]
@@ -189,15 +189,15 @@ class Replay:
             count = len(outcome.accepted) + (outcome.bonus is not None)
             committed.append(count)
             cut = outcome.bonus is None
-            works.append(proposer.work(proposal))
+            works.append(drafters.work(proposal))
             boundary = None
             if proposal.first is not None:
                 boundary = first_draft_boundary(tree, proposal.first.ids, chosen, outcome)
                 if proposal.selected and boundary is not None and boundary < len(proposal.first.ids):
                     hits.append(boundary in proposal.selected)
-            proposer.learn(proposal, outcome, boundary)
+            drafters.plan.learn(proposal, outcome, boundary)
             if known + count + 1 < len(ids):
-                self._extend(proposer, known, known + count)
+                self.commit(drafters, known, known + count)
             known += count
         machine = costs.of(config.method) if costs else None
         seconds = sum(machine.seconds(config.method, work) or 0.0 for work in works) if machine else None

@@ -109,8 +109,8 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     check_weights(engine, trace, ["target", second])
     start = event.anchor_position
     _, goal = text_around(trace, event)
-    proposer = engine.proposer(config, start + 1)
-    drafter, size = proposer.second, 1 + len(first.ids) + proposer.extension
+    drafters = engine.drafters(config, start + 1)
+    drafter, size = drafters.second, 1 + len(first.ids) + drafters.extension
     assert drafter is not None, "resolved settings of a method with a second drafter"
     _check_prefix(first.ids, prefix, size, engine.models.target.end_ids)
     replay = Replay(engine, trace, size - 1 + len(trace.token_ids) - len(goal))

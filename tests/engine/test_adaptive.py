@@ -13,7 +13,7 @@ import pytest
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.config import MAX_DEPTH, MAX_TOP_K
 from d2sd.costs.machines import STAGES
-from d2sd.decoding import proposer as proposing
+from d2sd.decoding import drafters as drafting
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.cost_aware import Controller
@@ -60,7 +60,7 @@ def test_cost_aware_text_equals_plain_for_random_decisions(engine, method, monke
     plain = engine.generate("the cat sat", DecodeConfig("autoregressive", 40, inspect=False))
     seed, seen = (engine.models.target.config.model_type == "llama") + ADAPTIVE.index(method), set()
     settings = ({}, {"block_size": 6, "second_block_size": 9, "num_branches": 3})[seed % 2]
-    monkeypatch.setattr(proposing, "Controller", restless(seed))
+    monkeypatch.setattr(drafting, "Controller", restless(seed))
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     trace = engine.generate("the cat sat", DecodeConfig(method, 40, cost_aware=True, **settings))
     assert trace.token_ids == plain.token_ids
@@ -97,7 +97,7 @@ def test_block_drafter_reads_skipped_tokens_before_drafting(bundled, method, mon
         return {(at, draft.prefix): draft.ids for at, draft in firsts + again}
 
     late_controller = deciding(draft, lambda prefixes: tuple(prefixes) if steps[-1] else ())
-    monkeypatch.setattr(proposing, "Controller", late_controller)
+    monkeypatch.setattr(drafting, "Controller", late_controller)
     monkeypatch.setattr(BlockDrafter, "extend", counted)
     monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
     late = drafts(bundled.generate("Once upon a time", DecodeConfig(method, 112, cost_aware=True, node_budget=3)))
@@ -208,7 +208,7 @@ def test_experience_grows_with_generations_but_not_replays(engine, monkeypatch):
             super().__init__(experience, *rest)
             started.append((experience, self._text.chances(4)))
 
-    monkeypatch.setattr(proposing, "Controller", Watched)
+    monkeypatch.setattr(drafting, "Controller", Watched)
     config = engine.resolve(DecodeConfig("d2sd", 40, cost_aware=True))
     trace = engine.generate("the cat sat", config)
     taught = started[0][0].drafts.chances(4)

@@ -13,11 +13,11 @@ from torch.utils._pytree import tree_leaves
 
 from d2sd import METHODS, DecodeConfig, Engine
 from d2sd.costs.machines import Curve, Machine
-from d2sd.decoding import proposer as proposing
+from d2sd.decoding import drafters as drafting
 from d2sd.decoding.cost_aware import Controller, Experience
 from d2sd.decoding.device_cycle import DeviceCycle
-from d2sd.decoding.host_cycle import HostCycle
-from d2sd.decoding.proposer import Proposer, slots
+from d2sd.decoding.drafters import CachedDrafters, slots
+from d2sd.decoding.generation import Generation
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
@@ -80,7 +80,7 @@ def untimed(trace):
 
 @pytest.mark.parametrize("method", ON_DEVICE)
 @pytest.mark.parametrize("turn", range(len(SETTINGS) // 2))
-def test_device_cycle_events_equal_host_cycle_events(engine, padded, method, turn, monkeypatch):
+def test_device_cycle_events_equal_host_events(engine, padded, method, turn, monkeypatch):
     """Half of the settings on one kind of target, half on the other; from method to method they change."""
     settings = SETTINGS[2 * turn + (is_llama(engine) + ON_DEVICE.index(method)) % 2]
     settings = {k: v for k, v in settings.items() if k in METHODS[method].settings or "_" not in k or "top" in k}
@@ -90,7 +90,7 @@ def test_device_cycle_events_equal_host_cycle_events(engine, padded, method, tur
     def refuse(*_):
         raise AssertionError("the host ran a cycle")
 
-    monkeypatch.setattr(HostCycle, "run", refuse)
+    monkeypatch.setattr(Generation, "verify", refuse)
     found = padded.generate("the cat sat", config)
     assert found.token_ids == expected.token_ids
     for one, other in zip(untimed(found), untimed(expected), strict=True):
@@ -158,11 +158,11 @@ def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkey
     """
     noises = ({}, {"temperature": 0.9, "seed": 4})
     plain = [engine.generate("the cat sat on", DecodeConfig("autoregressive", 28, **noise)) for noise in noises]
-    monkeypatch.setattr(HostCycle, "run", None)
+    monkeypatch.setattr(Generation, "verify", None)
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
     blocks = ({"num_branches": 3}, {"block_size": 6, "second_block_size": 9, "num_branches": 4})
     turn, seen = (is_llama(engine) + PLANNED.index(method)) % 2, set()
-    monkeypatch.setattr(proposing, "Controller", restless(turn))
+    monkeypatch.setattr(drafting, "Controller", restless(turn))
     settings = blocks[turn]
     if METHODS[method].second_drafter == "none":
         settings = {k: v for k, v in settings.items() if k == "block_size"}
@@ -176,7 +176,7 @@ def test_cost_aware_device_cycles_keep_plain_text(engine, padded, method, monkey
 def test_device_drafts_after_plain_cycles_equal_fresh_drafts(engine, padded, monkeypatch):
     """A draft after plain cycles is the one that a run gives which begins there."""
     monkeypatch.setattr(Engine, "costs", lambda *_: FLAT)
-    monkeypatch.setattr(proposing, "Controller", restless(2, few=True))
+    monkeypatch.setattr(drafting, "Controller", restless(2, few=True))
     ids = list(padded.encode("the cat sat on", DecodeConfig("dflash", 28)))
     trace = padded.generate(ids, DecodeConfig("dflash", 28, block_size=8, cost_aware=True))
     whole, checked = [*ids, *trace.token_ids], 0
@@ -222,11 +222,11 @@ def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without
         model.to("meta", dtype)
     passes = Passes("padded", backend, slots(config, 300), torch.device("meta"))
     known = Experience(FLAT) if cost_aware else None
-    proposer, verifier = Proposer(engine.models, config, passes, known), Verifier(target, passes)
-    for cache in (verifier.cache, *(d.cache for d in proposer.block_drafters)):
+    drafters, verifier = CachedDrafters(engine.models, config, passes, known), Verifier(target, passes)
+    for cache in (verifier.cache, *(d.cache for d in drafters.block_drafters)):
         cache.length = 280
-    cycle, ids = DeviceCycle(config, proposer, verifier), list(range(281))
-    assert DeviceCycle.possible(config, proposer)
+    cycle, ids = DeviceCycle(config, drafters, verifier), list(range(281))
+    assert DeviceCycle.possible(config, drafters)
     sent = []
 
     def send(_, numbers):
@@ -239,7 +239,7 @@ def test_device_cycle_queues_without_reading_tensors(method, cost_aware, without
     assert sent[:2] == [ids[-1], 280]
     assert len(sent) == 2 + (config.block_size - 1 if method == "random_prefix" and not cost_aware else 0)
     with pytest.raises(NotImplementedError, match="Cannot copy out of meta tensor"):
-        cycle.run(ids, 20)
+        cycle.step(ids, 20)
 
 
 @pytest.fixture(scope="module")

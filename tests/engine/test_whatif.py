@@ -11,7 +11,7 @@ from d2sd import METHODS, DecodeConfig, Engine, InputError, load, load_trace
 from d2sd.__main__ import main
 from d2sd.costs.machines import Curve, Machine
 from d2sd.costs.runs import works_of
-from d2sd.decoding.proposer import Proposer
+from d2sd.decoding.drafters import CachedDrafters
 from d2sd.folders.loading import BUNDLED
 from d2sd.whatif import Replay
 from tests.nets import CHEAP_DRAFTS
@@ -154,12 +154,12 @@ def test_replay_drafts_under_engine_lock(engine, monkeypatch):
     held = []
 
     def watched(name):
-        work = getattr(Proposer, name)
-        monkeypatch.setattr(Proposer, name, lambda *a: held.append((name, fresh.lock.locked())) or work(*a))
+        work = getattr(CachedDrafters, name)
+        monkeypatch.setattr(CachedDrafters, name, lambda *a: held.append((name, fresh.lock.locked())) or work(*a))
 
-    for name in ("committed", "read_prompt", "propose"):
+    for name in ("commit", "read_prompt", "propose"):
         watched(name)
     configs = [DecodeConfig("draft_model", 12), DecodeConfig("d2sd", 12, cost_aware=True)]
     list(Replay(fresh, recorded).run([fresh.resolve(c) for c in configs]))
-    assert set(held) == {("committed", True), ("read_prompt", True), ("propose", True)}
+    assert set(held) == {("commit", True), ("read_prompt", True), ("propose", True)}
     assert not fresh.lock.locked()

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from d2sd.methods import METHODS, Drafters
+from d2sd.methods import METHODS, Drafters, Proposal
 from d2sd.methods.base import WIDEST
 from d2sd.methods.trees import FIRST, SECOND, agreed, grow, offers
 from d2sd.tree.block import Block
@@ -70,14 +70,16 @@ def test_ddtree_fetches_only_useful_tokens(draft, least):
     """The tree of ``ddtree`` is the same with all tokens of a position and with as many as are fetched."""
     fetched = []
 
-    def first(prefixes, top=1):
+    def first(top=1):
         fetched.append(top)
         rows = zip(draft.tokens, draft.probabilities, strict=True)
         tokens, probabilities = zip(*((t[:top], p[:top]) for t, p in rows), strict=True)
-        return [replace(draft, tokens=list(tokens), probabilities=list(probabilities))]
+        return replace(draft, tokens=list(tokens), probabilities=list(probabilities))
 
-    drafters = replace(Scripted((0.5,), budget=30).drafters, first=first, min_log_probability=log(least))
-    tree = METHODS["ddtree"].propose(drafters).tree
+    script = Scripted((0.5,), budget=30)
+    script.first_block = first
+    script.min_log_probability = log(least)
+    tree = propose("ddtree", script).tree
     whole = grow(1, [draft], [offers(draft, 0)], 30, log(least))
     assert (tree.tokens, tree.parents) == (whole.tokens, whole.parents)
     assert fetched == [min(30, WIDEST, int(exp(-log(least))))]
@@ -135,31 +137,19 @@ def test_chains_join_drafts_through_their_base():
     assert chains([first, second, third]) == [(1, 2, 3), (1, 7, 8), (1, 7, 9)]
 
 
-class Scripted:
+class Scripted(Drafters):
     """Drafters that answer from fixed tables and record the prefixes of re-drafts."""
 
     def __init__(self, confidence, longer=0, branches=2, budget=0, end_ids=()):
+        self.anchor, self.num_branches, self.extension, self.budget, self.end_ids = 1, branches, longer, budget, end_ids
         self.prefixes: list[tuple[tuple[int, ...], ...]] = []
-        self.first_block = block(range(10, 10 + len(confidence)), confidence)
+        self.first = block(range(10, 10 + len(confidence)), confidence)
         self.length = len(confidence) + longer
-        self.drafters = Drafters(
-            1,
-            self.first,
-            self.second,
-            self.sample,
-            lambda: self.first_block,
-            list,
-            branches,
-            longer,
-            budget,
-            random.Random(0),
-            end_ids,
-        )
 
-    def first(self, prefixes, top=1):
-        return [self.first_block]
+    def first_block(self, top=1):
+        return self.first
 
-    def second(self, prefixes, top=1):
+    def second_blocks(self, prefixes, top=1):
         self.prefixes.append(tuple(map(tuple, prefixes)))
         out = []
         for p in prefixes:
@@ -167,13 +157,31 @@ class Scripted:
             out.append(Block("second", len(p), tuple(ids), (0.5,) * len(ids), [[i] for i in ids], [[0.5]] * len(ids)))
         return out
 
-    def sample(self, count):
+    def samples(self, count):
         return [block([10, 50 + j], [0.9, 0.1]) for j in range(count)]
+
+    def chain(self):
+        return self.first
+
+    def levels(self):
+        return []
+
+    def rng(self):
+        return random.Random(0)
+
+
+def propose(name, drafters):
+    """What a step of this method verifies."""
+    method = METHODS[name]
+    draft = method.draft(drafters)
+    prefixes = method.select(drafters, draft)
+    redrafts = method.redraft(drafters, draft, prefixes)
+    return Proposal.of(method.merge(drafters, draft, redrafts), draft, prefixes, redrafts)
 
 
 def test_d2sd_redrafts_from_the_likeliest_boundaries():
     script = Scripted((0.95, 0.84, 0.62, 0.70, 0.42))
-    proposal = METHODS["d2sd"].propose(script.drafters)
+    proposal = propose("d2sd", script)
     assert proposal.selected == (2, 4)
     assert script.prefixes == [((10, 11), (10, 11, 12, 13))]
     assert len(proposal.branches) == 2
@@ -184,7 +192,7 @@ def test_d2sd_redrafts_from_the_likeliest_boundaries():
 def test_methods_do_not_redraft_after_end_token(method, longer):
     # the first draft is 10 11 12 13 14: with 12 as the end, only prefixes of up to two tokens can go on
     script = Scripted((0.9, 0.9, 0.9, 0.9, 0.9), longer, branches=4, budget=9, end_ids={12})
-    proposal = METHODS[method].propose(script.drafters)
+    proposal = propose(method, script)
     assert sorted(proposal.selected) == [0, 1, 2]
     assert sorted(len(prefix) for prefix in script.prefixes[0]) == [0, 1, 2]
     assert not any(12 in prefix for batch in script.prefixes for prefix in batch)
@@ -192,13 +200,13 @@ def test_methods_do_not_redraft_after_end_token(method, longer):
 
 def test_d2sd_three_level_stops_at_end_token():
     script = Scripted((0.5, 0.5, 0.5), branches=2, end_ids={100})  # what the re-draft from 0 begins with
-    METHODS["d2sd_three_level"].propose(script.drafters)
+    propose("d2sd_three_level", script)
     assert all(100 not in prefix for prefix in script.prefixes[1])
 
 
 def test_longer_second_block_adds_branch_after_first_block():
     script = Scripted((0.9, 0.9), longer=2, branches=1)
-    proposal = METHODS["d2sd"].propose(script.drafters)
+    proposal = propose("d2sd", script)
     assert script.prefixes[0][-1] == (10, 11)
     assert max(proposal.tree.depths) == 4
     assert len(proposal.selected) == 1
@@ -207,7 +215,7 @@ def test_longer_second_block_adds_branch_after_first_block():
 
 def test_d2sd_three_level_redrafts_from_branches():
     script = Scripted((0.5, 0.5, 0.5), branches=2)
-    proposal = METHODS["d2sd_three_level"].propose(script.drafters)
+    proposal = propose("d2sd_three_level", script)
     assert len(script.prefixes) == 2
     whole = chains(proposal.blocks)
     for number, extra in enumerate(proposal.branches[2:], 3):
@@ -219,9 +227,9 @@ def test_d2sd_three_level_redrafts_from_branches():
 
 def test_dflash_resample_keeps_greedy_chain_unlike_specdiff2_select():
     script = Scripted((0.9, 0.8), branches=3)
-    resampled = METHODS["dflash_resample"].propose(script.drafters)
+    resampled = propose("dflash_resample", script)
     assert [b.ids for b in resampled.blocks] == [(10, 11), (10, 50), (10, 51), (10, 52)]
-    selected = METHODS["specdiff2_select"].propose(script.drafters)
+    selected = propose("specdiff2_select", script)
     assert [b.ids for b in selected.blocks] == [(10, 50), (10, 51), (10, 52)]
 
 

@@ -1,0 +1,192 @@
+"""The drafters of one generation, with their caches."""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from torch import Tensor
+
+from d2sd.config import DecodeConfig
+from d2sd.decoding.autoregressive_drafters import ChainDrafter, LevelDrafter
+from d2sd.decoding.cost_aware import Controller, CostAwarePlan, Experience, StepPlan
+from d2sd.decoding.inspection import TOP_ALTERNATIVES
+from d2sd.decoding.verifier import Sampler, generator_seed
+from d2sd.decoding.walked_drafter import make_drafter
+from d2sd.methods import METHODS, Drafters, Method, Proposal
+from d2sd.nets.models import Models
+from d2sd.nets.passes import Passes, row_shape
+from d2sd.trace.metrics import Work
+from d2sd.tree.block import Block
+from d2sd.tree.levels import Level
+
+log = logging.getLogger(__name__)
+
+
+def slots(config: DecodeConfig, tokens: int) -> int:
+    """Returns the cache slots for this many tokens of prompt and output, and the largest tree or block after them."""
+    method = METHODS[config.method]
+    longest = max(config.block_size or 1, config.second_block_size or 1)
+    if method.default_budget:
+        nodes = max(config.node_budget or 0, longest - 1)
+        if method.eagle3:  # its own tree may be larger than what is verified of it
+            nodes = max(nodes, config.draft_depth * config.draft_top_k)
+    else:
+        nodes = (1 + 2 * (config.num_branches + 1)) * longest
+    return tokens + row_shape(1 + nodes)
+
+
+class CachedDrafters(Drafters):
+    """The drafters of one generation with their caches; a step begins with ``begin``.
+
+    config: resolved settings (``Engine.resolve``).
+    passes: with room for prompt, output and a tree (``slots``).
+    experience: statistics for cost-aware steps; None if steps are as the settings say.
+
+    ``block_drafters`` are the drafters of ``first`` and ``second``; there is only one if both are the same network.
+    """
+
+    def __init__(self, models: Models, config: DecodeConfig, passes: Passes, experience: Experience | None = None):
+        self.config, self.passes = config, passes
+        self.end_ids, self.num_branches, self.budget = (
+            models.target.end_ids,
+            config.num_branches,
+            config.node_budget or 0,
+        )
+        self.trained = config.confidence == "head"
+        self.method: Method = METHODS[config.method]
+        self.block_size = config.draft_depth + 2 if self.method.eagle3 else config.block_size or 1
+        first = models.first if self.method.first_drafter else None
+        second = {"none": None, "vp": models.second, "first": models.first}[self.method.second_drafter]
+        make = partial(make_drafter, target=models.target, passes=passes, sampler=Sampler.of(config))
+        self.first = None if first is None else make("first", first, inspect=config.inspect)
+        self.second = (
+            self.first if second is first else None if second is None else make("second", second, inspect=False)
+        )
+        self.block_drafters = list(dict.fromkeys(d for d in (self.first, self.second) if d is not None))
+        small = models.draft_model if self.method.draft_model else None
+        self.draft_model = None if small is None else ChainDrafter(small, passes, config.inspect)
+        level = models.eagle3 if self.method.eagle3 else None
+        depth, top_k = config.draft_depth, config.draft_top_k
+        self.eagle3 = None if level is None else LevelDrafter(level, models.target, passes, depth, top_k)
+        self.extension = (config.second_block_size or self.block_size) - self.block_size if self.second else 0
+        self.plan = StepPlan(self.block_size, config)
+        if experience is not None and self.method.drafts:
+            lengths = self.method.draft_lengths(self.block_size)
+            self.plan = CostAwarePlan(Controller(experience, lengths, self.extension), config, self.end_ids)
+        self._ids: Sequence[int] = ()
+        self._noticed = False
+
+    def read_prompt(self, ids: Sequence[int], features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
+        """Let all drafters read the prompt; features, positions: as for ``commit``."""
+        self._extend(features, positions, later=False)
+        if self.draft_model:
+            self.draft_model.read(ids)
+        if self.eagle3:
+            self.eagle3.read(ids)
+
+    def begin(self, ids: Sequence[int]) -> Method:
+        """Begin a step after the committed ``ids``, whose last one is the anchor. Returns the method of this step: plain decoding
+        if nothing is worth drafting."""
+        self._ids, self.anchor = ids, ids[-1]
+        self._size = self.plan.begin()
+        self.min_log_probability = self.plan.min_log_probability
+        return self.method if self._size else METHODS["autoregressive"]
+
+    def first_block(self, top: int = 1) -> Block:
+        assert self.first is not None
+        (block,) = self.first.draft(self.anchor, [()], self._size, self._top(top))
+        return block
+
+    def samples(self, count: int) -> list[Block]:
+        assert self.first is not None
+        return self.first.sample(count, generator_seed(self.config.seed, len(self._ids) - 1))
+
+    def chain(self) -> Block:
+        assert self.draft_model is not None
+        return self.draft_model.draft(self._ids, self._size - 1)
+
+    def levels(self) -> list[Level]:
+        assert self.eagle3 is not None
+        return self.eagle3.draft(self._ids)
+
+    def second_blocks(self, prefixes: Sequence[Sequence[int]], top: int = 1) -> list[Block]:
+        assert self.second is not None
+        return self.second.draft(self.anchor, prefixes, self._size + self.extension, self._top(top))
+
+    def rng(self) -> random.Random:
+        return self.rng_at(len(self._ids) - 1)
+
+    def rng_at(self, position: int) -> random.Random:
+        """Returns the source of the random choices of the step whose anchor is at this position."""
+        return random.Random(generator_seed(self.config.seed, position))
+
+    def propose(self, ids: Sequence[int]) -> Proposal:
+        """Returns what a step after the committed ``ids`` would verify: the stages of ``Generation.step`` up to its tree."""
+        method = self.begin(ids)
+        draft = method.draft(self)
+        prefixes = self.plan.worthwhile(draft, method.select(self, draft))
+        redrafts = method.redraft(self, draft, prefixes)
+        tree = self.plan.prune(method.merge(self, draft, redrafts))
+        return Proposal.of(tree, draft, prefixes, redrafts)
+
+    def commit(self, features: Callable[[list[int]], Tensor], positions: Tensor) -> None:
+        """Add the committed tokens of a step, at these (T,) positions, to the drafters' context.
+
+        features: maps target layers to the tokens' features, (1, T, layers·hidden).
+        """
+        # the next cost-aware step may use one drafter or none
+        self._extend(features, positions, later=isinstance(self.plan, CostAwarePlan))
+
+    def _extend(self, features: Callable[[list[int]], Tensor], positions: Tensor, later: bool) -> None:
+        """``later``: block drafters that have not drafted since their last tokens may defer this to their next draft."""
+        found: dict[tuple[int, ...], Tensor] = {}
+        for drafter in self.block_drafters:
+            layers = tuple(drafter.taps)
+            if layers not in found:
+                found[layers] = features(drafter.taps)
+            if later and not drafter.drafted:
+                drafter.later(found[layers])
+            else:
+                drafter.extend(found[layers], positions)
+        if self.eagle3 is not None:
+            self.eagle3.extend(features(self.eagle3.model.target_layer_ids))
+
+    @property
+    def reads_features(self) -> bool:
+        """Whether a drafter needs the target's features of committed tokens."""
+        return bool(self.block_drafters) or self.eagle3 is not None
+
+    def draft_passes(self, proposal: Proposal) -> int:
+        """Returns the number of sequential drafter passes of a proposal."""
+        if self.eagle3 is not None:
+            return 1 + self.eagle3.depth if proposal.levels else 0
+        if proposal.first is None:
+            return 0
+        if self.draft_model is not None:
+            return len(proposal.first.ids)
+        branches = proposal.branches
+        return min(self.method.draft_levels, 1 + bool(branches) + any(b.base > 0 for b in branches))
+
+    def work(self, proposal: Proposal) -> Work:
+        """Returns the number of rows of each pass of a step; a third level is a separate pass after the second."""
+        size = 1 + len(proposal.first.ids) if proposal.first else self.block_size if proposal.levels else 0
+        redrafts = proposal.branches if self.second else ()
+        third = sum(block.base > 0 for block in redrafts)
+        batches = [count for count in (len(redrafts) - third, third) if count]
+        return Work(size, tuple(count * (size + self.extension) for count in batches), len(proposal.tree))
+
+    def notice(self, proposal: Proposal) -> None:
+        """Warn once if the second drafter drafts from an empty prefix without being trained for it."""
+        empty = any(block.prefix == 0 for block in proposal.branches)
+        if empty and self.second is not None and self.second.form.visible_prefixes and not self._noticed:
+            self._noticed = True
+            log.warning(
+                "prefix 0 was selected, and %s was not trained to draft from an empty prefix: it may draft worse there",
+                self.second.model.config.name_or_path,
+            )
+
+    def _top(self, wanted: int) -> int:
+        return max(wanted, TOP_ALTERNATIVES) if self.config.inspect else wanted
