@@ -45,7 +45,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Generate, streaming to the terminal or ending in one JSON object."""
-    config = decode_config(arguments, arguments.method)
+    config = decode_config(arguments, arguments.method, inspect=arguments.trace is not None)
     prompt = arguments.prompt if arguments.prompt_file is None else read_text(arguments.prompt_file)
     engine = load_engine(arguments)
     request = engine.request(prompt, config)

@@ -133,9 +133,9 @@ class Proposal:
         return self.blocks[self.tree.blocks[node]].drafter if self.blocks else "first"
 
 
-def draft_block(drafters: Drafters) -> FirstDraft:
-    """Returns one block of the first drafter."""
-    block = drafters.first_block()
+def draft_block(drafters: Drafters, top: int = 1) -> FirstDraft:
+    """Returns one block of the first drafter, with the ``top`` likeliest tokens of every position."""
+    block = drafters.first_block(top)
     return FirstDraft(block, drafters.boundary(block))
 
 

@@ -38,10 +38,10 @@ def and_whole(drafters: Drafters, first: Block, prefixes: Sequence[int]) -> Sequ
     return (*prefixes, whole) if goes_on else prefixes
 
 
-def redraft_once(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
+def redraft_once(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int], top: int = 1) -> Sequence[Block]:
     """Returns a block of the second drafter after each prefix, from one batch."""
     assert draft.block is not None
-    return drafters.second_blocks([draft.block.ids[:i] for i in prefixes]) if prefixes else []
+    return drafters.second_blocks([draft.block.ids[:i] for i in prefixes], top) if prefixes else []
 
 
 def redraft_twice(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:

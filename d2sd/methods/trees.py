@@ -11,11 +11,11 @@ from __future__ import annotations
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from math import exp, inf, log
 
-from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, FirstDraft, Method
-from d2sd.methods.d2sd import select_likeliest
+from d2sd.methods.base import DEFAULT_BUDGET, TWO_DRAFTS, Drafters, FirstDraft, Method, draft_block
+from d2sd.methods.d2sd import redraft_once, select_likeliest
 from d2sd.tree.block import Block
 from d2sd.tree.levels import level_tree
 from d2sd.tree.tree import TokenTree, TreeBuilder, chains
@@ -105,29 +105,11 @@ def grow(
     return builder.build(whole)
 
 
-def draft_wide(drafters: Drafters) -> FirstDraft:
-    """Returns one block, with as many tokens per position as the tree may use."""
-    block = drafters.first_block(drafters.width)
-    return FirstDraft(block, drafters.boundary(block))
-
-
 def merge_likeliest(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
     """Returns the B likeliest paths if the block's positions were independent."""
     assert draft.block is not None
     offered = [offers(draft.block, 0)]
     return grow(drafters.anchor, [draft.block], offered, drafters.budget, drafters.min_log_probability)
-
-
-def draft_top(drafters: Drafters) -> FirstDraft:
-    """Returns one block with the ``TOP`` likeliest tokens per position."""
-    block = drafters.first_block(TOP)
-    return FirstDraft(block, drafters.boundary(block))
-
-
-def redraft_top(drafters: Drafters, draft: FirstDraft, prefixes: Sequence[int]) -> Sequence[Block]:
-    """Returns a block of the second drafter after each prefix, with the ``TOP`` likeliest tokens per position."""
-    assert draft.block is not None
-    return drafters.second_blocks([draft.block.ids[:i] for i in prefixes], TOP) if prefixes else []
 
 
 def merge_agreed(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
@@ -178,7 +160,7 @@ DDTREE = Method(
     "A tree of the B likeliest paths over the first drafter's per-position distributions, grown best first.",
     "DDTree, arXiv 2604.12989",
     frozenset({"block_size", "node_budget", "cost_aware"}),
-    draft_wide,
+    lambda drafters: draft_block(drafters, drafters.width),
     merge=merge_likeliest,
     default_budget=DEFAULT_BUDGET,
 )
@@ -188,9 +170,9 @@ D2SD_TREE = Method(
     "A tree of the B likeliest paths over both drafters, grown best first from the re-anchored prefixes.",
     "this project, after D²SD and DDTree",
     TWO_DRAFTS,
-    draft_top,
+    partial(draft_block, top=TOP),
     select_likeliest,
-    redraft_top,
+    partial(redraft_once, top=TOP),
     merge_agreed,
     second_drafter="vp",
     draft_levels=2,

@@ -283,6 +283,26 @@ def test_generation_continues_when_passes_fall_back_to_padded(small, frozen):
     assert run.output == small.generate("the cat sat", config).token_ids
 
 
+def test_lent_buffers_return_under_engine_lock(frozen):
+    """Runs end in several threads; a list that another one replaces meanwhile would lose them."""
+    held = []
+
+    class Watched(list):
+        def append(self, lent):
+            held.append(frozen.lock.locked())
+            super().append(lent)
+
+    config = DecodeConfig("dflash", 4)
+    frozen.generate("the cat sat", config)
+    for stopped in (False, True):
+        frozen._free = Watched(frozen._free)
+        run = frozen.stream("the cat sat", config)
+        next(run)
+        run.close() if stopped else list(run)
+        assert held.pop() is True
+        assert not held
+
+
 def test_captured_passes_are_not_shared_between_settings(small, frozen):
     noisy = {"temperature": 2.0, "seed": 5}
     changes = ({}, {"inspect": False}, {"num_branches": 3}, noisy, noisy | {"top_k": 2}, noisy | {"top_p": 0.2})
