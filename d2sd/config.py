@@ -212,7 +212,6 @@ class DecodeConfig:
         return replace(self, block_size=gamma, second_block_size=longer, node_budget=budget)
 
     def _check_branches(self, gamma: int | None) -> None:
-        """Check K against the number of prefixes of a block, if γ is known."""
         if gamma is not None and METHODS[self.method].second_drafter != "none" and self.num_branches > gamma - 1:
             most, range_ = ("1 prefix", "1") if gamma == 2 else (f"{gamma - 1} prefixes", f"1 to {gamma - 1}")
             raise InputError(

@@ -69,7 +69,6 @@ class BlockDrafter:
         self._unread.append(features)
 
     def catch_up(self) -> None:
-        """Project the tokens that ``later`` has collected."""
         if self._unread:
             features = self._unread[0] if len(self._unread) == 1 else torch.cat(self._unread, 1)
             self._unread.clear()

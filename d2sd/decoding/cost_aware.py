@@ -68,7 +68,6 @@ class AcceptanceByDepth:
             self._counts[k] = right + (k < accepted), tried + 1.0
 
     def forget(self, keep: float) -> None:
-        """Discount all observations by this factor."""
         self._counts = {k: (keep * right, keep * tried) for k, (right, tried) in self._counts.items()}
 
 
@@ -107,11 +106,9 @@ class RunningCosts:
         return self.slowdown * (self._read(stage, rows) + self._overhead.get((stage, rows == 1), 0.0))
 
     def node(self, nodes: int) -> float:
-        """Returns the marginal seconds of one more tree node."""
         return self.slowdown * self._node(nodes)
 
     def plain(self) -> float:
-        """Returns the expected seconds of a plain decoding step."""
         return self.seconds("verify", 1) + self.other[True]
 
     def observe(self, stage: str, rows: int, seconds: float) -> None:
@@ -229,7 +226,6 @@ class Controller:
         return count
 
     def decision(self) -> Decision:
-        """Returns the decisions of the step, once its tree is complete."""
         tokens, seconds = 1.0 + sum(self._expected), sum(self._seconds())
         return Decision(tuple(self._options), self._taken, tokens, seconds, self._looking)
 
@@ -365,7 +361,6 @@ class CostAwarePlan(StepPlan):
         self.controller.timed(decision, nodes, stages, whole)
 
     def _by_second(self, tree: TokenTree, node: int) -> bool:
-        """Returns whether the second drafter proposed a node."""
         return self.redrafts and tree.blocks[node] > 0
 
     def _reach(self, tree: TokenTree) -> tuple[list[float], list[bool]]:

@@ -128,7 +128,6 @@ class Generation:
 
     @property
     def room(self) -> int:
-        """The number of tokens that may still be committed."""
         return self.config.max_new_tokens - len(self.output)
 
     def verify(self, tree: TokenTree) -> Inspection:

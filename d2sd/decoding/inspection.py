@@ -55,7 +55,6 @@ class Inspection:
 
 
 def measured_rows(inspect: bool, vocabulary: int) -> int:
-    """Returns the number of rows of ``measure``."""
     return MEASURED + 2 * min(TOP_ALTERNATIVES, vocabulary) if inspect else 1
 
 
@@ -128,7 +127,6 @@ def _at_once(scores: Tensor, places: Tensor) -> Tensor:
 
 
 def rows_of(found: Tensor | np.ndarray) -> tuple[tuple[float, ...], ...]:
-    """Returns the rows of ``tempered``'s result as they are stored in a block."""
     return tuple(map(tuple, found.tolist()))
 
 

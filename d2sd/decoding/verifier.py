@@ -60,7 +60,6 @@ class Verifier:
         return logits[: len(tree)]
 
     def plan(self, rows: int) -> None:
-        """Plan a fixed-shape pass over this many rows."""
         heads, kv_heads, size = self.target.head_shape
         shape, context, masked = (1, heads, rows, size), self.cache.length, True if rows > 1 else None
         # a single row is written before it attends, so that it is part of the prefix
@@ -118,7 +117,6 @@ class Sampler:
 
     @classmethod
     def of(cls, config: DecodeConfig) -> Sampler:
-        """Returns the sampler for these settings."""
         return cls(config.temperature, config.top_k, config.top_p, config.seed)
 
     def scores(self, logits: Tensor) -> Tensor:

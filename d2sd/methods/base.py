@@ -125,7 +125,6 @@ class Proposal:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """All drafts in order of their number."""
         return () if self.first is None else (self.first, *self.branches)
 
     def drafter_of(self, node: int) -> DrafterName:
@@ -202,7 +201,6 @@ class Method:
 
     @property
     def drafts(self) -> bool:
-        """Whether the method drafts at all."""
         return self.first_drafter or self.draft_model or self.eagle3
 
 

@@ -10,7 +10,6 @@ ONE_CHAIN = frozenset({"block_size", "node_budget", "cost_aware"})  # settings
 
 
 def draft_nothing(drafters: Drafters) -> FirstDraft:
-    """Returns no draft: the target writes the next token."""
     return FirstDraft()
 
 

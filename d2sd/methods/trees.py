@@ -150,7 +150,6 @@ def draft_levels(drafters: Drafters) -> FirstDraft:
 
 
 def merge_levels(drafters: Drafters, draft: FirstDraft, redrafts: Sequence[Block]) -> TokenTree:
-    """Returns the B best nodes of all levels."""
     return level_tree(drafters.anchor, draft.levels, drafters.budget)
 
 
