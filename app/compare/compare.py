@@ -1,27 +1,20 @@
-"""What Compare computes: two runs or two sets of runs against each other, and a set replayed with another drafter."""
+"""What Compare computes: two runs or two sets of runs against each other."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
-from app import models
-from app.jobs import Job, Update
-from app.machine import on_gpu
 from app.methods import run_title
-from app.models import Chosen
 from app.runs.recordings import RunSet
 from app.runs.view import about
 from app.session import History
-from app.streaming import announce_loading
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
 from d2sd.calibration.comparison import align, lead_of, text_of
-from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.figures.comparison import comparison_results
 from d2sd.trace.metrics import verdict
-from d2sd.whatif import Outcome, replayed
 
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
@@ -104,40 +97,3 @@ def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
 
 def _clean(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
-
-
-def replay(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:
-    """Replay the recorded texts of a set with another drafter, without decoding them again.
-
-    Yields progress, then the table as plain text: as recorded, and with the drafters of ``chosen``.
-
-    A text that ended with prefill has no step, so it is left out. Raises ``InputError``.
-    """
-    traces = [trace for trace in texts.traces if trace.steps]
-    if not traces:
-        raise InputError("A holds no text with a step; choose another set as A")
-    yield from announce_loading(chosen)
-    models.engine(chosen)
-    found: list[Outcome] = []
-    for steps in _replayed(chosen, traces):
-        if job.cancelled():
-            return
-        found.append(steps)
-        yield Update(news=f"{len(found)} of {len(traces)} texts …")
-    yield Update(table(texts.title, traces, chosen.model, found))
-
-
-@on_gpu
-def _replayed(chosen: Chosen, traces: Sequence[Trace]) -> Iterator[Outcome]:
-    for trace in traces:
-        yield replayed(models.engine(chosen), trace)
-
-
-def table(title: str, traces: Sequence[Trace], name: str, found: Sequence[Outcome]) -> str:
-    """Returns both drafters' figures as text. found: for every text, the replayed steps of the drafter ``name``."""
-    recorded = [tuple(len(step.committed) for step in trace.steps) for trace in traces]
-    groups = [trace.domain for trace in traces]
-    cut = [bool(trace.steps) and trace.steps[-1].committed[-1].proposer != "target" for trace in traces]
-    names = [f"As recorded, {title}", f"With the drafters of {name}"]
-    rows = compare_replays(names, [recorded, [o.committed for o in found]], groups, [cut, [o.cut for o in found]])
-    return "\n".join([*(line for row in rows for line in lines(row)), how_replayed(rows, len(traces))])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,7 @@ import orjson
 from app.calibrate import measure as calibrate
 from app.compare import compare
 from app.explore.controls import Shown
-from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
-from app.model_choice import build_models
-from app.models import Chosen
+from app.jobs import AT_ONCE, Call, Ticket, answer, notice_box, sentence
 from app.runs.recordings import FILE_TYPES, Recording, RunSet, read_uploads
 from app.session import Session
 from app.view import FIGURES, DrawnView
@@ -24,30 +21,6 @@ EXPLANATION = (
     "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "
     "window are listed here; add trace files to compare sets."
 )
-REPLAY_EXPLANATION = (
-    "At temperature 0 a text is the same with every drafter. A's texts are therefore enough to compute the acceptance of "
-    "another drafter for the same target, without decoding again: in total, by prompt group and by position."
-)
-
-
-def build_replay(session: gr.State, side: gr.Dropdown) -> None:
-    """Lay out the fold and wire it. ``side``: A, whose texts are replayed."""
-    with gr.Accordion("A's texts with another drafter", open=False, elem_id="replay"):
-        gr.Markdown(REPLAY_EXPLANATION)
-        chosen = list(build_models("replay-").values())
-        with gr.Row(elem_classes="buttons"):
-            go = gr.Button("Replay", elem_id="replay-go", min_width=80)
-            stop = gr.Button("Stop", elem_id="replay-stop", min_width=60, visible=False)
-        notice = notice_box("replay-notice")
-        found = gr.Textbox(
-            visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
-        )
-
-    def run(job: Job, session: Session, a: str | None, *models: Any) -> Iterator[Update[gr.Textbox]]:
-        for update in compare.replay(job, compare.pick(session.history, a), Chosen.read(*models)):
-            yield update.map(lambda table: gr.Textbox(table, visible=True))
-
-    wire(go.click, run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)
 
 
 class CompareView(DrawnView):
@@ -89,7 +62,6 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
             view = CompareView()
-            build_replay(session, sides[0])
 
     inputs = [session, *sides]
     ticket = gr.State(Ticket())
