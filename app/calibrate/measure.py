@@ -148,10 +148,10 @@ class PromptSource:
             return cls(bundled or "")
         if not path:
             return cls("your prompts", by_paragraph(pasted or ""))
-        raw = Path(path).read_bytes()
-        if len(raw) > MAX_PROMPT_BYTES:
-            raise InputError(f"{short(Path(path).name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
-        return cls(short(Path(path).name), raw.decode("utf-8-sig", "replace"))
+        file = Path(path)
+        if file.stat().st_size > MAX_PROMPT_BYTES:
+            raise InputError(f"{short(file.name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
+        return cls(short(file.name), file.read_bytes().decode("utf-8-sig", "replace"))
 
     def prompts(self, count: int) -> list[Prompt]:
         """Returns at most ``count`` prompts, taken from all groups in turn. Raises ``InputError``."""

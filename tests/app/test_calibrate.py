@@ -178,6 +178,14 @@ def test_prompt_source_splits_pasted_lines(tmp_path):
     assert [p.text for p in calibrate.PromptSource.read("own", None, "", str(path)).prompts(5)] == ["One day"]
 
 
+def test_too_large_prompt_file_is_refused_unread(tmp_path, monkeypatch):
+    path = tmp_path / "mine.txt"
+    path.write_bytes(b"a" * (calibrate.MAX_PROMPT_BYTES + 1))
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=MemoryError))
+    with pytest.raises(InputError, match=r"^mine\.txt is larger than 5 MB$"):
+        calibrate.PromptSource.read("own", None, "", str(path))
+
+
 def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening):
     recordings, session = Recordings(), Session()
     calibrate.files(recordings, [str(opening)])
