@@ -14,11 +14,10 @@ export class SidesView {
     this.reading = h("ul", {});
     this.how = h("p", { class: "fine" });
     this.top = h("div", { class: "panel top" }, this.legend, this.reading, this.how);
-    this.figures = ["differences", "where", "both-reliability", "both-ranks"].map((id) => new FigureView(id, options));
-    for (const figure of this.figures.slice(0, 2)) { // figure and numbers, one below the other
-      figure.numbers.hidden = false;
-      figure.button.remove();
-    }
+    this.figures = ["differences", "both-reliability", "both-ranks"].map((id) => new FigureView(id, options));
+    const [differences] = this.figures; // figure and numbers, one below the other
+    differences.numbers.hidden = false;
+    differences.button.remove();
     this.pair = h("div", { class: "pair" }, ...this.figures.map((figure) => figure.box));
   }
 
@@ -35,8 +34,8 @@ export class SidesView {
 
 export function start(element, trigger, props, watch, server, options) {
   const save = button("JSON", { class: "small" }, () => {
-    const { titles, comparison, reading, sides: both } = data;
-    saveFile("comparison.json", "application/json", JSON.stringify({ titles, reading, comparison, sides: both }, null, 1));
+    const { titles, comparison, reading } = data;
+    saveFile("comparison.json", "application/json", JSON.stringify({ titles, reading, comparison }, null, 1));
   });
   const sides = new SidesView(options, save);
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));

@@ -8,11 +8,10 @@ from itertools import groupby
 from typing import Literal
 
 from d2sd.calibration.alternatives import KNOWN
-from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.report import Report
 from d2sd.calibration.resampling import Estimate, wilson
 from d2sd.calibration.scores import Bin
-from d2sd.trace.text import escaped
 
 MIN_POSITIONS = 200  # for a verdict
 MIN_IN_BIN = 30  # to judge one bin
@@ -21,8 +20,6 @@ MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 SLIGHT, FAR = 0.03, 0.1  # a gap between confidence and accepted share below and above which it is called so
 MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
-MAX_NAME = 40  # characters of a prompt group's name
-MAX_NAMED = 6  # groups and positions in a sentence; the table has all
 
 # Numbers. "—" stands for a value that is not known.
 
@@ -128,6 +125,7 @@ def read_report(report: Report) -> list[Sentence]:
         *_ranges(report, verdict),
         *_boundary(report),
         *_temperature(report),
+        *_head(report),
         *_gains(report),
         *_second(report),
         _unit(report),
@@ -289,6 +287,22 @@ def temperature_words(temperature: float) -> str:
     return f"{KNOWN[0]:g} or less" if temperature <= KNOWN[0] else f"{temperature:.2f}"
 
 
+def _head(report: Report) -> Iterator[Sentence]:
+    """Sentences about a drafter's trained confidence head."""
+    head = report.head
+    if head is None or head.head.value is None:
+        return
+    if not head.difference.excludes_zero:
+        verdict = "no clear difference"
+    else:
+        verdict = f"the {'head' if (head.difference.value or 0.0) < 0 else 'softmax'} is better"
+    yield Sentence(
+        "note",
+        f"The trained confidence head has an ECE of {with_interval(head.head, digits)}, the softmax one of "
+        f"{with_interval(head.softmax, digits)} over the same {count(head.positions, 'position')}: {verdict}.",
+    )
+
+
 def _gains(report: Report) -> Iterator[Sentence]:
     redrafts = [s for s in report.gains.sources if s.branch]
     if not redrafts or report.steps < MIN_STEPS:
@@ -308,7 +322,7 @@ def _gains(report: Report) -> Iterator[Sentence]:
 
 
 def _second(report: Report) -> Iterator[Sentence]:
-    """Sentences about the second drafter's confidence, and about expected against actual gains of re-drafts."""
+    """Sentences about the second drafter's confidence."""
     second = report.second
     if second is None or second.confidence is None or second.accepted is None:
         return
@@ -321,13 +335,6 @@ def _second(report: Report) -> Iterator[Sentence]:
         yield Sentence(tone, f"The second drafter is {word}: {says}.")
     else:
         yield Sentence("good", f"The second drafter’s confidence is right on average: {says}.")
-    promised, gained = second.predicted, second.gained
-    if promised is not None and gained.low is not None and gained.high is not None:
-        word = "as promised" if gained.low <= promised <= gained.high else "not as promised"
-        yield Sentence(
-            "good" if word == "as promised" else "mixed",
-            f"A re-draft gains {gained.value:.2f} tokens on average ({gained.low:.2f}–{gained.high:.2f}), {word}: {promised:.2f}.",
-        )
 
 
 def _unit(report: Report) -> Sentence:
@@ -350,7 +357,7 @@ def _range(figure: Estimate, digits: int = 0) -> str:
 
 def read_comparison(comparison: Comparison) -> Iterator[str]:
     """Returns sentences about the differences; those that are not significant are not claimed."""
-    clear = [d for d in comparison.figures if d.clear and d.name in SPOKEN]
+    clear = [d for d in comparison.figures if d.difference.excludes_zero and d.name in SPOKEN]
     for d in clear:
         words, write = SPOKEN[d.name]
         assert d.difference.low is not None
@@ -365,32 +372,11 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
             if some
             else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
         )
-    alpha = next((d for d in comparison.figures if d.name == "tokens" and not d.clear), None)
-    if alpha and alpha.difference.value is not None:
+    alpha = next(d for d in comparison.figures if d.name == "tokens")
+    if alpha.difference.value is not None and not alpha.difference.excludes_zero:
         yield f"Tokens per step (α): {hundredths(alpha.a.value)} → {hundredths(alpha.b.value)}, which is not clear."
     if comparison.same_drafter:
         yield "Same first drafter: its calibration cannot differ, so it is not compared."
-    yield from _where(comparison)
-
-
-def _where(comparison: Comparison) -> Iterator[str]:
-    """In which prompt groups and at which positions of the draft the sides differ."""
-    tested = [[d for d in part if d.p is not None] for part in (comparison.groups, comparison.positions)]
-    kinds = [count(len(part), noun) for part, noun in zip(tested, ("prompt group", "position"), strict=True) if part]
-    if not kinds:
-        return
-    clear = [_where_found(d) for part in tested for d in part if d.clear]
-    more = f" and {len(clear) - MAX_NAMED} more" if len(clear) > MAX_NAMED else ""
-    found = f"Clear: {', '.join(clear[:MAX_NAMED])}{more}" if clear else "No place is clear"
-    were = "was" if sum(map(len, tested)) == 1 else "were"
-    yield f"Where? {found}. {listed(kinds)} {were} tested, with Holm’s correction for multiple tests."
-
-
-def _where_found(found: Difference) -> str:
-    kind, _, name = found.name.partition(" ")
-    if kind == "group":
-        return f"{escaped(name[:MAX_NAME])} (α {hundredths(found.a.value)} → {hundredths(found.b.value)})"
-    return f"drafted token {name} ({_tenths(found.a.value)} → {_tenths(found.b.value)} accepted)"
 
 
 def how_compared(comparison: Comparison) -> str:

@@ -327,31 +327,28 @@ def tokens_gained(gains: Gains) -> go.Figure:
     )
 
 
-def groups_panel(id: str, title: str, groups: Sequence[Group], places: Sequence[int]) -> Panel:
-    """Returns the first drafter's confidence by group.
-
-    id: "domain" or "kind".
-    places: the mark of each group.
-    """
-    rows: list[tuple[Cell, ...]] = []
-    for place, g in zip(places, groups, strict=True):
-        positions: Cell = (f"{g.positions}", place)
-        of_steps = (
-            with_interval(g.tokens, hundredths) if g.tokens else "—",
-            with_interval(g.repaired) if g.repaired else "—",
+def groups_panel(groups: Sequence[Group]) -> Panel:
+    """Returns the first drafter's confidence by prompt group."""
+    rows = tuple(
+        (
+            cut(g.name),
+            (f"{g.positions}", place),
+            percent(g.confidence),
+            percent(g.accepted),
+            with_interval(g.gap, signed),
+            digits(g.error),
+            with_interval(g.tokens, hundredths),
+            with_interval(g.repaired),
         )
-        gap = with_interval(g.gap, signed)
-        rows.append(
-            (cut(g.name), positions, percent(g.confidence), percent(g.accepted), gap, digits(g.error), *of_steps)
-        )
-    before = "Prompts of" if id == "domain" else "Kind of token:"
+        for place, g in enumerate(groups)
+    )
     return Panel(
-        id,
-        title,
+        "domain",
+        "By prompt group",
         "Where is the first drafter’s confidence off?",
-        by_group(groups, places),
-        Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), tuple(rows)),
-        {place: f"{before} {cut(g.name)}" for place, g in zip(places, groups, strict=True)},
+        by_group(groups),
+        Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows),
+        {place: f"Prompts of {cut(g.name)}" for place, g in enumerate(groups)},
     )
 
 
@@ -369,17 +366,16 @@ def gain_words(gain: Gain) -> str:
     return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
 
 
-def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
-    """Confidence against acceptance of the first drafter, one row per group; ``places``: the number of each group."""
+def by_group(groups: Sequence[Group]) -> go.Figure:
+    """Confidence against acceptance of the first drafter, one row per group."""
     known = [(n, g) for n, g in enumerate(groups) if g.confidence is not None and g.accepted is not None]
 
     def accepted(name: str, faint: bool) -> Trace:
         shown = [(n, g) for n, g in known if (g.positions < FEW) == faint]
         found = [_accepted(g) for _, g in shown]
-        marks = [places[n] for n, _ in shown]
-        options = {"name": name, "width": BAR, "customdata": marks, **whiskers(found, "x")}
-        words = [group_words(g) for _, g in shown]
-        return bars([n for n, _ in shown], values_of(found), fill("first", faint), words, across=True, **options)
+        places, words = [n for n, _ in shown], [group_words(g) for _, g in shown]
+        options = {"name": name, "width": BAR, "customdata": places, **whiskers(found, "x")}
+        return bars(places, values_of(found), fill("first", faint), words, across=True, **options)
 
     says = scatter(
         "markers",

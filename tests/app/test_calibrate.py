@@ -9,13 +9,11 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from msgspec import structs
 
 from app import models, presets
 from app.calibrate import measure as calibrate
@@ -217,26 +215,10 @@ def data(recorded) -> dict[str, Any]:
 
 def test_figures_have_places_in_page(data):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
-    places = set(
-        re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER|FOLDED) = \[(.*?)\]", main, re.MULTILINE)))
-    )
+    places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
-    assert places == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not
+    assert places == drawn | {"moved", "domain"}  # which one text of this drafter has not
     assert places == data["places"]["positions"].keys() | data["places"]["steps"].keys()
-
-
-def test_confidence_head_figure_lists_steps_with_head_values(recorded):
-    """Half of the steps have one: their places are those of the steps, not of the half."""
-    steps = tuple(
-        structs.replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
-        for at, s in enumerate(recorded.steps)
-    )
-    data = drawn([replace(recorded, steps=steps)])
-    (panel,) = [p for p in data["panels"] if p["id"] == "head"]
-    assert "AUROC" in panel["question"]
-    listed = data["places"]["steps"]["head"]
-    assert [bool(s.trained) for s in steps] == [own == [3] for own in listed]
-    assert panel["names"]["3"] == "Head says 0.3–0.4"
 
 
 def test_figure_marks_have_steps_and_names(data):
@@ -259,9 +241,8 @@ def flat(values: list[Any]) -> Iterator[Any]:
 def test_confidence_bars_list_positions_that_match_counts_and_acceptance(data):
     steps, report, places = data["steps"], data["report"], data["places"]["positions"]
     assert sum(map(len, steps["confidence"])) == report["positions"]
-    for kind in ("uniform", "equal_mass"):
-        listed = Counter(itertools.chain.from_iterable(places[kind]))
-        assert [listed[n] for n in range(len(report[kind]))] == [b["count"] for b in report[kind]]
+    listed = Counter(itertools.chain.from_iterable(places["uniform"]))
+    assert [listed[n] for n in range(len(report["uniform"]))] == [b["count"] for b in report["uniform"]]
     accepted: Counter[int] = Counter()
     for matched, bins in zip(steps["matched"], places["uniform"], strict=True):
         accepted.update(bins[: max(0, matched)])
