@@ -5,7 +5,6 @@ import { term } from "../../assets/viewer/glossary.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { OUTCOMES, count, probability, visible } from "../../assets/viewer/words.js";
 import { FigureView, plotly } from "../../assets/viewer/figures.js";
-import { SidesView } from "../compare/main.js";
 
 const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
 
@@ -203,8 +202,6 @@ export function start(element, trigger, props, watch, server, options) {
   const summary = new SummaryView(choose);
   const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, options, choose)));
   const figures = [...main, ...more];
-  const against = new SidesView(options);
-  const compared = h("section", { class: "compared", "aria-label": "Comparison", hidden: true }, against.top, against.pair);
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
@@ -214,7 +211,7 @@ export function start(element, trigger, props, watch, server, options) {
   const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
-  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, tools), notice, empty, compared, views, further, summary.spoken);
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, tools), notice, empty, views, further, summary.spoken);
   new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // once the tab is open
   element.replaceChildren(root);
 
@@ -222,8 +219,6 @@ export function start(element, trigger, props, watch, server, options) {
     data = readJson(props.value);
     const some = Boolean(data && data.report);
     views.hidden = further.hidden = tools.hidden = !some;
-    compared.hidden = !some || !data.against;
-    if (!compared.hidden) against.show(data.against);
     empty.hidden = some;
     notice.hidden = true;
     if (!some) return;

@@ -20,7 +20,7 @@ from app.calibrate import measure as calibrate
 from app.calibrate.tab import NAMES, _measure, _measure_prompts, _open
 from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
-from app.runs.recordings import Recording, Recordings, RunSet
+from app.runs.recordings import Recording, Recordings
 from app.session import Session
 from app.view import APP
 from d2sd import METHODS, DecodeConfig, InputError, Trace, load_trace
@@ -99,11 +99,11 @@ def test_prompt_set_keeps_finished_prompts_after_stop_or_fault(fails, monkeypatc
 def test_new_measurement_replaces_running_prompt_set(opening):
     job, recordings, explore = Job(), Recordings(), Session()
     controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
-    running = _measure_prompts(job, "prompts", recordings, explore, None, *controls)
+    running = _measure_prompts(job, "prompts", recordings, explore, *controls)
     while not recordings.runs:
         next(running)
     done = recordings.runs[0]
-    drawn, _, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "", None)
+    drawn, _, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "")
     assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
     assert job.cancelled()
     assert all(update.value is None for update in running)
@@ -139,17 +139,6 @@ def test_bad_trace_file_is_left_out_and_named(opening, tmp_path, content):
     with pytest.raises(InputError, match=r"^bad one\.jsonl was not read: "):
         calibrate.files(recordings, [str(bad)])
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
-
-
-def test_calibrate_again_compares_with_run_set(opening):
-    recordings, trace = Recordings(), presets.opening().trace()
-    calibrate.files(recordings, [str(opening)])
-    drawn = json.loads(calibrate.again(recordings, RunSet.of("the same", [trace])))
-    against = drawn["against"]
-    assert against["titles"] == ["the same", "opening.jsonl"]
-    assert against["comparison"]["paired"]
-    assert all(f["difference"]["value"] in (0, None) for f in against["comparison"]["figures"])
-    assert json.loads(calibrate.again(recordings, None))["against"] is None
 
 
 def test_pasted_prompts_keep_domains_and_runs_equal_engine_generation():
