@@ -64,7 +64,6 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
                 "parts_at": found.parts_at,
                 "by_tokens": found.by_tokens,
                 "runs": [left, right],
-                "differ": [found.step_a, found.step_b],
                 "leads": ["" if found.by_tokens else _clean(lead_of(trace)) for trace in traces],
                 "sides": [_steps(*side) for side in zip(traces, (found.ends_a, found.ends_b), strict=True)],
             }

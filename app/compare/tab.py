@@ -36,7 +36,6 @@ class CompareView(DrawnView):
 
 
 def drawing(a: RunSet, b: RunSet) -> str:
-    """Returns the view's value for two sides."""
     return orjson.dumps({**compare.compared(a, b.title, b.gathering), "pairs": compare.side_by_side(a, b)}).decode()
 
 
@@ -85,7 +84,6 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
 
 
 def show(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
-    """Compare two choices."""
     return drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
 
 

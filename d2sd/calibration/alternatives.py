@@ -36,7 +36,6 @@ class TemperatureAdvice:
     improvement: their difference, with its interval.
     steps: number of evaluated steps that selected prefixes.
     rows: rows of the table among them whose set of K prefixes would change.
-    moved_steps: share of these steps.
     moved: share of all selected prefixes that would change.
     hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
     """
@@ -49,7 +48,6 @@ class TemperatureAdvice:
     improvement: Estimate
     steps: int
     rows: tuple[int, ...]
-    moved_steps: float | None
     moved: float | None
     hits_before: float | None
     hits_after: float | None
@@ -124,7 +122,6 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
         improvement=resampler.figure(*before.minus(after)),
         steps=len(rows),
         rows=tuple(rows[moved > 0].tolist()),
-        moved_steps=float((moved > 0).mean()) if len(rows) else None,
         moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
         hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
         hits_after=_hits(other, steps)[partly].mean().item() if partly.any() else None,

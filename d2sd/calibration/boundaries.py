@@ -15,7 +15,6 @@ from d2sd.calibration.scores import (
 from d2sd.calibration.steps import RedraftTable, StepTable
 from d2sd.tree.boundary import boundary_posteriors
 
-WHOLE = -1  # the mark of steps whose whole first draft was accepted
 OTHER = -1  # the mark of what lower-ranked alternatives added
 
 

@@ -238,7 +238,6 @@ class Alignment:
     ends_a, ends_b: [n]: the end of step n. The first step starts after the text committed by prefill.
     differs_at: index of the first different character, or the length of the shorter text if the other one begins with it;
         None if the texts are equal.
-    step_a, step_b: the steps that contain this character; None if a side has none.
     parts_at: the first step that does not end at the same index on both sides; None if all do.
     by_tokens: whether a side is an imported log without text; ends are then in tokens, and texts are not compared.
     """
@@ -246,8 +245,6 @@ class Alignment:
     ends_a: tuple[int, ...]
     ends_b: tuple[int, ...]
     differs_at: int | None
-    step_a: int | None
-    step_b: int | None
     parts_at: int | None
     by_tokens: bool
 
@@ -258,7 +255,6 @@ def lead_of(run: Trace) -> str:
 
 
 def text_of(step: StepDone) -> str:
-    """Returns the text committed by a step."""
     return "".join(c.text for c in step.committed)
 
 
@@ -275,8 +271,7 @@ def align(a: Trace, b: Trace) -> Alignment:
         sizes = [[len(text) for text in own] for own in texts]
     ends_a, ends_b = (tuple(accumulate(own))[1:] for own in sizes)
     at = None if by_tokens else first_difference(*map("".join, texts))
-    parts_at = first_difference(ends_a, ends_b)
-    return Alignment(ends_a, ends_b, at, step_at(ends_a, at), step_at(ends_b, at), parts_at, by_tokens)
+    return Alignment(ends_a, ends_b, at, first_difference(ends_a, ends_b), by_tokens)
 
 
 def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:
@@ -285,10 +280,3 @@ def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:
         return None
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(one), len(other)))
-
-
-def step_at(ends: Sequence[int], character: int | None) -> int | None:
-    """Returns the step that contains a character, given the steps' ends."""
-    if character is None:
-        return None
-    return next((n for n, end in enumerate(ends) if character < end), None)

@@ -14,7 +14,6 @@ import orjson
 from d2sd.calibration.alternatives import HeadErrors, TemperatureAdvice, head_errors, temperature_advice
 from d2sd.calibration.boundaries import (
     OTHER,
-    WHOLE,
     Gains,
     Matrix,
     Ranks,
@@ -98,7 +97,6 @@ class Report:
     domains: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the figures as JSON-ready data."""
         return asdict(self)
 
 
@@ -185,7 +183,6 @@ class Gathering:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
-        """The distinct headers."""
         return list(self._headers.values())
 
     def counted(self) -> Counted:
@@ -218,7 +215,6 @@ class Gathering:
 
 
 def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
-    """Returns the differences between two sets of runs."""
     return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
 
 
@@ -372,14 +368,13 @@ def step_places(counted: Counted, report: Report, paths: Paths | None = None) ->
     count, (rows, confidence, depths) = len(table), scored(table, paths)
     size, seen, rank = table.confidence.shape[1] + 1, np.flatnonzero(table.seen), _rank(table)
     cells = happened(table) * size + predicted(table)
-    whole = np.flatnonzero(table.seen & (happened(table) == size - 1))
     won_row, won = np.nonzero(table.gained)
     groups = {g.name: n for n, g in enumerate(report.domains)}
     of_run = np.array([groups.get(d, -1) for d in counted.domains], int)
     moved = np.array(report.advice.rows if report.advice else (), int)
     positions = {"uniform": places(confidence), "positions": depths}
     steps = {
-        "matrix": (np.r_[seen, whole], np.r_[cells[seen], np.full(len(whole), WHOLE)]),
+        "matrix": (seen, cells[seen]),
         "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
         "gains": (won_row, np.where(won == table.gained.shape[1] - 1, OTHER, won)),
         "moved": (moved, np.zeros(len(moved), int)),

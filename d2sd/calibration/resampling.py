@@ -50,7 +50,6 @@ class Resampler:
     """
 
     def __init__(self, count: int, seed: int = 0):
-        """``count`` units."""
         self.count = count
         self.weights = np.zeros((RESAMPLES, count))
         draw = np.random.default_rng(seed)

@@ -42,7 +42,6 @@ class Scores:
         return len(self.confidence)
 
     def known(self) -> Scores:
-        """Returns the positions with a confidence."""
         return self.take(~np.isnan(self.confidence))
 
     def take(self, rows: np.ndarray) -> Scores:

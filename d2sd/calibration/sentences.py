@@ -42,17 +42,14 @@ def signed(share: float | None) -> str:
 
 
 def digits(value: float | None, places: int = 3) -> str:
-    """Returns a number with this many decimals."""
     return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
 
 
 def hundredths(value: float | None) -> str:
-    """Returns a number with two decimals."""
     return digits(value, 2)
 
 
 def change(value: float | None, places: int = 3) -> str:
-    """Returns a difference with this many decimals and its sign."""
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
@@ -78,17 +75,14 @@ def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()"
 
 
 def points(share: float) -> str:
-    """Returns a difference of shares in percentage points."""
     return f"{100 * share:.1f} percentage points"
 
 
 def count(n: int, noun: str) -> str:
-    """Returns the number with its noun."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def listed(words: list[str]) -> str:
-    """Returns words as a list in a sentence."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -227,20 +221,6 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         "ranks",
         tuple(range(k)),
     )
-    size = len(matrix.counts) - 1
-    further = sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a))
-    wrong = further + sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a + 1, size + 1))
-    predicted = {p for row in matrix.counts for p, steps in enumerate(row) if steps}
-    if wrong >= MIN_STEPS and len(predicted) > 1:
-        yield Sentence(
-            "note",
-            f"Where the likeliest boundary is wrong, the draft gets further than predicted in {percent(further / wrong)} "
-            f"of {wrong} steps.",
-        )
-    elif wrong >= MIN_STEPS:
-        yield Sentence(
-            "note", f"The likeliest boundary is {predicted.pop()} in every step; it is wrong in {wrong} of them."
-        )
     if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
         yield Sentence(
             "note",
@@ -257,7 +237,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
 
 
 def _repaired(report: Report) -> str:
-    """Sentences about repaired boundaries: a hit alone does not mean that tokens were gained."""
+    # a hit alone does not mean that tokens were gained
     repaired, gain = report.ranks.repaired.value, report.gains.per_redraft.value
     if repaired is None or gain is None:
         return ""
@@ -288,7 +268,6 @@ def temperature_words(temperature: float) -> str:
 
 
 def _head(report: Report) -> Iterator[Sentence]:
-    """Sentences about a drafter's trained confidence head."""
     head = report.head
     if head is None or head.head.value is None:
         return
@@ -322,7 +301,6 @@ def _gains(report: Report) -> Iterator[Sentence]:
 
 
 def _second(report: Report) -> Iterator[Sentence]:
-    """Sentences about the second drafter's confidence."""
     second = report.second
     if second is None or second.confidence is None or second.accepted is None:
         return

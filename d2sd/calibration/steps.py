@@ -66,7 +66,6 @@ class StepTable:
 
     @property
     def runs(self) -> int:
-        """Number of runs with steps in the table."""
         return len(np.unique(self.run))
 
     @property

@@ -47,19 +47,16 @@ class Results:
     panels: tuple[Panel, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns them as data for a page, ready for orjson."""
         panels = [panel.to_dict() for panel in self.panels]
         return {"reading": self.reading, "stats": self.stats, "panels": panels}
 
 
 def calibration_results(runs: Gathering) -> Results:
-    """Returns what is shown of these runs."""
     report = runs.report()
     return Results(tuple(read_report(report)), tuple(headline(report)), tuple(calibration_panels(report)))
 
 
 def headline(report: Report) -> Iterator[Stat]:
-    """Yields the headline figures."""
     yield Stat(
         "Scored positions",
         f"{report.positions:,}",
@@ -200,18 +197,15 @@ def by_position(columns: Sequence[Column]) -> go.Figure:
 
 
 def bin_columns(bins: Sequence[Bin]) -> list[Column]:
-    """Returns non-empty bins as columns."""
     named = [(n, b, f"{edge_name(b.left)}–{edge_name(b.right)}") for n, b in enumerate(bins) if b.count]
     return [_column(n, name, f"Confidence {name}", b) for n, b, name in named]
 
 
 def position_columns(positions: Sequence[PositionAcceptance]) -> list[Column]:
-    """Returns positions as columns."""
     return [_column(p.position, f"{p.position}", f"Position {p.position}", p) for p in positions]
 
 
 def edge_name(edge: float) -> str:
-    """Returns a bin edge in few characters."""
     places = 2 if edge in (0, 1) or 0.005 <= edge < 0.995 else 3
     return f"{edge:.{places}f}".rstrip("0").rstrip(".") or "0"
 

@@ -78,34 +78,28 @@ class ComparisonResults:
 
     reading: what differs in their settings, then sentences about the figures.
     how: a sentence about the intervals.
-    runs: number of runs of either side.
     """
 
     comparison: Comparison
     reading: tuple[str, ...]
     how: str
-    runs: tuple[int, int]
     panels: tuple[Panel, ...]
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns them as data for a page, ready for orjson."""
         return {
             "comparison": asdict(self.comparison),
             "how": self.how,
             "reading": self.reading,
-            "runs": self.runs,
             "panels": [panel.to_dict() for panel in self.panels],
         }
 
 
 def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
-    """Returns what is shown of two sets of runs."""
     found = compare_gathered(a, b)
     return ComparisonResults(
         found,
         (what_differs(a.headers, b.headers, unused), *read_comparison(found)),
         how_compared(found),
-        (len(a), len(b)),
         tuple(comparison_panels(found)),
     )
 
@@ -254,6 +248,5 @@ def _scaled(figure: Estimate) -> Estimate:
 
 
 def difference_words(d: Difference) -> str:
-    """Returns a difference as a sentence."""
     name, write, change = COMPARED[d.name]
     return f"{name}: {write(d.a.value)} → {write(d.b.value)}<br>B − A {with_interval(d.difference, change)}"

@@ -81,7 +81,7 @@ def test_add_files_makes_set_and_names_bad_files(session, tmp_path):
     assert about(presets.opening().header).startswith("D²SD on ")
     assert name == "set good.jsonl"
     drawn = json.loads(answered(show, Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
-    assert drawn["runs"] == [1, 1]
+    assert drawn["titles"] == [label.removeprefix("Set: ")] * 2
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
 
 

@@ -233,14 +233,6 @@ def test_temperature_advice_needs_tempered_confidences():
     assert (some.temperature, some.fitted_positions) == (alone.temperature, alone.fitted_positions)  # of those that do
 
 
-def test_read_report_omits_redundant_sentence_at_boundary_zero():
-    rng = np.random.default_rng(0)
-    shy = [[made_step([0.2, 0.2], int(rng.uniform() < 0.6), (), n) for n in range(9)] for _ in range(20)]
-    texts = [s.text for s in calibration.read_report(calibration.calibrate(calibration.tabulate(shy)))]
-    assert any(t.startswith("The likeliest boundary is 0 in every step; it is wrong in") for t in texts)
-    assert not any("gets further than predicted" in t for t in texts)
-
-
 def test_read_report_calls_calibrated_confidence_trustworthy():
     report = calibration.calibrate(calibration.tabulate(simulated(40, 40)))
     first, *rest = calibration.read_report(report)
