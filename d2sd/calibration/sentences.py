@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Literal
 
@@ -332,17 +333,27 @@ def _range(figure: Estimate, digits: int = 0) -> str:
 
 # Comparisons: differences that are not significant are not claimed.
 
+# The name of every compared figure, and how it and a difference are written.
+COMPARED: dict[str, tuple[str, Write, Write]] = {
+    "tokens": ("Tokens per step α", hundredths, partial(change, places=2)),
+    "speed": ("Tokens per second", partial(digits, places=0), partial(change, places=0)),
+    "first": ("Accepted of the first draft", hundredths, partial(change, places=2)),
+    "hit": ("Boundary re-drafted from", percent, signed),
+    "repaired": ("Repaired", percent, signed),
+    "redraft": ("Tokens a re-draft brings", digits, change),
+    "nodes": ("Nodes per step", partial(digits, places=1), partial(change, places=1)),
+    "gap": ("Accepted − confidence", signed, signed),
+    "error": ("ECE above chance", digits, change),
+}
+
 
 def read_comparison(comparison: Comparison) -> Iterator[str]:
     """Returns sentences about the differences; those that are not significant are not claimed."""
-    clear = [d for d in comparison.figures if d.difference.excludes_zero and d.name in SPOKEN]
+    clear = [d for d in comparison.figures if d.difference.excludes_zero]
     for d in clear:
-        words, write = SPOKEN[d.name]
-        assert d.difference.low is not None
-        assert d.difference.high is not None
-        less, more = sorted((abs(d.difference.low), abs(d.difference.high)))
-        way = "higher" if d.difference.low > 0 else "lower"
-        yield f"{words}: {write(d.a.value)} → {write(d.b.value)}, B is {way} by {write(less)} to {write(more)}."
+        words, write, changed = COMPARED[d.name]
+        way = "higher" if (d.difference.value or 0.0) > 0 else "lower"
+        yield f"{words}: {write(d.a.value)} → {write(d.b.value)}, B is {way}: {with_interval(d.difference, changed)}."
     if not clear:
         some = any(d.difference.low is not None for d in comparison.figures)
         yield (
@@ -351,8 +362,8 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
             else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
         )
     alpha = next(d for d in comparison.figures if d.name == "tokens")
-    if alpha.difference.value is not None and not alpha.difference.excludes_zero:
-        yield f"Tokens per step (α): {hundredths(alpha.a.value)} → {hundredths(alpha.b.value)}, which is not clear."
+    if alpha.difference.value is not None and alpha not in clear:
+        yield f"Tokens per step α: {hundredths(alpha.a.value)} → {hundredths(alpha.b.value)}, which is not clear."
     if comparison.same_drafter:
         yield "Same first drafter: its calibration cannot differ, so it is not compared."
 
@@ -366,16 +377,3 @@ def how_compared(comparison: Comparison) -> str:
         f"The interval of A or B is the one that Calibrate gives. Those of the differences: bootstrap by {comparison.unit}, "
         f"{together}; they hold simultaneously for a whole table with 95%."
     )
-
-
-def _tenths(share: float | None) -> str:
-    return "—" if share is None else f"{100 * share:.1f}%"
-
-
-SPOKEN = {
-    "tokens": ("Tokens per step (α)", hundredths),
-    "speed": ("Tokens per second", lambda v: digits(v, 0)),
-    "first": ("Accepted tokens of the first draft", hundredths),
-    "repaired": ("Repaired steps", _tenths),
-    "error": ("Calibration error (ECE) above chance", digits),
-}

@@ -10,8 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from d2sd.calibration import Estimate, Gathering, read_report
-from d2sd.calibration.sentences import count
+from d2sd.calibration import Gathering, read_report
+from d2sd.calibration.sentences import count, decimal, digits, with_interval
 from d2sd.cli.common import (
     add_map_argument,
     add_output,
@@ -125,7 +125,7 @@ def _text(name: str, runs: Gathering) -> str:
         title += f"; {count(short, 'more run')} ended with prefill and had no step"
     alpha = report.gains.tokens_per_step
     if alpha.value is not None:
-        title += f", α {_figure(alpha, 2)}"
+        title += f", α {with_interval(alpha, decimal)}"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
@@ -133,15 +133,9 @@ def _text(name: str, runs: Gathering) -> str:
             f"{k}: {f.value:.0%}" for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K and f.value is not None
         )
         lines += [
-            f"  ECE {_figure(report.error)}",
+            f"  ECE {with_interval(report.error, digits)}",
             f"  confidence → accepted (count): {', '.join(shares)}",
         ]
         if not report.of_paths:
             lines.append(f"  true boundary within the top {', '.join(hits)}")
     return "\n".join(lines)
-
-
-def _figure(figure: Estimate, digits: int = 3) -> str:
-    known = figure.low is not None and figure.high is not None
-    interval = f" ({figure.low:.{digits}f}–{figure.high:.{digits}f})" if known else ""
-    return f"{figure.value:.{digits}f}{interval}"

@@ -16,16 +16,7 @@ import plotly.graph_objects as go
 from d2sd.calibration import Estimate, Gathering
 from d2sd.calibration.comparison import Comparison, Curves, Difference
 from d2sd.calibration.report import compare_gathered
-from d2sd.calibration.sentences import (
-    Write,
-    change,
-    digits,
-    how_compared,
-    percent,
-    read_comparison,
-    signed,
-    with_interval,
-)
+from d2sd.calibration.sentences import COMPARED, how_compared, percent, read_comparison, with_interval
 from d2sd.figures.style import (
     COLOURS,
     EDGE,
@@ -51,25 +42,6 @@ from d2sd.trace.metrics import what_differs
 
 SIDES = (("A", "muted", "dash", "circle"), ("B", "ink", "solid", "square"))
 DEEPEST = 12
-
-
-def _number(places: int) -> tuple[Write, Write]:
-    """Returns formatters of a value and of a difference, with this many decimals."""
-    return lambda v: digits(v, places), lambda v: change(v, places)
-
-
-# The name of every compared figure, and how it and a difference are written.
-COMPARED: dict[str, tuple[str, Write, Write]] = {
-    "tokens": ("Tokens per step α", *_number(2)),
-    "speed": ("Tokens per second", *_number(0)),
-    "first": ("Accepted of the first draft", *_number(2)),
-    "hit": ("Boundary re-drafted from", percent, signed),
-    "repaired": ("Repaired", percent, signed),
-    "redraft": ("Tokens a re-draft brings", *_number(3)),
-    "nodes": ("Nodes per step", *_number(1)),
-    "gap": ("Accepted − confidence", signed, signed),
-    "error": ("ECE above chance", *_number(3)),
-}
 
 
 @dataclass(frozen=True, slots=True)
