@@ -34,7 +34,6 @@ from d2sd.figures.style import (
     whiskers,
 )
 
-EDGES = 9  # more numbers than this do not fit side by side under a figure
 COUNTS = 0.13  # the part of the height that tells how many there are
 
 
@@ -118,10 +117,8 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     if not report.steps:
         return
     question = "Of the tokens drafted with this confidence, how many does the target accept?"
-    yield _columns("uniform", "Reliability", question, reliability(report.uniform), bin_columns(report.uniform))
-    question = "Of the drafts that got as far as this position, how many had this token accepted?"
-    positions = position_columns(report.by_position)
-    yield _columns("positions", "By position", question, by_position(positions), positions)
+    yield _reliability("uniform", "Reliability", question, report.uniform)
+    yield _by_position(report.by_position)
     if report.matrix.all_happened.value is not None:
         yield matrix_panel(report)
         yield ranks_panel(report)
@@ -153,7 +150,8 @@ class Column:
     words: str
 
 
-def _columns(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[Column]) -> Panel:
+def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[Column], name: str) -> Panel:
+    """Returns the figure of these columns; ``name``: what a place is called before its own name."""
     rows = tuple(
         (
             c.name,
@@ -165,8 +163,7 @@ def _columns(id: str, title: str, question: str, figure: go.Figure, columns: Seq
         for c in columns
     )
     head = ("Position" if id == "positions" else "Confidence", "Positions", "Says", "Accepted", "95% interval")
-    before = {"second": "Second drafter says", "positions": "Position"}.get(id, "Confidence")
-    return Panel(id, title, question, figure, Table(head, rows), {c.place: f"{before} {c.name}" for c in columns})
+    return Panel(id, title, question, figure, Table(head, rows), {c.place: f"{name} {c.name}" for c in columns})
 
 
 def _second(second: Second) -> Panel:
@@ -175,45 +172,35 @@ def _second(second: Second) -> Panel:
         f"Of {count(second.redrafts, 're-draft')}, {second.right} had a right prefix. Of their tokens, up to the first wrong one, "
         f"it says {percent(second.confidence)} and {percent(second.accepted)} are accepted{gap}; ECE {with_interval(second.error, digits)}."
     )
-    figure = reliability(second.uniform, "second")
-    return _columns("second", "Second drafter’s confidence", question, figure, bin_columns(second.uniform))
+    return _reliability("second", "Second drafter’s confidence", question, second.uniform, "Second drafter says")
 
 
-def reliability(bins: Sequence[Bin], kind: str = "first") -> go.Figure:
-    """The reliability diagram of these bins of confidence; ``kind``: whose confidence it is, "first" or "second"."""
+def _reliability(id: str, title: str, question: str, bins: Sequence[Bin], name: str = "Confidence") -> Panel:
+    """Returns the reliability diagram of these bins; ``id``: "second" for the second drafter's."""
+    columns = [_column(n, f"{b.left:g}–{b.right:g}", "Confidence", b) for n, b in enumerate(bins) if b.count]
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
-        "ticktext": ["" if n % 2 and len(edges) > EDGES else edge_name(e) for n, e in enumerate(edges)],
+        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # not all fit side by side
+        "range": [-0.5, len(bins) - 0.5],
     }
-    return _column_figure(bin_columns(bins), kind, "confidence", range=[-0.5, len(bins) - 0.5], **scale)
+    figure = _column_figure(columns, "second" if id == "second" else "first", "confidence", **scale)
+    return _panel(id, title, question, figure, columns, name)
 
 
-def by_position(columns: Sequence[Column]) -> go.Figure:
-    """Acceptance at every position of the first draft that was reached."""
+def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
+    columns = [_column(p.position, f"{p.position}", "Position", p) for p in positions]
     last = max((c.place for c in columns), default=1)
-    ends: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last <= EDGES else 2 if last <= 20 else 5}
-    return _column_figure(columns, "first", "position in the draft", **ends)
+    scale: dict[str, Any] = {"range": [0.5, last + 0.5], "dtick": 1 if last < 10 else 2 if last <= 20 else 5}
+    figure = _column_figure(columns, "first", "position in the draft", **scale)
+    question = "Of the drafts that got as far as this position, how many had this token accepted?"
+    return _panel("positions", "By position", question, figure, columns, "Position")
 
 
-def bin_columns(bins: Sequence[Bin]) -> list[Column]:
-    named = [(n, b, f"{edge_name(b.left)}–{edge_name(b.right)}") for n, b in enumerate(bins) if b.count]
-    return [_column(n, name, f"Confidence {name}", b) for n, b, name in named]
-
-
-def position_columns(positions: Sequence[PositionAcceptance]) -> list[Column]:
-    return [_column(p.position, f"{p.position}", f"Position {p.position}", p) for p in positions]
-
-
-def edge_name(edge: float) -> str:
-    places = 2 if edge in (0, 1) or 0.005 <= edge < 0.995 else 3
-    return f"{edge:.{places}f}".rstrip("0").rstrip(".") or "0"
-
-
-def _column(place: int, name: str, title: str, of: Bin | PositionAcceptance) -> Column:
+def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> Column:
     few = "<br>too few to say" if of.count < FEW else ""
     between = f"{percent(of.low)} to {percent(of.high)}"
-    words = f"{title}: {count(of.count, 'position')}<br>says {percent(of.confidence)}, {percent(of.accepted)} accepted ({between}){few}"
+    words = f"{kind} {name}: {count(of.count, 'position')}<br>says {percent(of.confidence)}, {percent(of.accepted)} accepted ({between}){few}"
     return Column(place, name, of.count, of.confidence, Estimate(of.accepted, of.low, of.high), words)
 
 
