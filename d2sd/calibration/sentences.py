@@ -75,8 +75,9 @@ def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()"
     return f"{write(figure.value)} {brackets[0]}{write(figure.low)} to {write(figure.high)}{brackets[1]}"
 
 
-def points(share: float) -> str:
-    return f"{100 * share:.1f} percentage points"
+def points(share: float | None) -> str:
+    """Returns a difference of shares in percentage points."""
+    return digits(None if share is None else 100 * share, 1)
 
 
 def count(n: int, noun: str) -> str:
@@ -149,8 +150,7 @@ def _verdict(report: Report) -> Sentence:
     if report.positions < MIN_POSITIONS:
         return Sentence("few", f"Too few to say: {where}; a verdict takes at least {MIN_POSITIONS}. So far, {means}.")
     gap, error, chance = report.gap, report.error.value, report.chance or 0.0
-    interval = _range(report.error, digits=1)
-    off = f"bins are off by {points(error)} (ECE{interval and ', '}{interval}), where chance alone would give {100 * chance:.1f}"
+    off = f"bins are off by {with_interval(report.error, points)} percentage points (ECE), by chance alone {points(chance)}"
     if gap.excludes_zero:
         word, tone = gap_words(gap.value or 0.0)
         return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
@@ -214,10 +214,9 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         k, steps = min(4, len(ranks.within)), ranks.steps
         hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
     assert hits.value is not None
-    interval = _range(hits)
     yield Sentence(
         "good" if (hits.low or hits.value) > 2 * chance else "mixed",
-        f"The true boundary is among {what} in {percent(hits.value)} of {steps} steps{interval and f' ({interval}%)'}; "
+        f"The true boundary is among {what} in {with_interval(hits)} of {steps} steps; "
         f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report) if hits is ranks.used else ''}",
         "ranks",
         tuple(range(k)),
@@ -252,7 +251,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     helps = advice.improvement.low is not None and advice.improvement.low > 0
     name = f"dividing the first drafter’s logits by {temperature_words(advice.temperature)}, fitted on one half,"
     verdict = name if helps else f"no softmax temperature clearly helps: {name}"
-    text = f"{verdict} takes the other half’s ECE from {100 * advice.error_before:.1f} to {points(advice.error_after)}"
+    text = f"{verdict} takes the other half’s ECE from {points(advice.error_before)} to {points(advice.error_after)} percentage points"
     if advice.moved is not None:
         text += f" and would move {percent(advice.moved)} of the prefix choices"
     if advice.hits_before is not None and advice.hits_after is not None:
@@ -323,12 +322,6 @@ def _unit(report: Report) -> Sentence:
         "few",
         f"Only {count(report.prompts, 'prompt')}: the intervals (bootstrap by {report.unit}) say nothing about other prompts.",
     )
-
-
-def _range(figure: Estimate, digits: int = 0) -> str:
-    """Returns the interval of a share in per cent, or an empty string without one."""
-    known = figure.low is not None and figure.high is not None
-    return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
 
 
 # Comparisons: differences that are not significant are not claimed.
