@@ -8,7 +8,7 @@ import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import (
-    Bin,
+    ConfidenceFigures,
     Scores,
     confidence_figures,
 )
@@ -202,21 +202,12 @@ def _wasted(nodes: np.ndarray, gained: np.ndarray) -> float | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Second:
-    """Figures of the second drafter's confidence, as those of the first one in ``Report``.
-
-    redrafts, right: number of re-drafts, and of those with a correct prefix.
-    """
+class Second(ConfidenceFigures):
+    """Figures of the second drafter's confidence; ``redrafts``, ``right``: number of re-drafts, and of those with a correct
+    prefix."""
 
     redrafts: int
     right: int
-    positions: int
-    confidence: float | None
-    accepted: float | None
-    gap: Estimate
-    error: Estimate
-    chance: float | None
-    uniform: tuple[Bin, ...]
 
 
 def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Second | None:
@@ -224,4 +215,5 @@ def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler
     if not len(redrafts.right):
         return None
     scores = Scores(redrafts.confidence, redrafts.accepted, redrafts.position, redrafts.row, unit[redrafts.row])
-    return Second(len(redrafts.right), int(redrafts.right.sum()), **confidence_figures(scores, resampler))
+    figures = confidence_figures(scores, resampler)
+    return Second(**figures, redrafts=len(redrafts.right), right=int(redrafts.right.sum()))

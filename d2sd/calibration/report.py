@@ -27,9 +27,9 @@ from d2sd.calibration.boundaries import (
     second_report,
 )
 from d2sd.calibration.comparison import Comparison, Side, compare
-from d2sd.calibration.resampling import Estimate, Resampler
+from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import (
-    Bin,
+    ConfidenceFigures,
     Group,
     PositionAcceptance,
     Scores,
@@ -61,16 +61,13 @@ OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header tha
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(ConfidenceFigures):
     """Figures of the first draft's confidence.
 
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
-    positions: number of scored positions; with ``of_paths``, of verified nodes, scored by the probabilities of their paths.
+    of_paths: whether positions are verified nodes, scored by the probabilities of their paths.
     unit: name of the resampling unit of the intervals.
-    confidence, accepted: means over scored positions. Positions without a confidence count in ``by_position`` only.
-    gap: accepted − confidence; negative if the drafter is over-confident.
-    error: ECE.
-    chance: expected ECE of a perfectly calibrated drafter.
+    by_position: also over positions without a confidence.
     matrix, ranks, gains, advice, head: see their classes.
     second, domains: empty unless ``calibrate`` was given what they need.
     """
@@ -78,15 +75,8 @@ class Report:
     runs: int
     prompts: int
     steps: int
-    positions: int
     of_paths: bool
     unit: str
-    confidence: float | None
-    accepted: float | None
-    gap: Estimate
-    error: Estimate
-    chance: float | None
-    uniform: tuple[Bin, ...]
     by_position: tuple[PositionAcceptance, ...]
     matrix: Matrix
     ranks: Ranks

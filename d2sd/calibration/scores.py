@@ -177,8 +177,28 @@ def auroc(scores: Scores, resampler: Resampler) -> Resampled:
     return Resampled(share(np.ones(len(scores))), resamples)
 
 
+@dataclass(frozen=True, slots=True)
+class ConfidenceFigures:
+    """Figures of a drafter's confidence over its scored positions.
+
+    confidence, accepted: means.
+    gap: accepted − confidence; negative if the drafter is over-confident.
+    error: ECE.
+    chance: expected ECE of a perfectly calibrated drafter.
+    uniform: reliability diagram.
+    """
+
+    positions: int
+    confidence: float | None
+    accepted: float | None
+    gap: Estimate
+    error: Estimate
+    chance: float | None
+    uniform: tuple[Bin, ...]
+
+
 def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
-    """Returns the figures of a drafter's confidence that the reports of both drafters have, by the names of their fields."""
+    """Returns the fields of ``ConfidenceFigures``."""
     some = len(scores) > 0
     return {
         "positions": len(scores),
