@@ -5,18 +5,14 @@ import { term } from "../../assets/viewer/glossary.js";
 import { saveFile } from "../../assets/viewer/share.js";
 import { OUTCOMES, count, probability, visible } from "../../assets/viewer/words.js";
 import { FigureView, plotly } from "../../assets/viewer/figures.js";
-import { SidesView } from "../compare/main.js";
 
 const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
-
-const FINE = ["Adaptive ECE", "Brier score"]; // figures for those who ask for them
 
 /** The verdict and the sentences it rests on, and the headline figures. */
 class SummaryView {
   constructor(choose) {
     this.choose = choose;
     this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
-    this.rest = h("dl", { class: "fine", "aria-label": "More figures" });
     this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
     this.reading.addEventListener("click", (event) => {
@@ -40,9 +36,7 @@ class SummaryView {
     this.reading.replaceChildren(verdict ? line(verdict, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
     if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
     const stat = ({ name, value, note, meaning }) => h("div", { class: "stat" }, h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)));
-    const [first, later] = [false, true].map((folded) => data.stats.filter(({ name }) => FINE.includes(name) === folded));
-    this.figures.replaceChildren(...first.map(stat));
-    this.rest.replaceChildren(...later.map(stat));
+    this.figures.replaceChildren(...data.stats.map(stat));
   }
 }
 
@@ -194,8 +188,7 @@ export function surprises({ steps }) {
 const PATIENCE_MS = 20000;
 // In reading order; the first stand beside the list of steps.
 const MAIN = ["uniform", "positions", "matrix", "ranks", "gains"];
-const FURTHER = ["head", "second", "promise", "domain"];
-const FOLDED = ["equal_mass", "moved", "kind"];
+const FURTHER = ["second", "domain", "moved"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
@@ -207,10 +200,8 @@ export function start(element, trigger, props, watch, server, options) {
     showChoice(true);
   };
   const summary = new SummaryView(choose);
-  const [main, more, folded] = [MAIN, FURTHER, FOLDED].map((ids) => ids.map((id) => new FigureView(id, options, choose)));
-  const figures = [...main, ...more, ...folded];
-  const against = new SidesView(options);
-  const compared = h("section", { class: "compared", "aria-label": "Comparison", hidden: true }, against.top, against.pair);
+  const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, options, choose)));
+  const figures = [...main, ...more];
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
@@ -220,17 +211,14 @@ export function start(element, trigger, props, watch, server, options) {
   const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");
   const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
-  const rest = h("details", { class: "rest", hidden: true }, h("summary", {}, "More: adaptive ECE, Brier score, equal mass, temperature, kinds of tokens"), summary.rest, h("div", { class: "further" }, ...folded.map((c) => c.box)));
-  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, tools), notice, empty, compared, views, further, rest, summary.spoken);
+  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, tools), notice, empty, views, further, summary.spoken);
   new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // once the tab is open
   element.replaceChildren(root);
 
   function show() {
     data = readJson(props.value);
     const some = Boolean(data && data.report);
-    views.hidden = further.hidden = rest.hidden = tools.hidden = !some;
-    compared.hidden = !some || !data.against;
-    if (!compared.hidden) against.show(data.against);
+    views.hidden = further.hidden = tools.hidden = !some;
     empty.hidden = some;
     notice.hidden = true;
     if (!some) return;
@@ -262,7 +250,6 @@ export function start(element, trigger, props, watch, server, options) {
     if (!data) return;
     const { chart, places } = choice;
     mark();
-    if (FOLDED.includes(chart)) rest.open = true;
     if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
     else members.show(data, null, surprises(data));
     if (!chosen || !places.length) return;

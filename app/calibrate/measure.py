@@ -14,12 +14,11 @@ from typing import Any
 import orjson
 
 from app import models, settings
-from app.compare.compare import compared
 from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.models import Chosen
-from app.runs.recordings import Recording, Recordings, RunSet, Traces, read_uploads, short, what_it_says
+from app.runs.recordings import Recording, Recordings, read_uploads, short, what_it_says
 from app.streaming import Recorder, ahead, announce_loading, paced, prepare
 from app.visitors import without_paths
 from d2sd import DecodeConfig, InputError
@@ -46,7 +45,6 @@ def drawing(
     title: str,
     total: int | None = None,
     running: bool = False,
-    against: RunSet | None = None,
 ) -> str:
     """Returns the value of the Calibrate view: one JSON text with the sentences, the figures, and the marks of the figures that
     each step belongs to. A click on a mark can therefore list its steps without the server.
@@ -54,7 +52,6 @@ def drawing(
     measured, runs: the finished runs, as measured and as recorded.
     total: number of runs in the end, if more are to come.
     running: whether the measurement goes on.
-    against: runs to compare them with.
     """
     gathering, done = measured.gathering, len(runs)
     data = {
@@ -63,21 +60,20 @@ def drawing(
         **measured.listing(),
         "report": gathering.report().to_dict(),
         "runs": [{"label": r.label, "run": str(r.header.get("run", "")), "domain": r.domain} for r in runs],
-        "against": compared(against, title, gathering) if against and runs else None,
     }
     return orjson.dumps(data).decode()
 
 
-def shown(recordings: Recordings, run: RecordedRun, against: RunSet | None = None) -> str:
+def shown(recordings: Recordings, run: RecordedRun) -> str:
     """Measure the run shown in Explore. Raises ``InputError``."""
     traces = [run.trace()] if len(run) else []
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
     title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
-    return drawing(Measured(traces), recordings.runs, title, against=against)
+    return drawing(Measured(traces), recordings.runs, title)
 
 
-def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet | None = None) -> tuple[str, str]:
+def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str]:
     """Measure uploaded traces. Returns what to draw, and a sentence that names files that were left out.
 
     Raises ``InputError`` if none can be read; nothing is changed then.
@@ -92,8 +88,7 @@ def files(recordings: Recordings, paths: Sequence[str] | None, against: RunSet |
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
-    value = drawing(Measured(t for _, t in good), runs, recordings.title, against=against)
-    return value, left_out(bad, len(paths))
+    return drawing(Measured(t for _, t in good), runs, recordings.title), left_out(bad, len(paths))
 
 
 def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
@@ -111,11 +106,6 @@ def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
             file.write_bytes(pasted.encode("utf-8", "replace"))
             said += what_it_says(file)
     return markdown_of_logs(said)
-
-
-def again(recordings: Recordings, against: RunSet | None) -> str:
-    """Returns the measured runs again, compared with others. Raises ``InputError``."""
-    return drawing(Measured(Traces(recordings.runs)), recordings.runs, recordings.title, against=against)
 
 
 def left_out(bad: Sequence[str], count: int) -> str:
@@ -148,10 +138,10 @@ class PromptSource:
             return cls(bundled or "")
         if not path:
             return cls("your prompts", by_paragraph(pasted or ""))
-        raw = Path(path).read_bytes()
-        if len(raw) > MAX_PROMPT_BYTES:
-            raise InputError(f"{short(Path(path).name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
-        return cls(short(Path(path).name), raw.decode("utf-8-sig", "replace"))
+        file = Path(path)
+        if file.stat().st_size > MAX_PROMPT_BYTES:
+            raise InputError(f"{short(file.name)} is larger than {MAX_PROMPT_BYTES // 10**6} MB")
+        return cls(short(file.name), file.read_bytes().decode("utf-8-sig", "replace"))
 
     def prompts(self, count: int) -> list[Prompt]:
         """Returns at most ``count`` prompts, taken from all groups in turn. Raises ``InputError``."""
@@ -173,13 +163,11 @@ def prompts(
     chosen: models.Chosen,
     method: str,
     values: dict[str, Any],
-    against: RunSet | None = None,
 ) -> Iterator[Update[str]]:
     """Run a prompt set and yield drawings, first after every prompt, then at growing intervals. On invalid input the
     drawing stays; cancelled, it keeps its finished prompts. Raises ``InputError``.
 
     values: settings by name.
-    against: set to compare with.
 
     If something else is measured in the meantime, its drawing stays.
     """
@@ -201,7 +189,7 @@ def prompts(
     def so_far(title: str, running: bool = False) -> str | None:
         if recordings.runs is not runs:
             return None
-        return drawing(measured, runs, title, len(texts), running, None if running else against)
+        return drawing(measured, runs, title, len(texts), running)
 
     yield Update(so_far(title, running=True))
     try:

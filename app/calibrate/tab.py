@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import gradio as gr
@@ -11,7 +11,6 @@ import gradio as gr
 import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
-from app.compare import compare
 from app.explore.controls import Shown
 from app.gradio_internals import hidden_when
 from app.guard import MAX_CHARACTERS
@@ -20,7 +19,7 @@ from app.machine import give_back
 from app.methods import grouped
 from app.model_choice import PickerView, build_models, follow_model
 from app.models import Chosen
-from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
+from app.runs.recordings import FILE_TYPES, Recording, Recordings
 from app.session import Session
 from app.settings import remember, setting_rows
 from app.view import FIGURES, DrawnView
@@ -35,7 +34,6 @@ SOURCES = {
     "Trace files and logs": "files",
 }
 RUN = ("prompts", "own")  # the sources that are run step by step
-NOTHING = "nothing"
 # Runs in the browser: a late answer of the server about the previous source would hide the file field during an upload.
 SHOW_CONTROLS = f"""kind => {{
   const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
@@ -55,8 +53,14 @@ class CalibrationView(DrawnView):
     the run that Explore shows."""
 
     def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        sheets = ("compare/compare.css", "calibrate/calibrate.css")
-        super().__init__(value, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id=elem_id, **options)
+        super().__init__(
+            value,
+            "calibrate/main.js",
+            constants=FIGURES,
+            sheets=("calibrate/calibrate.css",),
+            elem_id=elem_id,
+            **options,
+        )
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -89,13 +93,6 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 visible=False,
                 elem_id="pasted-log",
             )
-            against = gr.Dropdown(
-                [("nothing", NOTHING)],
-                value=NOTHING,
-                label="Compare with (A)",
-                info="The set that you measure becomes B.",
-                elem_id="against",
-            )
         with gr.Column(scale=1, min_width=320):
             # foreign text in it is escaped, and remaining HTML is sanitized
             report = gr.Markdown(
@@ -108,38 +105,27 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             )
             figures = CalibrationView()
 
-    def offer(current: Session, chosen: str) -> gr.Dropdown:
-        """Returns the current runs and sets to choose from."""
-        known = [("nothing", NOTHING), *compare.choices(current.history)]
-        return gr.Dropdown(choices=known, value=chosen if chosen in dict(known).values() else NOTHING)
+    def quick(event: Any, function: Callable[..., Any]) -> None:
+        inputs, outputs = [source, recordings, explore, uploads, log], [figures, report]
+        answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
 
-    def offered(event: Any) -> None:
-        event.then(offer, [explore, against], against, **AT_ONCE)
-
-    def quick(event: Any, function: Callable[..., Any], inputs: Sequence[Any], *outputs: Any) -> Any:
-        drawn = [figures, *outputs]
-        return answer(event, function, ticket, inputs, drawn, notice, show_progress="hidden", concurrency_limit=4)
-
-    measured_with = [source, recordings, explore, uploads, log, against]
-    quick(go.click, _measure, measured_with, report)
+    quick(go.click, _measure)
     # What costs nothing is shown at once.
-    offered(quick(uploads.upload, _measure, measured_with, report))
-    quick(source.change, _measure_shown, measured_with, report)
+    quick(uploads.upload, _measure)
+    quick(source.change, _measure_shown)
     source.change(None, source, [group, bundled, mine, uploads, log, why], js=SHOW_CONTROLS, **AT_ONCE)
     source.change(None, None, report, js=hidden_when("!document.querySelector('#doctor-report h1')"), **AT_ONCE)
-    offered(quick(tab.select, _measure_shown, measured_with, report))
-    quick(against.input, _compare_again, [recordings, explore, against])
-    measured = wire(
+    quick(tab.select, _measure_shown)
+    wire(
         go.click,
         _measure_prompts,
         ticket,
-        [source, recordings, explore, against, *inputs],
+        [source, recordings, explore, *inputs],
         [figures],
         notice,
         stop=stop,
         wanted=(source, lambda kind: kind in RUN),
     )
-    offered(measured)
     go.click(None, source, report, js=hidden_when(f"{json.dumps(RUN)}.includes(value)"), **AT_ONCE)
     report.change(None, js=SHOW_REPORT, **AT_ONCE)
     wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
@@ -149,11 +135,6 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     shown.after(opened)
 
 
-def _against(explore: Session, name: str | None) -> RunSet | None:
-    """Returns what to compare with; raises ``InputError``."""
-    return None if name in (None, NOTHING) else compare.pick(explore.history, name)
-
-
 def _measure(
     call: Call,
     kind: str,
@@ -161,7 +142,6 @@ def _measure(
     explore: Session,
     paths: list[str] | None,
     log: str | None,
-    against: str | None,
 ) -> tuple[Any, Any, Any]:
     """Returns figures of the run in Explore or of trace files, and what logs say; cancels a running measurement of prompts.
 
@@ -172,13 +152,12 @@ def _measure(
         return gr.skip(), gr.skip(), gr.skip()
     call.check()
     call.ticket.replace(None)
-    other = _against(explore, against)
     if kind == "shown":
-        value = calibrate.shown(found, explore.shown, other)
+        value = calibrate.shown(found, explore.shown)
     else:
         said = calibrate.logs(paths, log)
         try:
-            value, bad = calibrate.files(found, paths, other)
+            value, bad = calibrate.files(found, paths)
         except InputError:
             if not said:
                 raise
@@ -195,23 +174,11 @@ def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any, Any]:
     return _measure(call, kind, *values) if kind == "shown" else (gr.skip(), gr.skip(), sentence())
 
 
-def _compare_again(call: Call, recordings: Recordings, explore: Session, against: str | None) -> tuple[Any, Any]:
-    """Returns the measured runs compared with another choice."""
-    runs, count = recordings.runs, len(recordings.runs)
-    if not runs:
-        return gr.skip(), sentence(note="Press Measure; the measured set is then compared.")
-    value = calibrate.again(recordings, _against(explore, against))
-    # of prompts that are run there may be more by now, and drawn
-    return (value, sentence()) if recordings.runs is runs and len(runs) == count else (gr.skip(), gr.skip())
-
-
 def _measure_prompts(
-    job: Job, kind: str, recordings: Recordings, explore: Session, against: str | None, *values: Any
+    job: Job, kind: str, recordings: Recordings, explore: Session, *values: Any
 ) -> Iterator[Update[str]]:
     title, runs = "", list[Recording]()
-    for update in calibrate.prompts(
-        job, recordings, *_prompt_request(kind, *values), against=_against(explore, against)
-    ):
+    for update in calibrate.prompts(job, recordings, *_prompt_request(kind, *values)):
         if update.value is not None:
             title, runs = recordings.title, recordings.runs
         yield update

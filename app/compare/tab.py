@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,44 +11,25 @@ import gradio as gr
 import orjson
 
 from app.calibrate import measure as calibrate
-from app.compare import compare
 from app.explore.controls import Shown
-from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
-from app.model_choice import build_models
-from app.models import Chosen
+from app.jobs import AT_ONCE, Call, Ticket, answer, notice_box, sentence
+from app.methods import run_title
 from app.runs.recordings import FILE_TYPES, Recording, RunSet, read_uploads
-from app.session import Session
+from app.runs.view import about
+from app.session import History, Session
 from app.view import FIGURES, DrawnView
-from d2sd import InputError
+from d2sd import InputError, Trace
+from d2sd.calibration.comparison import align, lead_of, text_of
+from d2sd.figures.comparison import comparison_results
+from d2sd.trace.metrics import verdict
 
 EXPLANATION = (
     "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "
     "window are listed here; add trace files to compare sets."
 )
-REPLAY_EXPLANATION = (
-    "At temperature 0 a text is the same with every drafter. A's texts are therefore enough to compute the acceptance of "
-    "another drafter for the same target, without decoding again: in total, by prompt group and by position."
-)
-
-
-def build_replay(session: gr.State, side: gr.Dropdown) -> None:
-    """Lay out the fold and wire it. ``side``: A, whose texts are replayed."""
-    with gr.Accordion("A's texts with another drafter", open=False, elem_id="replay"):
-        gr.Markdown(REPLAY_EXPLANATION)
-        chosen = list(build_models("replay-").values())
-        with gr.Row(elem_classes="buttons"):
-            go = gr.Button("Replay", elem_id="replay-go", min_width=80)
-            stop = gr.Button("Stop", elem_id="replay-stop", min_width=60, visible=False)
-        notice = notice_box("replay-notice")
-        found = gr.Textbox(
-            visible=False, interactive=False, lines=4, max_lines=20, label="Both drafters", elem_id="replay-found"
-        )
-
-    def run(job: Job, session: Session, a: str | None, *models: Any) -> Iterator[Update[gr.Textbox]]:
-        for update in compare.replay(job, compare.pick(session.history, a), Chosen.read(*models)):
-            yield update.map(lambda table: gr.Textbox(table, visible=True))
-
-    wire(go.click, run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)
+MAX_PAIRS = 40
+MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
+MAX_LABEL = 80
 
 
 class CompareView(DrawnView):
@@ -60,11 +42,6 @@ class CompareView(DrawnView):
         super().__init__(
             value, "compare/main.js", constants=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
         )
-
-
-def drawing(a: RunSet, b: RunSet) -> str:
-    """Returns the view's value for two sides."""
-    return orjson.dumps({**compare.compared(a, b.title, b.gathering), "pairs": compare.side_by_side(a, b)}).decode()
 
 
 def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -89,7 +66,6 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
             view = CompareView()
-            build_replay(session, sides[0])
 
     inputs = [session, *sides]
     ticket = gr.State(Ticket())
@@ -104,7 +80,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
     """Returns the runs and sets that can be compared; at first the two newest are chosen."""
-    known = compare.choices(session.history)
+    known = choices(session.history)
     names = [name for _, name in known]
     first = [a if a in names else None, b if b in names else None]
     rest = [name for name in names if name not in first]
@@ -113,8 +89,7 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
 
 
 def show(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
-    """Compare two choices."""
-    return drawing(compare.pick(session.history, a), compare.pick(session.history, b)), sentence()
+    return drawing(pick(session.history, a), pick(session.history, b)), sentence()
 
 
 def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
@@ -145,9 +120,89 @@ def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tup
     side, run, step = (call.data.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()
-    runs = compare.pick(session.history, (a, b)[side] or "").runs
+    runs = pick(session.history, (a, b)[side] or "").runs
     if not 0 <= run < len(runs):
         raise InputError("this run is no longer there; compare again")
     call.check()
     wanted = {"step": max(0, step), "node": None}
     return session.show(runs[run].run, "Compare", wanted=wanted), gr.Tabs(selected="explore"), sentence()
+
+
+# What can be compared, and what is drawn of it.
+
+
+def choices(history: History) -> list[tuple[str, str]]:
+    """Returns what can be compared: the window's runs and measured sets, as labels and names."""
+    sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
+    # method and prompt first: a box shows the beginning
+    runs = [
+        (f"{run_title(k.header)}: {k.label} ({about(k.header)}, {k.source})", f"run {k.run.key}") for k in history.runs
+    ]
+    return sets + runs
+
+
+def pick(history: History, name: str | None) -> RunSet:
+    """Returns the runs of a choice; raises ``InputError`` if they are gone."""
+    kind, _, which = (name or "").partition(" ")
+    if kind == "run" and (found := history.find(which)):
+        return RunSet(f"{found.label} ({about(found.header)})", (found,))
+    chosen = next((s for s in history.sets if s.title == which), None)
+    if kind == "set" and chosen:
+        return replace(chosen, title=f"{chosen.title} ({about(chosen.runs[0].header)})")
+    raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
+
+
+def drawing(a: RunSet, b: RunSet) -> str:
+    results = comparison_results(a.gathering, b.gathering).to_dict()
+    return orjson.dumps({"titles": [a.title, b.title], **results, "pairs": side_by_side(a, b)}).decode()
+
+
+def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
+    """Returns the texts of both sides, prompt by prompt, with their steps over the same characters."""
+    pairs: list[dict[str, Any]] = []
+    size = 0
+    for left, right in partners(a.prompts, b.prompts):
+        traces = a.traces[left], b.traces[right]
+        size += sum(len(text_of(step)) for trace in traces for step in trace.steps)
+        if pairs and size > MAX_PAIR_CHARACTERS:
+            break
+        found = align(*traces)
+        pairs.append(
+            {
+                "prompt": " ".join(a.prompts[left].split())[:MAX_LABEL],
+                "differs_at": found.differs_at,
+                "parts_at": found.parts_at,
+                "by_tokens": found.by_tokens,
+                "runs": [left, right],
+                "leads": ["" if found.by_tokens else _clean(lead_of(trace)) for trace in traces],
+                "sides": [_steps(*side) for side in zip(traces, (found.ends_a, found.ends_b), strict=True)],
+            }
+        )
+    return pairs
+
+
+def partners(a: Sequence[str], b: Sequence[str]) -> list[tuple[int, int]]:
+    """Returns pairs of runs of the same prompt from both sides; two single runs in any case."""
+    if len(a) == len(b) == 1:
+        return [(0, 0)]
+    places = {prompt: n for n, prompt in reversed(list(enumerate(b)))}
+    found = [(n, places[prompt]) for n, prompt in enumerate(a) if prompt in places]
+    return found[:MAX_PAIRS]
+
+
+def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
+    """Per step: its end in characters, its tokens with their proposers, its ``verdict``, and
+    how much of the first draft was accepted (−1: not seen)."""
+    return [
+        [
+            end,
+            [[_clean(c.text), c.proposer] for c in step.committed],
+            verdict(step) or "",
+            -1 if step.actual_boundary is None else step.actual_boundary,
+        ]
+        for step, end in zip(trace.steps, ends, strict=True)
+    ]
+
+
+def _clean(text: str) -> str:
+    return text.encode("utf-8", "replace").decode()

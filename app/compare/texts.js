@@ -19,7 +19,7 @@ function readPair(raw) {
       return { begin, end: from, before: place ? "" : before, tokens: list(tokens).map(readToken), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
     });
   };
-  return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), parts: whole(raw.parts_at, 0, 1e9, null), byTokens: raw.by_tokens === true, runs: list(raw.runs), differ: list(raw.differ), sides: list(raw.sides).slice(0, 2).map(side) };
+  return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), parts: whole(raw.parts_at, 0, 1e9, null), byTokens: raw.by_tokens === true, runs: list(raw.runs), sides: list(raw.sides).slice(0, 2).map(side) };
 }
 
 /** The first step that ends elsewhere on the other side, and how many tokens both commit there. */

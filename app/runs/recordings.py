@@ -86,11 +86,10 @@ class Traces(Sequence[Trace]):
 
 @dataclass(frozen=True)
 class RunSet:
-    """Runs under one title; ``source``: where they are stored, for opening one of them."""
+    """Runs under one title."""
 
     title: str
     runs: tuple[Recording, ...]
-    source: str = ""
 
     @classmethod
     def of(cls, title: str, traces: Iterable[Trace]) -> RunSet:

@@ -1,19 +1,18 @@
 """Other confidences for the same drafts: the softmax at another temperature, and a trained confidence head.
 
-Each is scored on the same positions and boundaries of the same steps as the softmax, so differences use a paired bootstrap.
+Each is scored on the same positions of the same steps as the softmax, so differences use a paired bootstrap.
 """
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from d2sd.calibration.boundaries import ranks
-from d2sd.calibration.resampling import Estimate, Resampled, Resampler
-from d2sd.calibration.scores import Bin, Scores, reliability, resampled_error, score, uniform_edges
-from d2sd.calibration.steps import StepTable, units, widened
+from d2sd.calibration.resampling import Estimate, Resampler
+from d2sd.calibration.scores import Scores, resampled_error, score
+from d2sd.calibration.steps import StepTable, widened
 from d2sd.trace.events import TEMPERATURES
 from d2sd.tree.boundary import boundary_posteriors
 
@@ -37,7 +36,6 @@ class TemperatureAdvice:
     improvement: their difference, with its interval.
     steps: number of evaluated steps that selected prefixes.
     rows: rows of the table among them whose set of K prefixes would change.
-    moved_steps: share of these steps.
     moved: share of all selected prefixes that would change.
     hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
     """
@@ -50,7 +48,6 @@ class TemperatureAdvice:
     improvement: Estimate
     steps: int
     rows: tuple[int, ...]
-    moved_steps: float | None
     moved: float | None
     hits_before: float | None
     hits_after: float | None
@@ -107,9 +104,9 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
     if min(fit.sum(), judge.sum()) < MIN_FITTED_POSITIONS:
         return None
     temperature = fit_temperature(curve[fit], scores.accepted[fit])
-    half, edges = scores.take(judge), uniform_edges()
-    before = resampled_error(half, half.confidence, edges, resampler)
-    after = resampled_error(half, at_temperature(curve[judge], temperature), edges, resampler)
+    half = scores.take(judge)
+    before = resampled_error(half, resampler)
+    after = resampled_error(replace(half, confidence=at_temperature(curve[judge], temperature)), resampler)
     judged = np.zeros(len(table), bool)
     judged[half.row] = True
     rows = np.flatnonzero(judged & (table.selected > 0))
@@ -125,7 +122,6 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
         improvement=resampler.figure(*before.minus(after)),
         steps=len(rows),
         rows=tuple(rows[moved > 0].tolist()),
-        moved_steps=float((moved > 0).mean()) if len(rows) else None,
         moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
         hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
         hits_after=_hits(other, steps)[partly].mean().item() if partly.any() else None,
@@ -149,122 +145,30 @@ def _replaced(steps: StepTable, other: np.ndarray) -> np.ndarray:
     return (likeliest(steps.confidence) & ~likeliest(other)).sum(1)
 
 
-# The confidence head: which of the two predicts acceptance better?
-
-TOP = 4  # prefixes: the usual K
+# A trained confidence head.
 
 
 @dataclass(frozen=True, slots=True)
-class Contest:
-    """One figure of both, and head − softmax. better: sign of a difference in favour of the head."""
+class HeadErrors:
+    """ECE of the softmax and of the trained confidence head over the same positions, and head − softmax."""
 
-    name: str
+    positions: int
     softmax: Estimate
     head: Estimate
     difference: Estimate
-    better: int
 
 
-@dataclass(frozen=True, slots=True)
-class TrainedReport:
-    """Numbers of steps and scored positions of drafts with a confidence head, the figures (``NAMES``), both reliability
-    diagrams, and the resampling unit."""
+def head_errors(table: StepTable, unit: np.ndarray, resampler: Resampler) -> HeadErrors | None:
+    """Returns the ECE of both over the steps with a confidence head; None if no drafter has one.
 
-    steps: int
-    positions: int
-    unit: str
-    contests: tuple[Contest, ...]
-    softmax: tuple[Bin, ...]
-    head: tuple[Bin, ...]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The figures as JSON-ready data."""
-        return asdict(self)
-
-
-NAMES = {
-    "error": "calibration error (ECE)",
-    "brier": "Brier score",
-    "auroc": "AUROC of accepted against rejected",
-    "rank": "mean rank of the true boundary",
-    "first": "true boundary is the likeliest",
-    "within": f"true boundary among the {TOP} likeliest",
-}
-
-
-def trained_tables(table: StepTable) -> tuple[StepTable, StepTable] | None:
-    """Returns the steps with a confidence head twice: with softmax confidences and with those of the head; None if there are
-    none."""
+    unit: (N,) resampling unit of each step.
+    """
     known = ~np.isnan(table.head).all(1)
     if not known.any():
         return None
-    table = table.take(known)
-    return table, replace(table, confidence=widened(table.head, table.confidence.shape[1], np.nan))
-
-
-def compare_trained(table: StepTable) -> TrainedReport | None:
-    """Returns every figure of both over the steps with a confidence head; None if no drafter has one."""
-    tables = trained_tables(table)
-    if tables is None:
-        return None
-    unit, name = units(tables[0])
-    resampler = Resampler(int(unit.max(initial=-1)) + 1)
-    softmax, head = (_figures(table, unit, resampler) for table in tables)
-    contests = []
-    for key, better in (("error", -1), ("brier", -1), ("auroc", 1), ("rank", -1), ("first", 1), ("within", 1)):
-        both = resampler.figure(*softmax[key]), resampler.figure(*head[key])
-        contests.append(Contest(key, *both, resampler.figure(*head[key].minus(softmax[key])), better))
-    scores = [score(table, unit) for table in tables]
-    bins = (tuple(reliability(s, uniform_edges())) for s in scores)
-    return TrainedReport(len(tables[0]), len(scores[0]), name, tuple(contests), *bins)
-
-
-def _figures(table: StepTable, unit: np.ndarray, resampler: Resampler) -> dict[str, Resampled]:
-    scores = score(table, unit)
-    partly, at = table.take(table.partly), unit[table.partly]
-    rank = ranks(partly.confidence, partly.boundary) + 1
-    means = {
-        "brier": ((scores.confidence - scores.accepted) ** 2, scores.unit),
-        "rank": (rank, at),
-        "first": (rank <= 1, at),
-        "within": (rank <= TOP, at),
-    }
-    return {
-        "error": resampled_error(scores, scores.confidence, uniform_edges(), resampler),
-        "auroc": auroc(scores, resampler),
-        **{
-            name: resampler.resampled(values.astype(float), np.ones(len(values)), of)
-            for name, (values, of) in means.items()
-        },
-    }
-
-
-def auroc(scores: Scores, resampler: Resampler) -> Resampled:
-    """Returns the probability that an accepted position has a higher confidence than a rejected one, ties counting half."""
-    values, place = np.unique(scores.confidence, return_inverse=True)
-
-    def share(weights: np.ndarray) -> float:
-        right, wrong = (
-            np.bincount(place, weights * side, len(values)) for side in (scores.accepted, 1 - scores.accepted)
-        )
-        pairs = right.sum() * wrong.sum()
-        return float((right * (np.cumsum(wrong) - wrong / 2)).sum() / pairs) if pairs else float("nan")
-
-    resamples = np.array([share(weights[scores.unit]) for weights in resampler.weights])
-    return Resampled(share(np.ones(len(scores))), resamples)
-
-
-def read_trained(report: TrainedReport) -> dict[str, str]:
-    """Returns a sentence for each figure by name; a difference whose interval contains 0 is not called one."""
-    sentences = {}
-    for c in report.contests:
-        if c.softmax.value is None or c.head.value is None:
-            continue
-        low, high = c.difference.low, c.difference.high
-        winner = "head" if (c.difference.value or 0) * c.better > 0 else "softmax"
-        interval = "" if low is None else f", difference {c.difference.value:+.3f} ({low:+.3f} to {high:+.3f})"
-        verdict = f"the {winner} is better" if c.difference.excludes_zero else "no clear difference"
-        sentences[c.name] = (
-            f"{NAMES[c.name]}: softmax {c.softmax.value:.3f}, head {c.head.value:.3f}{interval}: {verdict}"
-        )
-    return sentences
+    own = table.take(known)
+    by_softmax = score(own, unit[known])
+    by_head = score(replace(own, confidence=widened(own.head, own.confidence.shape[1], np.nan)), unit[known])
+    softmax, head = (resampled_error(scores, resampler) for scores in (by_softmax, by_head))
+    figures = (resampler.figure(*found) for found in (softmax, head, head.minus(softmax)))
+    return HeadErrors(len(by_softmax), *figures)

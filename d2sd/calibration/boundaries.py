@@ -2,26 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import (
-    Bin,
-    PositionAcceptance,
+    ConfidenceFigures,
     Scores,
-    acceptance_by_position,
     confidence_figures,
-    places,
 )
 from d2sd.calibration.steps import RedraftTable, StepTable
 from d2sd.tree.boundary import boundary_posteriors
 
-WHOLE = -1  # the mark of steps whose whole first draft was accepted
 OTHER = -1  # the mark of what lower-ranked alternatives added
-GAIN_EDGES = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 1e9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,109 +198,22 @@ def _wasted(nodes: np.ndarray, gained: np.ndarray) -> float | None:
     return float(1 - gained.sum() / nodes.sum()) if nodes.sum() else None
 
 
-# The second drafter: its calibration after correct prefixes, and expected against actual gain of re-drafts.
+# The second drafter: its calibration after correct prefixes.
 
 
 @dataclass(frozen=True, slots=True)
-class GainBin:
-    """Re-drafts with about the same expected gain: mean expected (``predicted``) and actual (``gained``) gain in tokens."""
-
-    left: float
-    right: float
-    count: int
-    predicted: float
-    gained: Estimate
-
-
-@dataclass(frozen=True, slots=True)
-class Second:
-    """Figures of the second drafter's confidence, as those of the first one in ``Report``.
-
-    redrafts, right: number of re-drafts, and of those with a correct prefix.
-    predicted, gained: mean expected and actual gain per re-draft, in tokens.
-    """
+class Second(ConfidenceFigures):
+    """Figures of the second drafter's confidence; ``redrafts``, ``right``: number of re-drafts, and of those with a correct
+    prefix."""
 
     redrafts: int
     right: int
-    positions: int
-    confidence: float | None
-    accepted: float | None
-    gap: Estimate
-    error: Estimate
-    chance: float | None
-    uniform: tuple[Bin, ...]
-    by_position: tuple[PositionAcceptance, ...]
-    predicted: float | None
-    gained: Estimate
-    gains: tuple[GainBin, ...]
 
 
 def second_report(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Second | None:
     """Returns the second drafter's figures; None if nothing was re-drafted. unit: (N,) resampling unit of each step."""
-    if not len(redrafts.row):
+    if not len(redrafts.right):
         return None
-    row, known = redrafts.scored_row, ~np.isnan(redrafts.predicted)
-    scores = Scores(redrafts.confidence, redrafts.accepted, redrafts.position, row, unit[row])
-    return Second(
-        redrafts=len(redrafts.row),
-        right=int(redrafts.right.sum()),
-        **confidence_figures(scores, resampler),
-        by_position=tuple(acceptance_by_position(scores)),
-        predicted=float(redrafts.predicted[known].mean()) if known.any() else None,
-        gained=resampler.mean(redrafts.gained[known], unit[redrafts.row[known]]),
-        gains=tuple(_gain_bins(redrafts, unit, resampler)),
-    )
-
-
-def gain_places(redrafts: RedraftTable) -> np.ndarray:
-    """Returns the bin of each re-draft's expected gain, (M,); −1 for none."""
-    known = ~np.isnan(redrafts.predicted)
-    return np.where(known, places(np.nan_to_num(redrafts.predicted), np.array(GAIN_EDGES)), -1)
-
-
-def _gain_bins(redrafts: RedraftTable, unit: np.ndarray, resampler: Resampler) -> Iterator[GainBin]:
-    at = gain_places(redrafts)
-    for n in range(len(GAIN_EDGES) - 1):
-        here = at == n
-        count = int(here.sum())
-        predicted = float(redrafts.predicted[here].mean()) if count else 0.0
-        gained = resampler.mean(redrafts.gained[here], unit[redrafts.row[here]])
-        yield GainBin(GAIN_EDGES[n], GAIN_EDGES[n + 1], count, predicted, gained)
-
-
-# Cost-aware steps: expected against committed tokens.
-
-
-@dataclass(frozen=True, slots=True)
-class Expectations:
-    """Expected and actual results of cost-aware steps.
-
-    steps: number of steps that drafted.
-    expected, obtained: expected and actual committed tokens, means over these steps.
-    plain: number of steps that drafted nothing.
-    """
-
-    steps: int
-    expected: float
-    obtained: float
-    plain: int
-
-
-def expectations(table: StepTable) -> Expectations | None:
-    """Returns expected and actual results; None if no step was cost-aware.
-
-    Plain steps always get the one token that they expect, so they are only counted. The last step of a run may be cut off,
-    so it is left out where it drafted.
-    """
-    decided = ~np.isnan(table.expected)
-    if not decided.any():
-        return None
-    drafted = (table.drafted > 0) | (table.nodes.sum(1) > 0)
-    whole = decided & drafted & (table.committed > table.gained.sum(1))
-    count = max(1, int(whole.sum()))
-    return Expectations(
-        int(whole.sum()),
-        float(table.expected[whole].sum() / count),
-        float(table.committed[whole].sum() / count),
-        int((decided & ~drafted).sum()),
-    )
+    scores = Scores(redrafts.confidence, redrafts.accepted, redrafts.position, redrafts.row, unit[redrafts.row])
+    figures = confidence_figures(scores, resampler)
+    return Second(**figures, redrafts=len(redrafts.right), right=int(redrafts.right.sum()))

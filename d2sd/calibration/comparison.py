@@ -9,31 +9,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
-from d2sd.calibration.boundaries import ranks
-from d2sd.calibration.resampling import (
-    LEVEL,
-    Estimate,
-    Resampled,
-    Resampler,
-    bounded,
-    holm,
-    newcombe,
-    p_value,
-    wider,
-)
-from d2sd.calibration.scores import Scores, chance_error, places, resampled_error, score, uniform_edges
+from d2sd.calibration.boundaries import Ranks, rank_table
+from d2sd.calibration.resampling import Estimate, Resampled, Resampler, bounded, newcombe, wider
+from d2sd.calibration.scores import Bin, Scores, chance_error, reliability, resampled_error, score
 from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
 
 MIN_BLOCK = 16  # tokens: longer than most steps, so that a block holds the steps of both sides over the same text
-MIN_ROWS = 30  # of each side, to test a position or a group
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,23 +31,16 @@ class Side:
     table: its steps.
     prompts: prompt of every run, by its number in the table.
     drafter: the first drafter of all runs; empty if unknown or not the same.
-    groups: prompt group of every run; empty if there is only one group.
     """
 
     table: StepTable
     prompts: tuple[str, ...]
     drafter: str = ""
-    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A figure of both sides.
-
-    difference: B − A.
-    count_a, count_b: number of rows (steps, positions).
-    p: p-value corrected for multiple tests (``holm``), for one of several positions or groups; its interval is not corrected.
-    """
+    """A figure of both sides, and ``difference``: B − A; ``count_a``, ``count_b``: number of rows (steps, positions)."""
 
     name: str
     a: Estimate
@@ -67,44 +48,29 @@ class Difference:
     difference: Estimate
     count_a: int
     count_b: int
-    p: float | None = None
-
-    @property
-    def clear(self) -> bool:
-        """Whether the interval of the difference excludes 0, or p, if there is one, is below 5%."""
-        if self.p is not None:
-            return self.p < 1 - LEVEL
-        return self.difference.excludes_zero
 
 
 @dataclass(frozen=True, slots=True)
 class ResampledSide:
     """One side with its resampler.
 
-    observed: all positions with a known outcome.
-    scores: those of them with a confidence.
+    scores: all positions with a known outcome and a confidence.
     alone: the side as its calibration report resamples it; None if that is the same.
     """
 
     table: StepTable
     unit: np.ndarray
     resampler: Resampler
-    observed: Scores
     scores: Scores
     alone: ResampledSide | None = None
 
     @classmethod
     def of(cls, table: StepTable, unit: np.ndarray, count: int, seed: int = 0) -> ResampledSide:
         """Returns the side with ``count`` units, (N,) of each step."""
-        observed, (own, _) = score(table, unit), units(table)
+        own, _ = units(table)
         same = not seed and np.array_equal(unit, own) and count == own.max(initial=-1) + 1
         alone = None if same else cls.of(table, own, int(own.max(initial=-1)) + 1)
-        return cls(table, unit, Resampler(count, seed), observed, observed.known(), alone)
-
-    def take(self, rows: np.ndarray) -> ResampledSide:
-        """Returns the side with these steps only, (N,), for figures over steps."""
-        alone = self.alone and self.alone.take(rows)
-        return replace(self, table=self.table.take(rows), unit=self.unit[rows], alone=alone)
+        return cls(table, unit, Resampler(count, seed), score(table, unit).known(), alone)
 
 
 # Of one side: numerators, denominators and units of the rows that a figure is over.
@@ -159,30 +125,37 @@ def _difference(
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
-    """Figures of both sides, and B − A with its interval.
+class Curves:
+    """What a comparison draws of one side, as in ``Report``."""
 
-    The intervals of ``figures`` hold simultaneously with 95% (Bonferroni). The p-values of positions are corrected together,
-    and so are those of groups.
+    steps: int
+    positions: int
+    uniform: tuple[Bin, ...]
+    ranks: Ranks
+
+    @classmethod
+    def of(cls, side: ResampledSide) -> Curves:
+        """Returns reliability and boundary ranks of a side."""
+        ranks = rank_table(side.table, side.unit, side.resampler)
+        return cls(len(side.table), len(side.scores), tuple(reliability(side.scores)), ranks)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Figures of both sides, and B − A with its interval. The intervals hold simultaneously with 95% (Bonferroni).
 
     unit: name of the resampling unit of the differences.
     paired: whether both sides are resampled together, for the differences.
     same_drafter: whether both have the same first drafter.
     figures: those of ``FIGURES``, and "error", the ECE above the one expected by chance.
-    bins: accepted share by confidence bin.
-    within: [n]: share of rejected drafts whose true boundary is among the n + 1 likeliest.
-    positions: [k]: accepted share of drafted token k + 1 among the drafts that reached it, up to the shorter draft length.
-    groups: tokens per step by prompt group, for groups that both sides have.
+    curves: of A and of B.
     """
 
     unit: str
     paired: bool
     same_drafter: bool
     figures: tuple[Difference, ...]
-    bins: tuple[Difference, ...]
-    within: tuple[Difference, ...]
-    positions: tuple[Difference, ...]
-    groups: tuple[Difference, ...]
+    curves: tuple[Curves, Curves]
 
 
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
@@ -195,63 +168,15 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     count = [max(count)] * 2 if paired else count
     # resampled together, both have the same draws
     sides = ResampledSide.of(a.table, of_a, count[0]), ResampledSide.of(b.table, of_b, count[1], 0 if paired else 1)
-    shared = min(int(side.observed.position.max(initial=0)) for side in sides)
-    deepest = max(int(side.table.drafted.max(initial=0)) for side in sides)
     same = bool(a.drafter) and a.drafter == b.drafter
     tests = len(FIGURES) + 1
     figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _error(*sides, tests))
-    bins = len(uniform_edges()) - 1
-    positions = [_by_position(k, *sides) for k in range(1, shared + 1)]
-    by_place = _corrected([*positions, *_by_group([a.groups, b.groups], *sides)])
-    return Comparison(
-        name,
-        paired,
-        same,
-        tuple(_untested(d) if same and d.name in OF_DRAFTER else d for d in figures),
-        tuple(ratio(f"bin {n}", partial(_in_bin, n), *sides, bins) for n in range(bins)),
-        tuple(ratio(f"within {n + 1}", partial(_within, n), *sides, deepest) for n in range(deepest)),
-        by_place[:shared],
-        by_place[shared:],
-    )
-
-
-def _by_position(position: int, a: ResampledSide, b: ResampledSide) -> Difference:
-    at = [side.observed.unit[side.observed.position == position] for side in (a, b)]
-    return _tested(ratio(f"position {position}", partial(_at_position, position), a, b, 1), at)
-
-
-def _by_group(groups: Sequence[Sequence[str]], a: ResampledSide, b: ResampledSide) -> list[Difference]:
-    """Returns tokens per step of every prompt group that both sides have; nothing if there is only one group."""
-    names = [np.array(g or ["all"]) for g in groups]
-    if len({*names[0], *names[1]}) < 2:
-        return []
-    found = []
-    for name in sorted({*names[0]} & {*names[1]}):
-        own = [of_run[side.table.run] == name for of_run, side in zip(names, (a, b), strict=True)]
-        parts = [side.take(o) for side, o in zip((a, b), own, strict=True)]
-        one = ratio(f"group {name}", FIGURES["tokens"], parts[0], parts[1], 1)
-        found.append(_tested(one, [part.unit for part in parts]))
-    return found
-
-
-def _tested(found: Difference, unit: Sequence[np.ndarray]) -> Difference:
-    """Returns the difference at a position or of a group with its p, or untested where there are too few rows.
-
-    unit: of the rows of both sides.
-    """
-    units_of_fewer = min(len(np.unique(u)) for u in unit)
-    if units_of_fewer < MIN_PROMPTS or min(map(len, unit)) < MIN_ROWS:
-        return _untested(found)
-    return replace(found, p=p_value(found.difference, units_of_fewer))
-
-
-def _corrected(found: Sequence[Difference]) -> tuple[Difference, ...]:
-    return tuple(replace(d, p=p) for d, p in zip(found, holm([d.p for d in found]), strict=True))
-
-
-def _untested(found: Difference) -> Difference:
-    """Returns the difference without its interval, as of one and the same network at other positions of the text."""
-    return replace(found, difference=Estimate(found.difference.value))
+    if same:  # one and the same network at other positions of the text: its figures are not tested
+        figures = tuple(
+            replace(d, difference=Estimate(d.difference.value)) if d.name in OF_DRAFTER else d for d in figures
+        )
+    curves = (Curves.of(sides[0].alone or sides[0]), Curves.of(sides[1].alone or sides[1]))
+    return Comparison(name, paired, same, figures, curves)
 
 
 def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
@@ -269,11 +194,10 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
 def _error(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     """ECE less ``chance_error`` on both sides: an honest drafter's ECE falls with the number of positions, which would read
     as a difference. Resamples, which are off by chance once more, are moved to lie around the figure."""
-    edges = uniform_edges()
 
     def above_chance(side: ResampledSide) -> Resampled:
-        error = resampled_error(side.scores, side.scores.confidence, edges, side.resampler)
-        value, resamples = error.value - chance_error(side.scores.confidence, edges), error.resamples
+        error = resampled_error(side.scores, side.resampler)
+        value, resamples = error.value - chance_error(side.scores.confidence), error.resamples
         if len(side.scores):
             resamples = resamples - np.nanmean(resamples) + value
         return Resampled(value, resamples)
@@ -298,23 +222,8 @@ FIGURES: dict[str, Rows] = {
     "redraft": lambda d: (d.table.gained[:, 1:-1].sum(1).astype(float), d.table.branches.astype(float), d.unit),
     "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, d.unit),
     "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.scores.unit),
-    "brier": lambda d: _over((d.scores.accepted - d.scores.confidence) ** 2, d.scores.unit),
 }
-OF_DRAFTER = frozenset({"gap", "error", "brier"})  # figures of the first drafter alone
-
-
-def _in_bin(number: int, side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    here = places(side.scores.confidence, uniform_edges()) == number
-    return _over(side.scores.accepted, side.scores.unit, here)
-
-
-def _within(number: int, side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    place = ranks(side.table.confidence, side.table.boundary)
-    return _over(place <= number, side.unit, side.table.partly & side.table.sure)
-
-
-def _at_position(position: int, side: ResampledSide) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    return _over(side.observed.accepted, side.observed.unit, side.observed.position == position)
+OF_DRAFTER = frozenset({"gap", "error"})  # figures of the first drafter alone
 
 
 # Texts side by side: the steps of two runs over the characters, and where the texts diverge.
@@ -329,7 +238,6 @@ class Alignment:
     ends_a, ends_b: [n]: the end of step n. The first step starts after the text committed by prefill.
     differs_at: index of the first different character, or the length of the shorter text if the other one begins with it;
         None if the texts are equal.
-    step_a, step_b: the steps that contain this character; None if a side has none.
     parts_at: the first step that does not end at the same index on both sides; None if all do.
     by_tokens: whether a side is an imported log without text; ends are then in tokens, and texts are not compared.
     """
@@ -337,8 +245,6 @@ class Alignment:
     ends_a: tuple[int, ...]
     ends_b: tuple[int, ...]
     differs_at: int | None
-    step_a: int | None
-    step_b: int | None
     parts_at: int | None
     by_tokens: bool
 
@@ -349,7 +255,6 @@ def lead_of(run: Trace) -> str:
 
 
 def text_of(step: StepDone) -> str:
-    """Returns the text committed by a step."""
     return "".join(c.text for c in step.committed)
 
 
@@ -366,8 +271,7 @@ def align(a: Trace, b: Trace) -> Alignment:
         sizes = [[len(text) for text in own] for own in texts]
     ends_a, ends_b = (tuple(accumulate(own))[1:] for own in sizes)
     at = None if by_tokens else first_difference(*map("".join, texts))
-    parts_at = first_difference(ends_a, ends_b)
-    return Alignment(ends_a, ends_b, at, step_at(ends_a, at), step_at(ends_b, at), parts_at, by_tokens)
+    return Alignment(ends_a, ends_b, at, first_difference(ends_a, ends_b), by_tokens)
 
 
 def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:
@@ -376,10 +280,3 @@ def first_difference(one: Sequence[Any], other: Sequence[Any]) -> int | None:
         return None
     pairs = enumerate(zip(one, other, strict=False))
     return next((n for n, (x, y) in pairs if x != y), min(len(one), len(other)))
-
-
-def step_at(ends: Sequence[int], character: int | None) -> int | None:
-    """Returns the step that contains a character, given the steps' ends."""
-    if character is None:
-        return None
-    return next((n for n, end in enumerate(ends) if character < end), None)

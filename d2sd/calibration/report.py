@@ -11,21 +11,13 @@ from typing import Any
 import numpy as np
 import orjson
 
-from d2sd.calibration.alternatives import (
-    TemperatureAdvice,
-    TrainedReport,
-    compare_trained,
-    temperature_advice,
-    trained_tables,
-)
+from d2sd.calibration.alternatives import HeadErrors, TemperatureAdvice, head_errors, temperature_advice
 from d2sd.calibration.boundaries import (
     OTHER,
-    WHOLE,
     Gains,
     Matrix,
     Ranks,
     Second,
-    gain_places,
     gains,
     happened,
     outcome_matrix,
@@ -35,24 +27,17 @@ from d2sd.calibration.boundaries import (
     second_report,
 )
 from d2sd.calibration.comparison import Comparison, Side, compare
-from d2sd.calibration.resampling import Estimate, Resampler
+from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.scores import (
-    Bin,
+    ConfidenceFigures,
     Group,
     PositionAcceptance,
     Scores,
     acceptance_by_position,
-    brier_score,
     by_domain,
-    by_kind,
-    calibration_error,
     confidence_figures,
-    equal_mass_edges,
     places,
-    reliability,
     score,
-    token_kinds,
-    uniform_edges,
 )
 from d2sd.calibration.steps import (
     UNSEEN,
@@ -76,93 +61,47 @@ OF_RUNS = ("run", "prompt", "domain", "prompt_tokens")  # fields of a header tha
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class Report(ConfidenceFigures):
     """Figures of the first draft's confidence.
 
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
-    positions: number of scored positions; with ``of_paths``, of verified nodes, scored by the probabilities of their paths.
+    of_paths: whether positions are verified nodes, scored by the probabilities of their paths.
     unit: name of the resampling unit of the intervals.
-    confidence, accepted: means over scored positions. Positions without a confidence count in ``by_position`` only.
-    gap: accepted − confidence; negative if the drafter is over-confident.
-    error, adaptive: ECE with equal-width and with equal-mass bins.
-    chance: expected ECE of a perfectly calibrated drafter.
-    matrix, ranks, gains, advice: see their classes.
-    second, domains, kinds: empty unless ``calibrate`` was given the labels that they need.
+    by_position: also over positions without a confidence.
+    matrix, ranks, gains, advice, head: see their classes.
+    second, domains: empty unless ``calibrate`` was given what they need.
     """
 
     runs: int
     prompts: int
     steps: int
-    positions: int
     of_paths: bool
     unit: str
-    confidence: float | None
-    accepted: float | None
-    gap: Estimate
-    error: Estimate
-    chance: float | None
-    adaptive: Estimate
-    brier: Estimate
-    uniform: tuple[Bin, ...]
-    equal_mass: tuple[Bin, ...]
     by_position: tuple[PositionAcceptance, ...]
     matrix: Matrix
     ranks: Ranks
     gains: Gains
     advice: TemperatureAdvice | None
+    head: HeadErrors | None
     second: Second | None = None
     domains: tuple[Group, ...] = ()
-    kinds: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the figures as JSON-ready data."""
         return asdict(self)
 
 
-@dataclass(frozen=True, slots=True)
-class Labels:
-    """Labels of steps.
-
-    domains: prompt group of every run.
-    kinds: index in ``scores.KINDS`` of every scored position.
-    redrafts: re-drafts of the second drafter.
-    """
-
-    domains: tuple[str, ...]
-    kinds: np.ndarray
-    redrafts: RedraftTable
-
-
-def label(runs: Sequence[Sequence[StepDone]], table: StepTable, domains: Sequence[str] = ()) -> Labels:
-    """Returns the labels of runs and their table; ``domains``: one per run, or none for a single group."""
-    steps = [s for run in runs for s in run]
-    scores = score(table, np.zeros(len(table), int))
-    return Labels(tuple(domains) or ("all",) * len(runs), token_kinds(steps, scores), tabulate_redrafts(runs, table))
-
-
-@dataclass(frozen=True, slots=True)
-class Curves:
-    """The curves of one side that a comparison draws, as in ``Report``."""
-
-    steps: int
-    positions: int
-    uniform: tuple[Bin, ...]
-    ranks: Ranks
-
-
-def curves(table: StepTable) -> Curves:
-    """Returns reliability and boundary ranks of these steps, without the other figures of a report."""
-    unit, _ = units(table)
-    scores = score(table, unit).known()
-    resampler = Resampler(int(unit.max(initial=-1)) + 1)
-    bins = tuple(reliability(scores, uniform_edges()))
-    return Curves(len(table), len(scores), bins, rank_table(table, unit, resampler))
-
-
-def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | None = None) -> Report:
+def calibrate(
+    table: StepTable,
+    paths: Paths | None = None,
+    redrafts: RedraftTable | None = None,
+    domains: Sequence[str] = (),
+) -> Report:
     """Returns all figures of these steps; an empty table gives a report without observations.
 
-    paths: their trees without a block draft, which are used if no step has a block draft."""
+    paths: their trees without a block draft, which are used if no step has a block draft.
+    redrafts: their re-drafts.
+    domains: prompt group of every run.
+    """
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
     every = score(table, unit)
@@ -170,7 +109,6 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
     if paths is not None and len(paths) and not len(every):
         of_paths = True
         scores = Scores(paths.probability, paths.accepted, paths.depth, paths.row, unit[paths.row])
-    adaptive = equal_mass_edges(scores.confidence)
     return Report(
         runs=table.runs,
         prompts=table.prompts,
@@ -178,28 +116,26 @@ def calibrate(table: StepTable, paths: Paths | None = None, labels: Labels | Non
         of_paths=of_paths,
         unit=name,
         **confidence_figures(scores, resampler),
-        adaptive=calibration_error(scores, adaptive, resampler),
-        brier=brier_score(scores, resampler),
-        equal_mass=tuple(reliability(scores, adaptive)),
         by_position=tuple(acceptance_by_position(scores if of_paths else every)),
         matrix=outcome_matrix(table, unit, resampler),
         ranks=rank_table(table, unit, resampler),
         gains=gains(table, unit, resampler),
         advice=None if of_paths else temperature_advice(table, scores, resampler),
-        second=second_report(labels.redrafts, unit, resampler) if labels else None,
-        domains=by_domain(table, scores, unit, labels.domains, resampler) if labels else (),
-        kinds=by_kind(scores, labels.kinds[~np.isnan(every.confidence)], resampler) if labels and not of_paths else (),
+        head=head_errors(table, unit, resampler),
+        second=second_report(redrafts, unit, resampler) if redrafts else None,
+        domains=by_domain(table, scores, unit, domains, resampler),
     )
 
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """Statistics of some runs; ``prompts``: of every run."""
+    """Statistics of some runs; ``prompts``, ``domains``: prompt and prompt group of every run."""
 
     prompts: tuple[str, ...]
+    domains: tuple[str, ...]
     table: StepTable
     paths: Paths
-    labels: Labels
+    redrafts: RedraftTable
 
 
 class Gathering:
@@ -217,7 +153,6 @@ class Gathering:
         self.texts: list[bytes] = []
         self.ended = 0
         self._report: Report | None = None
-        self._trained: tuple[TrainedReport | None] | None = None
         for trace in traces:
             self.add(trace)
 
@@ -226,7 +161,7 @@ class Gathering:
 
     def add(self, trace: Trace) -> None:
         """Add a run. Raises ``InputError`` if it exceeds the limits."""
-        self._report = self._trained = None
+        self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
         ids = np.array(trace.token_ids, dtype=np.int64)
@@ -238,7 +173,6 @@ class Gathering:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
-        """The distinct headers."""
         return list(self._headers.values())
 
     def counted(self) -> Counted:
@@ -253,45 +187,35 @@ class Gathering:
         """Returns every calibration figure, computed once, since intervals take time."""
         if self._report is None:
             counted = self.counted()
-            self._report = calibrate(counted.table, counted.paths, counted.labels)
+            self._report = calibrate(counted.table, counted.paths, counted.redrafts, counted.domains)
         return self._report
 
     def side(self) -> Side:
         """Returns the runs as one side of a comparison."""
         counted = self.counted()
-        drafter = weights_of(self.headers, "first_drafter")
-        return Side(counted.table, counted.prompts, drafter, counted.labels.domains)
-
-    def trained(self) -> TrainedReport | None:
-        """Returns the confidence head against the softmax; None if the drafter has no head."""
-        if self._trained is None:
-            self._trained = (compare_trained(self.counted().table),)
-        return self._trained[0]
+        return Side(counted.table, counted.prompts, weights_of(self.headers, "first_drafter"))
 
     def _count(self) -> None:
         runs = [t.steps[:] for t in self._waiting]
         prompts = tuple(t.prompt for t in self._waiting)
         domains = tuple(t.domain for t in self._waiting)
         self._waiting.clear()
-        table = tabulate(runs, prompts)
-        labels = label(runs, table, domains)
-        self._parts.append(Counted(prompts, table, tabulate_paths(runs), labels))
+        parts = tabulate(runs, prompts), tabulate_paths(runs), tabulate_redrafts(runs)
+        self._parts.append(Counted(prompts, domains, *parts))
 
 
 def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
-    """Returns the differences between two sets of runs."""
     return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
 
 
 def _together(parts: list[Counted]) -> Counted:
     before = np.cumsum([0, *(len(p.table) for p in parts)]).tolist()
-    redrafts = RedraftTable(*stacked([p.labels.redrafts for p in parts], before, ("row", "scored_row")))
-    domains = tuple(d for p in parts for d in p.labels.domains)
     return Counted(
         tuple(prompt for p in parts for prompt in p.prompts),
+        tuple(domain for p in parts for domain in p.domains),
         joined([p.table for p in parts], [p.prompts for p in parts]),
-        Paths(*stacked([p.paths for p in parts], before, ("row",))),
-        Labels(domains, np.concatenate([p.labels.kinds for p in parts]), redrafts),
+        Paths(*stacked([p.paths for p in parts], before)),
+        RedraftTable(*stacked([p.redrafts for p in parts], before)),
     )
 
 
@@ -352,7 +276,7 @@ class Measured:
         paths = counted.paths if report.of_paths else None
         return {
             "steps": step_columns(counted.table, self.words, paths),
-            "places": step_places(counted.table, report, counted.labels, paths),
+            "places": step_places(counted, report, paths),
         }
 
 
@@ -425,40 +349,31 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
     }
 
 
-def step_places(
-    table: StepTable, report: Report, labels: Labels, paths: Paths | None = None
-) -> dict[str, dict[str, list[list[int]]]]:
+def step_places(counted: Counted, report: Report, paths: Paths | None = None) -> dict[str, dict[str, list[list[int]]]]:
     """Returns by figure the indices of the marks that each step belongs to.
 
     ``positions`` has one for every scored position of a step, ``steps`` those of the step as a whole.
     """
+    table, redrafts = counted.table, counted.redrafts
     count, (rows, confidence, depths) = len(table), scored(table, paths)
-    positions = {
-        "uniform": places(confidence, uniform_edges()),
-        "equal_mass": places(confidence, equal_mass_edges(confidence)),
-        "positions": depths,
-        "kind": labels.kinds,
-    }
     size, seen, rank = table.confidence.shape[1] + 1, np.flatnonzero(table.seen), _rank(table)
     cells = happened(table) * size + predicted(table)
-    whole = np.flatnonzero(table.seen & (happened(table) == size - 1))
     won_row, won = np.nonzero(table.gained)
     groups = {g.name: n for n, g in enumerate(report.domains)}
-    of_run = np.array([groups.get(d, -1) for d in labels.domains], int)
+    of_run = np.array([groups.get(d, -1) for d in counted.domains], int)
     moved = np.array(report.advice.rows if report.advice else (), int)
-    redrafts = labels.redrafts
-    whole_steps = {
-        "matrix": (np.r_[seen, whole], np.r_[cells[seen], np.full(len(whole), WHOLE)]),
+    positions = {"uniform": places(confidence), "positions": depths}
+    steps = {
+        "matrix": (seen, cells[seen]),
         "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
         "gains": (won_row, np.where(won == table.gained.shape[1] - 1, OTHER, won)),
         "moved": (moved, np.zeros(len(moved), int)),
-        "second": (redrafts.scored_row, places(redrafts.confidence, uniform_edges())),
-        "promise": (redrafts.row, gain_places(redrafts)),
+        "second": (redrafts.row, places(redrafts.confidence)),
         "domain": (np.arange(count), of_run[table.run]),
     }
     return {
-        "positions": {name: _by_step(count, rows, own) for name, own in positions.items() if len(own) == len(rows)},
-        "steps": {name: _by_row(count, *pairs) for name, pairs in whole_steps.items()} | {"head": head_places(table)},
+        "positions": {name: _by_step(count, rows, own) for name, own in positions.items()},
+        "steps": {name: _by_row(count, *pairs) for name, pairs in steps.items()},
     }
 
 
@@ -472,16 +387,6 @@ def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]
     """The values of each of so many steps; ``rows`` in order."""
     starts, own = np.searchsorted(rows, np.arange(count + 1)).tolist(), values.tolist()
     return [own[a:b] for a, b in pairwise(starts)]
-
-
-def head_places(table: StepTable) -> list[list[int]]:
-    """Returns the confidence bins of each step's confidence head."""
-    tables = trained_tables(table)
-    if tables is None:
-        return [[] for _ in range(len(table))]
-    rows, at = np.nonzero(tables[1].scored)
-    spoke = np.flatnonzero(~np.isnan(table.head).all(1))
-    return _by_row(len(table), spoke[rows], places(tables[1].confidence[rows, at], uniform_edges()))
 
 
 def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
-from math import hypot, isnan, log1p, sqrt
+from math import hypot, isnan
 from statistics import NormalDist
 from typing import NamedTuple
 
@@ -51,7 +50,6 @@ class Resampler:
     """
 
     def __init__(self, count: int, seed: int = 0):
-        """``count`` units."""
         self.count = count
         self.weights = np.zeros((RESAMPLES, count))
         draw = np.random.default_rng(seed)
@@ -132,29 +130,6 @@ def wider(figure: Estimate, tests: int) -> Estimate:
     together, alone = (NormalDist().inv_cdf(1 - (1 - LEVEL) / 2 / count) for count in (tests, 1))
     by = together / alone
     return Estimate(value, value - by * (value - low), value + by * (high - value))
-
-
-def p_value(difference: Estimate, units: int) -> float | None:
-    """Returns the two-sided p-value of no difference, from a 95% interval over this many units; None without an interval.
-
-    Resamples of few units vary too little. Student's t distribution, by Wallace's formula (1959), corrects for that.
-    """
-    value, low, high = difference.value, difference.low, difference.high
-    if value is None or low is None or high is None or low == high:
-        return None
-    free = units - 1
-    t = abs(value) / ((high - low) / (2 * Z95) * sqrt(units / free))
-    z = (8 * free + 1) / (8 * free + 3) * sqrt(free * log1p(t * t / free))
-    return 2 * NormalDist().cdf(-z)
-
-
-def holm(values: Sequence[float | None]) -> list[float | None]:
-    """Returns p-values corrected for multiple tests (Holm 1979); None stays None and is not counted."""
-    order = sorted((p, n) for n, p in enumerate(values) if p is not None)
-    corrected, least = list(values), 0.0
-    for rank, (p, n) in enumerate(order):
-        corrected[n] = least = max(least, min(1.0, (len(order) - rank) * p))
-    return corrected
 
 
 def wilson(share: float, count: int, z: float = Z95) -> tuple[float, float]:

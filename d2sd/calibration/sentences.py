@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from typing import Literal
 
 from d2sd.calibration.alternatives import KNOWN
-from d2sd.calibration.comparison import Comparison, Difference
+from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.report import Report
 from d2sd.calibration.resampling import Estimate, wilson
 from d2sd.calibration.scores import Bin
-from d2sd.trace.text import escaped
 
 MIN_POSITIONS = 200  # for a verdict
 MIN_IN_BIN = 30  # to judge one bin
@@ -21,8 +21,6 @@ MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
 SLIGHT, FAR = 0.03, 0.1  # a gap between confidence and accepted share below and above which it is called so
 MAX_UNSEEN = 0.05  # share of steps without a seen boundary that is too small to matter
-MAX_NAME = 40  # characters of a prompt group's name
-MAX_NAMED = 6  # groups and positions in a sentence; the table has all
 
 # Numbers. "—" stands for a value that is not known.
 
@@ -45,17 +43,14 @@ def signed(share: float | None) -> str:
 
 
 def digits(value: float | None, places: int = 3) -> str:
-    """Returns a number with this many decimals."""
     return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
 
 
 def hundredths(value: float | None) -> str:
-    """Returns a number with two decimals."""
     return digits(value, 2)
 
 
 def change(value: float | None, places: int = 3) -> str:
-    """Returns a difference with this many decimals and its sign."""
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
@@ -80,18 +75,16 @@ def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()"
     return f"{write(figure.value)} {brackets[0]}{write(figure.low)} to {write(figure.high)}{brackets[1]}"
 
 
-def points(share: float) -> str:
+def points(share: float | None) -> str:
     """Returns a difference of shares in percentage points."""
-    return f"{100 * share:.1f} percentage points"
+    return digits(None if share is None else 100 * share, 1)
 
 
 def count(n: int, noun: str) -> str:
-    """Returns the number with its noun."""
     return f"{n} {noun}{'' if n == 1 else 's'}"
 
 
 def listed(words: list[str]) -> str:
-    """Returns words as a list in a sentence."""
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 
@@ -128,6 +121,7 @@ def read_report(report: Report) -> list[Sentence]:
         *_ranges(report, verdict),
         *_boundary(report),
         *_temperature(report),
+        *_head(report),
         *_gains(report),
         *_second(report),
         _unit(report),
@@ -156,8 +150,7 @@ def _verdict(report: Report) -> Sentence:
     if report.positions < MIN_POSITIONS:
         return Sentence("few", f"Too few to say: {where}; a verdict takes at least {MIN_POSITIONS}. So far, {means}.")
     gap, error, chance = report.gap, report.error.value, report.chance or 0.0
-    interval = _range(report.error, digits=1)
-    off = f"bins are off by {points(error)} (ECE{interval and ', '}{interval}), where chance alone would give {100 * chance:.1f}"
+    off = f"bins are off by {with_interval(report.error, points)} percentage points (ECE), by chance alone {points(chance)}"
     if gap.excludes_zero:
         word, tone = gap_words(gap.value or 0.0)
         return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
@@ -221,28 +214,13 @@ def _boundary(report: Report) -> Iterator[Sentence]:
         k, steps = min(4, len(ranks.within)), ranks.steps
         hits, what, chance = ranks.within[k - 1], f"the {k} likeliest prefixes", ranks.chance[k - 1]
     assert hits.value is not None
-    interval = _range(hits)
     yield Sentence(
         "good" if (hits.low or hits.value) > 2 * chance else "mixed",
-        f"The true boundary is among {what} in {percent(hits.value)} of {steps} steps{interval and f' ({interval}%)'}; "
+        f"The true boundary is among {what} in {with_interval(hits)} of {steps} steps; "
         f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report) if hits is ranks.used else ''}",
         "ranks",
         tuple(range(k)),
     )
-    size = len(matrix.counts) - 1
-    further = sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a))
-    wrong = further + sum(matrix.counts[a][p] for a in range(size + 1) for p in range(a + 1, size + 1))
-    predicted = {p for row in matrix.counts for p, steps in enumerate(row) if steps}
-    if wrong >= MIN_STEPS and len(predicted) > 1:
-        yield Sentence(
-            "note",
-            f"Where the likeliest boundary is wrong, the draft gets further than predicted in {percent(further / wrong)} "
-            f"of {wrong} steps.",
-        )
-    elif wrong >= MIN_STEPS:
-        yield Sentence(
-            "note", f"The likeliest boundary is {predicted.pop()} in every step; it is wrong in {wrong} of them."
-        )
     if matrix.unseen > MAX_UNSEEN * (matrix.unseen + sum(map(sum, matrix.counts))):
         yield Sentence(
             "note",
@@ -259,7 +237,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
 
 
 def _repaired(report: Report) -> str:
-    """Sentences about repaired boundaries: a hit alone does not mean that tokens were gained."""
+    # a hit alone does not mean that tokens were gained
     repaired, gain = report.ranks.repaired.value, report.gains.per_redraft.value
     if repaired is None or gain is None:
         return ""
@@ -273,7 +251,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     helps = advice.improvement.low is not None and advice.improvement.low > 0
     name = f"dividing the first drafter’s logits by {temperature_words(advice.temperature)}, fitted on one half,"
     verdict = name if helps else f"no softmax temperature clearly helps: {name}"
-    text = f"{verdict} takes the other half’s ECE from {100 * advice.error_before:.1f} to {points(advice.error_after)}"
+    text = f"{verdict} takes the other half’s ECE from {points(advice.error_before)} to {points(advice.error_after)} percentage points"
     if advice.moved is not None:
         text += f" and would move {percent(advice.moved)} of the prefix choices"
     if advice.hits_before is not None and advice.hits_after is not None:
@@ -287,6 +265,21 @@ def temperature_words(temperature: float) -> str:
     if temperature >= KNOWN[-1]:
         return f"{KNOWN[-1]:g} or more"
     return f"{KNOWN[0]:g} or less" if temperature <= KNOWN[0] else f"{temperature:.2f}"
+
+
+def _head(report: Report) -> Iterator[Sentence]:
+    head = report.head
+    if head is None or head.head.value is None:
+        return
+    if not head.difference.excludes_zero:
+        verdict = "no clear difference"
+    else:
+        verdict = f"the {'head' if (head.difference.value or 0.0) < 0 else 'softmax'} is better"
+    yield Sentence(
+        "note",
+        f"The trained confidence head has an ECE of {with_interval(head.head, digits)}, the softmax one of "
+        f"{with_interval(head.softmax, digits)} over the same {count(head.positions, 'position')}: {verdict}.",
+    )
 
 
 def _gains(report: Report) -> Iterator[Sentence]:
@@ -308,7 +301,6 @@ def _gains(report: Report) -> Iterator[Sentence]:
 
 
 def _second(report: Report) -> Iterator[Sentence]:
-    """Sentences about the second drafter's confidence, and about expected against actual gains of re-drafts."""
     second = report.second
     if second is None or second.confidence is None or second.accepted is None:
         return
@@ -321,13 +313,6 @@ def _second(report: Report) -> Iterator[Sentence]:
         yield Sentence(tone, f"The second drafter is {word}: {says}.")
     else:
         yield Sentence("good", f"The second drafter’s confidence is right on average: {says}.")
-    promised, gained = second.predicted, second.gained
-    if promised is not None and gained.low is not None and gained.high is not None:
-        word = "as promised" if gained.low <= promised <= gained.high else "not as promised"
-        yield Sentence(
-            "good" if word == "as promised" else "mixed",
-            f"A re-draft gains {gained.value:.2f} tokens on average ({gained.low:.2f}–{gained.high:.2f}), {word}: {promised:.2f}.",
-        )
 
 
 def _unit(report: Report) -> Sentence:
@@ -339,25 +324,29 @@ def _unit(report: Report) -> Sentence:
     )
 
 
-def _range(figure: Estimate, digits: int = 0) -> str:
-    """Returns the interval of a share in per cent, or an empty string without one."""
-    known = figure.low is not None and figure.high is not None
-    return f"{100 * (figure.low or 0):.{digits}f}–{100 * (figure.high or 0):.{digits}f}" if known else ""
-
-
 # Comparisons: differences that are not significant are not claimed.
+
+# The name of every compared figure, and how it and a difference are written.
+COMPARED: dict[str, tuple[str, Write, Write]] = {
+    "tokens": ("Tokens per step α", hundredths, partial(change, places=2)),
+    "speed": ("Tokens per second", partial(digits, places=0), partial(change, places=0)),
+    "first": ("Accepted of the first draft", hundredths, partial(change, places=2)),
+    "hit": ("Boundary re-drafted from", percent, signed),
+    "repaired": ("Repaired", percent, signed),
+    "redraft": ("Tokens a re-draft brings", digits, change),
+    "nodes": ("Nodes per step", partial(digits, places=1), partial(change, places=1)),
+    "gap": ("Accepted − confidence", signed, signed),
+    "error": ("ECE above chance", digits, change),
+}
 
 
 def read_comparison(comparison: Comparison) -> Iterator[str]:
     """Returns sentences about the differences; those that are not significant are not claimed."""
-    clear = [d for d in comparison.figures if d.clear and d.name in SPOKEN]
+    clear = [d for d in comparison.figures if d.difference.excludes_zero]
     for d in clear:
-        words, write = SPOKEN[d.name]
-        assert d.difference.low is not None
-        assert d.difference.high is not None
-        less, more = sorted((abs(d.difference.low), abs(d.difference.high)))
-        way = "higher" if d.difference.low > 0 else "lower"
-        yield f"{words}: {write(d.a.value)} → {write(d.b.value)}, B is {way} by {write(less)} to {write(more)}."
+        words, write, changed = COMPARED[d.name]
+        way = "higher" if (d.difference.value or 0.0) > 0 else "lower"
+        yield f"{words}: {write(d.a.value)} → {write(d.b.value)}, B is {way}: {with_interval(d.difference, changed)}."
     if not clear:
         some = any(d.difference.low is not None for d in comparison.figures)
         yield (
@@ -365,32 +354,11 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
             if some
             else "Too few steps for a comparison: an interval needs at least four prompts or blocks of text."
         )
-    alpha = next((d for d in comparison.figures if d.name == "tokens" and not d.clear), None)
-    if alpha and alpha.difference.value is not None:
-        yield f"Tokens per step (α): {hundredths(alpha.a.value)} → {hundredths(alpha.b.value)}, which is not clear."
+    alpha = next(d for d in comparison.figures if d.name == "tokens")
+    if alpha.difference.value is not None and alpha not in clear:
+        yield f"Tokens per step α: {hundredths(alpha.a.value)} → {hundredths(alpha.b.value)}, which is not clear."
     if comparison.same_drafter:
         yield "Same first drafter: its calibration cannot differ, so it is not compared."
-    yield from _where(comparison)
-
-
-def _where(comparison: Comparison) -> Iterator[str]:
-    """In which prompt groups and at which positions of the draft the sides differ."""
-    tested = [[d for d in part if d.p is not None] for part in (comparison.groups, comparison.positions)]
-    kinds = [count(len(part), noun) for part, noun in zip(tested, ("prompt group", "position"), strict=True) if part]
-    if not kinds:
-        return
-    clear = [_where_found(d) for part in tested for d in part if d.clear]
-    more = f" and {len(clear) - MAX_NAMED} more" if len(clear) > MAX_NAMED else ""
-    found = f"Clear: {', '.join(clear[:MAX_NAMED])}{more}" if clear else "No place is clear"
-    were = "was" if sum(map(len, tested)) == 1 else "were"
-    yield f"Where? {found}. {listed(kinds)} {were} tested, with Holm’s correction for multiple tests."
-
-
-def _where_found(found: Difference) -> str:
-    kind, _, name = found.name.partition(" ")
-    if kind == "group":
-        return f"{escaped(name[:MAX_NAME])} (α {hundredths(found.a.value)} → {hundredths(found.b.value)})"
-    return f"drafted token {name} ({_tenths(found.a.value)} → {_tenths(found.b.value)} accepted)"
 
 
 def how_compared(comparison: Comparison) -> str:
@@ -402,16 +370,3 @@ def how_compared(comparison: Comparison) -> str:
         f"The interval of A or B is the one that Calibrate gives. Those of the differences: bootstrap by {comparison.unit}, "
         f"{together}; they hold simultaneously for a whole table with 95%."
     )
-
-
-def _tenths(share: float | None) -> str:
-    return "—" if share is None else f"{100 * share:.1f}%"
-
-
-SPOKEN = {
-    "tokens": ("Tokens per step (α)", hundredths),
-    "speed": ("Tokens per second", lambda v: digits(v, 0)),
-    "first": ("Accepted tokens of the first draft", hundredths),
-    "repaired": ("Repaired steps", _tenths),
-    "error": ("Calibration error (ECE) above chance", digits),
-}

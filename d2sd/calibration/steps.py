@@ -37,7 +37,6 @@ class StepTable:
     hit: whether the boundary was one of them, (N,).
     repaired: whether re-drafts then added tokens there, (N,).
     committed: number of committed tokens, including the bonus token, (N,).
-    expected: number of committed tokens that a cost-aware step expected, (N,); NaN for other steps.
     seconds: time of the step, (N,).
     branches: number of re-drafts, (N,).
     nodes, gained: verified and accepted tree nodes by source, (N, J+2). Column 0 is the first draft, column j the nodes that
@@ -57,7 +56,6 @@ class StepTable:
     hit: np.ndarray
     repaired: np.ndarray
     committed: np.ndarray
-    expected: np.ndarray
     seconds: np.ndarray
     branches: np.ndarray
     nodes: np.ndarray
@@ -68,7 +66,6 @@ class StepTable:
 
     @property
     def runs(self) -> int:
-        """Number of runs with steps in the table."""
         return len(np.unique(self.run))
 
     @property
@@ -145,7 +142,6 @@ def tabulate(runs: Sequence[Sequence[StepDone]], prompts: Sequence[str] = ()) ->
         hit=np.array([s.actual_boundary in s.selected_prefixes for s in steps], dtype=bool),
         repaired=np.array([verdict(s) == "repaired" for s in steps], dtype=bool),
         committed=np.array([len(s.committed) for s in steps], dtype=int),
-        expected=np.array([s.decision.tokens if s.decision else np.nan for s in steps], dtype=float),
         seconds=np.concatenate([np.diff([0.0, *(s.elapsed for s in run)]) for run in runs] or [np.empty(0)]),
         branches=np.array([len(s.branches) for s in steps], dtype=int),
         nodes=nodes,
@@ -279,15 +275,16 @@ def units(table: StepTable) -> tuple[np.ndarray, str]:
     return np.arange(len(table)) // length, "step" if length == 1 else f"block of {length} steps"
 
 
-def stacked(tables: Sequence[Any], before: Sequence[int], rows: tuple[str, ...]) -> Iterator[np.ndarray]:
-    """Yields the columns of several tables of the same kind, one after another.
+def stacked(tables: Sequence[Any], before: Sequence[int]) -> Iterator[np.ndarray]:
+    """Yields the columns of several tables of re-drafts or of paths, one after another.
 
-    before: number of steps before each table.
-    rows: names of the columns that number steps.
+    before: number of steps before each table, added to its column ``row``.
     """
     for name in tables[0].__dataclass_fields__:
-        parts = zip(tables, before, strict=False)
-        yield np.concatenate([getattr(table, name) + (first if name in rows else 0) for table, first in parts])
+        columns = [getattr(table, name) for table in tables]
+        if name == "row":
+            columns = [column + first for column, first in zip(columns, before, strict=False)]
+        yield np.concatenate(columns)
 
 
 # Re-drafts of the second drafter.
@@ -297,49 +294,35 @@ def stacked(tables: Sequence[Any], before: Sequence[int], rows: tuple[str, ...])
 class RedraftTable:
     """M re-drafts of the second drafter, and S scored tokens of those whose prefix was right.
 
-    row: (M,) row of the step in the ``StepTable``.
-    branch: (M,) number of the re-draft, from 1.
     right: (M,) whether the prefix was accepted and the text continued after it.
-    predicted: (M,) expected gain in tokens, r(i) · (c₁ + c₁c₂ + …); NaN for a re-draft of a re-draft, which has no r.
-    gained: (M,) actual gain in tokens.
-    scored_row: (S,) row of the token's step.
+    row: (S,) row of the token's step in the ``StepTable``.
     position: (S,) position of the token after the prefix, from 1.
     confidence, accepted: (S,) of the token.
     """
 
-    row: np.ndarray
-    branch: np.ndarray
     right: np.ndarray
-    predicted: np.ndarray
-    gained: np.ndarray
-    scored_row: np.ndarray
+    row: np.ndarray
     position: np.ndarray
     confidence: np.ndarray
     accepted: np.ndarray
 
 
-def tabulate_redrafts(runs: Sequence[Sequence[StepDone]], table: StepTable) -> RedraftTable:
-    """Returns the re-drafts of the runs in ``table``."""
-    drafts, scored = [], []
+def tabulate_redrafts(runs: Sequence[Sequence[StepDone]]) -> RedraftTable:
+    """Returns the re-drafts of the runs; their steps are numbered as by ``tabulate``."""
+    prefixes, scored = [], []
     for row, step in enumerate(s for run in runs for s in run):
         written, known = tuple(c.token for c in step.committed), candidates(step)
         for branch, draft in enumerate(step.branches, 1):
             if draft.drafter != "second":
                 continue
             right = len(written) > draft.prefix and written[: draft.prefix] == known[branch][: draft.prefix]
-            drafts.append((row, branch, right, promised(step, draft)))
+            prefixes.append(right)
             if right:
                 scored += [(row, *s) for s in scored_tokens(draft, written)]
-    columns = list(zip(*drafts, strict=True)) or [(), (), (), ()]
-    tokens = list(zip(*scored, strict=True)) or [(), (), (), ()]
-    rows, branches = np.array(columns[0], int), np.array(columns[1], int)
+    columns = zip(*scored, strict=True) if scored else [()] * 4
+    kinds = (int, int, float, float)
     return RedraftTable(
-        rows,
-        branches,
-        np.array(columns[2], bool),
-        np.array(columns[3], float),
-        table.gained[rows, branches].astype(float),
-        *(np.array(tokens[n], kind) for n, kind in enumerate((int, int, float, float))),
+        np.array(prefixes, bool), *(np.array(own, kind) for own, kind in zip(columns, kinds, strict=True))
     )
 
 
@@ -350,14 +333,6 @@ def candidates(step: StepDone) -> list[tuple[int, ...]]:
     for draft in step.branches:
         known.append((*known[draft.base if draft.base < len(known) else 0][: draft.prefix], *draft.ids))
     return known
-
-
-def promised(step: StepDone, draft: Draft) -> float:
-    """Returns the expected gain of a re-draft in tokens, by both drafters' confidence."""
-    chances = (*step.boundary_posterior, step.full_acceptance)
-    if draft.base or draft.prefix >= len(chances):
-        return float("nan")
-    return chances[draft.prefix] * float(np.cumprod(draft.confidence).sum())
 
 
 def scored_tokens(draft: Draft, written: Sequence[int]) -> Iterator[tuple[int, float, float]]:

@@ -10,8 +10,8 @@ import argparse
 import sys
 from pathlib import Path
 
-from d2sd.calibration import Estimate, Gathering, read_report, read_trained
-from d2sd.calibration.sentences import count
+from d2sd.calibration import Gathering, read_report
+from d2sd.calibration.sentences import count, decimal, digits, with_interval
 from d2sd.cli.common import (
     add_map_argument,
     add_output,
@@ -36,7 +36,6 @@ SHOWN_K = (1, 2, 4, 8)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``calibrate``."""
     parser.add_argument(
         "--traces", nargs="+", metavar="TRACE|FOLDER", help="read recorded runs instead of running, one or more a file"
     )
@@ -89,7 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.html and len(groups["all"]):
         _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt", break_even)
     if arguments.json:
-        print_json({name: _json(runs) for name, runs in groups.items()})
+        print_json({name: runs.report().to_dict() for name, runs in groups.items()})
     else:
         for name, runs in groups.items():
             print(printable(_text(escaped(name), runs)))
@@ -119,11 +118,6 @@ def _write_html(path: str, runs: Gathering, what: str, break_even: BreakEvenMap)
     print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
 
 
-def _json(runs: Gathering) -> dict[str, object]:
-    trained = runs.trained()
-    return {**runs.report().to_dict(), "trained": None if trained is None else trained.to_dict()}
-
-
 def _text(name: str, runs: Gathering) -> str:
     report = runs.report()
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
@@ -131,7 +125,7 @@ def _text(name: str, runs: Gathering) -> str:
         title += f"; {count(short, 'more run')} ended with prefill and had no step"
     alpha = report.gains.tokens_per_step
     if alpha.value is not None:
-        title += f", α {_figure(alpha, 2)}"
+        title += f", α {with_interval(alpha, decimal)}"
     lines = [title, *(f"  {s.text}" for s in read_report(report))]
     if report.positions:
         shares = (f"{b.confidence:.2f}→{b.accepted:.2f} ({b.count})" for b in report.uniform if b.count)
@@ -139,18 +133,9 @@ def _text(name: str, runs: Gathering) -> str:
             f"{k}: {f.value:.0%}" for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K and f.value is not None
         )
         lines += [
-            f"  ECE {_figure(report.error)}, adaptive {_figure(report.adaptive)}, Brier {_figure(report.brier)}",
+            f"  ECE {with_interval(report.error, digits)}",
             f"  confidence → accepted (count): {', '.join(shares)}",
         ]
         if not report.of_paths:
             lines.append(f"  true boundary within the top {', '.join(hits)}")
-    if trained := runs.trained():
-        lines.append("  The drafter's confidence head against its softmax:")
-        lines += [f"    {line}" for line in read_trained(trained).values()]
     return "\n".join(lines)
-
-
-def _figure(figure: Estimate, digits: int = 3) -> str:
-    known = figure.low is not None and figure.high is not None
-    interval = f" ({figure.low:.{digits}f}–{figure.high:.{digits}f})" if known else ""
-    return f"{figure.value:.{digits}f}{interval}"

@@ -19,7 +19,6 @@ from d2sd.trace.text import printable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``compare``."""
     parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of one side")
     parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of the other side")
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings")

@@ -14,9 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from d2sd.calibration.alternatives import auroc
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.calibration.scores import Scores
+from d2sd.calibration.scores import Scores, auroc
 from d2sd.doctor.changes import weights_of
 from d2sd.doctor.redraft import BlockRedrafter, Drafter, Text, Walk
 from d2sd.nets.drafter import DFlashDraftModel

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate, Report
 from d2sd.calibration.alternatives import TemperatureAdvice
-from d2sd.calibration.boundaries import OTHER, WHOLE, Gain, Gains, Matrix, Ranks
+from d2sd.calibration.boundaries import OTHER, Gain, Gains, Matrix, Ranks
 from d2sd.calibration.scores import Group
 from d2sd.calibration.sentences import count, digits, hundredths, percent, signed, temperature_words, with_interval
 from d2sd.figures.style import (
@@ -20,6 +20,7 @@ from d2sd.figures.style import (
     EDGE,
     FEW,
     FINE,
+    HEIGHT,
     INK,
     MUTED,
     PANEL,
@@ -42,14 +43,12 @@ from d2sd.figures.style import (
     whiskers,
 )
 
-CORNER = {"xref": "paper", "yref": "paper", "xanchor": "left", "yanchor": "bottom", "showarrow": False}
 LEAST_OUTCOMES = 6
 LEAST_RANKS = 8
 FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # of a cell of the diagonal, around its place
 
 
 def matrix_panel(report: Report) -> Panel:
-    """Returns predicted against actual boundaries."""
     matrix, size = report.matrix, len(report.matrix.counts)
     shown = outcomes(matrix)
     names = {
@@ -61,22 +60,17 @@ def matrix_panel(report: Report) -> Panel:
         (outcome_name(matrix, a), *((f"{n}", a * size + p) if (n := matrix.counts[a][p]) else "" for p in shown))
         for a in shown
     ]
-    whole, rest = sum(matrix.counts[-1]), ("",) * (len(shown) - 2)
-    rows.append(("whole draft", (f"{whole}", WHOLE) if whole else "0", percent(matrix.all_happened.value), *rest))
-    rows.append(("expected", "", percent(matrix.all_expected.value), *rest))
     return Panel(
         "matrix",
         "Boundary: predicted and actual",
         "Where was the first draft most likely to end, and where did it end? On the diagonal the prediction was right.",
         boundary_matrix(matrix),
         Table(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
-        names | {WHOLE: "Whole first draft accepted"},
+        names,
     )
 
 
 def boundary_matrix(matrix: Matrix) -> go.Figure:
-    """Steps by predicted and actual boundary, over bars of how often the whole first draft was expected to be accepted
-    and was."""
     shown, size = outcomes(matrix), len(matrix.counts)
     names = [outcome_name(matrix, i) for i in shown]
     counts = [[matrix.counts[a][p] for p in shown] for a in shown]
@@ -106,42 +100,17 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
     }
     frame = {"type": "rect", "line": {"color": MUTED, "width": 1}}
     right = [{**frame, **{end: n + by for end, by in FRAME.items()}} for n in places]
-    square = places_axis(names, "predicted", domain=[0, 1], anchor="y", side="top", constrain="domain", tickangle=0)
-    down = places_axis(names, "actual", domain=[0.24, 1], range=[len(shown) - 0.5, -0.5])
+    square = places_axis(names, "predicted", side="top", tickangle=0)
+    down = places_axis(names, "actual", range=[len(shown) - 0.5, -0.5])
     return draw(
-        [cells, *_whole(matrix)],
-        height=max(330, 150 + 22 * len(shown)),
-        margin={"l": 44, "r": 12, "t": 60, "b": 34},
+        [cells],
+        height=max(HEIGHT, 84 + 22 * len(shown)),
+        margin={"l": 44, "r": 12, "t": 60, "b": 12},
         plot_bgcolor=COLOURS["sunken"],
         shapes=right,
-        showlegend=False,
-        bargap=0.3,
         xaxis=square,
         yaxis=down,
-        xaxis2=share_axis(domain=[0, 1], anchor="y2"),
-        yaxis2=axis(domain=[0, 0.13], anchor="x2", range=[1.5, -0.5], showticklabels=False, showgrid=False),
-        annotations=[{"text": "whole first draft accepted", "x": 0, "y": 0.135, "font": FINE, **CORNER}],
     )
-
-
-def _whole(matrix: Matrix) -> list[Trace]:
-    """Bars of the wholly accepted drafts: expected (hollow) and happened."""
-    shown: list[Trace] = []
-    for row, (name, figure) in enumerate((("expected", matrix.all_expected), ("happened", matrix.all_happened))):
-        value = figure.value or 0.0
-        words = [f"Whole first draft accepted: {name} in {with_interval(figure)} of the steps"]
-        options = {
-            "xaxis": "x2",
-            "yaxis": "y2",
-            "text": [f" {name} {percent(figure.value)}"],
-            "textposition": "outside" if value < 0.5 else "inside",
-            "textfont": {"size": 11},
-            "insidetextanchor": "start",
-            "cliponaxis": False,
-            "customdata": [WHOLE],
-        }
-        shown.append(bars([row], [value], fill("first", faint=not row), words, across=True, **options))
-    return shown
 
 
 def outcomes(matrix: Matrix) -> list[int]:
@@ -158,7 +127,6 @@ def outcome_name(matrix: Matrix, outcome: int) -> str:
 
 
 def ranks_panel(report: Report) -> Panel:
-    """Returns ranks of the true boundary and hit rates by K."""
     ranks = report.ranks
     rows = tuple(
         (
@@ -250,7 +218,6 @@ def used_branches(ranks: Ranks) -> int | None:
 
 
 def gains_panel(report: Report) -> Panel:
-    """Returns tokens gained and nodes spent by each source."""
     gains = report.gains
     rows: list[tuple[Cell, ...]] = []
     names = {}
@@ -327,59 +294,52 @@ def tokens_gained(gains: Gains) -> go.Figure:
     )
 
 
-def groups_panel(id: str, title: str, groups: Sequence[Group], places: Sequence[int]) -> Panel:
-    """Returns the first drafter's confidence by group.
-
-    id: "domain" or "kind".
-    places: the mark of each group.
-    """
-    rows: list[tuple[Cell, ...]] = []
-    for place, g in zip(places, groups, strict=True):
-        positions: Cell = (f"{g.positions}", place)
-        of_steps = (
-            with_interval(g.tokens, hundredths) if g.tokens else "—",
-            with_interval(g.repaired) if g.repaired else "—",
+def groups_panel(groups: Sequence[Group]) -> Panel:
+    rows = tuple(
+        (
+            cut(g.name),
+            (f"{g.positions}", place),
+            percent(g.confidence),
+            percent(g.accepted),
+            with_interval(g.gap, signed),
+            digits(g.error),
+            with_interval(g.tokens, hundredths),
+            with_interval(g.repaired),
         )
-        gap = with_interval(g.gap, signed)
-        rows.append(
-            (cut(g.name), positions, percent(g.confidence), percent(g.accepted), gap, digits(g.error), *of_steps)
-        )
-    before = "Prompts of" if id == "domain" else "Kind of token:"
+        for place, g in enumerate(groups)
+    )
     return Panel(
-        id,
-        title,
+        "domain",
+        "By prompt group",
         "Where is the first drafter’s confidence off?",
-        by_group(groups, places),
-        Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), tuple(rows)),
-        {place: f"{before} {cut(g.name)}" for place, g in zip(places, groups, strict=True)},
+        by_group(groups),
+        Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows),
+        {place: f"Prompts of {cut(g.name)}" for place, g in enumerate(groups)},
     )
 
 
 def source_name(gain: Gain) -> str:
-    """Returns the name of a source of tokens."""
     if gain.branch is None:
         return "lower ranks"
     return f"re-draft {gain.branch}" if gain.branch else "first draft"
 
 
 def gain_words(gain: Gain) -> str:
-    """Returns gain and cost of a source as a sentence."""
     tokens = with_interval(gain.tokens, hundredths)
     name = source_name(gain)
     return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
 
 
-def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
-    """Confidence against acceptance of the first drafter, one row per group; ``places``: the number of each group."""
+def by_group(groups: Sequence[Group]) -> go.Figure:
+    """Confidence against acceptance of the first drafter, one row per group."""
     known = [(n, g) for n, g in enumerate(groups) if g.confidence is not None and g.accepted is not None]
 
     def accepted(name: str, faint: bool) -> Trace:
         shown = [(n, g) for n, g in known if (g.positions < FEW) == faint]
         found = [_accepted(g) for _, g in shown]
-        marks = [places[n] for n, _ in shown]
-        options = {"name": name, "width": BAR, "customdata": marks, **whiskers(found, "x")}
-        words = [group_words(g) for _, g in shown]
-        return bars([n for n, _ in shown], values_of(found), fill("first", faint), words, across=True, **options)
+        places, words = [n for n, _ in shown], [group_words(g) for _, g in shown]
+        options = {"name": name, "width": BAR, "customdata": places, **whiskers(found, "x")}
+        return bars(places, values_of(found), fill("first", faint), words, across=True, **options)
 
     says = scatter(
         "markers",
@@ -399,7 +359,6 @@ def by_group(groups: Sequence[Group], places: Sequence[int]) -> go.Figure:
 
 
 def group_words(group: Group) -> str:
-    """Returns the figures of a group as a sentence."""
     few = "<br>too few to say" if group.positions < FEW else ""
     gap = with_interval(group.gap, signed)
     return f"{safe(group.name)}: {count(group.positions, 'position')}<br>says {percent(group.confidence)}, {percent(group.accepted)} accepted, gap {gap} points{few}"
@@ -427,7 +386,7 @@ def temperature_panel(report: Report) -> Panel:
     return Panel(
         "moved",
         "Softmax temperature",
-        f"{advice_words(advice)} T divides the drafter’s logits; fitted on one half, judged on the other, halves by {report.unit}.",
+        f"T divides the drafter’s logits; fitted on one half, judged on the other, halves by {report.unit}.",
         temperature(advice),
         Table(("", "As it is", "With T"), rows),
         {0: "Other prefixes with the temperature"},
@@ -463,15 +422,3 @@ def temperature(advice: TemperatureAdvice) -> go.Figure:
         xaxis=share_axis(),
         yaxis=places_axis([n for n, _ in rows], range=[len(rows) - 0.5, -0.5]),
     )
-
-
-def advice_words(advice: TemperatureAdvice) -> str:
-    """Returns the effect of the temperature in a sentence or two."""
-    better, low = advice.improvement.value or 0.0, advice.improvement.low
-    if low is None or low <= 0:
-        verdict = "no clear improvement"
-    else:
-        verdict = "the drafter should be less sure" if advice.temperature > 1 else "the drafter may be surer"
-    size = f"ECE {'higher' if better < 0 else 'lower'} by {digits(abs(better))}"
-    moved = "" if advice.moved is None else f" It would replace {percent(advice.moved)} of the prefixes."
-    return f"T = {temperature_words(advice.temperature)}: {verdict}, {size}.{moved}"

@@ -85,7 +85,6 @@ def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
 
 
 def _distinct(values: Sequence[Any]) -> str:
-    """Returns the distinct ones of these values."""
     known = list(dict.fromkeys("—" if v is None else escaped(str(v))[:MAX_CHARACTERS] for v in values))
     more = f" and {len(known) - MAX_VALUES} more" if len(known) > MAX_VALUES else ""
     return f"{', '.join(known[:MAX_VALUES])}{more}"

@@ -121,13 +121,11 @@ def draw(traces: list[Trace], height: int = HEIGHT, **layout: Any) -> go.Figure:
 
 
 def axis(title: str = "", **options: Any) -> dict[str, Any]:
-    """Returns an axis with faint lines."""
     shared = {"gridcolor": LINE, "linecolor": LINE, "zeroline": False, "tickfont": FINE, "automargin": True}
     return {**shared, "title": {"text": title, "font": FINE, "standoff": 6}, **options}
 
 
 def share_axis(**options: Any) -> dict[str, Any]:
-    """Returns an axis from 0% to 100%."""
     return axis(range=[0, 1.04], tickvals=[0, 0.25, 0.5, 0.75, 1], tickformat=".0%", **options)
 
 

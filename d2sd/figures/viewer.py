@@ -27,7 +27,6 @@ STANDALONE = VIEWER / "standalone.js"
 
 
 def viewer_styles() -> str:
-    """Returns the style sheets of the viewer."""
     return _joined(STYLES)
 
 

@@ -9,20 +9,18 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
-from msgspec import structs
 
 from app import models, presets
 from app.calibrate import measure as calibrate
 from app.calibrate.tab import NAMES, _measure, _measure_prompts, _open
 from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
-from app.runs.recordings import Recording, Recordings, RunSet
+from app.runs.recordings import Recording, Recordings
 from app.session import Session
 from app.view import APP
 from d2sd import METHODS, DecodeConfig, InputError, Trace, load_trace
@@ -101,11 +99,11 @@ def test_prompt_set_keeps_finished_prompts_after_stop_or_fault(fails, monkeypatc
 def test_new_measurement_replaces_running_prompt_set(opening):
     job, recordings, explore = Job(), Recordings(), Session()
     controls = ["heldout", "", None, 3, "tiny", "", "", "d2sd", *[VALUES.get(name, False) for name in NAMES]]
-    running = _measure_prompts(job, "prompts", recordings, explore, None, *controls)
+    running = _measure_prompts(job, "prompts", recordings, explore, *controls)
     while not recordings.runs:
         next(running)
     done = recordings.runs[0]
-    drawn, _, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "", None)
+    drawn, _, _ = _measure(Call(Ticket(job)), "files", recordings, explore, [str(opening)], "")
     assert json.loads(drawn)["progress"]["title"] == "opening.jsonl"
     assert job.cancelled()
     assert all(update.value is None for update in running)
@@ -143,17 +141,6 @@ def test_bad_trace_file_is_left_out_and_named(opening, tmp_path, content):
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
 
 
-def test_calibrate_again_compares_with_run_set(opening):
-    recordings, trace = Recordings(), presets.opening().trace()
-    calibrate.files(recordings, [str(opening)])
-    drawn = json.loads(calibrate.again(recordings, RunSet.of("the same", [trace])))
-    against = drawn["against"]
-    assert against["titles"] == ["the same", "opening.jsonl"]
-    assert against["comparison"]["paired"]
-    assert all(f["difference"]["value"] in (0, None) for f in against["comparison"]["figures"])
-    assert json.loads(calibrate.again(recordings, None))["against"] is None
-
-
 def test_pasted_prompts_keep_domains_and_runs_equal_engine_generation():
     text = '{"prompt": "One day, a cat", "domain": "story"}\n{"prompt": "2 + 2 =", "domain": "sum"}'
     recordings = Recordings()
@@ -176,6 +163,14 @@ def test_prompt_source_splits_pasted_lines(tmp_path):
     path = tmp_path / "mine.txt"
     path.write_bytes("\ufeffOne day\n".encode())
     assert [p.text for p in calibrate.PromptSource.read("own", None, "", str(path)).prompts(5)] == ["One day"]
+
+
+def test_too_large_prompt_file_is_refused_unread(tmp_path, monkeypatch):
+    path = tmp_path / "mine.txt"
+    path.write_bytes(b"a" * (calibrate.MAX_PROMPT_BYTES + 1))
+    monkeypatch.setattr(Path, "read_bytes", Mock(side_effect=MemoryError))
+    with pytest.raises(InputError, match=r"^mine\.txt is larger than 5 MB$"):
+        calibrate.PromptSource.read("own", None, "", str(path))
 
 
 def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening):
@@ -209,26 +204,10 @@ def data(recorded) -> dict[str, Any]:
 
 def test_figures_have_places_in_page(data):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
-    places = set(
-        re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER|FOLDED) = \[(.*?)\]", main, re.MULTILINE)))
-    )
+    places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
-    assert places == drawn | {"moved", "domain", "head"}  # which one text of this drafter has not
+    assert places == drawn | {"moved", "domain"}  # which one text of this drafter has not
     assert places == data["places"]["positions"].keys() | data["places"]["steps"].keys()
-
-
-def test_confidence_head_figure_lists_steps_with_head_values(recorded):
-    """Half of the steps have one: their places are those of the steps, not of the half."""
-    steps = tuple(
-        structs.replace(s, trained=(tuple(0.35 for _ in s.first_draft.ids),)) if at % 2 and s.first_draft else s
-        for at, s in enumerate(recorded.steps)
-    )
-    data = drawn([replace(recorded, steps=steps)])
-    (panel,) = [p for p in data["panels"] if p["id"] == "head"]
-    assert "AUROC" in panel["question"]
-    listed = data["places"]["steps"]["head"]
-    assert [bool(s.trained) for s in steps] == [own == [3] for own in listed]
-    assert panel["names"]["3"] == "Head says 0.3–0.4"
 
 
 def test_figure_marks_have_steps_and_names(data):
@@ -251,9 +230,8 @@ def flat(values: list[Any]) -> Iterator[Any]:
 def test_confidence_bars_list_positions_that_match_counts_and_acceptance(data):
     steps, report, places = data["steps"], data["report"], data["places"]["positions"]
     assert sum(map(len, steps["confidence"])) == report["positions"]
-    for kind in ("uniform", "equal_mass"):
-        listed = Counter(itertools.chain.from_iterable(places[kind]))
-        assert [listed[n] for n in range(len(report[kind]))] == [b["count"] for b in report[kind]]
+    listed = Counter(itertools.chain.from_iterable(places["uniform"]))
+    assert [listed[n] for n in range(len(report["uniform"]))] == [b["count"] for b in report["uniform"]]
     accepted: Counter[int] = Counter()
     for matched, bins in zip(steps["matched"], places["uniform"], strict=True):
         accepted.update(bins[: max(0, matched)])
@@ -274,10 +252,8 @@ def test_matrix_ranks_and_gains_list_as_many_steps_as_counted(data):
     assert cells == {(a, p): n for a, row in enumerate(counts) for p, n in enumerate(row) if n}
     size = len(counts)
     of = data["places"]["steps"]
-    whole = Counter(itertools.chain.from_iterable(of["matrix"]))
-    assert whole == Counter(
-        {a * size + p: n for (a, p), n in cells.items()} | ({-1: n} if (n := sum(counts[-1])) else {})
-    )
+    listed = Counter(itertools.chain.from_iterable(of["matrix"]))
+    assert listed == Counter({a * size + p: n for (a, p), n in cells.items()})
     ranks = Counter(r for r in steps["rank"] if r)
     assert [ranks[n] for n in range(1, len(report["ranks"]["counts"]) + 1)] == report["ranks"]["counts"]
     assert Counter(itertools.chain.from_iterable(of["ranks"])) == {r - 1: n for r, n in ranks.items()}

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
-import orjson
 import pytest
 
 from app import presets
-from app.compare import compare
-from app.compare.tab import add_files, drawing, offer, open_step, rename, show
+from app.compare.tab import add_files, choices, drawing, offer, open_step, partners, pick, rename, show
 from app.jobs import Ticket
 from app.race.run import recorded_race
 from app.runs.recordings import Recording, RunSet
@@ -30,7 +28,7 @@ def session():
 
 
 def names(session):
-    return [name for _, name in compare.choices(session.history)]
+    return [name for _, name in choices(session.history)]
 
 
 def test_compare_preselects_two_newest_runs(session):
@@ -56,7 +54,7 @@ def test_compare_pairs_greedy_race_methods_by_text(session):
 def test_compare_figure_says_too_few_steps(session):
     whole = session.history.runs[0].run.trace()
     sides = [RunSet.of(name, [replace(whole, steps=whole.steps[:2], finished=None)]) for name in "AB"]
-    panels = json.loads(orjson.dumps(compare.compared(sides[0], "B", sides[1].gathering)["panels"]))
+    panels = json.loads(drawing(*sides))["panels"]
     figure = next(panel for panel in panels if panel["id"] == "differences")["figure"]
     assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
     assert not any(trace["x"] for trace in figure["data"])
@@ -66,7 +64,7 @@ def test_compare_missing_choice_is_one_sentence(session):
     assert "choose what to compare" in answered(show, Ticket(), session, None, None)[1].value
     assert "still in the list" in answered(show, Ticket(), session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
-        compare.pick(session.history, "magic")
+        pick(session.history, "magic")
 
 
 def test_add_files_makes_set_and_names_bad_files(session, tmp_path):
@@ -81,14 +79,14 @@ def test_add_files_makes_set_and_names_bad_files(session, tmp_path):
     assert about(presets.opening().header).startswith("D²SD on ")
     assert name == "set good.jsonl"
     drawn = json.loads(answered(show, Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
-    assert drawn["sides"][0]["runs"] == 1
+    assert drawn["titles"] == [label.removeprefix("Set: ")] * 2
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
 
 
 def test_compare_matches_set_runs_by_prompt():
     one, other = (lane.trace for lane in recorded_race().lanes[:2])
-    assert compare.partners(("x", "y"), ("y", "z")) == [(1, 0)]
-    assert compare.partners(("x",), ("y",)) == [(0, 0)]
+    assert partners(("x", "y"), ("y", "z")) == [(1, 0)]
+    assert partners(("x",), ("y",)) == [(0, 0)]
     drawn = json.loads(drawing(RunSet.of("a", [one, one]), RunSet.of("b", [other])))
     assert [pair["runs"] for pair in drawn["pairs"]] == [[0, 0], [1, 0]]
 

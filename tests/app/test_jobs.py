@@ -12,7 +12,7 @@ import pytest
 from app import jobs, presets
 from app.calibrate import measure as calibrate
 from app.calibrate import tab as calibrate_tab
-from app.calibrate.tab import _compare_again, _measure, _measure_shown
+from app.calibrate.tab import _measure, _measure_shown
 from app.explore import tab as explore_tab
 from app.explore.tab import build_explore, open_trace
 from app.jobs import CANCELLED, NEXT, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
@@ -293,10 +293,10 @@ def test_figures_of_overtaken_file_read_are_dropped(trace, monkeypatch):
     newer = []
 
     def press():
-        newer.append(answered(_measure, ticket, "shown", kept, explore, None, None, None, number=2))
+        newer.append(answered(_measure, ticket, "shown", kept, explore, None, None, number=2))
 
     meanwhile(monkeypatch, calibrate, "read_uploads", press)
-    assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, None, number=1))
+    assert nothing(answered(_measure, ticket, "files", kept, explore, [trace], None, number=1))
     assert json.loads(newer[0][0])["progress"]["title"].startswith("The run in Explore")
     assert kept.title == "The run in Explore"
     assert [s.title for s in explore.history.sets] == ["mine.jsonl"]  # what was read is not lost
@@ -304,22 +304,10 @@ def test_figures_of_overtaken_file_read_are_dropped(trace, monkeypatch):
 
 def test_older_source_choice_keeps_newer_problem():
     ticket, kept, explore = Ticket(), Recordings(), Session()
-    given = "files", kept, explore, [], None, None
+    given = "files", kept, explore, [], None
     assert answered(_measure, ticket, *given, number=5)[1].value == "choose one or more trace files first"
     assert nothing(answered(_measure_shown, ticket, *given, number=4))
     assert answered(_measure_shown, ticket, *given, number=6)[-1].visible is False
-
-
-def test_overtaken_comparison_is_not_drawn(trace, monkeypatch):
-    ticket, explore = Ticket(), Session()
-    kept = Recordings()
-    answered(_measure, ticket, "files", kept, explore, [trace], None, None, number=1)
-    again = lambda number: answered(_compare_again, ticket, kept, explore, None, number=number)  # noqa: E731
-    assert not nothing(again(2))
-    meanwhile(monkeypatch, calibrate_tab.calibrate, "again", lambda: ticket.latest(4))
-    assert nothing(again(3))
-    meanwhile(monkeypatch, calibrate_tab.calibrate, "again", lambda: kept.runs.append(kept.runs[0]))
-    assert nothing(again(5))
 
 
 def test_overtaken_trace_upload_is_kept_but_not_shown(trace, monkeypatch):

@@ -6,13 +6,12 @@ import pytest
 
 from app import models, presets
 from app.calibrate import measure
-from app.compare import compare
 from app.explore import run as explore
 from app.jobs import Job, updates_of
 from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
-from app.runs.recordings import Recording, Recordings, RunSet
+from app.runs.recordings import Recording, Recordings
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd.doctor import examination
@@ -49,10 +48,6 @@ class Window:
     def ask(self):
         trace = presets.opening().trace()
         return whatif.run(self.job, "Race", trace, TINY, ["num_branches"], ["d2sd"])
-
-    def replay(self):
-        trace = models.engine(TINY).generate(PROMPT, explore.settings.config("dflash", VALUES))
-        return compare.replay(self.job, RunSet.of("mine", [trace, trace]), TINY)
 
 
 @pytest.mark.parametrize(
@@ -95,7 +90,6 @@ def test_bad_input_is_one_sentence_and_changes_nothing(work, changes, sentence, 
     [
         ("ask", lambda u: u.value and u.value.outcomes, lambda value: 1 <= len(value.outcomes) < 6),
         ("examine", lambda u: u.news.startswith("Read and draft"), lambda value: "Stopped before the end" in value),
-        ("replay", lambda u: u.news.startswith("1 of"), None),
     ],
 )
 def test_stopped_work_shows_what_it_has(work, reached, shown, monkeypatch):
@@ -106,5 +100,5 @@ def test_stopped_work_shows_what_it_has(work, reached, shown, monkeypatch):
     assert next(update for update in running if reached(update))
     window.job.stopped = True
     rest = list(running)
-    assert shown is None or shown(rest.pop().value)
+    assert shown(rest.pop().value)
     assert not rest

@@ -6,11 +6,11 @@ import { frames as framesAround } from "../../assets/viewer/figures.js";
 
 const DATA = {
   report: { matrix: { counts: [[0, 0, 0], [0, 1, 0], [0, 1, 0]] } },
-  panels: [{ id: "uniform", names: { 8: "Confidence 0.8–0.9", 9: "Confidence 0.9–1" } }, { id: "matrix", names: { "-1": "Whole first draft accepted" } }],
+  panels: [{ id: "uniform", names: { 8: "Confidence 0.8–0.9", 9: "Confidence 0.9–1" } }, { id: "gains", names: { "-1": "Lower ranks brought tokens" } }],
   runs: [{ run: "r", label: '=1+"2"', domain: "sums" }],
   places: {
     positions: { uniform: [[9, 8], [6, 7], [5, 4]], positions: [[1, 2], [1, 2], [1, 2]] },
-    steps: { matrix: [[4], [7, -1], []], ranks: [[0], [], []] },
+    steps: { gains: [[4], [7, -1], []], ranks: [[0], [], []] },
   },
   steps: {
     run: [0, 0, 0], step: [0, 1, 2], matched: [1, 2, 2], drafted: [2, 2, 2], predicted: [1, 1, 1], happened: [1, 2, -1], rank: [1, 0, 0],
@@ -22,11 +22,11 @@ const rows = (items) => items.map(({ row, at }) => (at === null ? row : [row, at
 
 
 test("stepsBehind lists the steps of a mark, and placesOf the marks of a step", () => {
-  assert.deepEqual(rows(stepsBehind(DATA, "matrix", [4])), [0]);
-  assert.deepEqual(rows(stepsBehind(DATA, "matrix", [-1])), [1]);
-  assert.deepEqual([placesOf(DATA, "matrix", 1), placesOf(DATA, "matrix", 2), placesOf(DATA, "positions", 0)], [[7, -1], [], [1, 2]]);
+  assert.deepEqual(rows(stepsBehind(DATA, "gains", [4])), [0]);
+  assert.deepEqual(rows(stepsBehind(DATA, "gains", [-1])), [1]);
+  assert.deepEqual([placesOf(DATA, "gains", 1), placesOf(DATA, "gains", 2), placesOf(DATA, "positions", 0)], [[7, -1], [], [1, 2]]);
   assert.deepEqual([rows(stepsBehind(DATA, "ranks", [0])), rows(stepsBehind(DATA, "", [])), placesOf(DATA, "gone", 0)], [[0], [], []]);
-  assert.deepEqual([nameOf(DATA, "matrix", [-1]), nameOf(DATA, "uniform", [8, 9]), nameOf(DATA, "gone", [1])], ["Whole first draft accepted", "Confidence 0.8–0.9 to 0.9–1", "Steps"]);
+  assert.deepEqual([nameOf(DATA, "gains", [-1]), nameOf(DATA, "uniform", [8, 9]), nameOf(DATA, "gone", [1])], ["Lower ranks brought tokens", "Confidence 0.8–0.9 to 0.9–1", "Steps"]);
 });
 
 test("positions are listed with the most surprising confidence first", () => {

@@ -8,15 +8,13 @@ import pytest
 import torch
 from msgspec import structs
 
-from d2sd import DecodeConfig, Engine, calibration
+from d2sd import DecodeConfig, calibration
 from d2sd.calibration import alternatives, scores, steps
-from d2sd.calibration.boundaries import expectations
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
 from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import Committed
-from tests.nets import CHEAP_DRAFTS
 from tests.unit.steps import made_step, simulated
 
 
@@ -35,17 +33,15 @@ def recorded(engine):
 
 def test_expected_calibration_error_of_known_gap():
     confidence, accepted = np.array([0.95] * 10 + [0.25] * 10), np.array([1.0] * 5 + [0.0] * 5 + [1.0] * 5 + [0.0] * 5)
-    error = scores.expected_calibration_error(confidence, accepted, scores.uniform_edges())
+    error = scores.expected_calibration_error(confidence, accepted)
     assert error == pytest.approx((0.45 + 0.25) / 2)
 
 
 def test_chance_error_matches_mean_error_of_calibrated_drafter():
-    edges = scores.uniform_edges()
     errors = [
-        scores.expected_calibration_error(d.confidence, d.accepted, edges)
-        for d in (draw(500, seed=s) for s in range(60))
+        scores.expected_calibration_error(d.confidence, d.accepted) for d in (draw(500, seed=s) for s in range(60))
     ]
-    assert np.mean(errors) == pytest.approx(scores.chance_error(draw(500).confidence, edges), rel=0.1)
+    assert np.mean(errors) == pytest.approx(scores.chance_error(draw(500).confidence), rel=0.1)
 
 
 def test_at_temperature_interpolates_softmax_confidence():
@@ -59,12 +55,12 @@ def test_at_temperature_interpolates_softmax_confidence():
         )
 
 
-def test_brier_score_interval_covers_truth_near_95_percent():
+def test_gap_interval_covers_truth_near_95_percent():
     inside = 0
     for seed in range(200):
         made = draw(400, seed=seed)
-        figure = scores.brier_score(made, Resampler(8, seed))
-        inside += figure.low <= 1 / 6 <= figure.high
+        figure = scores.confidence_figures(made, Resampler(8, seed))["gap"]
+        inside += figure.low <= 0 <= figure.high
     assert 160 <= inside <= 198
 
 
@@ -148,7 +144,7 @@ def test_boundary_hits_count_only_redrafted_steps():
     report = calibration.calibrate(calibration.tabulate([steps]))
     assert (report.ranks.steps, report.ranks.chosen) == (400, 35)
     assert report.ranks.chance_used == pytest.approx(1 / 2)
-    assert any("in 100% of 35 steps" in s.text and "would hit 50%" in s.text for s in calibration.read_report(report))
+    assert any("of 35 steps; " in s.text and "would hit 50%" in s.text for s in calibration.read_report(report))
 
 
 def test_calibration_units_depend_on_known_prompts():
@@ -237,14 +233,6 @@ def test_temperature_advice_needs_tempered_confidences():
     assert (some.temperature, some.fitted_positions) == (alone.temperature, alone.fitted_positions)  # of those that do
 
 
-def test_read_report_omits_redundant_sentence_at_boundary_zero():
-    rng = np.random.default_rng(0)
-    shy = [[made_step([0.2, 0.2], int(rng.uniform() < 0.6), (), n) for n in range(9)] for _ in range(20)]
-    texts = [s.text for s in calibration.read_report(calibration.calibrate(calibration.tabulate(shy)))]
-    assert any(t.startswith("The likeliest boundary is 0 in every step; it is wrong in") for t in texts)
-    assert not any("gets further than predicted" in t for t in texts)
-
-
 def test_read_report_calls_calibrated_confidence_trustworthy():
     report = calibration.calibrate(calibration.tabulate(simulated(40, 40)))
     first, *rest = calibration.read_report(report)
@@ -286,19 +274,6 @@ def test_calibrate_scores_tree_paths_without_block_draft(engine):
     first, *_ = calibration.read_report(report)
     assert first.text.startswith("No block was drafted: every verified node")
     assert not calibration.calibrate(calibration.tabulate([[]]), calibration.tabulate_paths([[]])).of_paths
-
-
-def test_expectations_compare_decisions_with_committed_tokens(engine, monkeypatch):
-    monkeypatch.setattr(Engine, "costs", lambda *_: CHEAP_DRAFTS)
-    engine = Engine(engine.models)  # one that has learnt nothing from other tests
-    steps = engine.generate("the cat sat", DecodeConfig("d2sd", 40, cost_aware=True)).steps
-    kept = expectations(calibration.tabulate([steps]))
-    assert kept.plain == sum(s.first_draft is None for s in steps)
-    drafted = [s for s in steps if s.first_draft is not None and s.committed[-1].node is None]
-    assert kept.steps == len(drafted)
-    assert kept.obtained == pytest.approx(sum(len(s.committed) for s in drafted) / len(drafted))
-    assert kept.expected == pytest.approx(sum(s.decision.tokens for s in drafted) / len(drafted))
-    assert expectations(calibration.tabulate([engine.generate("the cat sat", DecodeConfig("d2sd", 8)).steps])) is None
 
 
 def test_read_report_advises_fewer_redrafts_without_gain():

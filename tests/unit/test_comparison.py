@@ -18,7 +18,7 @@ from d2sd.calibration.comparison import (
     length_difference,
     ratio,
 )
-from d2sd.calibration.resampling import Estimate, holm, newcombe, p_value, wilson
+from d2sd.calibration.resampling import Estimate, newcombe, wilson
 from d2sd.calibration.sentences import read_comparison
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
@@ -38,7 +38,7 @@ def test_compare_identical_sides_finds_no_difference_in_any_order():
     result = compare(side(runs), side(runs))
     assert (result.paired, result.unit) == (True, "prompt")
     assert all(d.difference.value == 0 for d in result.figures if d.difference.value is not None)
-    assert not any(d.clear for d in result.figures)
+    assert not any(d.difference.excludes_zero for d in result.figures)
     assert next(read_comparison(result)).startswith("No clear difference")
     names = [f"prompt {n}" for n in range(12)]
     turned = compare(side(runs, names), side(runs[::-1], names[::-1]))
@@ -50,15 +50,15 @@ def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(side(honest), side(sure))
     error, gap = figure(result, "error"), figure(result, "gap")
-    assert error.clear
+    assert error.difference.excludes_zero
     assert error.difference.value > 0.05
     assert gap.difference.high < 0
-    assert any(s.startswith("Calibration error") and "B is higher by" in s for s in read_comparison(result))
+    assert any(s.startswith("ECE above chance: ") and "B is higher: +0." in s for s in read_comparison(result))
     result = compare(*(replace(side(runs), drafter="tiny: dflash") for runs in (honest, sure)))
     assert result.same_drafter
-    assert not any(figure(result, name).clear for name in ("gap", "error", "brier"))
+    assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "error"))
     said = list(read_comparison(result))
-    assert not any(s.startswith("Calibration error") for s in said)
+    assert not any(s.startswith("ECE") for s in said)
     assert any(s.startswith("Same first drafter: its calibration cannot differ") for s in said)
 
 
@@ -70,7 +70,7 @@ def test_compare_corrects_intervals_and_always_states_alpha():
     alone = ratio("tokens", comparison.FIGURES["tokens"], *sides, tests=1).difference
     assert tokens.difference.low < alone.low
     assert alone.high < tokens.difference.high
-    assert any(s.startswith("Tokens per step (α)") for s in read_comparison(compare(a, b)))
+    assert any(s.startswith("Tokens per step α") for s in read_comparison(compare(a, b)))
 
 
 @pytest.mark.parametrize(
@@ -134,11 +134,11 @@ def test_length_difference_needs_several_texts():
     long, short = [4] * 40, [2] * 80
     clear = length_difference(short, long)
     assert clear.difference.value == 2
-    assert clear.clear
+    assert clear.difference.excludes_zero
     rng = np.random.default_rng(0)
     one, other = rng.integers(1, 9, 15).tolist(), rng.integers(1, 9, 15).tolist()
     other[-1] += sum(one) - sum(other)
-    assert not length_difference(one, other).clear
+    assert not length_difference(one, other).difference.excludes_zero
 
 
 def test_newcombe_keeps_interval_at_zero_and_one():
@@ -173,72 +173,16 @@ def test_align_matches_runs_by_characters():
     found = align(one, other)
     assert (found.ends_a, found.ends_b) == ((7, 16), (8, 14))
     assert found.differs_at == len("The cat sat ")
-    assert (found.step_a, found.step_b) == (1, 1)
     assert align(one, one).differs_at is None
 
 
 def test_align_detects_difference_in_prefill_token():
     same = spoken(made_step([0.5], 1), " was", " sad")
     found = align(trace_of(same, lead="He"), trace_of(same, lead="She"))
-    assert (found.differs_at, found.step_a, found.step_b) == (0, 0, 0)
+    assert found.differs_at == 0
     assert (found.ends_a, found.ends_b) == ((10,), (11,))
 
 
 @pytest.mark.parametrize(("one", "other", "at"), [("", "", None), ("ab", "abc", 2), ("", "a", 0), ("ax", "ay", 1)])
 def test_first_difference_returns_character_position(one, other, at):
     assert first_difference(one, other) == at
-
-
-def test_holm_and_p_value_give_known_results():
-    assert holm([0.01, None, 0.04, 0.03]) == pytest.approx([0.03, None, 0.06, 0.06], abs=1e-12)
-    assert holm([0.9, 0.8]) == [1, 1]
-    assert holm([]) == []
-    assert p_value(Estimate(1.0, 0.0, 2.0), 10**6) == pytest.approx(0.05, rel=0.01)
-    assert p_value(Estimate(1.0, 0.0, 2.0), 8) == pytest.approx(0.109, rel=0.03)  # t of 1.83 with 7 degrees of freedom
-    assert p_value(Estimate(0.0, -1, 1), 9) == 1
-    assert p_value(Estimate(1.0), 9) is None
-    assert p_value(Estimate(1.0, 1.0, 1.0), 9) is None
-
-
-def grouped(runs, names=("chat", "code")):
-    return replace(side(runs), groups=tuple(names[n % len(names)] for n in range(len(runs))))
-
-
-def test_compare_locates_difference_by_group_and_position():
-    """B is better at the second drafted token, and in one of two groups."""
-
-    def runs(second, seed):
-        rng = np.random.default_rng(seed)
-        return [
-            [
-                made_step([0.6, 0.6], 0 if rng.uniform() > 0.6 else 1 + (rng.uniform() < second[run % 2]), (), n)
-                for n in range(60)
-            ]
-            for run in range(24)
-        ]
-
-    result = compare(grouped(runs((0.3, 0.3), 1)), grouped(runs((0.3, 0.8), 2)))
-    assert [d.name for d in result.groups] == ["group chat", "group code"]
-    assert [d.clear for d in result.groups] == [False, True]
-    assert [d.clear for d in result.positions] == [False, True]
-    raw = [p_value(d.difference, 24 if d in result.positions else 12) for d in (*result.positions, *result.groups)]
-    assert [d.p for d in (*result.positions, *result.groups)] == holm(raw)  # of both kinds together
-    (said,) = (s for s in read_comparison(result) if s.startswith("Where?"))
-    assert "code (α" in said
-    assert "drafted token 2 (" in said
-    assert "chat" not in said
-    assert "2 prompt groups and 2 positions were tested" in said
-    assert "Holm" in said
-
-
-def test_compare_groups_rarely_differ_between_equal_sides():
-    runs = simulated(12, 20)
-    assert compare(side(runs), side(runs)).groups == ()  # there is one group
-    clear = 0
-    for seed in range(8):
-        result = compare(grouped(simulated(20, 20, seed=seed)), grouped(simulated(20, 20, seed=100 + seed)))
-        clear += any(d.clear for d in (*result.groups, *result.positions))
-        assert all(d.p is None and d.difference.low is None for d in result.positions if d.count_a < 30)
-    assert clear <= 1
-    few = [grouped(simulated(24, 9, seed=seed), ("a", *"b" * 5)) for seed in (1, 2)]
-    assert [d.p is None for d in compare(*few).groups] == [True, False]  # four prompts say nothing of others

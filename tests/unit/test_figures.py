@@ -11,9 +11,8 @@ from msgspec import structs
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
-from d2sd.calibration import calibrate, label, tabulate, tabulate_paths
+from d2sd.calibration import calibrate, tabulate, tabulate_paths, tabulate_redrafts
 from d2sd.calibration.comparison import Side, compare
-from d2sd.calibration.report import curves
 from d2sd.costs.machines import MACHINES
 from d2sd.costs.runs import BreakEvenMap, works_of
 from d2sd.figures.calibration import calibration_panels
@@ -36,7 +35,7 @@ def trace():
 def report_of(traces, domains=()):
     steps = [t.steps for t in traces]
     table = tabulate(steps, [f"{n}" for n in range(len(traces))])
-    return calibrate(table, tabulate_paths(steps), label(steps, table, domains))
+    return calibrate(table, tabulate_paths(steps), tabulate_redrafts(steps), domains)
 
 
 def test_figure_colours_match_light_page():
@@ -50,7 +49,7 @@ def test_calibration_panels_draw_every_figure(trace):
     ]
     trace = replace(trace, steps=others)
     panels = {p.id: p for p in calibration_panels(report_of([trace] * 8, ["a", "b"] * 4))}
-    ids = "uniform equal_mass positions matrix ranks gains moved second promise domain kind"
+    ids = "uniform positions matrix ranks gains moved second domain"
     assert set(panels) == set(ids.split())
     for panel in panels.values():
         assert panel.figure.data
@@ -62,8 +61,8 @@ def test_calibration_panels_draw_every_figure(trace):
 def test_figures_escape_markup_in_texts(trace):
     assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
     figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
-    side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))), groups=("a", HOSTILE) * 5)
-    figures += [p.figure for p in comparison_panels(compare(side, side), *[curves(side.table)] * 2)]
+    side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))))
+    figures += [p.figure for p in comparison_panels(compare(side, side))]
     point = Point(0, 1.0, 1.0)
     sweep = Sweep("K", "branches K", ("1",), 0, (Line(HOSTILE, False, (point,)),))
     figures += [p.figure for p in sweep_panels([sweep], Recorded(HOSTILE, 1.0, 1.0))]

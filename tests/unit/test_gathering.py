@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from d2sd import Trace
 from d2sd.__about__ import HOME
-from d2sd.calibration import Gathering, calibrate, label, tabulate, tabulate_paths
+from d2sd.calibration import Gathering, calibrate, tabulate, tabulate_paths, tabulate_redrafts
 from d2sd.calibration import report as gathering
 from d2sd.trace.trace import read_traces
 from tests.unit.steps import made_step, simulated
@@ -40,14 +40,13 @@ def assert_counted_as_one(traces, at_once, monkeypatch):
     monkeypatch.setattr(gathering, "AT_ONCE", at_once)
     steps = [t.steps for t in traces]
     table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)
-    labels = label(steps, table, [t.domain for t in traces])
+    redrafts = tabulate_redrafts(steps)
     found = Gathering(traces)
-    assert found.report() == calibrate(table, paths, labels)
+    assert found.report() == calibrate(table, paths, redrafts, [t.domain for t in traces])
     own = found.counted()
-    for a, b in ((own.table, table), (own.paths, paths), (own.labels.redrafts, labels.redrafts)):
+    for a, b in ((own.table, table), (own.paths, paths), (own.redrafts, redrafts)):
         for name in b.__dataclass_fields__:
             np.testing.assert_array_equal(getattr(a, name), getattr(b, name))
-    np.testing.assert_array_equal(own.labels.kinds, labels.kinds)
     return found
 
 

@@ -1,16 +1,14 @@
-"""The second drafter's confidence, what its re-drafts promise, and the first one's by group."""
+"""The second drafter's confidence, and the first one's by prompt group."""
 
 from __future__ import annotations
 
 import dataclasses
 
-import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from d2sd.calibration import Estimate, calibrate, label, read_report, tabulate
-from d2sd.calibration.scores import KINDS, token_kind
-from d2sd.calibration.steps import candidates, promised, tabulate_redrafts
+from d2sd.calibration import Estimate, calibrate, read_report, tabulate, tabulate_redrafts
+from d2sd.calibration.steps import candidates
 from d2sd.trace.events import Committed, Draft
 from tests.unit.steps import made_step, simulated
 
@@ -33,7 +31,7 @@ def step_with(branches, wrote, ids=(11, 12, 13), boundary=1):
 def test_tabulate_redrafts_scores_up_to_first_wrong_token():
     wrote = (11, 22, 23, 24)
     step = step_with([redraft(1, (22, 23, 99, 98), (0.9, 0.8, 0.7, 0.6)), redraft(2, (23,), (0.5,))], wrote)
-    found = tabulate_redrafts([[step]], tabulate([[step]]))
+    found = tabulate_redrafts([[step]])
     assert found.right.tolist() == [True, False]
     assert found.position.tolist() == [1, 2, 3]
     assert found.confidence.tolist() == [0.9, 0.8, 0.7]
@@ -42,62 +40,38 @@ def test_tabulate_redrafts_scores_up_to_first_wrong_token():
 
 def test_tabulate_redrafts_ignores_tokens_after_text_end():
     step = step_with([redraft(1, (22, 23), (0.9, 0.8))], (11, 22))
-    found = tabulate_redrafts([[step]], tabulate([[step]]))
+    found = tabulate_redrafts([[step]])
     assert found.position.tolist() == [1]
     cut = step_with([redraft(1, (22,), (0.9,))], (11,))
-    assert not tabulate_redrafts([[cut]], tabulate([[cut]])).right.any()
+    assert not tabulate_redrafts([[cut]]).right.any()
 
 
 def test_candidates_extend_prefix_of_base_redraft():
     step = step_with([redraft(1, (22, 23), (1, 1)), redraft(2, (33,), (1,), base=1)], (11, 22, 33, 4))
     assert candidates(step)[2] == (11, 22, 33)
-    found = tabulate_redrafts([[step]], tabulate([[step]]))
+    found = tabulate_redrafts([[step]])
     assert found.right.tolist() == [True, True]
-    assert np.isnan(found.predicted[1])
 
 
 def test_candidates_follow_long_chain_without_recursion():
     chain = [redraft(0, (11,), (0.9,), base=n) for n in range(1000)]
     step = step_with(chain, (11, 2))
     assert len(candidates(step)) == 1001
-    assert tabulate_redrafts([[step]], tabulate([[step]])).right.all()
+    assert tabulate_redrafts([[step]]).right.all()
 
 
 def test_calibrate_excludes_resampled_drafts_from_second_drafter():
     step = step_with([redraft(0, (11,), (0.9,), drafter="first")], (11, 2))
-    labels = label([[step]], tabulate([[step]]))
-    assert calibrate(tabulate([[step]]), labels=labels).second is None
-
-
-def test_promised_gain_is_boundary_chance_times_expected_length():
-    step = step_with([redraft(1, (22, 23), (0.5, 0.4))], (11, 22))
-    r = step.boundary_posterior[1]
-    assert promised(step, step.branches[0]) == pytest.approx(r * (0.5 + 0.5 * 0.4))
-    whole = redraft(3, (5,), (0.5,))
-    assert promised(step, whole) == pytest.approx(step.full_acceptance * 0.5)
-
-
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        (" cat", "word"), ("The", "word"), ("ing", "rest of a word"), (" don't", "word"), (" 24", "number"), ("3.5", "number"),
-        (".", "punctuation"), (" (", "punctuation"), ("\n", "space or line end"), ("  ", "space or line end"), ("", "other"),
-        ("\ufffd", "punctuation"), ("x1", "other"), (" الولد", "word"),
-    ],
-)  # fmt: skip
-def test_token_kind_classifies_texts(text, kind):
-    assert token_kind(text) == kind
-    assert kind in KINDS
+    assert calibrate(tabulate([[step]]), redrafts=tabulate_redrafts([[step]])).second is None
 
 
 def test_calibrate_groups_partition_positions():
     runs = simulated(10, 8)
     table = tabulate(runs)
-    report = calibrate(table, labels=label(runs, table, ["story"] * 5 + ["sum"] * 5))
+    report = calibrate(table, domains=["story"] * 5 + ["sum"] * 5)
     assert [g.name for g in report.domains] == ["story", "sum"]
-    for groups in (report.domains, report.kinds):
-        assert sum(g.positions for g in groups) == report.positions
-    assert calibrate(table, labels=label(runs, table)).domains == ()
+    assert sum(g.positions for g in report.domains) == report.positions
+    assert calibrate(table, domains=["all"] * 10).domains == ()
     story, _ = report.domains
     alone = tabulate(runs[:5])
     assert story.tokens.value == pytest.approx(alone.committed.mean())
@@ -107,7 +81,7 @@ def test_calibrate_groups_partition_positions():
 def test_calibrate_group_with_few_prompts_lacks_interval():
     runs = simulated(10, 8)
     table = tabulate(runs)
-    few, many = calibrate(table, labels=label(runs, table, ["rare"] * 2 + ["usual"] * 8)).domains
+    few, many = calibrate(table, domains=["rare"] * 2 + ["usual"] * 8).domains
     assert (few.gap.low, few.gap.high) == (None, None)
     assert many.gap.low < many.gap.value < many.gap.high
 
@@ -115,9 +89,8 @@ def test_calibrate_group_with_few_prompts_lacks_interval():
 def test_calibrate_reports_second_drafter_given_enough_tokens():
     step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
 
-    def report(runs, texts=True):
-        table = tabulate(runs)
-        return calibrate(table, labels=label(runs, table) if texts else None)
+    def report(runs):
+        return calibrate(tabulate(runs), redrafts=tabulate_redrafts(runs))
 
     def said(report):
         return [s.text for s in read_report(report)]
@@ -126,7 +99,6 @@ def test_calibrate_reports_second_drafter_given_enough_tokens():
     assert (many.second.redrafts, many.second.right, many.second.positions) == (108, 108, 324)
     assert many.second.accepted == pytest.approx(2 / 3)
     assert sum(b.count for b in many.second.uniform) == 324
-    assert sum(b.count for b in many.second.gains) == 108
     assert any(
         s.startswith("The second drafter is far over-confident: it says 80% on average and 67%") for s in said(many)
     )
@@ -138,6 +110,6 @@ def test_calibrate_reports_second_drafter_given_enough_tokens():
         assert [
             s.partition(" is ")[2].partition("-conf")[0] for s in both if s[:4] == "The " and "-confident:" in s
         ] == [word] * 2
-    without = report([[step] * 12] * 9, texts=False)
+    without = calibrate(tabulate([[step] * 12] * 9))
     assert without.second is None
     assert not any("second drafter" in s for s in said(without))

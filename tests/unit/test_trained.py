@@ -1,4 +1,4 @@
-"""A confidence head against the softmax: the figures, their differences and what is said of them."""
+"""A confidence head against the softmax."""
 
 from __future__ import annotations
 
@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from d2sd.calibration import compare_trained, read_trained, tabulate
-from d2sd.calibration.alternatives import auroc
+from d2sd.calibration import calibrate, read_report, tabulate
 from d2sd.calibration.resampling import Resampler
-from d2sd.calibration.scores import Scores
+from d2sd.calibration.scores import Scores, auroc
 from d2sd.trace.events import to_line
 from tests.unit.steps import made_step
 
@@ -29,29 +28,28 @@ def runs_of(said, count=12, length=20):
     return runs
 
 
-def compared(runs, prompts=()):
-    return compare_trained(tabulate(runs, prompts))
+def compared(said):
+    return calibrate(tabulate(runs_of(said), [f"p{n}" for n in range(12)]))
 
 
-def test_compare_trained_recognises_informative_head():
-    report = compared(runs_of(lambda right: 0.999 if right else 0.001), [f"p{n}" for n in range(12)])
-    assert report.unit == "prompt"
-    contests = {c.name: c for c in report.contests}
-    for c in (c for name, c in contests.items() if name != "within"):
-        assert c.difference.low is not None
-        assert c.difference.value * c.better > 0
-        assert c.difference.low > 0 or c.difference.high < 0
-    assert contests["auroc"].head.value == 1
-    assert contests["auroc"].softmax.value == 0.5
-    assert contests["rank"].head.value == 1
-    assert [name for name, line in read_trained(report).items() if "the head is better" not in line] == ["within"]
-    same = compared(runs_of(lambda _: 0.5), [f"p{n}" for n in range(12)])
-    assert all("no clear difference" in line for line in read_trained(same).values())
-    assert all(c.difference.value == 0 for c in same.contests)
+def test_calibrate_recognises_better_confidence_head():
+    sure, same = compared(lambda right: 0.999 if right else 0.001), compared(lambda _: 0.5)
+    assert sure.head.head.value < 0.01 < sure.head.softmax.value
+    assert sure.head.softmax.value == sure.error.value
+    assert sure.head.difference.high < 0
+    assert same.head.difference.value == 0
+    for report, verdict in ((sure, "the head is better"), (same, "no clear difference")):
+        (line,) = (s.text for s in read_report(report) if s.text.startswith("The trained confidence head"))
+        assert line.endswith(f"over the same {report.positions} positions: {verdict}.")
+    assert compared(lambda right: 0.001 if right else 0.999).head.difference.low > 0
 
 
-def test_compare_trained_needs_confidence_head():
-    assert compared([[made_step([0.7] * 4, 2)]]) is None
+def test_calibrate_scores_head_on_steps_that_have_one():
+    runs = runs_of(lambda _: 0.25)
+    plain = [[replace(step, trained=()) for step in run] for run in runs]
+    report = calibrate(tabulate([*runs, *plain]))
+    assert report.head.positions == report.positions / 2
+    assert calibrate(tabulate(plain)).head is None
 
 
 def test_auroc_counts_all_pairs_with_half_ties():
