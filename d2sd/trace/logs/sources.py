@@ -13,7 +13,7 @@ from d2sd.errors import InputError
 from d2sd.trace.logs.benchmarks import BENCHMARKS
 from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
 from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_text
-from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream, unwrapped
+from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream
 from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
@@ -42,7 +42,7 @@ def import_log(
     """
     if source not in SOURCES:
         raise InputError(f"there is no source {source}; choose one of: {', '.join(SOURCES)}")
-    lines = unwrapped(numbered(path, most))
+    lines = numbered(path, most)
     head, size = list[tuple[int, bytes]](), 0
     for line in lines:
         head.append(line)
