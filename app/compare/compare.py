@@ -21,6 +21,7 @@ from d2sd.calibration.comparison import align, lead_of, text_of
 from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.figures.comparison import comparison_results
 from d2sd.trace.metrics import verdict
+from d2sd.trace.text import encodable
 from d2sd.whatif import Outcome, replayed
 
 MAX_PAIRS = 40
@@ -72,7 +73,7 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
                 "by_tokens": found.by_tokens,
                 "runs": [left, right],
                 "differ": [found.step_a, found.step_b],
-                "leads": ["" if found.by_tokens else _clean(lead_of(trace)) for trace in traces],
+                "leads": ["" if found.by_tokens else encodable(lead_of(trace)) for trace in traces],
                 "sides": [_steps(*side) for side in zip(traces, (found.ends_a, found.ends_b), strict=True)],
             }
         )
@@ -94,16 +95,12 @@ def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
     return [
         [
             end,
-            [[_clean(c.text), c.proposer] for c in step.committed],
+            [[encodable(c.text), c.proposer] for c in step.committed],
             verdict(step) or "",
             -1 if step.actual_boundary is None else step.actual_boundary,
         ]
         for step, end in zip(trace.steps, ends, strict=True)
     ]
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()
 
 
 def replay(job: Job, texts: RunSet, chosen: Chosen) -> Iterator[Update[str]]:

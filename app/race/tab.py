@@ -26,6 +26,7 @@ from app.session import History, Session
 from app.settings import remember, setting_rows
 from app.view import DrawnView
 from d2sd import METHODS, InputError
+from d2sd.trace.text import encodable
 
 CHOSEN = ("model", "folder", "vp")
 # Prompt and models come along from Explore, except those that were changed here since they last did.
@@ -61,7 +62,7 @@ def drawing(race: Race) -> str:
     data = {
         "status": race.status,
         "prompt": first.prompt if first else "",
-        "model": str((first.header.get("models") or {}).get("preset") or "") if first else "",
+        "model": str(first.header["models"].get("preset") or "") if first else "",
         "recorded": race.recorded,
         "machine": machine(first.header) if first else "",
         "reference": base.trace.header["method"] if base else "",
@@ -94,8 +95,7 @@ def lane_sentence(lane: str) -> str:
 
 def machine(header: dict[str, Any]) -> str:
     """Returns the hardware of a trace's header in a few words."""
-    hardware = header.get("hardware")
-    known = hardware if isinstance(hardware, dict) else {}
+    known = header["hardware"]
     threads = known.get("threads")
     counted = None if threads is None else f"{threads} thread{'' if threads == 1 else 's'}"
     inner = [known.get("machine"), counted, known.get("dtype")]
@@ -116,7 +116,7 @@ def _lane(lane: Lane) -> dict[str, Any]:
         "steps": [
             [
                 round(elapsed, 6),
-                [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed],
+                [[encodable(c.text), c.proposer] for c in committed],
             ]
             for elapsed, committed in commits
         ],
