@@ -3,10 +3,11 @@
 
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
+import { BreakEvenMap } from "../../assets/viewer/machine.js";
 import { copyLink } from "../../assets/viewer/share.js";
 import { LaneView, readLane } from "./lane.js";
 import { Controls, Player } from "./player.js";
-import { PaysView, raceTable, stageLegend, timeAxis, whyWords } from "./results.js";
+import { mapPoints, raceTable, stageLegend, timeAxis, whyWords } from "./results.js";
 
 export function start(element, trigger, props, watch) {
   const heading = h("h3", { class: "title" });
@@ -19,7 +20,8 @@ export function start(element, trigger, props, watch) {
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
   const axis = h("div", {});
-  const pays = new PaysView();
+  const map = new BreakEvenMap();
+  const pays = h("div", { class: "map-box" }, h("h4", {}, "Where drafting pays"), map.box);
   const copied = h("span", { class: "said", role: "status" });
   const link = button("Copy link", { title: "Fills in prompt, settings and methods" }, async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")));
   const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
@@ -69,8 +71,10 @@ export function start(element, trigger, props, watch) {
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);
     table.hidden = !measured;
-    pays.load(running ? [] : raw);
-    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)), pays.box);
+    const points = running ? [] : mapPoints(raw);
+    pays.hidden = !points.some(({ here, there }) => here || there);
+    map.show(points);
+    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)), pays);
     axis.replaceChildren(timeAxis(longest));
     player.load(running ? 0 : longest);
     // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.

@@ -2,7 +2,6 @@
 
 import { h, number, sum, whole } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
-import { BreakEvenMap } from "../../assets/viewer/machine.js";
 import { cycleWords } from "../../assets/viewer/numbers.js";
 import { STAGES, fixed, methodName } from "../../assets/viewer/words.js";
 
@@ -94,19 +93,6 @@ export function mapPoints(lanes) {
     const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, 0), number(row.speedup, 1e-9, 1e6, null)];
     return { name, alpha, here: gain && alpha / gain, there: number(row.there, 1e-9, 1e6, null) };
   });
-}
-
-export class PaysView {
-  constructor() {
-    this.map = new BreakEvenMap();
-    this.box = h("div", { class: "map-box" }, h("h4", {}, "Where drafting pays"), this.map.box);
-  }
-
-  load(lanes) {
-    const points = mapPoints(lanes);
-    this.box.hidden = !points.some(({ here, there }) => here || there);
-    this.map.show(points);
-  }
 }
 
 /** Round times along an axis. */

@@ -66,7 +66,6 @@ class Machine:
     other: all other time of a step.
     name: its name.
     source: a sentence about the source of the times.
-    relative: whether only ratios of its times are meaningful; ``verify`` at one row is the unit.
     published: by method, the published cost of a step in plain steps, at the settings of ``source``.
     drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
         over depth + 2, a draft model over γ); None if unknown.
@@ -77,8 +76,7 @@ class Machine:
     verify: Curve
     other: float = 0.0
     name: str = "this machine"
-    source: str = ""
-    relative: bool = False
+    source: str = "Measured on this machine."
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     drafts: Mapping[str, Curve | None] = field(default_factory=dict, hash=False)
 
@@ -101,33 +99,16 @@ class Machine:
             raise InputError(f"what a draft of {method} takes is not known of “{self.name}”; choose another machine")
         return replace(self, first_draft=first, drafts={})
 
-    def absolute(self, plain: float) -> Machine:
-        """Returns the machine scaled to this many seconds per plain step, which its name then states."""
-        scale = plain / self.plain()
-
-        def scaled(curve: Curve) -> Curve:
-            return Curve(tuple((rows, scale * seconds) for rows, seconds in curve.points))
-
-        return replace(
-            self,
-            first_draft=scaled(self.first_draft),
-            second_draft=scaled(self.second_draft),
-            verify=scaled(self.verify),
-            other=scale * self.other,
-            name=f"{self.name}, a plain step taken as {1e3 * plain:g} ms",
-            relative=False,
-            drafts={method: curve and scaled(curve) for method, curve in self.drafts.items()},
-        )
-
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
         """Returns the total cost of these steps, in plain decoding steps. Per step, this is the α that breaks even."""
         times = [self.seconds(method, work) for work in works]
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as JSON: its name, and milliseconds of every stage by rows."""
+        """Returns it as JSON: its name and source, and milliseconds of every stage by rows."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
-        return {"machine": self.name, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}
+        milliseconds = {**stages, "other": round(1e3 * self.other, 4)}
+        return {"machine": self.name, "source": self.source, "milliseconds": milliseconds}
 
 
 # Figures reported in papers, and the machine derived from them.
@@ -166,6 +147,9 @@ def cycle(method: str, data: str = "average of 8") -> float:
     return alpha / speedup
 
 
+PLAIN_SECONDS = 0.02  # of a plain step: the paper gives ratios alone
+
+
 def _paper() -> Machine:
     """Returns stage costs that give the published cycles of DFlash and D²SD.
 
@@ -176,18 +160,22 @@ def _paper() -> Machine:
     published = {method: cycle(method) for method in ("dflash", "d2sd", "eagle3")}
     draft = published["d2sd"] - published["dflash"]
     verify = published["dflash"] - draft
+
+    def curve(*points: tuple[int, float]) -> Curve:
+        return Curve(tuple((rows, PLAIN_SECONDS * cost) for rows, cost in points))
+
     return Machine(
-        first_draft=Curve(((1, draft),)),
-        second_draft=Curve(((1, draft),)),
-        verify=Curve(((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify))),
+        first_draft=curve((1, draft)),
+        second_draft=curve((1, draft)),
+        verify=curve((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify)),
         name="H200 (D²SD paper)",
         source=f"{SOURCE}; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
         f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All others are calculated from "
         f"these: a draft pass as {draft:.2f}, what D²SD costs more than DFlash; verifying 16 to 80 nodes as {verify:.2f}, the "
-        "rest of DFlash’s step; fewer nodes in proportion.",
-        relative=True,
+        "rest of DFlash’s step; fewer nodes in proportion. Only ratios are published: where times are stated, a plain step is taken as "
+        f"{1e3 * PLAIN_SECONDS:g} ms.",
         published=published,
-        drafts={"eagle3": Curve(((1, published["eagle3"] - verify),)), "draft_model": None},
+        drafts={"eagle3": curve((1, published["eagle3"] - verify)), "draft_model": None},
     )
 
 
@@ -214,15 +202,13 @@ H200 = Machine(
 
 MACHINES = {"paper": PAPER, "h200-measured": H200}
 DEFAULT = "paper"  # what is compared with where nothing else was chosen
-NOMINAL_SECONDS = 0.02  # of a plain step, where a source gives ratios alone
 
 
 def machine_of(name: str) -> Machine:
-    """Returns the machine of this id, with a plain step of 20 ms if its source gives ratios alone. Raises ``InputError``."""
+    """Returns the machine of this id. Raises ``InputError``."""
     if name not in MACHINES:
         raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
-    machine = MACHINES[name]
-    return machine.absolute(NOMINAL_SECONDS) if machine.relative else machine
+    return MACHINES[name]
 
 
 def drawing(machine: Machine) -> dict[str, Any]:

@@ -41,11 +41,10 @@ def test_curve_fitted_recovers_line_from_noise():
     assert curve.next_row(2) == pytest.approx(0.1, rel=0.05)
 
 
-def test_machine_of_uses_nominal_time_or_refuses_name():
+def test_machine_of_finds_machine_or_refuses_name():
     table = machine_of("paper")
-    assert table.plain() == pytest.approx(0.02)  # nominal, as its name states
-    assert "20 ms" in table.name
-    assert table.plain_steps("d2sd", [D2SD]) == pytest.approx(MACHINES["paper"].plain_steps("d2sd", [D2SD]))
+    assert table.plain() == pytest.approx(0.02)  # nominal, as its source states
+    assert "20 ms" in table.source
     with pytest.raises(InputError, match=r"there is no machine 'costs\.json'; choose one of: paper, h200-measured"):
         machine_of("costs.json")
 

@@ -139,17 +139,17 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
             chosen = _source_of(_reply(record)) or chosen
         try:
             if chosen in BENCHMARKS:
-                found: list[Trace | LogTotals] = [*BENCHMARKS[chosen][1](record, where)]
+                found: Trace | LogTotals = BENCHMARKS[chosen][1](record, where)
             else:
                 counts = ENGINES[chosen][1](_reply(record), where)
                 domain = record.get("domain")
-                found = [replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)]
+                found = replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)
         except InputError as error:
             if bad is None:
                 raise
             bad(str(error))
             continue
-        yield from found
+        yield found
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:
