@@ -19,6 +19,7 @@ from app import gradio_internals
 from app.gradio_internals import ARGUMENT, CLOSED, HEARTBEAT, PREFIX, UPLOAD
 from app.machine import give_back
 from d2sd import InputError
+from d2sd.trace.text import encodable
 
 log = logging.getLogger(__name__)
 MAX_CALL_BYTES = 1 << 20
@@ -213,7 +214,7 @@ def _text(value: Any) -> str:
         raise InputError("it must be a text")
     if len(value) > MAX_CHARACTERS:
         raise InputError(f"it has {len(value)} characters; at most {MAX_CHARACTERS} are read")
-    return value.encode("utf-8", "replace").decode()  # JSON may hold half a character
+    return encodable(value)
 
 
 def _number(value: Any) -> float | int:

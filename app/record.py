@@ -117,7 +117,7 @@ def as_raced(run: RecordedRun, raced: Race) -> RecordedRun:
         return other.token_ids == own.token_ids and len(set(configs)) == 1
 
     at = next((at for at, lane in enumerate(raced.lanes) if same(lane.trace)), None)
-    speeds = None if at is None else race.baseline(raced, at)
+    speeds = None if at is None else race.baseline(race.lane_figures(raced)[at])
     return RecordedRun.of([*own.records(), speeds]) if speeds else run
 
 

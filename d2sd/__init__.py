@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from d2sd.folders.loading import presets
     from d2sd.methods import METHODS
     from d2sd.trace.events import Event, Finished, PrefillDone, StepDone
+    from d2sd.trace.graph import graph
     from d2sd.trace.trace import Trace, load_trace, read_traces
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "StepDone",
     "Trace",
     "__version__",
+    "graph",
     "load",
     "load_trace",
     "presets",
@@ -54,6 +56,7 @@ _HOMES = {
     "d2sd.methods": ("METHODS",),
     "d2sd.folders.loading": ("presets",),
     "d2sd.trace.events": ("Event", "Finished", "PrefillDone", "StepDone"),
+    "d2sd.trace.graph": ("graph",),
     "d2sd.trace.trace": ("Trace", "load_trace", "read_traces"),
 }
 

@@ -29,7 +29,7 @@ from d2sd.nets.attention import choose
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes, choose_mode, row_shape
 from d2sd.trace.events import Event, Finished
-from d2sd.trace.text import TokenTexts
+from d2sd.trace.text import TokenTexts, encodable
 from d2sd.trace.trace import Trace
 
 MAX_PROMPT_CHARACTERS = 200_000
@@ -217,7 +217,7 @@ class Engine:
                 raise InputError("the prompt is empty; write a few words to continue from")
             if len(prompt) > MAX_PROMPT_CHARACTERS:
                 raise InputError(f"the prompt has {len(prompt)} characters; at most {MAX_PROMPT_CHARACTERS} are read")
-            prompt = prompt.encode("utf-8", "replace").decode()  # lone surrogates have no tokens
+            prompt = encodable(prompt)  # lone surrogates have no tokens
             if config.chat:
                 ids = self.models.target.chat_ids(prompt, config.thinking)
             else:

@@ -22,6 +22,7 @@ from d2sd import InputError, Trace
 from d2sd.calibration.comparison import align, lead_of, text_of
 from d2sd.figures.comparison import comparison_results
 from d2sd.trace.metrics import verdict
+from d2sd.trace.text import encodable
 
 EXPLANATION = (
     "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "
@@ -174,7 +175,7 @@ def side_by_side(a: RunSet, b: RunSet) -> list[dict[str, Any]]:
                 "parts_at": found.parts_at,
                 "by_tokens": found.by_tokens,
                 "runs": [left, right],
-                "leads": ["" if found.by_tokens else _clean(lead_of(trace)) for trace in traces],
+                "leads": ["" if found.by_tokens else encodable(lead_of(trace)) for trace in traces],
                 "sides": [_steps(*side) for side in zip(traces, (found.ends_a, found.ends_b), strict=True)],
             }
         )
@@ -196,13 +197,9 @@ def _steps(trace: Trace, ends: Sequence[int]) -> list[list[Any]]:
     return [
         [
             end,
-            [[_clean(c.text), c.proposer] for c in step.committed],
+            [[encodable(c.text), c.proposer] for c in step.committed],
             verdict(step) or "",
             -1 if step.actual_boundary is None else step.actual_boundary,
         ]
         for step, end in zip(trace.steps, ends, strict=True)
     ]
-
-
-def _clean(text: str) -> str:
-    return text.encode("utf-8", "replace").decode()

@@ -1,9 +1,9 @@
 // What can be tried in Learn: K and γ on the recorded text, and how much a pass over more tokens costs on a machine.
 
 import { h, list, number, s, sum, text, whole } from "../../assets/viewer/dom.js";
-import { MachineChoice, meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
-import { MACHINES } from "../../assets/viewer/constants.js";
+import { MEASURED, PAPER } from "../../assets/viewer/constants.js";
 
 /** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
 export function costOf({ k, works }, machine, method) {
@@ -35,14 +35,13 @@ export class LiveView {
       this.inputs[id] = { input, value };
       return h("label", {}, h("span", {}, words), input, value);
     };
-    this.choice = new MachineChoice(() => this.show());
     this.task = h("p", { class: "task" }, "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?");
     this.time = h("p", { class: "figures", role: "status" });
     this.there = h("p", { class: "figures", role: "status" });
     this.figures = h("p", { class: "figures", role: "status" });
     this.reading = h("p", { class: "reading" });
     this.chart = s("svg", { class: "alphas", viewBox: "0 0 340 120", role: "img" });
-    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading, h("label", { class: "elsewhere" }, "8B model on ", this.choice.select), this.there);
+    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading, this.there);
     this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", { tabindex: 0 }));
   }
 
@@ -90,16 +89,16 @@ export class LiveView {
     this.chosen(point.gamma === live.own[1] ? point.k : null);
   }
 
-  /** What the text costs here and on the machine that is compared with: calculated from what every pass costs. */
+  /** What the text costs here and with an 8B model on the paper's H200: calculated from what every pass costs. */
   showTimes(point) {
     const { live, here } = this;
-    const { machine } = this.choice;
     const plain = live.tokens.length;
     const gain = (cost) => `${fixed(plain / cost, 2)}× as fast as without drafting`;
-    const [own, there] = [here && costOf(point, here, live.method), costOf(point, machine, live.method)];
+    const [own, there] = [here && costOf(point, here, live.method), costOf(point, PAPER, live.method)];
     this.time.hidden = !own;
     if (own) this.time.replaceChildren(h("b", {}, milliseconds((own * here.milliseconds) / 1000)), ` here, ${gain(own)}, by what every pass cost here.`);
-    this.there.replaceChildren(...(there === null ? ["not known"] : [h("b", {}, `${there.toFixed(0)} plain steps`), ` for ${count(plain, "token")}, ${gain(there)}, ${originWords(machine)}.`]));
+    const price = there === null ? ["not known."] : [h("b", {}, `${there.toFixed(0)} plain steps`), ` for ${count(plain, "token")}, ${gain(there)}, ${originWords()}.`];
+    this.there.replaceChildren(`With an 8B model on ${PAPER.name}: `, ...price);
   }
 
   compared(point) {
@@ -145,29 +144,28 @@ export class LiveView {
 
 const [WIDE, HIGH] = [340, 160];
 const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
-// the roofline is known of these, the largest card first
-const CALCULATED = ["h100", "h200", "space", "rtx-4090", "laptop-gpu", "laptop-cpu"].map((name) => MACHINES.find(({ id }) => id === name));
-const ROWS = [1, 2, 4, 8, 16, 32, 64, 128, 256, 512];
+const ROWS = [1, 4, 16, 64, 256];
+const [MOST_ROWS] = MEASURED.verify.at(-1); // that were measured
 
-/** A pass over so many tokens, in plain steps. */
-export const passCost = (machine, nodes) => stepCost(machine, "autoregressive", { first: 0, again: [], nodes }) / stepCost(machine, "autoregressive", { first: 0, again: [], nodes: 1 });
+/** A pass over so many tokens on the H200, in plain steps. */
+export const passCost = (nodes) => stepCost(MEASURED, "autoregressive", { first: 0, again: [], nodes });
 
-/** What the chart says of a machine and a pass. */
-export function passWords({ name }, cost, nodes) {
-  const more = cost < 1.05 ? "no more than one" : `${fixed(cost, cost < 10 ? 1 : 0)} times as much as one`;
-  return `With an 8B model on ${name} a pass over ${nodes} tokens costs ${more}.`;
+/** What the chart says of a pass. */
+export function passWords(nodes) {
+  const cost = passCost(nodes);
+  const more = cost < 1.05 ? "no more than one" : `${fixed(cost, 1)} times as much as one`;
+  return `With an 8B model on ${MEASURED.name} a pass over ${count(nodes, "token")} costs ${more}.`;
 }
 
-/** Why a pass over many tokens may cost as much as one: the time of a pass against its tokens, on a machine to choose. */
+/** Why a pass over many tokens may cost little more than one: the time of a pass against its tokens. */
 export class PassView {
   constructor() {
-    this.choice = new MachineChoice(() => this.show(), "Machine of the chart", CALCULATED);
-    this.slider = h("input", { type: "range", min: 1, max: 256, step: 1, "aria-label": "Tokens in the pass" });
+    this.slider = h("input", { type: "range", min: 1, max: MOST_ROWS, step: 1, "aria-label": "Tokens in the pass" });
     this.value = h("output", {});
     this.chart = s("svg", { class: "pass", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
     this.said = h("p", { class: "said", role: "status" });
     this.slider.addEventListener("input", () => this.show());
-    this.box = h("div", { class: "passes" }, h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value), h("label", {}, "8B model on ", this.choice.select), this.said, this.chart);
+    this.box = h("div", { class: "passes" }, h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value), this.said, this.chart);
   }
 
   /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */
@@ -179,34 +177,28 @@ export class PassView {
 
   show() {
     if (!this.own) return;
-    const { machine } = this.choice;
     const nodes = Number(this.slider.value);
-    const cost = passCost(machine, nodes);
     this.value.textContent = nodes;
     const here = this.own.ratio && this.own.nodes > 1 ? ` Where this step was recorded, its pass over ${this.own.nodes} cost ${fixed(this.own.ratio, 1)} plain steps (✕).` : "";
-    this.said.textContent = passWords(machine, cost, nodes) + here;
-    this.draw(machine, nodes, cost);
+    this.said.textContent = passWords(nodes) + here;
+    this.draw(nodes);
   }
 
-  draw(machine, nodes, cost) {
-    const most = Math.max(8, ...[256, nodes].map((n) => passCost(machine, n)), this.own.ratio || 0);
-    const x = (n) => EDGE.left + (Math.log2(Math.max(1, n)) / Math.log2(512)) * (WIDE - EDGE.left - EDGE.right);
-    const y = (c) => HIGH - EDGE.bottom - (Math.log2(Math.max(0.25, c) * 4) / Math.log2(most * 4)) * (HIGH - EDGE.top - EDGE.bottom);
-    const rows = Array.from({ length: 91 }, (_, at) => 2 ** (at / 10));
-    const points = (of) => rows.map((n) => [n, of(n)]).filter(([, c]) => c >= 0.25 && c <= most).map(([n, c]) => `${x(n).toFixed(1)},${y(c).toFixed(1)}`).join(" ");
-    const end = machine.verify[machine.verify.length - 1];
-    // far to the right arithmetic is all that counts, so its line goes from there through nothing
-    const arithmetic = s("polyline", { class: "arithmetic", points: points((n) => (end[1] * n) / end[0]) });
-    const memory = s("line", { class: "memory", x1: x(1), x2: x(512), y1: y(1), y2: y(1) });
+  draw(nodes) {
+    const most = Math.max(4, this.own.ratio || 0);
+    const x = (n) => EDGE.left + (Math.log2(Math.min(n, ROWS.at(-1))) / Math.log2(ROWS.at(-1))) * (WIDE - EDGE.left - EDGE.right);
+    const y = (c) => HIGH - EDGE.bottom - (Math.log2(Math.max(0.5, c) * 2) / Math.log2(most * 2)) * (HIGH - EDGE.top - EDGE.bottom);
+    const points = MEASURED.verify.map(([n]) => `${x(n).toFixed(1)},${y(passCost(n)).toFixed(1)}`).join(" ");
     const ticks = [
-      ...ROWS.filter((_, at) => at % 2 === 0).map((n) => s("text", { x: x(n), y: HIGH - 19, "text-anchor": "middle" }, n)),
+      ...ROWS.map((n) => s("text", { x: x(n), y: HIGH - 19, "text-anchor": "middle" }, n)),
       ...[1, 2, 4, 8, 16, 32, 64].filter((c) => c <= most).map((c) => s("text", { x: EDGE.left - 6, y: y(c) + 4, "text-anchor": "end" }, c)),
       s("text", { x: (EDGE.left + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" }, "tokens in one pass"),
       s("text", { x: EDGE.left + 8, y: 11 }, "cost, in plain steps"),
     ];
     const own = this.own.ratio ? s("text", { class: "own", x: x(this.own.nodes), y: y(this.own.ratio) + 5, "text-anchor": "middle" }, "✕") : null;
-    const names = [s("text", { class: "memory", x: x(1) + 4, y: y(1) + 14 }, "reading the weights"), s("text", { class: "arithmetic", x: WIDE - EDGE.right, y: y(Math.min(most, (end[1] * 512) / end[0])) - 5, "text-anchor": "end" }, "arithmetic")];
-    this.chart.replaceChildren(...[memory, arithmetic, s("polyline", { class: "time", points: points((n) => passCost(machine, n)) }), ...ticks, ...names, s("circle", { cx: x(nodes), cy: y(cost), r: 5 }), own].filter(Boolean));
-    this.chart.setAttribute("aria-label", passWords(machine, cost, nodes));
+    const memory = s("line", { class: "memory", x1: x(1), x2: x(ROWS.at(-1)), y1: y(1), y2: y(1) });
+    const name = s("text", { class: "memory", x: x(1) + 4, y: y(1) + 14 }, "a plain step");
+    this.chart.replaceChildren(...[memory, s("polyline", { class: "time", points }), ...ticks, name, s("circle", { cx: x(nodes), cy: y(passCost(nodes)), r: 5 }), own].filter(Boolean));
+    this.chart.setAttribute("aria-label", passWords(nodes));
   }
 }

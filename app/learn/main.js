@@ -103,15 +103,15 @@ const spokenPiece = (piece) => (!Array.isArray(piece) ? piece : piece[0] === "su
 
 /** The tour over one run, first the story of a step, then its stops. */
 class Tour {
-  /** `trigger` reaches the server; `options`: styles of the live view, and the `roofline` that the stop about costs speaks of. */
-  constructor(element, trigger, options) {
-    Object.assign(this, { element, trigger, options, at: 0, step: 0, everything: false });
+  /** `trigger` reaches the server; `styles`: of the live view. */
+  constructor(element, trigger, { styles }) {
+    Object.assign(this, { element, trigger, at: 0, step: 0, everything: false });
     this.whenShown = oneWait(EXPLORE_MS);
     this.store = new Store(() => {}, () => {});
     this.walk = new WalkView((at) => this.stage.walk(at, this.walk.visits, this.step));
     this.live = new LiveView((k) => this.stage.branches(k, this.tokensWith(k)));
     this.card = new CardView({ go: (at) => this.go(at), all: () => this.toggleAll(), open: () => this.open(), walk: this.walk, draws: new DrawsView(), pass: new PassView(), live: this.live });
-    this.stage = new Stage(options.styles, (step) => this.follow(step));
+    this.stage = new Stage(styles, (step) => this.follow(step));
     this.story = new StoryView(this.store, () => this.go(0), () => this.go(TURN));
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
     this.layout = h("div", { class: "layout", hidden: true }, this.card.box, h("div", { class: "beside" }, this.live.cut, this.stage.box));
@@ -177,7 +177,7 @@ class Tour {
 
   showStop(step) {
     const { card, live, stage, store } = this;
-    const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline, roofline: this.options.roofline };
+    const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline };
     card.first = this.within(-1);
     card.show(stopsOf(step, run), this.at, this.step, this.everything);
     live.cut.hidden = this.at < TURN;

@@ -54,8 +54,8 @@ const QUESTIONS = {
  * The stops of a step in their order: id, title, sentences `say`, `equation` and `numbers`, pairs of name and value.
  *
  * Some have more: `walk`, what `visitsOf` returns; `odds`, what `oddsOf` returns; `verified`, the pass whose cost is drawn;
- * `questions`, pairs of question and answer. `run`: number of `steps`, tokens per step `alpha`, `plain` tokens per second of plain
- * decoding (null: not timed), and the `roofline` of a card and a laptop's processor with an 8B model.
+ * `questions`, pairs of question and answer. `run`: number of `steps`, tokens per step `alpha`, and `plain` tokens per second
+ * of plain decoding (null: not timed).
  */
 export function stopsOf(step, run) {
   const stops = [anchorStop(step), draftStop(step), confidenceStop(step), boundaryStop(step), branchesStop(step), verifyStop(step), commitStop(step, run), costStop(step, run), temperatureStop(step)];
@@ -234,15 +234,15 @@ function commitStop(step, { alpha, steps }) {
   };
 }
 
-function costStop({ nodes, seconds }, { plain, roofline }) {
-  const { card, gigabytes, reading, arithmetic, ridge, laptop } = roofline;
+function costStop({ nodes, seconds }, { plain }) {
   const passed = nodes.size > 1 ? `${nodes.size} tokens` : "one token";
   return {
     id: "cost",
     title: nodes.size > 1 ? `Why a pass over ${nodes.size} tokens may cost as much as one` : "What a pass costs",
     say: [
-      `A pass reads all weights from memory once, however many tokens are in it: ${fixed(gigabytes, 0)} GB with 8 billion weights. An ${card} reads them in ${duration(reading)} and needs ${fixed(1000 * arithmetic, 3)} ms of arithmetic for each token: up to ${fixed(ridge, 0)} tokens cost no more than one.`,
-      `A laptop’s processor computes so much slower that its limit is ${fixed(laptop, 0)} tokens. Beyond it every token costs: there drafting may lose what it wins on a large card.`,
+      // Qwen3-8B without its embedding table, 7.57 billion weights in bfloat16; NVIDIA H100 Tensor Core GPU Datasheet: 3.35 TB/s, 989 TFLOPS
+      "A pass reads all weights from memory once, however many tokens are in it: 15 GB with 8 billion weights. By its data sheet an H100 reads them in 4.5 ms and needs 0.015 ms of arithmetic for each token: at best, up to 295 tokens cost no more than one.",
+      "A laptop’s processor computes so much slower that a few tokens reach its limit. Beyond it every token costs: there drafting may lose what it wins on a large card.",
     ],
     equation: [v("t"), "(", v("n"), ") = max( bytes of weights ÷ bandwidth,  ", v("n"), " · 2 · weights ÷ peak )"],
     numbers: [[`this pass over ${passed}, where it was recorded`, duration(seconds.verify) + (plain ? `, a plain step ${duration(1 / plain)}` : "")]],

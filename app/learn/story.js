@@ -3,7 +3,8 @@
 import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "../../assets/viewer/numbers.js";
 import { count, fixed, joined, milliseconds, quoted, visible } from "../../assets/viewer/words.js";
 import { button, h, markCurrent, s, sum, text } from "../../assets/viewer/dom.js";
-import { MachineChoice, meanCost } from "../../assets/viewer/machine.js";
+import { PAPER } from "../../assets/viewer/constants.js";
+import { meanCost } from "../../assets/viewer/machine.js";
 
 /** The draft whose tokens the target accepted last, 0 for the first draft; null where nothing was accepted. */
 export function winnerOf(step) {
@@ -217,10 +218,8 @@ export class StoryView {
     Object.assign(this, { store, at: 0, index: null, frames: [], seen: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.sketch = new Sketch();
-    this.choice = new MachineChoice(() => this.showCosts());
     this.costs = h("div", { class: "costs" });
     this.elsewhere = h("p", {});
-    this.where = h("label", { class: "elsewhere" }, "Elsewhere, an 8B model on ", this.choice.select);
     const on = (words) => button(words, { class: "on" }, leave);
     this.turn = button("Now change K and γ →", { class: "main", hidden: true }, turn);
     this.dots = h("ol", { class: "frames", "aria-label": "The story" });
@@ -251,7 +250,7 @@ export class StoryView {
       this.step = this.store.step(index);
       this.frames = framesOf(this.step, this.run);
       this.sections = this.frames.map(({ title, say }, at) => h("section", { "data-frame": at, tabindex: -1 }, h("p", { class: "which" }, `${at + 1} of ${this.frames.length}`), h("h3", {}, title), ...say.filter(Boolean).map((words) => h("p", {}, h("bdi", {}, words)))));
-      this.sections[this.sections.length - 1].append(this.where, this.elsewhere, this.end);
+      this.sections[this.sections.length - 1].append(this.elsewhere, this.end);
       this.text.replaceChildren(...this.sections);
       this.dots.replaceChildren(...this.frames.map(({ title }, at) => h("li", {}, h("button", { type: "button", "data-frame": at, "aria-label": `${at + 1}: ${title}`, title }, at + 1))));
       this.showCosts();
@@ -308,10 +307,9 @@ export class StoryView {
 
   showCosts() {
     if (!this.step) return;
-    const { machine } = this.choice;
-    const there = meanCost(machine, this.method, this.works);
+    const there = meanCost(PAPER, this.method, this.works);
     const bars = this.run.cycle || (there && { cost: there, brought: this.run.alpha, parts: [{ stage: "verify", name: "Step", cost: there }] });
-    this.costs.replaceChildren(...(bars ? [h("h4", {}, this.run.cycle ? "A step of this run, where it was recorded" : `A step of this run, with an 8B model on ${machine.name}`), cycleBars(bars)] : []));
-    this.elsewhere.textContent = elsewhereWords(machine, this.method, there, this.run.alpha);
+    this.costs.replaceChildren(...(bars ? [h("h4", {}, this.run.cycle ? "A step of this run, where it was recorded" : `A step of this run, with an 8B model on ${PAPER.name}`), cycleBars(bars)] : []));
+    this.elsewhere.textContent = elsewhereWords(this.method, there, this.run.alpha);
   }
 }

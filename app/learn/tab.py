@@ -16,8 +16,7 @@ from app.explore.controls import Shown
 from app.gradio_internals import event_fields
 from app.session import Session
 from app.view import APP, DrawnView, panel_sheets, read
-from d2sd.costs import machines as known
-from d2sd.costs.machines import BYTES, HARDWARE, STAGES, TARGET, Curve, Machine
+from d2sd.costs.machines import STAGES, Curve, Machine, drawing
 from d2sd.costs.runs import here
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
@@ -33,7 +32,9 @@ class LearnView(DrawnView):
 
     def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
         options.setdefault("server_functions", [tour])
-        super().__init__(value, "learn/main.js", constants=_options(), sheets=SHEETS, elem_id=elem_id, **options)
+        super().__init__(
+            value, "learn/main.js", constants={"styles": stage_styles()}, sheets=SHEETS, elem_id=elem_id, **options
+        )
 
 
 def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
@@ -55,28 +56,10 @@ def stage_styles() -> str:
     return "\n".join([viewer_styles(), read(APP / "learn" / "stage.css")])
 
 
-def roofline() -> dict[str, Any]:
-    """Returns what limits a pass of an 8B model on a large card, and for how many tokens a laptop's processor computes it in the
-    time in which it reads the weights."""
-    card, laptop = HARDWARE["h100"], HARDWARE["laptop-cpu"]
-    return {
-        "card": card.name,
-        "gigabytes": BYTES * TARGET.weights / 1e9,
-        "reading": BYTES * TARGET.weights / card.bandwidth,  # seconds
-        "arithmetic": 2 * TARGET.weights / card.peak,  # seconds for each token
-        "ridge": card.ridge,
-        "laptop": laptop.ridge,
-    }
-
-
-def _options() -> dict[str, Any]:
-    return {"styles": stage_styles(), "roofline": roofline()}
-
-
 def tours_page(runs: Sequence[PageRun], title: str) -> str:
     """``runs_page`` with the tour of every run that has one."""
     styles = "\n".join(panel_sheets(*SHEETS).values())
-    return runs_page(runs, title, HANDOUT, styles, _options())
+    return runs_page(runs, title, HANDOUT, styles, {"styles": stage_styles()})
 
 
 def tour(_: Any = None) -> str:
@@ -130,7 +113,7 @@ def _settings(trace: Trace) -> dict[str, Any]:
     machine = here(trace, plain, unwatched, _table(recorded.get("table")))
     return {
         "live": live,
-        "here": machine and known.drawing(machine),
+        "here": machine and {**drawing(machine), "milliseconds": 1e3 * machine.plain()},
         "opening": "".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
     }
 

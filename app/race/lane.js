@@ -1,10 +1,9 @@
 // One method: a bar in the overview, and its text growing in the measured time.
 
 import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
-import { readWork } from "../../assets/viewer/machine.js";
 import { readToken } from "../../assets/viewer/step.js";
 import { tokenSpan } from "../../assets/viewer/text.js";
-import { count, fixed, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
+import { count, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
 
 const ORDINALS = ["", "1st", "2nd", "3rd"];
 export const ordinal = (place) => ORDINALS[place] || `${place}th`;
@@ -12,16 +11,13 @@ export const ordinal = (place) => ORDINALS[place] || `${place}th`;
 /** Steps as they were measured, with everything that the replay needs at a given time. */
 export function readLane(raw) {
   const steps = list(raw.steps).map((step) => {
-    const [elapsed, tokens, work] = list(step);
-    return { elapsed: number(elapsed, 0, 1e6, 0), work: readWork(work), tokens: list(tokens).map(readToken) };
+    const [elapsed, tokens] = list(step);
+    return { elapsed: number(elapsed, 0, 1e6, 0), tokens: list(tokens).map(readToken) };
   });
   const row = raw.row && typeof raw.row === "object" ? raw.row : null;
   const total = sum(steps.map((step) => step.tokens.length));
   return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.at(-1)?.elapsed ?? 0 };
 }
-
-/** A time of a race in words: in milliseconds, or in plain steps. */
-export const spanWords = (span, unit) => (unit === "s" ? milliseconds(span) : `${fixed(span, 1)} ${unit}`);
 
 export class LaneView {
   /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
@@ -43,25 +39,20 @@ export class LaneView {
     new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
     if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
     this.tokens = lane.steps.flatMap((step, number) => step.tokens.map((token, at) => this.addToken(token, at, number)));
-    this.time(lane.steps.map((step) => step.elapsed), longest);
+    Object.assign(this, { ends: lane.steps.map((step) => step.elapsed), longest: Math.max(1e-9, longest), painted: false });
+    this.rail.append(...this.blocks());
   }
 
-  /** When every step ended, and the length of the axis: as measured, or as calculated; `unit`: what both count. */
-  time(ends, longest, unit = "s") {
-    Object.assign(this, { ends, unit, longest: Math.max(1e-9, longest), painted: false });
+  /** The steps on the bar, each as wide as the time that it took, in it its tokens by proposer. */
+  blocks() {
+    const { ends } = this;
     const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
-    // a step is as wide as the time that it took, in it its tokens by proposer
-    const blocks = this.lane.steps.map((step, at) => {
+    return this.lane.steps.map((step, at) => {
       const from = at ? ends[at - 1] : 0;
       const counts = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(([, n]) => n);
-      const title = `${count(step.tokens.length, "token")} in ${spanWords(ends[at] - from, unit)}`;
+      const title = `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}`;
       return h("span", { class: "block", title, style: `left:${share(from)};width:${share(ends[at] - from)}` }, ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })));
     });
-    this.rail.replaceChildren(...blocks);
-  }
-
-  get end() {
-    return this.ends.at(-1) ?? 0;
   }
 
   addToken(token, at, step) {
@@ -88,12 +79,9 @@ export class LaneView {
   }
 
   verdict() {
-    const { row, state } = this.lane;
-    const { end } = this;
-    const time = this.unit === "s" ? (end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`) : spanWords(end, this.unit);
+    const { row, state, end } = this.lane;
+    const time = end < 1 ? `${(end * 1000).toFixed(0)} ms` : `${end.toFixed(2)} s`;
     const place = row && this.decided && whole(row.place, 1, 99, null);
-    if (this.calculated === "unknown") return "not known";
-    if (this.calculated) return `≈ ${time}`;
     return place ? `${ordinal(place)} · ${time}` : `${state} · ${time}`;
   }
 

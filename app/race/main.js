@@ -3,10 +3,11 @@
 
 import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
+import { BreakEvenMap } from "../../assets/viewer/machine.js";
 import { copyLink } from "../../assets/viewer/share.js";
 import { LaneView, readLane } from "./lane.js";
 import { Controls, Player } from "./player.js";
-import { CostsView, raceTable, retimed, stageLegend, whyWords } from "./results.js";
+import { mapPoints, raceTable, stageLegend, timeAxis, whyWords } from "./results.js";
 
 export function start(element, trigger, props, watch) {
   const heading = h("h3", { class: "title" });
@@ -18,12 +19,14 @@ export function start(element, trigger, props, watch) {
   const empty = h("p", { class: "empty" }, "Nothing to show yet: choose methods and press Race.");
   const player = new Player(element, () => draw());
   const controls = new Controls(player);
-  const costs = new CostsView(() => retime());
+  const axis = h("div", {});
+  const map = new BreakEvenMap();
+  const pays = h("div", { class: "map-box" }, h("h4", {}, "Where drafting pays"), map.box);
   const copied = h("span", { class: "said", role: "status" });
   const link = button("Copy link", { title: "Fills in prompt, settings and methods" }, async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")));
   const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
   const legend = h("ul", { class: "legend", "aria-label": "Who proposed a token" }, ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))));
-  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing), controls.box, tracks, costs.axis, costs.box, legend);
+  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing), controls.box, tracks, axis, legend);
   const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -68,30 +71,17 @@ export function start(element, trigger, props, watch) {
     panels.replaceChildren(...lanes.map((lane) => lane.panel));
     const measured = raw.some((lane) => lane.row && lane.total);
     table.hidden = !measured;
-    costs.load(running ? [] : raw);
-    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)), costs.mapBox);
-    costs.scale(longest);
+    const points = running ? [] : mapPoints(raw);
+    pays.hidden = !points.some(({ here, there }) => here || there);
+    map.show(points);
+    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)), pays);
+    axis.replaceChildren(timeAxis(longest));
     player.load(running ? 0 : longest);
     // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.
     if (running) lanes.filter((lane) => lane.show(Infinity)).forEach((lane) => lane.follow());
     else if (still.matches) player.seek(player.duration);
     else waiting = player.duration > 0;
     begin();
-  }
-
-  function retime() {
-    const { machine } = costs;
-    const ends = lanes.map((view) => (machine ? retimed(view.lane, machine) : view.lane.steps.map((step) => step.elapsed)));
-    const longest = Math.max(0, ...ends.map((of) => (of && of[of.length - 1]) || 0));
-    lanes.forEach((view, at) => {
-      view.calculated = machine && (ends[at] ? "calculated" : "unknown");
-      view.time(ends[at] || view.lane.steps.map(() => longest), longest, costs.unit);
-    });
-    element.dataset.calculated = Boolean(machine);
-    costs.say();
-    costs.scale(longest);
-    player.load(longest, costs.unit);
-    player.seek(longest);
   }
 
   function begin() {

@@ -9,20 +9,19 @@ const SPEEDS = [
   [0.1, "1/10×"],
 ];
 const LEAST_SECONDS = 5; // a replay shorter than this is shown in slow motion to begin with
-const PLAIN_STEPS = 10; // that pass in a second, where times count those
 const BETWEEN = 50; // least milliseconds between two drawings of a replay: drawing every frame takes a whole core
 
 export class Player {
   /** `changed()` is called whenever time, speed or playing change. */
   constructor(host, changed) {
-    Object.assign(this, { host, changed, unit: "s", time: 0, duration: 0, speed: 1, playing: false, before: 0, frame: null });
+    Object.assign(this, { host, changed, time: 0, duration: 0, speed: 1, playing: false, before: 0, frame: null });
     this.tick = (now) => {
       this.frame = null;
       this.playing &&= this.host.isConnected;
       if (!this.playing) return;
       const due = now - this.before >= BETWEEN;
       if (due) {
-        this.time = Math.min(this.duration, this.time + ((now - this.before) / 1000) * this.speed * this.pace);
+        this.time = Math.min(this.duration, this.time + ((now - this.before) / 1000) * this.speed);
         this.before = now;
         this.playing = this.time < this.duration;
       }
@@ -31,16 +30,11 @@ export class Player {
     };
   }
 
-  /** A new race: at its start, at the fastest speed that can still be followed. `unit`: what its time counts. */
-  load(duration, unit = "s") {
-    Object.assign(this, { duration, unit });
-    this.speed = (SPEEDS.find(([speed]) => duration / this.pace / speed >= LEAST_SECONDS) || SPEEDS.at(-1))[0];
+  /** A new race: at its start, at the fastest speed that can still be followed. */
+  load(duration) {
+    this.duration = duration;
+    this.speed = (SPEEDS.find(([speed]) => duration / speed >= LEAST_SECONDS) || SPEEDS.at(-1))[0];
     this.seek(0);
-  }
-
-  /** Units of its time in a second at full speed. */
-  get pace() {
-    return this.unit === "s" ? 1 : PLAIN_STEPS;
   }
 
   play() {
@@ -80,10 +74,10 @@ export class Player {
   }
 }
 
-/** How far the clock is; seconds as finely as a short race needs, plain steps to a tenth. */
-export function clockWords({ time, duration, unit }) {
-  const digits = unit === "s" && duration < 10 ? 3 : 1;
-  return `${time.toFixed(digits)} of ${duration.toFixed(digits)} ${unit}`;
+/** How far the clock is, as finely as a short race needs. */
+export function clockWords({ time, duration }) {
+  const digits = duration < 10 ? 3 : 1;
+  return `${time.toFixed(digits)} of ${duration.toFixed(digits)} s`;
 }
 
 /** Play, restart, the time slider and the choice of slow motion. */

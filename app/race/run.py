@@ -18,7 +18,8 @@ from app.presets import ASSETS
 from app.streaming import Prepared, Recorder, announce_loading, first_tokens, paced, prepare
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.calibration.comparison import first_difference
-from d2sd.costs.runs import impossible
+from d2sd.costs.machines import PAPER
+from d2sd.costs.runs import impossible, mean_cost
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.events import Baseline
 from d2sd.trace.metrics import Totals
@@ -68,6 +69,7 @@ class LaneFigures:
     stage_seconds: the same by stage.
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete.
+    there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if it is not known.
     disturbed: whether other work disturbed its times, or those of plain decoding (``d2sd.costs.runs.impossible``).
     identical: whether the texts are equal; None if one is not complete.
     differs_at: length of the common prefix in tokens; None if the texts are equal or one is not complete.
@@ -82,6 +84,7 @@ class LaneFigures:
     stage_seconds: dict[str, float]
     speedup: float | None
     place: int | None
+    there: float | None
     disturbed: bool
     identical: bool | None
     differs_at: int | None
@@ -163,18 +166,17 @@ def disturbed_lanes(race: Race) -> list[int]:
     ]
 
 
-def baseline(race: Race, at: int) -> Baseline | None:
+def baseline(figures: LaneFigures) -> Baseline | None:
     """Returns the speeds of a lane as the race measured them; None without plain decoding to compare with."""
-    figures = lane_figures(race)[at]
-    if figures.speedup is None or figures.method == PLAIN:
+    if not figures.speedup or figures.method == PLAIN:
         return None
     return Baseline(figures.tokens_per_second / figures.speedup, figures.tokens_per_second, figures.disturbed)
 
 
-def recorded(race: Race, at: int) -> RecordedRun:
+def recorded(lane: Lane, figures: LaneFigures) -> RecordedRun:
     """Returns the run of a lane with the speeds that the race measured."""
-    speeds = baseline(race, at)
-    return RecordedRun.of([*race.lanes[at].trace.records(), *([speeds] if speeds else [])])
+    speeds = baseline(figures)
+    return RecordedRun.of([*lane.trace.records(), *([speeds] if speeds else [])])
 
 
 def rounded_apart(race: Race) -> bool:
@@ -206,6 +208,7 @@ def lane_figures(race: Race) -> list[LaneFigures]:
 
 def _figures(lane: Lane, base: Lane | None, plain: Totals | None, order: list[float]) -> LaneFigures:
     totals = lane.trace.totals
+    rate = plain.tokens_per_second if plain else 0.0  # 0: none of its steps took a tick of the clock
     comparable = lane.complete and base is not None
     differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(
@@ -216,8 +219,9 @@ def _figures(lane: Lane, base: Lane | None, plain: Totals | None, order: list[fl
         tokens_per_second=totals.tokens_per_second,
         nodes_per_step=totals.nodes_per_step,
         stage_seconds=totals.stage_seconds,
-        speedup=totals.tokens_per_second / plain.tokens_per_second if plain and totals.steps else None,
+        speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
         place=order.index(totals.seconds) + 1 if lane.complete else None,
+        there=mean_cost(PAPER, lane.trace),
         disturbed=bool(plain and lane.complete and impossible(totals, plain)),
         identical=differs is None if comparable else None,
         differs_at=differs,

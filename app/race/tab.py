@@ -9,7 +9,6 @@ from typing import Any
 from urllib.parse import parse_qsl, urlencode
 
 import gradio as gr
-import msgspec
 import orjson
 
 from app import links, models, presets
@@ -27,7 +26,7 @@ from app.session import History, Session
 from app.settings import remember, setting_rows
 from app.view import DrawnView
 from d2sd import METHODS, InputError
-from d2sd.trace.metrics import Work
+from d2sd.trace.text import encodable
 
 CHOSEN = ("model", "folder", "vp")
 # Prompt and models come along from Explore, except those that were changed here since they last did.
@@ -63,7 +62,7 @@ def drawing(race: Race) -> str:
     data = {
         "status": race.status,
         "prompt": first.prompt if first else "",
-        "model": str((first.header.get("models") or {}).get("preset") or "") if first else "",
+        "model": str(first.header["models"].get("preset") or "") if first else "",
         "recorded": race.recorded,
         "machine": machine(first.header) if first else "",
         "reference": base.trace.header["method"] if base else "",
@@ -96,8 +95,7 @@ def lane_sentence(lane: str) -> str:
 
 def machine(header: dict[str, Any]) -> str:
     """Returns the hardware of a trace's header in a few words."""
-    hardware = header.get("hardware")
-    known = hardware if isinstance(hardware, dict) else {}
+    known = header["hardware"]
     threads = known.get("threads")
     counted = None if threads is None else f"{threads} thread{'' if threads == 1 else 's'}"
     inner = [known.get("machine"), counted, known.get("dtype")]
@@ -106,15 +104,10 @@ def machine(header: dict[str, Any]) -> str:
 
 
 def _lane(lane: Lane) -> dict[str, Any]:
-    """Commits as [seconds since the prompt was read, [[text, proposer], …], work]; the first is that of prefill, which has none.
-
-    work: the rows of the step's passes: first draft, [re-drafts, …], verified nodes.
-    """
+    """Commits as [seconds since the prompt was read, [[text, proposer], …]]; the first is that of prefill."""
     method, prefill = trace_lane(lane.trace), lane.trace.prefill
-    commits: list[tuple[float, Any, Work | None]] = (
-        [(0.0, prefill.committed, None)] if prefill and prefill.committed else []
-    )
-    commits += [(s.elapsed, s.committed, Work.of(s, lane.trace.header)) for s in lane.trace.steps]
+    commits = [(0.0, prefill.committed)] if prefill and prefill.committed else []
+    commits += [(s.elapsed, s.committed) for s in lane.trace.steps]
     return {
         "method": method,
         "sentence": lane_sentence(method),
@@ -123,10 +116,9 @@ def _lane(lane: Lane) -> dict[str, Any]:
         "steps": [
             [
                 round(elapsed, 6),
-                [[c.text.encode("utf-8", "replace").decode(), c.proposer] for c in committed],
-                work and msgspec.to_builtins(work),
+                [[encodable(c.text), c.proposer] for c in committed],
             ]
-            for elapsed, committed, work in commits
+            for elapsed, committed in commits
         ],
     }
 
@@ -217,9 +209,9 @@ def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bo
 def keep(history: History, raced: Race) -> None:
     """Store a race and add its lanes to the list of runs."""
     history.race = raced
-    for at in reversed(range(len(raced.lanes))):
-        if raced.lanes[at].trace.steps:
-            history.keep(race.recorded(raced, at), "Race")
+    for lane, figures in reversed([*zip(raced.lanes, lane_figures(raced), strict=True)]):
+        if lane.trace.steps:
+            history.keep(race.recorded(lane, figures), "Race")
 
 
 def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
@@ -229,7 +221,7 @@ def open_lane(call: Call, session: Session) -> tuple[Any, Any, Any]:
     at = call.data.get("lane")
     if not isinstance(at, int) or not 0 <= at < len(lanes) or not lanes[at].trace.steps:
         raise InputError("This lane no longer exists; race again.")
-    run = race.recorded(raced, at)
+    run = race.recorded(lanes[at], lane_figures(raced)[at])
     call.check()
     return session.show(run, "Race"), gr.Tabs(selected="explore"), sentence()
 

@@ -105,8 +105,7 @@ def run(
     base = recorded_config(trace)
     if base.temperature != 0:
         raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
-    named = trace.header.get("models")
-    preset = named.get("preset") if isinstance(named, dict) else None
+    preset = trace.header["models"].get("preset")
     which = Chosen(preset) if preset in (*d2sd.presets(), *REMOTE) else chosen
     engine = models.engine(which)
     missing = {lane: reason for lane in lanes if (reason := engine.obstacle(method_of(lane)))}

@@ -20,6 +20,7 @@ from d2sd.doctor.log_reading import Reading, read_log, report_lines
 from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.logs import LogTotals, import_log, is_log
 from d2sd.trace.run import RecordedRun
+from d2sd.trace.text import encodable
 from d2sd.trace.trace import Reader, lines_of
 
 FILE_TYPES = [".jsonl", ".json", ".gz", ".log", ".txt"]  # of traces and logs
@@ -35,7 +36,7 @@ LABEL = 200  # characters of a prompt that stands for its run; the page cuts it 
 
 def short(text: str, most: int = 60) -> str:
     """Returns a name as a label."""
-    text = text.encode("utf-8", "replace").decode()
+    text = encodable(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
 

@@ -21,7 +21,7 @@ from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
 from d2sd import METHODS, InputError
 from d2sd.figures.viewer import PageRun
-from d2sd.trace.graph import step_graph
+from d2sd.trace.graph import graph
 from d2sd.trace.run import RecordedRun
 
 TITLE = "D²SD Explorer"
@@ -137,6 +137,6 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
         return {
             "name": f"{name}-step-{step + 1}.graphml",
             "type": "application/xml",
-            "text": "\n".join(networkx.generate_graphml(step_graph(trace.steps[step]))),
+            "text": "\n".join(networkx.generate_graphml(graph(trace.steps[step]))),
         }
     raise InputError("there is no such file")

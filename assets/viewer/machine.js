@@ -1,8 +1,8 @@
-// Machines to compare with: what steps cost there in steps of plain decoding (as d2sd/costs/machines.py computes it), the choice of one,
-// and the break-even map.
+// What a step would cost with an 8B model on an H200, in steps of plain decoding (as d2sd/costs/machines.py computes it), and the break-even
+// map.
 
 import { h, list, number, s, sum, whole } from "./dom.js";
-import { MACHINES } from "./constants.js";
+import { PAPER } from "./constants.js";
 import { fixed, joined, methodName } from "./words.js";
 
 /** The value at so many rows of a curve through points: lines between and after them. */
@@ -29,10 +29,9 @@ export function meanCost(machine, method, works) {
   return costs.includes(null) ? null : sum(costs) / costs.length;
 }
 
-/** Where what a step of `method` costs on a machine comes from; without a cost, where its costs come from as a rule. */
-export function originWords({ kind, published }, method = "", cost = null) {
-  if (kind === "measured") return "calculated from passes measured there";
-  if (kind === "calculated") return "calculated from its data sheet";
+/** Where the paper's cost of a step of `method` comes from; without a cost, where its costs come from as a rule. */
+export function originWords(method = "", cost = null) {
+  const { published } = PAPER;
   if (cost !== null && Object.hasOwn(published, method) && fixed(published[method], 2) === fixed(cost, 2)) return `as published for ${methodName(method)}`;
   const known = Object.entries(published).map(([name, value]) => `${methodName(name)} ${fixed(value, 2)}`);
   return `calculated from the paper’s ${joined(known)}`;
@@ -42,40 +41,6 @@ export function originWords({ kind, published }, method = "", cost = null) {
 export function readWork(raw) {
   if (!Array.isArray(raw)) return null;
   return { first: whole(raw[0], 0, 1e6, 0), again: list(raw[1]).map((rows) => whole(rows, 0, 1e6, 0)), nodes: whole(raw[2], 1, 1e6, 1) };
-}
-
-const KEY = "d2sd-machine";
-
-/** The machine that is compared with, the same everywhere on the page; remembered by the browser where that is allowed. */
-export function chosenMachine() {
-  let id = null;
-  try {
-    id = localStorage.getItem(KEY);
-  } catch {} // a file, or a browser that keeps nothing
-  return MACHINES.find((machine) => machine.id === id) || MACHINES[0];
-}
-
-/** A list to choose the machine from; `changed()` when another one was. */
-export class MachineChoice {
-  constructor(changed, label = "Machine to compare with", machines = MACHINES) {
-    this.select = h("select", { class: "machine", "aria-label": label }, ...machines.map(({ id, name }) => h("option", { value: id }, name)));
-    this.select.addEventListener("change", () => {
-      try {
-        localStorage.setItem(KEY, this.select.value);
-      } catch {}
-      this.machine = MACHINES.find(({ id }) => id === this.select.value);
-      document.dispatchEvent(new CustomEvent("machine:chosen", { detail: { from: this, id: this.select.value } }));
-      changed();
-    });
-    document.addEventListener("machine:chosen", ({ detail }) => {
-      if (detail.from === this || !machines.some(({ id }) => id === detail.id)) return;
-      this.machine = MACHINES.find(({ id }) => id === detail.id);
-      this.select.value = detail.id;
-      changed();
-    });
-    this.machine = machines.includes(chosenMachine()) ? chosenMachine() : machines[0];
-    this.select.value = this.machine.id;
-  }
 }
 
 const [WIDE, HIGH] = [420, 268];
@@ -123,9 +88,9 @@ export class BreakEvenMap {
     this.svg.addEventListener("keydown", (event) => this.key(event));
   }
 
-  /** `points`: name, alpha, and what a step costs `here` and `there` in plain steps, null where that is not known; `machine`:
-   *  that of “there”. */
-  show(points, machine) {
+  /** `points`: name, alpha, and what a step costs `here` and `there`, with an 8B model on the paper's H200, in plain steps, null where
+   *  that is not known. */
+  show(points) {
     this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
     const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);
     const [first] = this.points;
@@ -133,7 +98,7 @@ export class BreakEvenMap {
     this.most = { x: 1.15 * room(costs), y: 1.2 * room(this.points.map(({ alpha }) => alpha)) };
     this.probe = first ? { alpha: first.alpha, cost: first.here || first.there } : null; // the point that can be moved
     this.draw();
-    this.said.textContent = first ? `${this.points.some(({ here }) => here) ? "● measured here, " : ""}○ an 8B model on ${machine.name}, ${originWords(machine)}. Drag the ring, or use the arrow keys, to try other points.` : "";
+    this.said.textContent = first ? `${this.points.some(({ here }) => here) ? "● measured here, " : ""}○ an 8B model on ${PAPER.name}, ${originWords()}. Drag the ring, or use the arrow keys, to try other points.` : "";
   }
 
   x = (cost) => EDGE.left + (Math.min(cost, this.most.x) / this.most.x) * (WIDE - EDGE.left - EDGE.right);
@@ -165,7 +130,7 @@ export class BreakEvenMap {
     this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)), ...(this.probe ? [this.ring()] : []));
   }
 
-  /** A method: filled here, hollow on the other machine; between them only the cost changes. */
+  /** A method: filled here, hollow on the H200; between them only the cost changes. */
   mark({ name, alpha, here, there }) {
     const y = this.y(alpha);
     const at = this.x(here || there);

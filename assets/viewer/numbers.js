@@ -3,7 +3,8 @@
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
 import { button, h, sum, text } from "./dom.js";
 import { term } from "./glossary.js";
-import { BreakEvenMap, MachineChoice, meanCost, originWords } from "./machine.js";
+import { PAPER } from "./constants.js";
+import { BreakEvenMap, meanCost, originWords } from "./machine.js";
 import { judged } from "./store.js";
 
 /** What the step and the run came to, in words that need nothing, as pieces; kind "b": a number that matters. `step`: tokens of the
@@ -46,10 +47,10 @@ export function cycleWords({ cost, brought, gain, disturbed = false }) {
  *  if imported, left it its full trees. */
 export const wasFull = (cycle, aware) => cycle !== null && cycle.gain < 1 && aware === false;
 
-/** How fast the same steps of `method` would be on another machine, where each costs `cost` plain steps; null: that is not known. */
-export function elsewhereWords(machine, method, cost, brought) {
-  if (cost === null) return `The time of its draft with an 8B model on ${machine.name} is not known.`;
-  return `With an 8B model on ${machine.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(machine, method, cost)}), so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
+/** How fast the same steps of `method` would be on the paper's H200, where each costs `cost` plain steps; null: that is not known. */
+export function elsewhereWords(method, cost, brought) {
+  if (cost === null) return `The time of its draft with an 8B model on ${PAPER.name} is not known.`;
+  return `With an 8B model on ${PAPER.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
 }
 
 /** Two bars on one scale: what a step cost, by stage, and what it brought. */
@@ -132,13 +133,12 @@ export class NumbersView {
     this.bar = h("dd", { class: "stack", role: "img" }, ...this.segments.map(([, , segment]) => segment));
     this.shares = h("dd", { class: "note" });
     this.cards.append(h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), this.bar, this.shares));
-    this.choice = new MachineChoice(() => this.show(this.shown));
     this.map = new BreakEvenMap();
     this.words = h("div", {});
     this.there = h("p", { class: "there" });
-    this.source = h("p", { class: "source" });
+    const source = h("p", { class: "source" }, PAPER.source);
     const change = ways && button("Change K and γ →", { class: "offer" }, ways.turn);
-    this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, change, h("label", { class: "machine-choice" }, "With an 8B model on ", this.choice.select), this.there, this.map.box, this.source);
+    this.box = h("div", { class: "why", role: "note", hidden: true }, this.words, change, this.there, this.map.box, source);
     this.why = this.opener("why?", "why-open", this.box, "What a step costs, and where it would pay");
     this.more = this.opener("all figures", "more-open", this.cards, "All totals of the run");
     this.quick = button("Run quickest here", { class: "offer", id: "quickest", hidden: true, title: "The same text, with only what pays on this machine drafted and verified" }, ways?.quickest);
@@ -174,13 +174,11 @@ export class NumbersView {
 
   showWhy(cycle, alpha, there) {
     const { method, config } = this.store.header;
-    const { machine } = this.choice;
-    const even = [cycle && `at ${fixed(cycle.cost, 1)} here`, there !== null && `at ${fixed(there, 2)} on ${machine.name}`].filter(Boolean).join(", ");
+    const even = [cycle && `at ${fixed(cycle.cost, 1)} here`, there !== null && `at ${fixed(there, 2)} on ${PAPER.name}`].filter(Boolean).join(", ");
     const price = h("p", {}, term("α"), ` = ${fixed(alpha, 2)} tokens a step`, ...(even ? ["; it would ", term("break even"), ` ${even}`] : []), ".");
     this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config?.cost_aware) ? QUICKEST : ""}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]), price);
-    this.there.textContent = elsewhereWords(machine, text(method), there, alpha);
-    this.source.textContent = machine.source;
-    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }], machine);
+    this.there.textContent = elsewhereWords(text(method), there, alpha);
+    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }]);
   }
 
   show(shown) {
@@ -201,17 +199,17 @@ export class NumbersView {
     const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, full, live: store.live });
     this.gist.replaceChildren(...pieces.map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));
     this.why.disabled = !steps || method === "autoregressive";
-    if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), this.thereCost(this.choice.machine));
+    if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), this.thereCost());
     this.showStages();
   }
 
-  /** What a step costs on another machine; worked out again only when there are more steps or it is another one. */
-  thereCost(machine) {
+  /** What a step costs on the paper's H200; worked out again only when there are more steps. */
+  thereCost() {
     const { store } = this;
-    const known = `${store.key} ${store.length} ${machine.id}`;
+    const known = `${store.key} ${store.length}`;
     if (known !== this.known) {
       this.known = known;
-      this.price = store.seen.draft || store.seen.levels || store.header.method === "eagle3" ? meanCost(machine, text(store.header.method), store.summaries.map(({ work }) => work)) : null;
+      this.price = store.seen.draft || store.seen.levels || store.header.method === "eagle3" ? meanCost(PAPER, text(store.header.method), store.summaries.map(({ work }) => work)) : null;
     }
     return this.price;
   }

@@ -12,9 +12,8 @@ export function start(options) {
     figure.show(panel);
   }
   for (const host of document.querySelectorAll("[data-map]")) {
-    const { points, machine } = JSON.parse(document.getElementById(host.dataset.map).textContent);
     const map = new BreakEvenMap();
-    map.show(points, machine);
+    map.show(JSON.parse(document.getElementById(host.dataset.map).textContent));
     host.replaceWith(map.box);
   }
 }

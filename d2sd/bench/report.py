@@ -241,7 +241,7 @@ def _calculated(result: dict[str, Any]) -> str:
         return ""
     return (
         f"All times are calculated, none was measured: from the costs of “{costs['machine']}”, in milliseconds over rows: "
-        f"{orjson.dumps(costs['milliseconds']).decode()}"
+        f"{orjson.dumps(costs['milliseconds']).decode()}. {costs['source']}"
     )
 
 

@@ -54,6 +54,7 @@ from d2sd.calibration.steps import (
 )
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import verdict, weights_of
+from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
 
 AT_ONCE = 1024  # steps that are counted together
@@ -296,7 +297,7 @@ def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
 
 def cut(text: str) -> str:
     """Returns a token's text as the list shows it."""
-    return text.encode("utf-8", "replace").decode()[:MAX_CHARACTERS]
+    return encodable(text)[:MAX_CHARACTERS]
 
 
 def scored(table: StepTable, paths: Paths | None) -> tuple[np.ndarray, np.ndarray, np.ndarray]:

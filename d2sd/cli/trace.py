@@ -130,15 +130,15 @@ def _number(trace: Trace, step: int) -> int:
 def _to_graphml(arguments: argparse.Namespace) -> None:
     import networkx
 
-    from d2sd.trace.graph import forest, step_graph
+    from d2sd.trace.graph import forest, graph
 
     trace = _one(arguments)
     steps, step = trace.steps, arguments.step
-    graph = forest(steps) if step is None else step_graph(steps[_number(trace, step)])
+    trees = forest(steps) if step is None else graph(steps[_number(trace, step)])
     text = BytesIO()
-    networkx.write_graphml_xml(graph, text)
+    networkx.write_graphml_xml(trees, text)
     write_whole(arguments.output, text.getvalue())
-    print(f"{arguments.output}: {graph.number_of_nodes()} nodes, {graph.number_of_edges()} edges")
+    print(f"{arguments.output}: {trees.number_of_nodes()} nodes, {trees.number_of_edges()} edges")
 
 
 def _to_html(arguments: argparse.Namespace) -> None:

@@ -144,7 +144,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
         print(_line(row))
     for table in costs:
         milliseconds = orjson.dumps(table["milliseconds"]).decode()
-        print(f"Costs of {printable(str(table['machine']))}, in ms over rows: {milliseconds}")
+        print(f"Costs of {table['machine']}, in ms over rows: {milliseconds}. {table['source']}")
     if machine:
         print("ms/step, tokens/s and speedup over plain decoding are calculated from these costs; nothing was timed.")
     for label, reason in left_out.items():
@@ -185,11 +185,10 @@ def _row(label: str, outcome: Outcome, machine: Machine | None) -> dict[str, Any
         "boundary_hit_rate": sum(outcome.hits) / len(outcome.hits) if outcome.hits else None,
     }
     if machine is not None and outcome.seconds is not None:
-        rate = sum(outcome.committed) / outcome.seconds
         row |= {
             "calculated_ms_per_step": 1e3 * outcome.seconds / len(outcome.committed),
-            "calculated_tokens_per_second": rate,
-            "calculated_speedup": rate * machine.plain(),
+            "calculated_tokens_per_second": outcome.tokens_per_second,
+            "calculated_speedup": outcome.speedup(machine),
         }
     return row
 

@@ -1,1 +1,1 @@
-"""What the passes of a step cost on a machine: measured, published or calculated; no torch."""
+"""What the passes of a step cost on a machine: measured or published; no torch."""

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import os
 import platform
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import msgspec
+from filelock import FileLock
 
 from d2sd.costs.machines import STAGES, Curve, Machine
 
 MOST = 64  # tables in the file: the newest ones
 MAX_BYTES = 1 << 20  # of a file that is read
+WAIT = 10  # seconds for another process that writes
 Points = Annotated[
     list[tuple[Annotated[int, msgspec.Meta(ge=1)], Annotated[float, msgspec.Meta(ge=0)]]],
     msgspec.Meta(min_length=1, max_length=128),
@@ -59,15 +60,22 @@ def find(file: Path, key: Sequence[object]) -> Machine | None:
 def keep(file: Path, key: Sequence[object], costs: Machine) -> None:
     """Add costs to the file, in place of older ones for this key. Where it cannot be written, nothing happens."""
     stages = {stage: list(getattr(costs, stage).points) for stage in STAGES}
-    tables = [table for table in _tables(file) if table.key != _text(key)][-(MOST - 1) :]
-    content = msgspec.json.encode([*tables, Table(_text(key), **stages, other=costs.other)])
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=file.parent, prefix=file.name, delete=False) as fresh:
-            fresh.write(content)
-        os.replace(fresh.name, file)  # other processes see the old file or the new one
-    except OSError:
+        with FileLock(f"{file}.lock", timeout=WAIT):  # no process overwrites what another one adds
+            tables = [table for table in _tables(file) if table.key != _text(key)][-(MOST - 1) :]
+            _replace(file, msgspec.json.encode([*tables, Table(_text(key), **stages, other=costs.other)]))
+    except OSError:  # a lock that stays taken too
         return
+
+
+def _replace(file: Path, content: bytes) -> None:
+    fresh = file.with_name(f"{file.name}.new")
+    try:
+        fresh.write_bytes(content)
+        os.replace(fresh, file)  # a reader sees the old file or the new one
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def _text(key: Sequence[object]) -> str:

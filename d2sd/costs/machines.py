@@ -9,7 +9,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 
@@ -17,7 +17,6 @@ from d2sd.errors import InputError
 from d2sd.trace.metrics import Work
 
 STAGES = ("first_draft", "second_draft", "verify")
-Kind = Literal["measured", "published", "calculated"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,8 +66,6 @@ class Machine:
     other: all other time of a step.
     name: its name.
     source: a sentence about the source of the times.
-    kind: how the times were obtained.
-    relative: whether only ratios of its times are meaningful; ``verify`` at one row is the unit.
     published: by method, the published cost of a step in plain steps, at the settings of ``source``.
     drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
         over depth + 2, a draft model over γ); None if unknown.
@@ -79,9 +76,7 @@ class Machine:
     verify: Curve
     other: float = 0.0
     name: str = "this machine"
-    source: str = ""
-    kind: Kind = "measured"
-    relative: bool = False
+    source: str = "Measured on this machine."
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     drafts: Mapping[str, Curve | None] = field(default_factory=dict, hash=False)
 
@@ -104,33 +99,16 @@ class Machine:
             raise InputError(f"what a draft of {method} takes is not known of “{self.name}”; choose another machine")
         return replace(self, first_draft=first, drafts={})
 
-    def absolute(self, plain: float) -> Machine:
-        """Returns the machine scaled to this many seconds per plain step, which its name then states."""
-        scale = plain / self.plain()
-
-        def scaled(curve: Curve) -> Curve:
-            return Curve(tuple((rows, scale * seconds) for rows, seconds in curve.points))
-
-        return replace(
-            self,
-            first_draft=scaled(self.first_draft),
-            second_draft=scaled(self.second_draft),
-            verify=scaled(self.verify),
-            other=scale * self.other,
-            name=f"{self.name}, a plain step taken as {1e3 * plain:g} ms",
-            relative=False,
-            drafts={method: curve and scaled(curve) for method, curve in self.drafts.items()},
-        )
-
     def plain_steps(self, method: str, works: Sequence[Work]) -> float | None:
         """Returns the total cost of these steps, in plain decoding steps. Per step, this is the α that breaks even."""
         times = [self.seconds(method, work) for work in works]
         return None if None in times else sum(t for t in times if t is not None) / self.plain()
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns it as JSON: its name, and milliseconds of every stage by rows."""
+        """Returns it as JSON: its name and source, and milliseconds of every stage by rows."""
         stages = {s: [[rows, round(1e3 * t, 4)] for rows, t in getattr(self, s).points] for s in STAGES}
-        return {"machine": self.name, "milliseconds": {**stages, "other": round(1e3 * self.other, 4)}}
+        milliseconds = {**stages, "other": round(1e3 * self.other, 4)}
+        return {"machine": self.name, "source": self.source, "milliseconds": milliseconds}
 
 
 # Figures reported in papers, and the machine derived from them.
@@ -169,31 +147,39 @@ def cycle(method: str, data: str = "average of 8") -> float:
     return alpha / speedup
 
 
-def _machine() -> Machine:
+PLAIN_SECONDS = 0.02  # of a plain step: the paper gives ratios alone
+
+
+def _paper() -> Machine:
     """Returns stage costs that give the published cycles of DFlash and D²SD.
 
     Two cycles do not determine four costs, so two assumptions are made: both drafters take the same time, since they have
-    the same shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes are memory-bound on an H200
-    (``d2sd.costs.machines``). The mean cycle of a third level that follows from them is 4% below the published one.
+    the same shape and read their weights once, and verifying 80 rows takes as long as 16. Both passes are memory-bound on an H200.
+    The mean cycle of a third level that follows from them is 4% below the published one.
     """
     published = {method: cycle(method) for method in ("dflash", "d2sd", "eagle3")}
     draft = published["d2sd"] - published["dflash"]
     verify = published["dflash"] - draft
+
+    def curve(*points: tuple[int, float]) -> Curve:
+        return Curve(tuple((rows, PLAIN_SECONDS * cost) for rows, cost in points))
+
     return Machine(
-        first_draft=Curve(((1, draft),)),
-        second_draft=Curve(((1, draft),)),
-        verify=Curve(((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify))),
+        first_draft=curve((1, draft)),
+        second_draft=curve((1, draft)),
+        verify=curve((1, 1.0), (GAMMA, verify), ((BRANCHES + 1) * GAMMA, verify)),
         name="H200 (D²SD paper)",
         source=f"{SOURCE}; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: {published['dflash']:.2f} "
         f"with DFlash, {published['d2sd']:.2f} with D²SD, {published['eagle3']:.2f} with EAGLE-3. All others are calculated from "
         f"these: a draft pass as {draft:.2f}, what D²SD costs more than DFlash; verifying 16 to 80 nodes as {verify:.2f}, the "
-        "rest of DFlash’s step; fewer nodes in proportion.",
-        kind="published",
-        relative=True,
+        "rest of DFlash’s step; fewer nodes in proportion. Only ratios are published: where times are stated, a plain step is taken as "
+        f"{1e3 * PLAIN_SECONDS:g} ms.",
         published=published,
-        drafts={"eagle3": Curve(((1, published["eagle3"] - verify),)), "draft_model": None},
+        drafts={"eagle3": curve((1, published["eagle3"] - verify)), "draft_model": None},
     )
 
+
+PAPER = _paper()
 
 # A machine whose stage times were measured with ``d2sd bench gpu`` (docs/gpu.md).
 
@@ -214,131 +200,15 @@ H200 = Machine(
     drafts={"eagle3": None, "draft_model": None},
 )
 
-
-# Machines that are calculated from data sheets: a pass takes as long as reading its weights, or as its arithmetic.
-#
-# The roofline model (Williams, Waterman and Patterson, 2009): seconds = max(bytes ÷ bandwidth, operations ÷ peak), plus what
-# launching the kernels takes. It is a lower bound for the hardware. Real kernels reach some 70 to 90% of it, for one row and for
-# many alike, so ratios of its times are closer to measured ones than the times themselves.
-
-BYTES = 2  # of a weight: bfloat16
-CONTEXT = 1024  # tokens whose keys and values a pass reads
-MOST_ROWS = 4096
-HOW = (
-    "Calculated, not measured: Qwen3-8B with five-layer drafters in bfloat16, every pass as long as reading its weights or as its "
-    "arithmetic takes, whichever is longer, by the data sheet."
-)
-KERNELS = 12  # of a decoder layer, about: two norms, four products, rotation, three of attention, activation, gate
-
-
-@dataclass(frozen=True, slots=True)
-class Hardware:
-    """Figures of a data sheet.
-
-    bandwidth: of memory, in bytes per second.
-    peak: of bfloat16 products that add up in float32, without sparsity, in operations per second.
-    launch: seconds from one kernel to the next.
-    sheet: where the figures are printed.
-    """
-
-    name: str
-    bandwidth: float
-    peak: float
-    launch: float
-    sheet: str
-
-    @property
-    def ridge(self) -> float:
-        """Rows up to which a pass is bound by memory bandwidth (2 operations per weight and row)."""
-        return self.peak * BYTES / (2 * self.bandwidth)
-
-
-@dataclass(frozen=True, slots=True)
-class Network:
-    """What a pass reads and starts: weights (without the embedding table), numbers of keys and values per token, layers."""
-
-    weights: float
-    cached: int
-    layers: int
-
-    def curve(self, on: Hardware, times: int = 1, rows: int = MOST_ROWS) -> Curve:
-        """Returns the seconds of this many sequential passes, over the rows of each."""
-        ridge = min(max(2, int(on.ridge)), rows - 1)
-        return Curve(tuple((n, times * self.seconds(on, n)) for n in sorted({1, ridge, ridge + 1, rows})))
-
-    def seconds(self, on: Hardware, rows: int) -> float:
-        """Returns the seconds of one pass."""
-        reading = BYTES * (self.weights + CONTEXT * self.cached) / on.bandwidth
-        return max(reading, 2 * self.weights * rows / on.peak) + on.launch * KERNELS * self.layers
-
-
-def decoder_layer(hidden: int, heads: int, kv_heads: int, head_size: int, inner: int) -> int:
-    """Returns the weights of a Qwen3 or Llama layer, without norms."""
-    return hidden * head_size * (2 * heads + 2 * kv_heads) + 3 * hidden * inner
-
-
-LAYER, HEAD = decoder_layer(4096, 32, 8, 128, 12288), 151936 * 4096
-TARGET = Network(36 * LAYER + HEAD, 36 * 2 * 8 * 128, 36)  # Qwen3-8B
-DRAFTER = Network(
-    5 * LAYER + 5 * 4096 * 4096 + HEAD, 5 * 2 * 8 * 128, 5
-)  # z-lab/Qwen3-8B-DFlash-b16, with the target's head
-# one layer that reads two hidden states, the projection of three taps, and a head over 32,000 tokens
-EAGLE3 = Network(LAYER + 4096 * 128 * (32 + 2 * 8) + 3 * 4096 * 4096 + 32000 * 4096, 2 * 8 * 128, 1)
-SMALL = Network(28 * decoder_layer(1024, 16, 8, 128, 3072) + 151936 * 1024, 28 * 2 * 8 * 128, 28)  # Qwen3-0.6B
-
-# A kernel of 2.9 µs took 3.4 µs each in a CUDA graph: NVIDIA, "Getting Started with CUDA Graphs", 2019.
-GRAPH = 0.5e-6
-HARDWARE = {
-    "laptop-cpu": Hardware(
-        "Laptop CPU (Ryzen 7 7840U)", 120e9, 8 * 3.3e9 * 32, 0.0,
-        "AMD, Ryzen 7 7840U: LPDDR5X-7500 at 128 bits; 8 cores at 3.3 GHz, two 8-wide float32 products and sums a cycle",
-    ),
-    "laptop-gpu": Hardware(
-        "Laptop GPU (RTX 5090 Laptop)", 896e9, 1824e12 / 16, GRAPH,
-        "NVIDIA, GeForce RTX 5090 Laptop GPU: GDDR7 at 28 Gbit/s and 256 bits; 1,824 TOPS at 4 bits with sparsity, a sixteenth of it",
-    ),
-    "rtx-4090": Hardware("RTX 4090", 1008e9, 165.2e12, GRAPH, "NVIDIA, Ada GPU Architecture, appendix A"),
-    "h100": Hardware("H100 SXM", 3.35e12, 989.4e12, GRAPH, "NVIDIA, H100 Tensor Core GPU Datasheet"),
-    "h200": Hardware("H200 SXM", 4.8e12, 989.4e12, GRAPH, "NVIDIA, H200 Tensor Core GPU Datasheet"),
-    "space": Hardware(
-        "Spaces (RTX Pro 6000 Blackwell)", 1792e9, 503.8e12, GRAPH,
-        "NVIDIA, RTX Blackwell PRO GPU Architecture; the card of ZeroGPU by the documentation of Hugging Face Spaces, used whole",
-    ),
-}  # fmt: skip
-
-
-def calculated(hardware: Hardware) -> Machine:
-    """Returns Qwen3-8B with five-layer block drafters in bfloat16 on this hardware, at 1,024 tokens of context.
-
-    EAGLE-3 takes a pass for each of depth + 1 levels, of a few rows; the draft model is Qwen3-0.6B, a pass per token. What the
-    host does between passes is taken to overlap with them.
-    """
-    level, token = EAGLE3.seconds(hardware, 10), SMALL.seconds(hardware, 1)
-    digits = 0 if hardware.peak >= 1e13 else 2
-    return Machine(
-        first_draft=DRAFTER.curve(hardware),
-        second_draft=DRAFTER.curve(hardware),
-        verify=TARGET.curve(hardware),
-        name=hardware.name,
-        source=f"{hardware.bandwidth / 1e9:,.0f} GB/s, {hardware.peak / 1e12:,.{digits}f} TFLOPS: {hardware.sheet}.",
-        kind="calculated",
-        drafts={"eagle3": Curve(((2, level), (3, 2 * level))), "draft_model": Curve(((2, token), (3, 2 * token)))},
-    )
-
-
-# All machines for which a run's cost can be calculated without measuring one.
-
-MACHINES = {"paper": _machine(), "h200-measured": H200} | {name: calculated(h) for name, h in HARDWARE.items()}
+MACHINES = {"paper": PAPER, "h200-measured": H200}
 DEFAULT = "paper"  # what is compared with where nothing else was chosen
-NOMINAL_SECONDS = 0.02  # of a plain step, where a source gives ratios alone
 
 
 def machine_of(name: str) -> Machine:
-    """Returns the machine of this id, with a plain step of 20 ms if its source gives ratios alone. Raises ``InputError``."""
+    """Returns the machine of this id. Raises ``InputError``."""
     if name not in MACHINES:
         raise InputError(f"there is no machine {name!r}; choose one of: {', '.join(MACHINES)}")
-    machine = MACHINES[name]
-    return machine.absolute(NOMINAL_SECONDS) if machine.relative else machine
+    return MACHINES[name]
 
 
 def drawing(machine: Machine) -> dict[str, Any]:
@@ -350,16 +220,9 @@ def drawing(machine: Machine) -> dict[str, Any]:
 
     return {
         "name": machine.name,
-        "source": f"{HOW} {machine.source}" if machine.kind == "calculated" else machine.source,
-        "kind": machine.kind,
-        "milliseconds": None if machine.relative else 1e3 * unit,
+        "source": machine.source,
         **{stage: points(getattr(machine, stage)) for stage in STAGES},
         "other": machine.other / unit,
         "published": dict(machine.published),
         "drafts": {method: curve and points(curve) for method, curve in machine.drafts.items()},
     }
-
-
-def drawings() -> list[dict[str, Any]]:
-    """Returns all known machines in that form, each with its id."""
-    return [{"id": name, **drawing(machine)} for name, machine in MACHINES.items()]

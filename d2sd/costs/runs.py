@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
-from d2sd.costs.machines import DEFAULT, MACHINES, Curve, Machine
+from d2sd.costs.machines import PAPER, Curve, Machine
 from d2sd.trace.metrics import Totals, Work
 from d2sd.trace.trace import Trace
 
@@ -16,6 +16,12 @@ LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
 def works_of(trace: Trace) -> list[Work]:
     """Returns the work of every step of a run."""
     return [Work.of(step, trace.header) for step in trace.steps]
+
+
+def mean_cost(machine: Machine, trace: Trace) -> float | None:
+    """Returns the mean cost of a run's steps on a machine, in plain decoding steps; None if it is not known, or there is no step."""
+    total = machine.plain_steps(str(trace.header.get("method")), works_of(trace))
+    return None if total is None or not trace.steps else total / len(trace.steps)
 
 
 def here(trace: Trace, plain: float | None, unwatched: float | None, table: Machine | None = None) -> Machine | None:
@@ -108,7 +114,7 @@ class BreakEvenPoint:
 
     method: its id; a report may put a name there.
     alpha: mean committed tokens per step.
-    there: mean cost of a step on the default machine of ``d2sd.costs.machines``, in plain decoding steps: the α that breaks even.
+    there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps: the α that breaks even.
     here: the same, as measured on this machine. None: not known.
     """
 
@@ -127,7 +133,7 @@ class BreakEvenMap:
     def add(self, trace: Trace) -> None:
         """Add the steps of a run."""
         method = str(trace.header.get("method"))
-        cost = None if method == PLAIN else MACHINES[DEFAULT].plain_steps(method, works_of(trace))
+        cost = None if method == PLAIN else PAPER.plain_steps(method, works_of(trace))
         if cost is None or not trace.steps:
             return
         steps, tokens, before = self._sums.get(method, (0, 0, 0.0))

@@ -16,7 +16,7 @@ from statistics import fmean, geometric_mean, median, variance
 
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
-from d2sd.costs.machines import DEFAULT, FIGURES, MACHINES, Machine, machine_of
+from d2sd.costs.machines import DEFAULT, FIGURES, Machine, machine_of
 from d2sd.costs.machines import SOURCE as PAPER
 from d2sd.errors import InputError
 from d2sd.trace.logs import LogTotals, by_source, together
@@ -210,8 +210,8 @@ def read_log(found: Iterable[Trace | LogTotals], machine: str = DEFAULT) -> list
 
     machine: for which the quickest γ is calculated.
     """
-    machine_of(machine)
-    return [read_profile(profile, MACHINES[machine]) for profile in profiles_of(found)]
+    known = machine_of(machine)
+    return [read_profile(profile, known) for profile in profiles_of(found)]
 
 
 def read_profile(profile: Profile, machine: Machine) -> Reading:

@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import digits
-from d2sd.costs.machines import DEFAULT, MACHINES
+from d2sd.costs.machines import PAPER
 from d2sd.costs.runs import BreakEvenPoint
 from d2sd.figures.modules import html_page, join_modules
 from d2sd.figures.style import COLOURS, VIEWER, Panel, Stat, Table
@@ -99,7 +99,7 @@ def _panel(panel: Panel) -> str:
     )
 
 
-def _data(id: str, data: dict[str, Any]) -> str:
+def _data(id: str, data: Any) -> str:
     """Returns data for the script as JSON that no HTML parser takes for markup."""
     written = orjson.dumps(data).decode().replace("<", "\\u003c")
     return f'<script type="application/json" id="{id}">{written}</script>\n'
@@ -109,7 +109,6 @@ def _map(methods: Sequence[BreakEvenPoint]) -> str:
     """Returns the break-even map as data for the script, and its numbers; nothing without methods."""
     if not methods:
         return ""
-    machine = MACHINES[DEFAULT]
     points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in methods]
     rows = tuple(
         (p.method, f"{p.alpha:.2f}", digits(p.there, 2), f"{p.alpha / p.there:.2f}×" if p.there else "—")
@@ -117,15 +116,14 @@ def _map(methods: Sequence[BreakEvenPoint]) -> str:
     )
     table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
     question = (
-        f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {machine.name}, in plain steps: "
+        f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {PAPER.name}, in plain steps: "
         f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in methods) else ''}"
-        f"{machine.source}"
+        f"{PAPER.source}"
     )
-    there = {"name": machine.name, "kind": machine.kind, "published": dict(machine.published)}
     return (
         f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'
         f'<div data-map="map"></div><div class="numbers">{table}</div></section>\n'
-        f"{_data('map', {'points': points, 'machine': there})}"
+        f"{_data('map', points)}"
     )
 
 

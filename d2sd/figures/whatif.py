@@ -38,7 +38,6 @@ LINES = (
     ("muted", "dashdot"),
     ("muted", "longdash"),
 )
-NAMED = ("paper", "laptop-cpu")  # machines whose speedup stands beside a point; the table has all
 WHISKERS = "Grey lines: 95% interval of α on this text."
 SHAPES = ("square", "circle", "triangle-up", "diamond", "x")
 
@@ -180,7 +179,9 @@ def point_words(sweep: Sweep, line: Line, point: Point) -> str:
     """Returns an answer as a sentence."""
     value = _setting(sweep, line, point)
     there = "".join(
-        f"<br>8B on {MACHINES[m].name}: {point.speedups[m]:.2f}×, calculated" for m in NAMED if m in point.speedups
+        f"<br>8B on {machine.name}: {point.speedups[name]:.2f}×, calculated"
+        for name, machine in MACHINES.items()
+        if name in point.speedups
     )
     return f"{safe(lane_name(line.method))}, {value}<br>α {point.alpha:.2f}{point.interval}, {point.nodes:.1f} nodes a step{there}"
 

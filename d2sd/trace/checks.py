@@ -41,6 +41,7 @@ class _Header(msgspec.Struct, tag_field="event", tag="Header"):
     versions: dict[str, Any]
     hardware: dict[str, Any]
     prompt: str | None
+    parts: dict[str, dict[str, Any]] = {}
 
 
 _kind = msgspec.json.Decoder(_Kind)

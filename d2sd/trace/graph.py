@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 
 
-def step_graph(step: StepDone) -> networkx.DiGraph:
-    """Returns the tree of one step: node ids as in ``step.nodes``, edges from parent to child.
+def graph(step: StepDone) -> networkx.DiGraph:
+    """Returns the token tree of one step: node ids as in ``step.nodes``, edges from parent to child.
 
     Node attributes:
 
@@ -33,10 +33,10 @@ def step_graph(step: StepDone) -> networkx.DiGraph:
 
     outcome = verdict(step)
     of_step = {"step": step.step + 1, "anchor_position": step.anchor_position}
-    graph = networkx.DiGraph(**of_step, **({"prediction": outcome} if outcome else {}))
-    graph.add_nodes_from(zip(range(len(step.nodes)), _attributes(step), strict=True))
-    graph.add_edges_from((node.parent, node.id) for node in step.nodes if node.parent >= 0)
-    return graph
+    tree = networkx.DiGraph(**of_step, **({"prediction": outcome} if outcome else {}))
+    tree.add_nodes_from(enumerate(_attributes(step)))
+    tree.add_edges_from((node.parent, node.id) for node in step.nodes if node.parent >= 0)
+    return tree
 
 
 def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
@@ -44,14 +44,14 @@ def forest(steps: Iterable[StepDone]) -> networkx.DiGraph:
     the attribute ``step``."""
     import networkx
 
-    graph = networkx.DiGraph()
+    trees = networkx.DiGraph()
     for step in steps:
         number = step.step + 1
-        graph.add_nodes_from(
+        trees.add_nodes_from(
             (f"{number}.{at}", {"step": number, **known}) for at, known in enumerate(_attributes(step))
         )
-        graph.add_edges_from((f"{number}.{n.parent}", f"{number}.{n.id}") for n in step.nodes if n.parent >= 0)
-    return graph
+        trees.add_edges_from((f"{number}.{n.parent}", f"{number}.{n.id}") for n in step.nodes if n.parent >= 0)
+    return trees
 
 
 def _attributes(step: StepDone) -> Iterator[dict[str, Any]]:

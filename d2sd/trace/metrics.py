@@ -166,8 +166,7 @@ class Work(Struct, frozen=True, array_like=True, gc=False):
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> Work:
         """Returns the work of a recorded step. ``header``: of its trace, for the settings that give the length of re-drafts."""
-        config = header.get("config")
-        known = config if isinstance(config, Mapping) else {}
+        known = header.get("config", {})
         size = 1 + len(step.first_draft.ids) if step.first_draft else 0
         if not size and header.get("method") == "eagle3" and len(step.nodes) > 1:
             size = _whole(known, "draft_depth") + 2
@@ -259,8 +258,7 @@ def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
     """The values of a header's field by name, those of several runs joined."""
     found: dict[str, dict[str, None]] = {}
     for header in headers:
-        inner = header.get(field)
-        for name, value in inner.items() if isinstance(inner, Mapping) else ():
+        for name, value in header.get(field, {}).items():
             if value is not None:
                 found.setdefault(str(name), {})[escaped(str(value)[:MAX_TEXT])] = None
     return {name: " or ".join(values) for name, values in found.items()}
@@ -268,7 +266,5 @@ def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
 
 def _parts(headers: Sequence[Mapping[str, Any]]) -> dict[str, Mapping[str, Any]]:
     """What the headers say of each part, where all of them say the same."""
-    said = [h["parts"] if isinstance(h.get("parts"), Mapping) else {} for h in headers]
-    first = said[0] if said else {}
-    same = {part for part in first if all(other.get(part) == first[part] for other in said)}
-    return {str(part): first[part] for part in same if isinstance(first[part], Mapping)}
+    first, *others = [header.get("parts", {}) for header in headers] or [{}]
+    return {part: about for part, about in first.items() if all(other.get(part) == about for other in others)}

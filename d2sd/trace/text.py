@@ -59,6 +59,11 @@ class Detokenizer:
         return piece
 
 
+def encodable(text: str) -> str:
+    """Returns the text with question marks for what UTF-8 cannot encode: halves of characters, which JSON may hold."""
+    return text.encode("utf-8", "replace").decode()
+
+
 def printable(text: str) -> str:
     """Returns the text without control characters that a terminal would interpret."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")

@@ -32,6 +32,7 @@ from d2sd.trace.checks import (
 from d2sd.trace.events import EVENTS, Event, Finished, PrefillDone, Record, StepDone, to_line
 from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
 from d2sd.trace.metrics import Totals, totals
+from d2sd.trace.text import encodable
 
 MAX_DOMAIN = 60
 MAX_BYTES = 512 * 2**20  # unpacked
@@ -72,7 +73,7 @@ class Trace:
     @property
     def domain(self) -> str:
         """The prompt group in the header, cut to ``MAX_DOMAIN`` characters; "all" if there is none."""
-        name = str(self.header.get("domain") or "all").encode("utf-8", "replace").decode()
+        name = encodable(str(self.header.get("domain") or "all"))
         return name if len(name) <= MAX_DOMAIN else name[: MAX_DOMAIN - 1] + "…"
 
     @property

@@ -18,6 +18,7 @@ from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.events import Draft, StepDone
 from d2sd.trace.metrics import weights_of
+from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
 from d2sd.whatif import Replay, recorded_config
@@ -219,7 +220,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     check_weights(engine, trace, ["target"])
     before, after = text_around(trace, event)
     pieces = [c.text for s in trace.steps[step:] for c in s.committed]
-    words = spaced(pieces, words.encode("utf-8", "replace").decode())
+    words = spaced(pieces, encodable(words))
     count, read = agreeing(pieces, words)
     target = engine.models.target
     # words that read like a special token are not one

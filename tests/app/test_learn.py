@@ -10,7 +10,7 @@ from dataclasses import replace
 import pytest
 
 from app import presets, record
-from app.learn.tab import lesson_run, roofline, tour
+from app.learn.tab import lesson_run, tour
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.run import OUTCOME, RecordedRun
@@ -56,9 +56,7 @@ def test_spread_prefers_texts_where_settings_matter():
 def test_tour_stops_cover_every_step_and_method(engine, method):
     temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2  # each once
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
-    for told, step in zip(
-        stops_of(RecordedRun.of(trace.records()).lines(outcomes=True), roofline()), trace.steps, strict=True
-    ):
+    for told, step in zip(stops_of(RecordedRun.of(trace.records()).lines(outcomes=True)), trace.steps, strict=True):
         assert len(told["stops"]) == 9
         assert all(stop["title"] and stop["say"] and all(stop["say"]) for stop in told["stops"])
         assert "null" not in json.dumps([[stop["say"], stop["numbers"]] for stop in told["stops"]])

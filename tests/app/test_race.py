@@ -68,18 +68,27 @@ def test_lane_figures_compare_with_plain_decoding_if_present(done):
 
 def test_race_lane_in_explore_keeps_measured_speedup(done):
     for at, figures in enumerate(race.lane_figures(done)):
-        speeds = race.recorded(done, at).baseline
+        speeds = race.recorded(done.lanes[at], figures).baseline
         if figures.method == "autoregressive":
             assert speeds is None
         else:
             assert speeds.unwatched / speeds.tokens_per_second == pytest.approx(figures.speedup)
 
 
+def test_plain_lane_without_time_gives_no_speedup(done):
+    plain, branched = done.lanes
+    steps = [structs.replace(step, elapsed=0.0) for step in plain.trace.steps]  # all within one tick of the clock
+    timeless = Lane(Trace.of(plain.trace.header, [plain.trace.prefill, *steps, plain.trace.finished]))
+    figures = race.lane_figures(replace(done, lanes=(timeless, branched)))
+    assert [f.speedup for f in figures] == [None, None]
+    assert [race.recorded(lane, f).baseline for lane, f in zip(done.lanes, figures, strict=True)] == [None, None]
+
+
 def test_opening_run_has_baseline_of_recorded_race():
     opening, recorded = presets.opening(), race.recorded_race()
     at = recorded.methods.index(opening.header["method"])
     assert recorded.lanes[at].trace.token_ids == opening.trace().token_ids
-    assert opening.baseline == race.recorded(recorded, at).baseline
+    assert opening.baseline == race.recorded(recorded.lanes[at], race.lane_figures(recorded)[at]).baseline
     assert not race.disturbed_lanes(recorded)
 
 

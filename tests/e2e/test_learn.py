@@ -6,7 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.learn.tab import lesson_run, roofline
+from app.learn.tab import lesson_run
 from d2sd.trace.trace import parse_trace
 from tests.e2e.driving import PATIENCE, PHONE, view
 from tests.scripts.node import stops_of
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.e2e
 def told():
     """The number of the step that the tour begins with, and its stops."""
     run = lesson_run()
-    return run.instructive, stops_of(run.lines(outcomes=True), roofline())[run.instructive]["stops"]
+    return run.instructive, stops_of(run.lines(outcomes=True))[run.instructive]["stops"]
 
 
 @pytest.fixture

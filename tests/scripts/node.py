@@ -21,7 +21,7 @@ import { stopsOf, tokensWith } from "HOME/app/learn/stops.js";
 const store = new Store(() => {}, () => {});
 store.feed(data.lines.join("\\n"));
 while (!store.complete) await new Promise((go) => setTimeout(go, 1));
-const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline, roofline: data.roofline };
+const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline };
 const steps = Array.from({ length: store.length }, (_, at) => store.step(at));
 console.log(JSON.stringify(steps.map((step) => ({ stops: stopsOf(step, run), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k)) }))));
 """
@@ -37,7 +37,7 @@ def run_script(source: str, data: Any) -> Any:
     return json.loads(ran.stdout)
 
 
-def stops_of(lines: Iterable[str], roofline: dict[str, Any]) -> list[dict[str, Any]]:
+def stops_of(lines: Iterable[str]) -> list[dict[str, Any]]:
     """Returns of every step of a run its ``stops`` of Learn, and its ``tokens`` with 0, 1, … re-drafts. ``lines``: the run as the
     page reads it, with the outcome before each step."""
-    return run_script(STOPS, {"lines": list(lines), "roofline": roofline})
+    return run_script(STOPS, {"lines": list(lines)})

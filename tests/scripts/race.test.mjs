@@ -1,11 +1,9 @@
-// Race: lanes, the clock, figures, other machines.
+// Race: lanes, the clock, figures.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ordinal, readLane, spanWords } from "../../app/race/lane.js";
+import { ordinal, readLane } from "../../app/race/lane.js";
 import { Player, clockWords } from "../../app/race/player.js";
-import { mapPoints, retimed, stagesOf, timeTicks, whyWords } from "../../app/race/results.js";
-import { MACHINES } from "../../assets/viewer/constants.js";
-import { stepCost } from "../../assets/viewer/machine.js";
+import { mapPoints, stagesOf, timeTicks, whyWords } from "../../app/race/results.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
@@ -61,29 +59,17 @@ test("the player requests one frame at a time", () => {
   assert.equal(frames.length, 1);
 });
 
-// Plain decoding: 2 steps of 10 ms. Another: one step of 40 ms that drafts 8 rows, re-drafts 32 and verifies 41 nodes.
-const PLAIN = readLane({ method: "autoregressive", row: { speedup: 1, mean_acceptance_length: 1 }, steps: [[0.0, [["a", "target"]], null], [0.01, [["a", "target"]], [0, [], 1]], [0.02, [["b", "target"]], [0, [], 1]]] });
-const DRAFTED = readLane({ method: "d2sd", row: { speedup: 0.5, mean_acceptance_length: 2 }, steps: [[0.04, [["a", "first"], ["b", "target"]], [8, [32], 41]]] });
-const CHAIN = readLane({ method: "draft_model", row: {}, steps: [[0.04, [["a", "first"]], [8, [], 8]]] });
+const PLAIN = readLane({ method: "autoregressive", row: { speedup: 1, mean_acceptance_length: 1, there: 1 }, steps: [[0.01, [["a", "target"]]]] });
+const DRAFTED = readLane({ method: "d2sd", row: { speedup: 0.5, mean_acceptance_length: 2, there: 1.4 }, steps: [[0.04, [["a", "first"], ["b", "target"]]]] });
+const CHAIN = readLane({ method: "draft_model", row: { mean_acceptance_length: 1, there: null }, steps: [[0.04, [["a", "first"]]]] });
 
-test("retimed gives a lane the step costs of another machine in its unit", () => {
-  const [paper, ...others] = MACHINES;
-  assert.deepEqual(retimed(PLAIN, paper), [0, 1, 2]); // plain steps; prefill's token costs none
-  const cost = stepCost(paper, "d2sd", { first: 8, again: [32], nodes: 41 });
-  assert.deepEqual(retimed(DRAFTED, paper), [cost]);
-  assert.equal(retimed(CHAIN, paper), null);
-  const card = others.find(({ id }) => id === "h100");
-  assert.ok(Math.abs(retimed(PLAIN, card)[2] - (2 * card.milliseconds) / 1000) < 1e-12);
-  assert.deepEqual(mapPoints([PLAIN, DRAFTED], paper), [{ name: "D²SD", alpha: 2, here: 4, there: cost }]);
+test("mapPoints has the measured and the published cost of every lane that drafts", () => {
+  assert.deepEqual(mapPoints([PLAIN, DRAFTED, CHAIN]), [{ name: "D²SD", alpha: 2, here: 4, there: 1.4 }, { name: "Draft model", alpha: 1, here: null, there: null }]);
 });
 
-test("clockWords and spanWords use the unit of the race", () => {
-  assert.equal(clockWords({ time: 0.5, duration: 0.994, unit: "s" }), "0.500 of 0.994 s");
-  assert.equal(clockWords({ time: 62, duration: 62, unit: "plain steps" }), "62.0 of 62.0 plain steps");
-  assert.deepEqual([spanWords(0.01, "s"), spanWords(1, "plain steps")], ["10.0 ms", "1.0 plain steps"]);
-  const player = new Player({ isConnected: true }, () => {});
-  player.load(62, "plain steps");
-  assert.deepEqual([player.speed, player.pace], [1, 10]); // six seconds, not a minute
+test("clockWords states a short race in milliseconds", () => {
+  assert.equal(clockWords({ time: 0.5, duration: 0.994 }), "0.500 of 0.994 s");
+  assert.equal(clockWords({ time: 6.25, duration: 62 }), "6.3 of 62.0 s");
 });
 
 test("the axis of a race has a few round times", () => {

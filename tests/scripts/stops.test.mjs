@@ -4,8 +4,7 @@ import { test } from "node:test";
 import { oddsOf, stopsOf, tokensWith, visitsOf } from "../../app/learn/stops.js";
 import { readStep } from "../../assets/viewer/step.js";
 
-const ROOFLINE = { card: "H100 SXM", gigabytes: 16.4, reading: 0.0049, arithmetic: 0.0000166, ridge: 295.2, laptop: 7 };
-const RUN = { steps: 8, alpha: 3.5, plain: 100, roofline: ROOFLINE };
+const RUN = { steps: 8, alpha: 3.5, plain: 100 };
 const MANNER = { names: { first: "first drafter" }, lacks: "", sampled: false, random: false };
 const node = (id, parent, text, candidates, state, p = 0.25) => ({ id, parent, text, token: text, candidates, state, proposer: candidates.includes(0) ? "first" : "second", target_probability: p });
 
@@ -101,6 +100,5 @@ test("the cost stop compares a pass with reading the weights", () => {
   const { cost } = stops();
   assert.equal(cost.title, "Why a pass over 6 tokens may cost as much as one");
   assert.deepEqual(cost.numbers, [["this pass over 6 tokens, where it was recorded", "20.0 ms, a plain step 10.0 ms"]]);
-  assert.match(cost.say.join(" "), /16 GB with 8 billion.*H100 SXM reads them in 4\.9 ms and needs 0\.017 ms.* up to 295 tokens.* limit is 7 tokens/);
   assert.deepEqual(cost.verified, { nodes: 6, seconds: 0.02, plain: 0.01 });
 });

@@ -123,7 +123,7 @@ def test_bench_report_places_rows_on_break_even_map():
     rows = summarise(runs, field)
     assert rows[1]["elsewhere"] == {"paper": pytest.approx(2.0)}  # 3 tokens a step for 1.5 plain steps
     assert rows[0]["elsewhere"] == {}
-    assert data_of(shown(rows), "map")["points"] == [
+    assert data_of(shown(rows), "map") == [
         {"name": "d2sd:K=2", "alpha": 3.0, "here": pytest.approx(1.5), "there": pytest.approx(1.5)}
     ]
 

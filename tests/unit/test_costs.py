@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import suppress
+
 import pytest
 
 from d2sd.costs import kept
@@ -85,7 +88,35 @@ def test_kept_costs_are_found_by_key(tmp_path):
     assert kept.find(file, ["a", 2]) is None
     kept.keep(file, ["a", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
     assert kept.find(file, ["a", 1]) == kept.find(file, ["b", 1])
-    assert [path.name for path in file.parent.iterdir()] == ["costs.json"]
+    assert {path.name for path in file.parent.iterdir()} - {"costs.json.lock"} == {"costs.json"}
+
+
+def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):
+    file, read, meet = tmp_path / "costs.json", kept._tables, threading.Barrier(2)
+
+    def slow(path):
+        tables = read(path)
+        with suppress(threading.BrokenBarrierError):  # two that have both read the file overwrite each other
+            meet.wait(0.5)
+        return tables
+
+    monkeypatch.setattr(kept, "_tables", slow)
+    writers = [threading.Thread(target=kept.keep, args=(file, [name], TABLE)) for name in "ab"]
+    for writer in writers:
+        writer.start()
+    for writer in writers:
+        writer.join()
+    monkeypatch.undo()
+    assert [kept.find(file, [name]) for name in "ab"] == [TABLE, TABLE]
+
+
+def test_kept_costs_leave_no_file_behind_that_could_not_be_moved(tmp_path, monkeypatch):
+    def refused(*_):
+        raise PermissionError("another program has it open")
+
+    monkeypatch.setattr(kept.os, "replace", refused)
+    kept.keep(tmp_path / "costs.json", ["a"], TABLE)
+    assert not {path.name for path in tmp_path.iterdir()} - {"costs.json.lock"}
 
 
 def test_kept_costs_drop_oldest_tables(tmp_path, monkeypatch):

@@ -114,7 +114,7 @@ def test_calibrate_and_compare_write_html_reports(tmp_path, capsys):
         assert f"<h1>{title}</h1>" in page
         assert trace.header["models"]["target"] in page
         (points,) = re.findall(r'<script type="application/json" id="map">(.*?)</script>', page)
-        places = json.loads(points)["points"]
+        places = json.loads(points)
         assert [p["name"] for p in places] == names
         for place in places:
             assert place["alpha"] == pytest.approx(trace.totals.mean_acceptance_length)

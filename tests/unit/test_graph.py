@@ -11,7 +11,6 @@ from msgspec.structs import replace
 
 import d2sd
 from d2sd import DecodeConfig
-from d2sd.trace.graph import step_graph
 
 RECORDED = Path(__file__).parent.parent / "data" / "schema-1.jsonl.gz"
 
@@ -26,9 +25,9 @@ def path_score(step, node):
     return log(node.drafter_probability) + path_score(step, step.nodes[node.parent]) if node.parent >= 0 else 0.0
 
 
-def test_step_graph_matches_tree(steps):
+def test_graph_of_step_matches_tree(steps):
     step = steps[3]
-    graph = step_graph(step)
+    graph = d2sd.graph(step)
     assert networkx.is_arborescence(graph)
     assert set(graph.edges) == {(n.parent, n.id) for n in step.nodes if n.id}
     assert networkx.shortest_path_length(graph, 0) == {n.id: n.depth for n in step.nodes}
@@ -46,7 +45,7 @@ def test_step_graph_matches_tree(steps):
 )
 def test_graphml_preserves_any_text(steps, text, tmp_path):
     step = replace(steps[0], nodes=tuple(replace(n, text=text) for n in steps[0].nodes))
-    networkx.write_graphml(step_graph(step), tmp_path / "o.graphml")
+    networkx.write_graphml(d2sd.graph(step), tmp_path / "o.graphml")
     read = networkx.read_graphml(tmp_path / "o.graphml").nodes["1"]["text"]
     assert len(read) == len(text)
     assert read.strip("\n") == text.strip("\n") or not text.isprintable()
@@ -56,6 +55,6 @@ def test_tree_that_grew_by_levels_says_so(engine):
     config = DecodeConfig("eagle3", 3, draft_depth=2, draft_top_k=4, node_budget=9)
     step = engine.generate("the cat", config).steps[0]
     kept = {node for level in step.levels for node in level.nodes}
-    found = {node: (known["level"], known["kept"]) for node, known in step_graph(step).nodes(data=True) if node}
+    found = {node: (known["level"], known["kept"]) for node, known in d2sd.graph(step).nodes(data=True) if node}
     assert found == {node.id: (node.depth, node.id in kept) for node in step.nodes[1:]}
     assert set(found.values()) >= {(1, True), (2, True)}

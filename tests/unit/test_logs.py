@@ -225,11 +225,6 @@ TRTLLM = {
     "choices": [{"text": "a", "avg_decoded_tokens_per_iter": 4.0}], "usage": {"completion_tokens": 40},
     "perf_metrics": {"speculative_decoding": {"acceptance_rate": 0.6, "total_accepted_draft_tokens": 30, "total_draft_tokens": 50}},
 }  # fmt: skip
-SPECFORGE = {
-    "model": "m",
-    "mtbench": [{"batch_size": 1, "steps": 5, "metrics": [{"accept_length": 3.5, "output_throughput": 200.0}]}],
-}
-EAGLE = {"question_id": 81, "choices": [{"index": 0, "turns": ["a", "b"], "idxs": [9, 4], "new_tokens": [40, 20]}]}
 
 
 @pytest.mark.parametrize(
@@ -240,8 +235,6 @@ EAGLE = {"question_id": 81, "choices": [{"index": 0, "turns": ["a", "b"], "idxs"
         (json.dumps(OLDER), [(33, 231, 69, 1 + 69 / 33, ())]),
         (json.dumps(PROFILE), [(10, 20, 12, 2.2, (0.8, 0.4))]),
         (json.dumps(TRTLLM), [(10, 50, 30, 4.0, ())]),
-        (json.dumps(SPECFORGE), [(None, None, None, 3.5, ())]),
-        (json.dumps(EAGLE), [(10, None, 30, 4.0, ()), (5, None, 15, 4.0, ())]),
     ],
 )  # fmt: skip
 def test_import_log_reads_metrics_and_benchmark_outputs(tmp_path, text, rows):

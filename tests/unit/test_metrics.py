@@ -99,7 +99,7 @@ def test_work_counts_rows_of_computed_passes():
         )
     ]
     assert works == [Work(4, (12, 6), 4), Work(4, (), 4), Work(7, (), 4), Work(0, (), 1)]
-    assert Work.of(bare, {"config": 3}) == Work(0, (), 4)
+    assert Work.of(bare, {"config": {"block_size": "4"}}) == Work(0, (), 4)
 
 
 def headers(tokenizer, seed, **settings):
@@ -128,9 +128,9 @@ def test_what_differs_names_weights_and_settings(tokenizer):
 
 
 def test_what_differs_compares_headers_of_other_engines():
-    older = {"models": {"target": "x", "first_drafter": "a/b"}, "config": {"num_branches": 4}, "parts": 3}
+    older = {"models": {"target": "x", "first_drafter": "a/b"}, "config": {"num_branches": 4}}
     newer = {"models": {"target": "x", "first_drafter": "c\x1b/d"}, "config": {"num_branches": 8}}
-    said = what_differs([older], [newer, {"models": 3}])
+    said = what_differs([older], [newer, {"models": {}}])
     assert said.startswith("What differs: first drafter (a/b → c")
     assert "\x1b" not in said
     assert said.endswith("K (4 → 8).")

@@ -1,4 +1,4 @@
-"""Logs as people paste them: each form is read by its content, whatever a container or a shell put around it, and answered."""
+"""Logs as people paste them: each form is read by its content, whatever stands before it in a line, and answered."""
 
 from __future__ import annotations
 
@@ -123,30 +123,18 @@ TRTLLM = """\
 [AL] MINIMUM: 1.50
 [AL] AVERAGE: 2.35
 """
-OMLX = "2026-05-16 INFO DFlash generation complete: 144 tokens, 31.0 tok/s, acceptance=49.3%, cycles=72, ctx=62800\n"
 WRAPPED = """\
 SpecDecoding metrics: Mean acceptance length: 1.50, Accepted throughput: 13.40 tokens/s,
 Drafted throughput: 302.37 tokens/s, Per-position acceptance rate:
 0.300, 0.150, 0.050, Avg Draft acceptance rate: 4.4%
 """
-JSON_LOGGER = json.dumps({"level": "INFO", "logger": "vllm", "message": VLLM.strip()}) + "\n"
-DOCKER = "".join(
-    json.dumps({"log": line + "\n", "stream": "stderr", "time": "2026-05-01T14:24:50Z"}) + "\n"
-    for line in VLLM.splitlines()
-)
-KUBERNETES = (
-    f"2026-05-01T14:24:50.123456789Z stdout P {VLLM[:150]}\n2026-05-01T14:24:50.123456790Z stdout F {VLLM[150:]}"
-)
 COMPOSE = f"\x1b[36mvllm-1  | \x1b[0m{VLLM}"
 
 VLLM_ROW = ("vllm", 100, 500, 140, 2.4, (0.7, 0.4, 0.2, 0.08, 0.02))
 FORMS = {
     "vLLM": (VLLM, [VLLM_ROW]),
     "vLLM, wrapped when pasted": (WRAPPED, [("vllm", None, None, None, 1.5, (0.3, 0.15, 0.05))]),
-    "vLLM behind docker": (DOCKER, [VLLM_ROW]),
-    "vLLM behind Kubernetes": (KUBERNETES, [VLLM_ROW]),
     "vLLM behind docker compose": (COMPOSE, [VLLM_ROW]),
-    "vLLM, a logger in JSON": (JSON_LOGGER, [VLLM_ROW]),
     "vLLM 0.6": (CUMULATIVE.format(900, 1200, 1000) + CUMULATIVE.format(8547, 13311, 10616), [("vllm", 4437, 13311, 6179, 10616 / 4437, ())]),
     "vllm bench serve": (BENCH, [("vllm", 2000, 6000, 3060, 2.53, (0.73, 0.49, 0.31))]),
     "vLLM's offline example": (OFFLINE, [("vllm", 4000, 12000, 6000, 2.5, (0.8, 0.45, 0.25))]),
@@ -162,7 +150,6 @@ FORMS = {
     "llama.cpp behind a router": (STATISTICS, [("llama.cpp", 4, 256, 48, 13.0, ()), ("llama.cpp", 800, 1600, 1200, 2.5, (0.9, 0.6))]),
     "llama.cpp's example": (EXAMPLE, [("llama.cpp", 81, 130, 48, 1 + 48 / 81, ())]),
     "TensorRT-LLM's benchmark": (TRTLLM, [("tensorrt-llm", None, None, None, 2.35, ())]),
-    "oMLX": (OMLX, [("omlx", 72, None, 72, 2.0, ())]),
 }  # fmt: skip
 
 
@@ -179,7 +166,7 @@ def test_pasted_log_form_is_recognised_alone_and_among_other_lines(tmp_path, tex
     for one, row in zip(found, rows, strict=True):
         assert one.by_position == pytest.approx(row[5])
     noise = "".join(f"[{n}] INFO {{'a': {n}}} loading shard {n} of 80\n" for n in range(80))
-    assert len(imported(tmp_path, f"{noise}{text}{noise}" if text[0] != "{" else f"{text}\nnot JSON\n")) == len(rows)
+    assert len(imported(tmp_path, f"{noise}{text}{noise}")) == len(rows)
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
@@ -196,11 +183,10 @@ def test_together_weights_alpha_by_running_requests(tmp_path):
     assert together(imported(tmp_path, LLAMACPP * 2))["requests"] == 2
 
 
-def test_by_source_separates_replies_of_two_engines_behind_container_prefix(tmp_path):
+def test_by_source_separates_replies_of_two_engines(tmp_path):
     llamacpp = {"timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9}}
     sglang = {"meta_info": {"spec_num_correct_drafts": 69, "spec_num_proposed_drafts": 231, "spec_verify_ct": 33}}
-    replies = (f"2026-05-01T14:24:50.1Z stdout F {json.dumps(reply)}\n" for reply in (llamacpp, sglang, llamacpp))
-    rows = imported(tmp_path, "".join(replies))
+    rows = imported(tmp_path, "".join(f"{json.dumps(reply)}\n" for reply in (llamacpp, sglang, llamacpp)))
     assert [(row.engine, row.accepted) for row in rows] == [("llama.cpp", 9), ("sglang", 69), ("llama.cpp", 9)]
     assert [len(group) for group in by_source(rows)] == [2, 1]
 
@@ -316,10 +302,12 @@ def test_read_log_names_fall_in_long_reply(tmp_path):
 
 
 def test_read_profile_quickest_length_depends_on_machine():
-    slow = profile(*(0.9**k for k in range(1, 16)))
-    on = {name: read_profile(slow, MACHINES[name]).sentences[-1] for name in ("paper", "laptop-cpu")}
-    assert f"15 drafted tokens a step (γ 16) would be quickest on “{MACHINES['paper'].name}”" in on["paper"]
-    assert "6 drafted tokens a step (γ 7) would be quickest on “Laptop CPU" in on["laptop-cpu"]
+    falling = profile(*(0.6**k for k in range(1, 16)))
+    on = {name: read_profile(falling, MACHINES[name]).sentences[-1] for name in MACHINES}
+    assert f"7 drafted tokens a step (γ 8) would be quickest on “{MACHINES['paper'].name}”" in on["paper"]
+    assert (
+        f"6 drafted tokens a step (γ 7) would be quickest on “{MACHINES['h200-measured'].name}”" in on["h200-measured"]
+    )
     assert all("not timed" in sentence for sentence in on.values())
 
 
@@ -331,8 +319,8 @@ def test_doctor_log_exits_1_when_cause_is_named(tmp_path, capsys):
     assert "Acceptance ends at position 5 of 15" in out
     assert "vLLM pull request 40898" in out
     log.write_text(VLLM, encoding="utf-8")
-    assert main(["doctor", "--log", str(log), "--costs", "h100", "--out", str(tmp_path / "o.md")]) == 0
-    assert "H100 SXM" in (tmp_path / "o.md").read_text(encoding="utf-8")
+    assert main(["doctor", "--log", str(log), "--costs", "h200-measured", "--out", str(tmp_path / "o.md")]) == 0
+    assert "H200 (measured)" in (tmp_path / "o.md").read_text(encoding="utf-8")
     assert main(["doctor", "--log", str(log), "--costs", "none"]) == 2
     assert main(["doctor"]) == 2
     assert "name a target and its drafter, or a server's log with --log" in capsys.readouterr().err

@@ -159,6 +159,7 @@ def test_parse_trace_refuses_mismatched_levels(engine):
         (lambda t: t[1:], "line 1: not the header"),
         (lambda t: [{**t[0], "schema": 99}], "line 1: this trace has schema 99; this version reads up to 2"),
         (lambda t: [{**t[0], "config": None}], "line 1: config: expected object, got null"),
+        (lambda t: [{**t[0], "parts": {"target": 3}}], r"line 1: parts\[...\]: expected object, got int"),
         (lambda t: [{**t[0], "extra": [[[[1]]]]}], "line 1: the header is nested more than 4 deep"),
     ],
 )  # fmt: skip

@@ -25,7 +25,7 @@ from app.runs.recordings import Recordings
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
 from d2sd.folders.loading import BUNDLED
-from d2sd.trace.graph import step_graph
+from d2sd.trace.graph import graph
 from d2sd.whatif import recorded_config
 from tools.torture import material
 
@@ -95,7 +95,7 @@ def _read_everywhere(path: Path) -> str | None:
     if list(trace.steps) != list(whole.steps):
         return "what the page shows is not what the file holds"
     for step in trace.steps:
-        "".join(networkx.generate_graphml(step_graph(step)))
+        "".join(networkx.generate_graphml(graph(step)))
     links.Link({"prompt": "x"}, step=0).fits(header)
     try:
         recorded_config(trace)

@@ -89,12 +89,9 @@ FORMS = (
     Form("tensorrt-llm", "benchmark", r"\[DAR\] AVERAGE\s*:", {
         r"\[DAR\] AVERAGE\s*:": "rate", r"\[AL\] AVERAGE\s*:": "alpha",
     }),
-    Form("omlx", "request", "DFlash generation complete:", {
-        "complete:": "written", "tokens,": "speed", "acceptance=": "percent", "cycles=": "steps",
-    }),
 )  # fmt: skip
 BEGINS = re.compile("|".join(f"({form.begins})" for form in FORMS))
-SIGNS = ("metrics:", "ccept", "draft", "Finish:", "#questions:", "statistics", "[DAR]", "generation complete")
+SIGNS = ("metrics:", "ccept", "draft", "Finish:", "#questions:", "statistics", "[DAR]")
 
 
 def begins(line: str) -> re.Match[str] | None:
@@ -187,7 +184,7 @@ def _row(form: Form, before: str, text: str) -> LogTotals | None:
         else:
             own.setdefault(name, value)
     values |= own
-    if not values.keys() & {"alpha", "accepted", "emitted", "written"}:
+    if not values.keys() & {"alpha", "accepted", "emitted"}:
         return None
     word = {name: values.pop(name) for name in WORDS if name in values}
     number = {name: float(value) for name, value in values.items()}
@@ -206,10 +203,8 @@ def _row(form: Form, before: str, text: str) -> LogTotals | None:
     if steps is None and accepted is not None and tokens is not None:
         steps = tokens - accepted - ("tokens" in number)
     steps = steps if steps is None or steps > 0 else None
-    if alpha is None and steps:
-        alpha = (
-            1 + accepted / steps if accepted is not None else number["written"] / steps if "written" in number else None
-        )
+    if alpha is None and steps and accepted is not None:
+        alpha = 1 + accepted / steps
     if accepted is None and alpha is not None and steps:
         accepted = (alpha - 1) * steps
     if accepted is not None and (accepted < 0 or accepted > (drafted or accepted)):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Callable, Iterable, Iterator
 from io import TextIOWrapper
 from pathlib import Path
@@ -56,46 +55,6 @@ def _line_reader(file: Any) -> Callable[[], bytes]:
     if start == codecs.BOM_UTF8:
         file.read(3)
     return lambda: file.readline(MAX_LINE_BYTES + 1)
-
-
-# What other programs put around the lines of a log: the container's stream and time, its name, colours.
-AROUND = re.compile(
-    rb"^(?:\[pod/[^\]\s]{1,300}\] |\[[0-9]{1,7}\] |[\w.-]{1,100} +\| )?"
-    rb"(?:[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.,]{5,30}(?:Z|[+-][0-9]{2}:?[0-9]{2}) (?:std(?:out|err) ([FP]) )?)?"
-)
-COLOUR = re.compile(rb"\x1b\[[0-9;]{0,20}[A-Za-z]")
-WRAPPERS = ("log", "message", "msg", "textPayload")  # of docker, of loggers in JSON, of Google Cloud
-REPLY = {"error", "object", "choices", "response", "event"}  # no logger's record
-
-
-def unwrapped(lines: Iterable[tuple[int, bytes]]) -> Iterator[tuple[int, bytes]]:
-    """Yields the lines of a log without what a container or a logger put around each of them."""
-    wrapper, parts, number = "", bytearray(), 0
-    for number, line in lines:
-        if number == 1 or wrapper:
-            fields = parsed(line)
-            text = fields if isinstance(fields, dict) and not fields.keys() & REPLY else {}
-            wrapper = wrapper or next((name for name in WRAPPERS if isinstance(text.get(name), str)), "")
-            if wrapper and isinstance(text.get(wrapper), str):
-                yield from (
-                    (number, part.encode("utf-8", "replace")) for part in text[wrapper].split("\n") if part.strip()
-                )
-                continue
-        if line[:1] in (b"{", b'"'):
-            yield number, line
-            continue
-        found = AROUND.match(line)
-        rest = COLOUR.sub(b"", line[found.end() :] if found else line)
-        if found and found[1] and (found[1] == b"P" or parts):  # parts of one long line, up to F
-            parts += rest.rstrip(b"\n")
-            if found[1] == b"P" and len(parts) < MAX_LINE_BYTES:
-                continue
-            rest = bytes(parts)
-            parts.clear()
-        if rest.strip():
-            yield number, rest
-    if parts:
-        yield number, bytes(parts)
 
 
 def parsed(line: bytes) -> Any:

@@ -13,7 +13,7 @@ from d2sd.errors import InputError
 from d2sd.trace.logs.benchmarks import BENCHMARKS
 from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
 from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_text
-from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream, unwrapped
+from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream
 from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
@@ -42,7 +42,7 @@ def import_log(
     """
     if source not in SOURCES:
         raise InputError(f"there is no source {source}; choose one of: {', '.join(SOURCES)}")
-    lines = unwrapped(numbered(path, most))
+    lines = numbered(path, most)
     head, size = list[tuple[int, bytes]](), 0
     for line in lines:
         head.append(line)
@@ -139,17 +139,17 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
             chosen = _source_of(_reply(record)) or chosen
         try:
             if chosen in BENCHMARKS:
-                found: list[Trace | LogTotals] = [*BENCHMARKS[chosen][1](record, where)]
+                found: Trace | LogTotals = BENCHMARKS[chosen][1](record, where)
             else:
                 counts = ENGINES[chosen][1](_reply(record), where)
                 domain = record.get("domain")
-                found = [replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)]
+                found = replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)
         except InputError as error:
             if bad is None:
                 raise
             bad(str(error))
             continue
-        yield from found
+        yield found
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:
