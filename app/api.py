@@ -16,12 +16,12 @@ from typing import Any
 import gradio as gr
 
 from app import presets, settings
-from app.explore.run import RunRequest
+from app.explore.run import RunRequest, warm_up
 from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, Update, failure_sentence
 from app.models import Chosen
 from app.session import History
-from app.streaming import Recorder, never, paced, prepare, warm_up
+from app.streaming import RunRecorder, never, paced, prepare
 from app.visitors import without_paths
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering, read_report
@@ -97,7 +97,7 @@ def generate(
         "chat": chat,
     }
     request = RunRequest(prompt, Chosen(model), method, False, values)
-    recorder = Recorder(prepare(request.models, prompt, request.config()), never, warm_up)
+    recorder = RunRecorder(prepare(request.models, prompt, request.config()), never, warm_up)
     try:
         for _ in TURNS.taken(recorder, (Update() for _ in paced(recorder))):
             pass

@@ -105,7 +105,7 @@ def runs(monkeypatch):
             yield event
 
     monkeypatch.setattr(engine, "run", watched)
-    monkeypatch.setattr(streaming, "_warm", {})
+    monkeypatch.setattr(explore, "_warm", {})
     return seen
 
 
