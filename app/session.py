@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.guard import MAX_WINDOWS
 from app.jobs import Ticket
 from app.links import Link
 from app.race.run import Race
@@ -23,7 +24,6 @@ MAX_RUNS = 24
 MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are stored: packed
 MAX_SETS = 4
 MAX_SET_BYTES = 64 * 2**20
-MAX_WINDOWS = 200
 MAX_BYTES = 2**30  # of all windows
 OWN = ("Explore", "Race")  # sources of runs that were made in the window
 NAME = re.compile(r"[0-9a-f]{32}")

@@ -27,7 +27,6 @@ from d2sd.costs.runs import impossible, uneven
 from d2sd.trace.events import Baseline
 from d2sd.trace.run import RecordedRun
 
-RUN = "Run"
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
 # A short run is timed more than once against plain decoding: as often as fits into so many seconds.
@@ -59,7 +58,7 @@ def wire_run(shown: Shown) -> None:
 
     def rest(current: Session) -> Any:
         runs = current.job is not None and current.job.work is work and current.job.active
-        return gr.skip() if runs else gr.Button(RUN)
+        return gr.skip() if runs else gr.Button("Run")
 
     pressed = partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit])
     for event, stop in ((pressed, controls.stop), (shown.view.quickest, None)):

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import gradio as gr
-import networkx
 
 from app.gradio_internals import event_fields
 from app.guard import step_number
@@ -125,12 +124,10 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
     method = run.header.get("method")
     name = f"d2sd-{method if method in METHODS else 'run'}"
     if kind == "html":
-        return {
-            "name": f"{name}.html",
-            "type": "text/html",
-            "text": hand_out(run, step, node),
-        }
+        return {"name": f"{name}.html", "type": "text/html", "text": hand_out(run, step, node)}
     if kind == "graphml" and step is not None:
+        import networkx
+
         trace = run.trace()
         if step >= len(trace.steps):
             raise InputError(f"this run has no step {step + 1}")

@@ -74,15 +74,13 @@ def test_step_question_names_unloaded_models(monkeypatch):
 
 
 def test_step_question_finds_models_by_weights(monkeypatch, bundled):
-    shelf = models._Shelf()
-    monkeypatch.setattr(models, "_shelf", shelf)
+    monkeypatch.setattr(models, "_engines", {})
     header = RUN.header
     assert models.loaded_for(header) is None
     first, last = updates()
     assert first.news == "Loading tiny …"
     assert last.value["same"] is True
-    shelf.bundled.clear()
-    shelf.other = Chosen("mine"), bundled
+    monkeypatch.setattr(models, "_engines", {Chosen("mine"): bundled})
     assert models.loaded_for(header) == Chosen("mine")
     assert models.loaded_for({**header, "parts": {}}) is None
     assert answer()["same"] is True

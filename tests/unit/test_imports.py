@@ -109,6 +109,11 @@ def test_light_packages_import_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_page_starts_without_networkx():
+    code = "import sys; sys.modules['networkx'] = None; import app.layout"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
 NOTEBOOK = """
 import sys, types
 sys.modules["ipykernel.zmqshell"] = sys.modules["IPython"] = types.ModuleType("IPython")
