@@ -133,7 +133,6 @@ class Guard:
 
 
 def forget(window: str, app: Any) -> None:
-    """Drop what Gradio stores for a window, and return free memory to the system."""
     gradio_internals.forget(window, app)
     give_back()
 

@@ -297,7 +297,6 @@ def _bundled(chosen: Chosen) -> bool:
 
 
 def loaded(chosen: Chosen) -> bool:
-    """Returns whether these models are loaded, so that ``engine`` returns immediately."""
     return chosen in _engines
 
 

@@ -61,7 +61,6 @@ def first_model() -> str:
 
 
 def examples(model: str) -> dict[str, str]:
-    """Returns example prompts for a model, by label."""
     return EXAMPLES if model in OWN else CHAT_EXAMPLES
 
 
@@ -81,7 +80,6 @@ def second() -> RecordedRun:
 
 
 def second_label(run: RecordedRun) -> str:
-    """Returns the text of the link to it."""
     model = run.header.get("models", {}).get("preset")
     return "With a chat model" if model == FIRST else "With a tiny model"
 

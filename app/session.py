@@ -9,7 +9,6 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -61,12 +60,10 @@ class History:
         return run
 
     def trim(self) -> None:
-        """Remove the oldest runs until the rest is within bounds; the newest stays in any case."""
         while len(self.runs) > 1 and (len(self.runs) > self.most or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
             self.runs.pop()
 
     def find(self, key: object) -> Recording | None:
-        """Returns the run with this key, or None."""
         return next((k for k in self.runs if k.run.key == key), None)
 
     def numbered(self, text: str) -> Recording | None:
@@ -87,7 +84,6 @@ class History:
             self.runs.insert(at + by, self.runs.pop(at))
 
     def remove(self, key: object) -> None:
-        """Remove a run from the list."""
         self.runs = [k for k in self.runs if k.run.key != key]
 
     def keep_set(self, title: str, runs: list[Recording]) -> None:
@@ -130,18 +126,11 @@ class Histories:
         with self._lock:
             history = self._histories.pop(name, new)
             self._histories[name] = history
-            for other in list(self._over()):
-                del self._histories[other]
+            size = sum(h.size for h in self._histories.values())
+            for oldest in list(self._histories)[:-1]:
+                if len(self._histories) > MAX_WINDOWS or size > MAX_BYTES:
+                    size -= self._histories.pop(oldest).size
             return history
-
-    def _over(self) -> Iterator[str]:
-        """Returns the names of windows whose histories exceed the limits."""
-        count, size = len(self._histories), sum(h.size for h in self._histories.values())
-        for name, history in list(self._histories.items())[:-1]:
-            if count <= MAX_WINDOWS and size <= MAX_BYTES:
-                return
-            count, size = count - 1, size - history.size
-            yield name
 
 
 HISTORIES = Histories()

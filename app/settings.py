@@ -36,11 +36,10 @@ RECALL = """() => {
 
 
 def element(setting: Setting) -> str:
-    """Returns the id of a setting's control."""
     return setting.control or setting.name.replace("_", "-")
 
 
-def read(setting: Setting, value: Any) -> Any:
+def read_setting(setting: Setting, value: Any) -> Any:
     """Returns a control's value as ``DecodeConfig`` takes it; raises ``InputError``."""
     if setting.kind in ("flag", "choice"):
         setting.check(value)
@@ -53,7 +52,6 @@ def read(setting: Setting, value: Any) -> Any:
 
 
 def whole(value: Any, name: str) -> int:
-    """Returns the integer of a control; raises ``InputError``."""
     if not _is_number(value) or not math.isfinite(value) or value != int(value):
         raise InputError(f"{name} must be a whole number")
     return int(value)
@@ -78,7 +76,9 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
     """Returns the configuration of a run from the controls' values by name; raises ``InputError``."""
     if method not in METHODS:
         raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
-    return DecodeConfig(method=method, **{s.name: read(s, values[s.name]) for s in SETTINGS if s.name in values})
+    return DecodeConfig(
+        method=method, **{s.name: read_setting(s, values[s.name]) for s in SETTINGS if s.name in values}
+    )
 
 
 def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:

@@ -35,12 +35,10 @@ class Prepared:
     request: Request
 
     def warnings(self) -> str:
-        """Returns what the page has to say of the run's drafters, as sentences."""
         return without_paths(" ".join(f"{note[:1].upper()}{note[1:]}." for note in self.engine.models.notes()))
 
 
 def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
-    """Yields a notice if these models are not loaded yet."""
     if not models.loaded(chosen):
         yield Update(news=f"Loading {chosen.model} …")
 

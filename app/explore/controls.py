@@ -153,7 +153,6 @@ def _method_settings(inputs: dict[str, Any], method: PickerView) -> None:
 
 
 def explained(method: str) -> str:
-    """Returns a sentence about what a method does and its source."""
     chosen = d2sd.METHODS[method]
     return f"{chosen.sentence} ({chosen.source})"
 
@@ -194,11 +193,9 @@ class Shown:
 
     @property
     def outputs(self) -> list[Any]:
-        """The outputs of ``follow``."""
         return [*self.controls.values, self.back, self.runs, self.controls.notice]
 
     def after(self, event: Any) -> None:
-        """Update the form and the list after an event that shows a run."""
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
@@ -219,7 +216,6 @@ class Shown:
         ]
 
     def own(self, session: Session) -> list[Any]:
-        """Restore the user's settings."""
         values, session.own = session.own or {}, None
         return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
 

@@ -127,7 +127,6 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:
-    """Returns the lines that the page requests."""
     fields = event_fields(data)
     start = fields.get("start")
     if fields.get("key") != session.shown.key or not isinstance(start, int) or start < 0:
