@@ -18,6 +18,7 @@ from starlette.responses import JSONResponse
 from app import gradio_internals
 from app.gradio_internals import ARGUMENT, CLOSED, HEARTBEAT, PREFIX, UPLOAD
 from app.machine import give_back
+from app.visitors import without_paths
 from d2sd import InputError
 
 log = logging.getLogger(__name__)
@@ -284,15 +285,12 @@ class GuardedBlocks(gr.Blocks):
 
     async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
         """Returns the validated values of a call."""
-        try:
-            values = control_values(block_fn.inputs, inputs)
-        except InputError as error:
-            raise _error(f"{error}.") from None
+        values = control_values(block_fn.inputs, inputs)
         try:
             return await super().preprocess_data(block_fn, values, state, explicit_call)
         except Exception as error:  # of Gradio's own checks: a choice that is none, a path that no upload has
             log.info("a call was refused: %s", type(error).__name__)
-            raise _error(MISFIT) from None
+            raise gr.Error(MISFIT) from None
 
     async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
         """Answer a call."""
@@ -300,13 +298,11 @@ class GuardedBlocks(gr.Blocks):
             event._data = event_data(event._data)
         try:
             return await super().process_api(*args, **options)
+        except InputError as error:
+            sentence = f"{without_paths(str(error))}."
         except gr.Error as error:
-            error.print_exception = False
-            raise
+            sentence = error.message
         except Exception:
             log.exception("a call failed")
-            raise _error(UNEXPECTED) from None
-
-
-def _error(sentence: str) -> gr.Error:
-    return gr.Error(sentence, print_exception=False)
+            sentence = UNEXPECTED
+        raise gr.Error(sentence, print_exception=False) from None

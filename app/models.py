@@ -105,20 +105,17 @@ def _beginning(path: Path) -> str:
 
 def _read(row: Any, number: int) -> Pair:
     """Returns one entry."""
-    name = f"entry {number} of the list"
     if not isinstance(row, Mapping):
-        return Pair(name, fault="it must be an object with target and drafter")
-    if isinstance(row.get("name"), str) and row["name"].strip():
-        name = row["name"].strip()[:MAX_TEXT]
-    elif isinstance(row.get("target"), str) and row["target"].strip():
-        target = row["target"].strip()[:MAX_TEXT]
-        name = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
-    fault = _fault(row)
-    if fault:
+        return Pair(f"entry {number} of the list", fault="it must be an object with target and drafter")
+    texts = {name: row[name].strip() for name in FIELDS if isinstance(row.get(name), str)}
+    target = texts.get("target", "")
+    target = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
+    name = (texts.get("name") or target or f"entry {number} of the list")[:MAX_TEXT]
+    if fault := _fault(row):
         return Pair(name, fault=fault)
-    sources = [(row.get(part) or "").strip() for part in PARTS]
+    sources = (texts.get(part, "") for part in PARTS)
     target, drafter, vp, eagle3 = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources)
-    return Pair(name, target, drafter, vp, eagle3, dtype=row.get("dtype") or Pair(name).dtype)
+    return Pair(name, target, drafter, vp, eagle3, dtype=texts.get("dtype") or Pair(name).dtype)
 
 
 def _fault(row: Mapping[str, Any]) -> str:

@@ -87,30 +87,14 @@ def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number
     prefix: of its id.
     options: further ones of a number field or a list.
     """
-    name = f"{prefix}{element(setting)}"
+    shape: dict[str, Any] = {"elem_id": f"{prefix}{element(setting)}", "min_width": 60}
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
-        return gr.Checkbox(bool(setting.default) or chat, label=setting.label, elem_id=name, min_width=60)
-    label = setting.label[:1].upper() + setting.label[1:]
+        return gr.Checkbox(bool(setting.default) or chat, label=setting.label, **shape)
+    shape |= {"value": setting.default, "label": setting.label[:1].upper() + setting.label[1:], **options}
     if setting.kind == "choice":
-        return gr.Dropdown(
-            list(setting.choices),
-            value=setting.default,
-            label=label,
-            elem_id=name,
-            filterable=False,
-            min_width=60,
-            **options,
-        )
-    return gr.Number(
-        setting.default,
-        label=label,
-        elem_id=name,
-        step=setting.step,
-        placeholder="auto" if setting.optional else None,
-        min_width=60,
-        **options,
-    )
+        return gr.Dropdown(list(setting.choices), filterable=False, **shape)
+    return gr.Number(step=setting.step, placeholder="auto" if setting.optional else None, **shape)
 
 
 def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any]:
