@@ -77,26 +77,19 @@ def theme() -> gr.themes.Base:
     )
 
 
-def _texts(pattern: str) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob(pattern)))
-
-
-def _early() -> str:
-    """Scripts that run before the page is built."""
-    return "\n".join(f"{join_modules(path)};" for path in sorted((STATIC / "early").glob("*.js")))
-
-
 def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
+    css = "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css")))
+    early = "\n".join(f"{join_modules(path)};" for path in sorted((STATIC / "early").glob("*.js")))
     return {
         "theme": theme(),
-        "css": _texts("*.css"),
+        "css": css,
         "footer_links": [],
         "run_history": False,
         "max_file_size": f"{MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
         "app_kwargs": {
-            "middleware": [Middleware(guard.Guard), Middleware(EarlyHead, _early(), fonts())],
+            "middleware": [Middleware(guard.Guard), Middleware(EarlyHead, early, fonts())],
             "routes": ROUTES,
         },
     }

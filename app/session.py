@@ -51,17 +51,14 @@ class History:
     sets: list[RunSet] = field(default_factory=list)
 
     def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
-        """Add a run unless it is in the list already; returns the one in the list."""
+        """Add a run unless it is in the list already; returns the one in the list. The oldest that are too many go."""
         known = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
         if known is not None:
             return known
         self.runs.insert(0, Recording(short(label, LABEL) if label else prompt_label(run.header), run, source))
-        self.trim()
-        return run
-
-    def trim(self) -> None:
         while len(self.runs) > 1 and (len(self.runs) > self.most or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
             self.runs.pop()
+        return run
 
     def find(self, key: object) -> Recording | None:
         return next((k for k in self.runs if k.run.key == key), None)

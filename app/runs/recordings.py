@@ -55,9 +55,9 @@ class Recording:
     at: float = field(default_factory=time.time, compare=False)
 
     @classmethod
-    def of(cls, trace: Trace, label: str = "") -> Recording:
-        """Returns a run that was just recorded; named by its prompt unless a label is given."""
-        return cls(label or prompt_label(trace.header), RecordedRun.of(trace.records()), domain=trace.domain)
+    def of(cls, trace: Trace) -> Recording:
+        """Returns a run that was just recorded, named by its prompt."""
+        return cls(prompt_label(trace.header), RecordedRun.of(trace.records()), domain=trace.domain)
 
     @property
     def header(self) -> dict[str, Any]:

@@ -61,14 +61,17 @@ def class_page(
         raise InputError("no run is ticked; tick those that the class is to see")
     _check([k.run for _, k in listed], MAX_PAGE_MEGABYTES)
     pages = [
-        PageRun(k.run, _label(k), step if k.run.key == shown else None, tour=_tour(k.run), number=n) for n, k in listed
+        # runs of one prompt are told apart by method
+        PageRun(
+            k.run,
+            f"{run_title(k.header)}: {k.label}",
+            step if k.run.key == shown else None,
+            tour=_tour(k.run),
+            number=n,
+        )
+        for n, k in listed
     ]
     return tours_page(pages, title or TITLE)
-
-
-def _label(recording: Recording) -> str:
-    """Returns a run's label; runs of one prompt are distinguished by method."""
-    return f"{run_title(recording.run.header)}: {recording.label}"
 
 
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
