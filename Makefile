@@ -85,7 +85,7 @@ load: $(VENV)/.dev browser
 # The run, the race and the tour that the page opens with, run again on this machine: with the published
 # chat model where it is here, else with the bundled one.
 record: $(VENV)/.run
-	$(PYTHON) -m app.record
+	$(PYTHON) -m tools.record
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .

@@ -7,22 +7,19 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Callable
 from dataclasses import asdict
-from functools import wraps
 from importlib.util import find_spec
 from typing import Any
 
 import gradio as gr
 
 from app import presets, settings
-from app.explore.run import RunRequest
+from app.explore.run import RunRequest, warm_up
 from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, Update, failure_sentence
 from app.models import Chosen
 from app.session import History
-from app.streaming import Recorder, never, paced, prepare, warm_up
-from app.visitors import without_paths
+from app.streaming import RunRecorder, never, paced, prepare
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering, read_report
 from d2sd.cli.description import describe_step
@@ -48,20 +45,6 @@ def recorded(key: object) -> Trace:
     return found.run.trace()
 
 
-def in_a_sentence(function: Callable[..., Any]) -> Callable[..., Any]:
-    """Wraps a function so that its ``InputError`` reaches the caller as a ``gr.Error`` of one sentence, without paths."""
-
-    @wraps(function)
-    def answer(*args: Any, **options: Any) -> Any:
-        try:
-            return function(*args, **options)
-        except InputError as error:
-            raise gr.Error(f"{without_paths(str(error))}.", print_exception=False) from None
-
-    return answer
-
-
-@in_a_sentence
 def generate(
     prompt: str,
     model: str = presets.BUNDLED,
@@ -88,7 +71,9 @@ def generate(
         run (its name for step and calibrate), text, steps (the text that each one committed), stop_reason, and totals:
         mean_acceptance_length (α), tokens_per_second and others
     """
-    check_texts(prompt=prompt, model=model, method=method)
+    for name, text in (("prompt", prompt), ("model", model), ("method", method)):
+        if not isinstance(text, str):
+            raise InputError(f"{name} must be a text, not {escaped(str(text)[:40])}")
     values = {
         "max_new_tokens": max_new_tokens,
         "num_branches": num_branches,
@@ -97,7 +82,7 @@ def generate(
         "chat": chat,
     }
     request = RunRequest(prompt, Chosen(model), method, False, values)
-    recorder = Recorder(prepare(request.models, prompt, request.config()), never, warm_up)
+    recorder = RunRecorder(prepare(request.models, prompt, request.config()), never, warm_up)
     try:
         for _ in TURNS.taken(recorder, (Update() for _ in paced(recorder))):
             pass
@@ -115,7 +100,6 @@ def generate(
     }
 
 
-@in_a_sentence
 def step(run: str, number: int = 1) -> dict[str, Any]:
     """Return one step of a run: its drafts, confidences, token tree, and the accepted tokens.
 
@@ -134,7 +118,6 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
     return {"words": list(describe_step(found, len(steps))), "step": json.loads(to_line(found))}
 
 
-@in_a_sentence
 def calibrate(runs: list[str]) -> dict[str, Any]:
     """Measure over some runs whether the first drafter's confidence can be trusted.
 
@@ -148,13 +131,6 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
         raise InputError("runs must be a list of run names that generate returned")
     report = Gathering(recorded(run) for run in dict.fromkeys(map(str, runs))).report()
     return {"sentences": [s.text for s in read_report(report)], "figures": report.to_dict()}
-
-
-def check_texts(**arguments: Any) -> None:
-    """Raise ``InputError`` if an argument is not a string; the message names it."""
-    for name, value in arguments.items():
-        if not isinstance(value, str):
-            raise InputError(f"{name} must be a text, not {escaped(str(value)[:40])}")
 
 
 def publish(page: gr.Blocks) -> None:

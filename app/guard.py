@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 from collections import Counter
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
@@ -14,10 +13,12 @@ from math import isfinite
 from typing import Any
 
 import gradio as gr
+from starlette.responses import JSONResponse
 
 from app import gradio_internals
 from app.gradio_internals import ARGUMENT, CLOSED, HEARTBEAT, PREFIX, UPLOAD
 from app.machine import give_back
+from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.trace.text import encodable
 
@@ -35,6 +36,7 @@ MAX_EVENT_ITEMS = 1000
 MAX_EVENT_DEPTH = 4
 _FILE = {"_type": "gradio.FileData"}
 UNEXPECTED = "Something went wrong; the error is in the server's log."
+TOO_LARGE = "This is too large; at most {} MiB are accepted."
 MISFIT = "A value is not valid for its control, or its file no longer exists; reload the page."
 
 Message = MutableMapping[str, Any]
@@ -60,47 +62,58 @@ class Guard:
         if scope["type"] != "http":
             return await self.app(scope, receive, send)
         path = scope["path"].removeprefix(scope.get("root_path", "")).removeprefix(PREFIX).lstrip("/")
+        limit = MAX_UPLOAD_BYTES if path.startswith(UPLOAD) else MAX_CALL_BYTES
+        length = dict(scope["headers"]).get(b"content-length", b"0")
         if path.startswith(CLOSED):
-            return await _refuse(send, 404, "There is nothing here.")
-        if scope["method"] == "POST":
-            limit = MAX_UPLOAD_BYTES if path.startswith(UPLOAD) else MAX_CALL_BYTES
-            length = dict(scope["headers"]).get(b"content-length", b"0")
-            if not length.isdigit() or int(length[:20]) > limit:
-                await _drain(receive)
-                return await _refuse(send, 413, f"This is too large; at most {limit >> 20} MiB are accepted.")
-            receive = _counted(receive, limit)  # a proxy may have left the length out
+            return await _refuse(scope, receive, send, 404, "There is nothing here.")
+        if not length.isdigit() or int(length[:20]) > limit:
+            await _drain(receive)
+            return await _refuse(scope, receive, send, 413, TOO_LARGE.format(limit >> 20))
         if path.startswith(HEARTBEAT):
             return await self._watch(path.split("/")[1], scope, receive, send)
-        return await self._try(scope, receive, send)
+        return await self._try(scope, receive, send, limit)
 
-    async def _try(self, scope: Message, receive: Receive, send: Send) -> None:
-        """Handle requests that Gradio itself fails on: unknown numbers, or a second stream of a closed window.
+    async def _try(self, scope: Message, receive: Receive, send: Send, limit: int) -> None:
+        """Let Gradio answer, and refuse what it fails on: bodies that are larger than they said, unknown numbers, a second stream of
+        a closed window.
 
         Errors in the page's functions are handled elsewhere.
         """
-        began = gone = False
+        began = gone = more = False
+        left = limit  # a proxy may have left the length out
 
         async def receive_part() -> Message:
-            nonlocal gone
+            nonlocal gone, more, left
             message = await receive()
             gone = gone or message["type"] == "http.disconnect"
+            more = bool(message.get("more_body"))
+            left -= len(message.get("body", b""))
+            if left < 0:
+                raise ValueError("too large")
             return message
 
         async def send_part(message: Message) -> None:
             nonlocal began
-            began = True
-            await send(message)
+            if left >= 0:  # else it is about the part that was read
+                began = True
+                await send(message)
 
+        failure = None
         try:
             await self.app(scope, receive_part, send_part)
         except Exception as error:
-            if gone:
-                log.info("an answer broke off after its caller had left: %s", type(error).__name__)
-            elif began or scope["method"] != "POST":
-                raise
-            else:
-                log.info("a call was refused: %s", type(error).__name__)
-                await _refuse(send, 400, "There is no such call.")
+            failure = error
+        if left < 0 and not began:
+            if more:
+                await _drain(receive)
+            await _refuse(scope, receive, send, 413, TOO_LARGE.format(limit >> 20))
+        elif failure and gone:
+            log.info("an answer broke off after its caller had left: %s", type(failure).__name__)
+        elif failure and (began or scope["method"] != "POST"):
+            raise failure
+        elif failure:
+            log.info("a call was refused: %s", type(failure).__name__)
+            await _refuse(scope, receive, send, 400, "There is no such call.")
 
     async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
         """Serve a window; a while after its last connection is closed, drop its data."""
@@ -122,7 +135,6 @@ class Guard:
 
 
 def forget(window: str, app: Any) -> None:
-    """Drop what Gradio stores for a window, and return free memory to the system."""
     gradio_internals.forget(window, app)
     give_back()
 
@@ -137,26 +149,9 @@ async def _drain(receive: Receive) -> None:
             return
 
 
-def _counted(receive: Receive, limit: int) -> Receive:
-    """Returns a ``receive`` that passes on at most ``limit`` bytes."""
-    left = limit
-
-    async def counted() -> Message:
-        nonlocal left
-        message = await receive()
-        left -= len(message.get("body", b""))
-        if left < 0:
-            raise ValueError("too large")
-        return message
-
-    return counted
-
-
-async def _refuse(send: Send, status: int, sentence: str) -> None:
-    body = json.dumps({"detail": sentence}).encode()
-    headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-    await send({"type": "http.response.start", "status": status, "headers": [*headers, (b"connection", b"close")]})
-    await send({"type": "http.response.body", "body": body})
+async def _refuse(scope: Message, receive: Receive, send: Send, status: int, sentence: str) -> None:
+    answer = JSONResponse({"detail": sentence}, status, {"connection": "close"})
+    await answer(scope, receive, send)
 
 
 def control_values(controls: Sequence[Any], values: Any) -> list[Any]:
@@ -291,15 +286,12 @@ class GuardedBlocks(gr.Blocks):
 
     async def preprocess_data(self, block_fn: Any, inputs: Any, state: Any, explicit_call: bool = False) -> Any:
         """Returns the validated values of a call."""
-        try:
-            values = control_values(block_fn.inputs, inputs)
-        except InputError as error:
-            raise _error(f"{error}.") from None
+        values = control_values(block_fn.inputs, inputs)
         try:
             return await super().preprocess_data(block_fn, values, state, explicit_call)
         except Exception as error:  # of Gradio's own checks: a choice that is none, a path that no upload has
             log.info("a call was refused: %s", type(error).__name__)
-            raise _error(MISFIT) from None
+            raise gr.Error(MISFIT) from None
 
     async def process_api(self, *args: Any, **options: Any) -> dict[str, Any]:
         """Answer a call."""
@@ -307,13 +299,11 @@ class GuardedBlocks(gr.Blocks):
             event._data = event_data(event._data)
         try:
             return await super().process_api(*args, **options)
+        except InputError as error:
+            sentence = f"{without_paths(str(error))}."
         except gr.Error as error:
-            error.print_exception = False
-            raise
+            sentence = error.message
         except Exception:
             log.exception("a call failed")
-            raise _error(UNEXPECTED) from None
-
-
-def _error(sentence: str) -> gr.Error:
-    return gr.Error(sentence, print_exception=False)
+            sentence = UNEXPECTED
+        raise gr.Error(sentence, print_exception=False) from None

@@ -60,7 +60,6 @@ class Update(Generic[T]):
     note: str = ""
 
     def map(self, function: Callable[[T], Any]) -> Update[Any]:
-        """Returns the same update with the function applied to its value, if it has one."""
         return self if self.value is None else replace(self, value=function(self.value))
 
 
@@ -94,7 +93,6 @@ class Job:
 
     @property
     def active(self) -> bool:
-        """Whether it waits or runs."""
         return not self.ended and not self.cancelled()
 
 
@@ -139,11 +137,10 @@ class Ticket:
 
     @property
     def waiting(self) -> bool:
-        """Whether the newest job waits for its start."""
         return self.job is not None and self.job.waiting
 
 
-class Turns:
+class ModelTurns:
     """The queue for the models.
 
     clock: the time in seconds.
@@ -201,7 +198,7 @@ def _about(seconds: float) -> str:
     return f"about {round(seconds, -1):.0f} s" if seconds < 95 else f"about {seconds / 60:.0f} minutes"
 
 
-TURNS = Turns()
+TURNS = ModelTurns()
 
 
 def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
@@ -253,31 +250,29 @@ def forgive(notice: gr.Textbox, changed: Sequence[Any]) -> None:
     gr.on(list(changed), None, None, notice, js=hide, **AT_ONCE)
 
 
-class Speaker:
-    """What the updates of a job show in the notice, as long as it is not cancelled.
+def speaker(ticket: Ticket, job: Job, quiet: bool = False) -> Callable[[Update[Any]], Any]:
+    """Returns a function of a job's updates that returns what the notice shows, as long as the job is not cancelled.
 
     Each update repeats the sentence, since Gradio's client may lose one if the next update has none. After another call of the
-    page it is not repeated, since that call may have shown a newer sentence.
+    page it is not repeated, since that call may have shown a newer sentence. An empty update changes nothing.
 
     quiet: whether it says nothing before it has to wait or to load models.
     """
+    quiet = quiet and job.place is None
+    last: tuple[str, str, str] | None = None
+    call = ticket.call
 
-    def __init__(self, ticket: Ticket, job: Job, quiet: bool = False):
-        self._ticket, self._job = ticket, job
-        self._quiet = quiet and job.place is None
-        self._last: tuple[str, str, str] | None = None
-        self._call = ticket.call
-
-    def __call__(self, update: Update[Any]) -> Any:
-        """Returns the box for an update; an empty one changes nothing."""
+    def speak(update: Update[Any]) -> Any:
+        nonlocal quiet, last, call
         now = update.problem, update.news, update.note
-        self._quiet = self._quiet and not update.news
-        older = now == self._last and self._ticket.call != self._call
-        silent = self._quiet or (self._job.cancelled() and self._job.in_turn)
-        if silent or older or update == Update():
+        quiet = quiet and not update.news
+        older = now == last and ticket.call != call
+        if quiet or older or update == Update() or (job.cancelled() and job.in_turn):
             return gr.skip()
-        self._last, self._call = now, self._ticket.call
+        last, call = now, ticket.call
         return sentence(*now)
+
+    return speak
 
 
 def _counted(
@@ -341,7 +336,7 @@ def wire(
         if (job := current.start(work, even_stopped=in_view)) is None:
             yield [*nothing, gr.skip()]
             return
-        speak = Speaker(current, job, quiet=in_view)
+        speak = speaker(current, job, quiet=in_view)
         updates = updates_of(job, work(job, *arguments))
         for update in TURNS.taken(current, updates) if in_turn else updates:
             shown = nothing if update.value is None else update.value if len(outputs) > 1 else [update.value]
@@ -377,7 +372,9 @@ def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
         job = current.job
         if job is None or not job.waiting:
             return gr.skip(), gr.Timer(active=False)
-        if not waits(request):  # a busy server may take longer to queue it than the first tick takes to come
+        if request.session_hash not in waiting(
+            MODEL
+        ):  # a busy server may take longer to queue it than the first tick takes to come
             return gr.skip(), gr.skip()
         if (place := ahead(request)) == job.place:
             return gr.skip(), gr.skip()
@@ -391,11 +388,6 @@ def _place_timer(notice: gr.Textbox, ticket: gr.State) -> gr.Timer:
 def ahead(request: gr.Request) -> int:
     """Returns how many other windows are queued for the models before this one."""
     return len(set(itertools.takewhile(lambda window: window != request.session_hash, waiting(MODEL))))
-
-
-def waits(request: gr.Request) -> bool:
-    """Returns whether this window is queued for the models."""
-    return request.session_hash in waiting(MODEL)
 
 
 class Overtaken(Exception):
@@ -416,7 +408,6 @@ class Call:
     data: dict[str, Any] = field(default_factory=dict)
 
     def overtaken(self) -> bool:
-        """Returns whether there was a later call."""
         return not self.ticket.latest(self.number)
 
     def check(self) -> None:
@@ -453,12 +444,11 @@ def answer_to(call: Call, work: Callable[..., Sequence[Any]], values: Sequence[A
     """Returns what the outputs and the notice show after a call."""
     call.ticket.latest(call.number)
     nothing = [gr.skip() for _ in range(outputs)]
+    found: Sequence[Any] = ()
     try:
-        try:
-            found = work(call, *values)
-        except InputError as error:
-            found = [*nothing, sentence(problem=f"{error}")]
-        call.check()
+        found = work(call, *values)
+    except InputError as error:
+        found = [*nothing, sentence(problem=f"{error}")]
     except Overtaken:
-        return [*nothing, gr.skip()]
-    return found
+        pass
+    return [*nothing, gr.skip()] if call.overtaken() else found

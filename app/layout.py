@@ -38,10 +38,25 @@ def theme() -> gr.themes.Base:
     """Gradio's own controls as the page draws its: space instead of borders, three sizes of type, and ink for the main action. Colours
     are left to the drawing, where they say who wrote a token."""
     ink, paper, sunken = ("#1b2430", "#e8ecf2"), ("#ffffff", "#12161d"), ("#f1f3f7", "#1d232d")
-
-    def both(name: str, colours: tuple[str, str]) -> dict[str, str]:
-        return {name: colours[0], f"{name}_dark": colours[1]}
-
+    fields = {
+        paper: "body_background_fill background_fill_primary block_background_fill panel_background_fill "
+        "block_label_background_fill checkbox_label_background_fill checkbox_label_background_fill_selected "
+        "button_primary_text_color",
+        ink: "body_text_color link_text_color checkbox_background_color_selected checkbox_border_color_selected "
+        "button_primary_background_fill button_secondary_text_color",
+        sunken: "input_background_fill color_accent_soft button_secondary_background_fill",
+        ("#566274", "#9daabb"): "block_title_text_color block_label_text_color block_info_text_color "
+        "body_text_color_subdued",
+        ("#dfe4ec", "#2b333f"): "border_color_primary",
+        ("#37445a", "#c3cddb"): "button_primary_background_fill_hover",
+        ("#e4e8ef", "#2b333f"): "button_secondary_background_fill_hover",
+    }
+    colours = {
+        f"{name}{end}": colour
+        for both, names in fields.items()
+        for name in names.split()
+        for end, colour in zip(("", "_dark"), both, strict=True)
+    }
     return gr.themes.Base(
         primary_hue=gr.themes.colors.slate,
         neutral_hue=gr.themes.colors.slate,
@@ -56,55 +71,25 @@ def theme() -> gr.themes.Base:
         block_label_text_size="12px",
         block_title_text_size="12px",
         input_border_width="0px",
-        **both("body_background_fill", paper),
-        **both("body_text_color", ink),
-        **both("background_fill_primary", paper),
-        **both("block_background_fill", paper),
-        **both("panel_background_fill", paper),
-        **both("input_background_fill", sunken),
-        **both("border_color_primary", ("#dfe4ec", "#2b333f")),
-        **both("block_title_text_color", ("#566274", "#9daabb")),
-        **both("block_label_text_color", ("#566274", "#9daabb")),
-        **both("block_info_text_color", ("#566274", "#9daabb")),
-        **both("body_text_color_subdued", ("#566274", "#9daabb")),
-        color_accent=ink[0],  # for the dark page in page.css
-        **both("link_text_color", ink),
-        **both("block_label_background_fill", paper),
         block_label_border_width="0px",
-        **both("color_accent_soft", sunken),
-        **both("checkbox_background_color_selected", ink),
-        **both("checkbox_border_color_selected", ink),
-        **both("checkbox_label_background_fill", paper),
-        **both("checkbox_label_background_fill_selected", paper),
-        **both("button_primary_background_fill", ink),
-        **both("button_primary_background_fill_hover", ("#37445a", "#c3cddb")),
-        **both("button_primary_text_color", paper),
-        **both("button_secondary_background_fill", sunken),
-        **both("button_secondary_background_fill_hover", ("#e4e8ef", "#2b333f")),
-        **both("button_secondary_text_color", ink),
+        color_accent=ink[0],  # for the dark page in page.css
+        **colours,
     )
-
-
-def _texts(pattern: str) -> str:
-    return "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob(pattern)))
-
-
-def _early() -> str:
-    """Scripts that run before the page is built."""
-    return "\n".join(f"{join_modules(path)};" for path in sorted((STATIC / "early").glob("*.js")))
 
 
 def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
+    css = "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css")))
+    early = "\n".join(f"{join_modules(path)};" for path in sorted((STATIC / "early").glob("*.js")))
     return {
         "theme": theme(),
-        "css": _texts("*.css"),
+        "css": css,
         "footer_links": [],
         "run_history": False,
         "max_file_size": f"{MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
         "app_kwargs": {
-            "middleware": [Middleware(guard.Guard), Middleware(EarlyHead, _early(), fonts())],
+            "middleware": [Middleware(guard.Guard), Middleware(EarlyHead, early, fonts())],
             "routes": ROUTES,
         },
     }

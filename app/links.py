@@ -13,8 +13,7 @@ from typing import Any, Literal
 
 from app import models
 from app.guard import MAX_PATH
-from app.settings import SETTINGS, used_by
-from app.settings import read as read_setting
+from app.settings import SETTINGS, read_setting, used_by
 from app.visitors import public
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import Setting

@@ -85,7 +85,6 @@ def about(seconds: float) -> str:
 
 
 def threads_here() -> str:
-    """Returns a sentence about the number of threads used here, and why."""
     count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
     used = f"The nets use {count} thread{'s' if count > 1 else ''}"
     if named:

@@ -19,22 +19,18 @@ NAMES = {method.id: method.name for method in METHODS.values()}
 
 
 def lane_of(method: str, cost_aware: bool) -> str:
-    """Returns the lane of a method."""
     return method + COST_AWARE if cost_aware else method
 
 
 def trace_lane(trace: Trace) -> str:
-    """Returns the lane of a recorded run."""
     return lane_of(trace.header["method"], trace.header["config"].get("cost_aware") is True)
 
 
 def method_of(lane: str) -> str:
-    """Returns the method of a lane."""
     return lane.removesuffix(COST_AWARE)
 
 
 def lane_title(lane: str) -> str:
-    """Returns the name of a method or lane."""
     method = method_of(lane)
     return f"{NAMES[method]}{QUICKEST if lane != method else ''}"
 

@@ -14,7 +14,6 @@ from __future__ import annotations
 import gc
 import json
 import os
-import socket
 import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -23,26 +22,23 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from huggingface_hub import constants, try_to_load_from_cache
+from huggingface_hub import try_to_load_from_cache
 
 import d2sd
 from app import machine, presets
 from app.machine import ON_ZERO_GPU
 from app.visitors import public, without_paths
 from d2sd.folders.loading import BUNDLED, load_models
-from d2sd.folders.plan import plan, summary
-from d2sd.folders.store import REMOTE, Remote, found
+from d2sd.folders.plan import SIZES, plan, summary
+from d2sd.folders.store import REMOTE, Remote, found, hub_answers
 from d2sd.trace.metrics import weights_of
 
 VARIABLE = "D2SD_MODELS"
 PARTS = ("target", "drafter", "vp", "eagle3")
 FIELDS = ("name", *PARTS, "dtype")
-DTYPE_NAMES = ("float32", "bfloat16", "float16")
 MAX_BYTES = 200_000
 MAX_TEXT = 300
 FOLDER = "folder"
-BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}  # of a weight
-MADE_WITH = ("target", "first_drafter", "second_drafter")
 ROOM = 1.2  # the drafters and caches beside the target
 
 
@@ -88,10 +84,11 @@ def listed(source: str) -> list[Pair]:
     """Returns the pairs of the owner's list. Invalid entries become pairs with a ``fault``, which the page shows.
 
     source: value of the variable: a path, or the list as JSON."""
-    if not source.strip():
+    source = source.strip()
+    if not source:
         return []
     try:
-        rows = json.loads(_text(source.strip()))
+        rows = json.loads(source if source[0] in "[{" else _beginning(Path(source).expanduser()))
     except json.JSONDecodeError as error:
         return [Pair(VARIABLE, fault=f"line {error.lineno} of the list of models is not JSON ({error.msg})")]
     except OSError as error:
@@ -101,29 +98,24 @@ def listed(source: str) -> list[Pair]:
     return [_read(row, number) for number, row in enumerate(rows, 1)]
 
 
-def _text(source: str) -> str:
-    if source[0] in "[{":
-        return source
-    with Path(source).expanduser().open(encoding="utf-8", errors="replace") as file:
+def _beginning(path: Path) -> str:
+    with path.open(encoding="utf-8", errors="replace") as file:
         return file.read(MAX_BYTES)
 
 
 def _read(row: Any, number: int) -> Pair:
     """Returns one entry."""
-    name = f"entry {number} of the list"
     if not isinstance(row, Mapping):
-        return Pair(name, fault="it must be an object with target and drafter")
-    if isinstance(row.get("name"), str) and row["name"].strip():
-        name = row["name"].strip()[:MAX_TEXT]
-    elif isinstance(row.get("target"), str) and row["target"].strip():
-        target = row["target"].strip()[:MAX_TEXT]
-        name = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
-    fault = _fault(row)
-    if fault:
+        return Pair(f"entry {number} of the list", fault="it must be an object with target and drafter")
+    texts = {name: row[name].strip() for name in FIELDS if isinstance(row.get(name), str)}
+    target = texts.get("target", "")
+    target = "/".join(Path(target).parts[-2:]) if is_folder(target) else target  # no path for visitors
+    name = (texts.get("name") or target or f"entry {number} of the list")[:MAX_TEXT]
+    if fault := _fault(row):
         return Pair(name, fault=fault)
-    sources = [(row.get(part) or "").strip() for part in PARTS]
+    sources = (texts.get(part, "") for part in PARTS)
     target, drafter, vp, eagle3 = (str(Path(s).expanduser()) if is_folder(s) else s for s in sources)
-    return Pair(name, target, drafter, vp, eagle3, dtype=row.get("dtype") or Pair(name).dtype)
+    return Pair(name, target, drafter, vp, eagle3, dtype=texts.get("dtype") or Pair(name).dtype)
 
 
 def _fault(row: Mapping[str, Any]) -> str:
@@ -139,8 +131,8 @@ def _fault(row: Mapping[str, Any]) -> str:
         return "it needs a target: a hub id or a folder"
     if not any((row.get(part) or "").strip() for part in ("drafter", "eagle3")):
         return "it needs a drafter or an eagle3: a hub id or a folder"
-    if row.get("dtype") and row["dtype"] not in DTYPE_NAMES:
-        return f"dtype must be one of {', '.join(DTYPE_NAMES)}"
+    if row.get("dtype") and row["dtype"] not in SIZES:
+        return f"dtype must be one of {', '.join(SIZES)}"
     for field in PARTS:
         path = (row.get(field) or "").strip()
         if is_folder(path) and not Path(path).expanduser().is_dir():
@@ -179,11 +171,10 @@ class Chosen:
 
 def offers() -> list[ModelOffer]:
     """Returns all choices, including those that cannot run here, with the reason."""
+    remotes = [ModelOffer(r.name, r.title, note="" if found(r.name) else "not here yet") for r in offered_remotes()]
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets() if name not in REMOTE]
-    bundled = [_remote_offer(remote) for remote in offered_remotes()] + bundled
-    listed_pairs = [_offer(pair) for pair in pairs().values()]
     folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
-    return bundled + listed_pairs + folder
+    return remotes + bundled + list(map(_offer, pairs().values())) + folder
 
 
 def offered_remotes() -> list[Remote]:
@@ -196,8 +187,10 @@ def to_get() -> Remote | None:
     return None if public() else next((r for r in offered_remotes() if found(r.name) is None), None)
 
 
-def _remote_offer(remote: Remote) -> ModelOffer:
-    return ModelOffer(remote.name, remote.title, note="" if found(remote.name) else "not here yet")
+def _offer(pair: Pair) -> ModelOffer:
+    reason = obstacle(pair)
+    slow = reason is None and pair is not DSPARK and not torch.cuda.is_available() and not ON_ZERO_GPU
+    return ModelOffer(pair.name, pair.name, reason and without_paths(reason), _slowness(pair) if slow else "")
 
 
 def templated(model: str) -> bool:
@@ -205,26 +198,19 @@ def templated(model: str) -> bool:
     return model in REMOTE or model in {pair.name for pair in PUBLISHED}
 
 
-def _offer(pair: Pair) -> ModelOffer:
-    reason = obstacle(pair)
-    slow = reason is None and pair is not DSPARK and not torch.cuda.is_available() and not ON_ZERO_GPU
-    seen = reason and without_paths(reason)
-    return ModelOffer(pair.name, pair.name, seen, slowness(pair) if slow else "")
-
-
-def slowness(pair: Pair) -> str:
+def _slowness(pair: Pair) -> str:
     """Returns roughly how long a token takes on this machine's processor, in words."""
-    weights = weight_bytes(pair)
+    weights = _weight_bytes(pair)
     if weights is None:
         return "on the CPU: slow"
-    seconds = machine.seconds_per_weight(pair.dtype) * weights / BYTES[pair.dtype]
+    seconds = machine.seconds_per_weight(pair.dtype) * weights / SIZES[pair.dtype]
     return f"on the CPU: about {machine.about(seconds)} a token here"
 
 
-def weight_bytes(pair: Pair) -> float | None:
+def _weight_bytes(pair: Pair) -> float | None:
     """Returns the bytes of the target's weights, from its model card or its folder; None if unknown."""
     if pair.parameters is not None:
-        return pair.parameters * 1e9 * BYTES[pair.dtype]
+        return pair.parameters * 1e9 * SIZES[pair.dtype]
     folder = Path(pair.target)
     sizes = [f.stat().st_size for f in folder.glob("*.safetensors")] if is_folder(pair.target) else []
     return float(sum(sizes)) if sizes else None
@@ -234,49 +220,30 @@ def obstacle(pair: Pair) -> str | None:
     """Returns why this machine cannot run a pair, in a few words, or None."""
     if pair.fault:
         return pair.fault
-    weights = weight_bytes(pair)
+    weights = _weight_bytes(pair)
     card = torch.cuda.is_available()
     memory = float(torch.cuda.get_device_properties(0).total_memory) if card else machine.memory()
     if weights is not None and weights * ROOM > memory and not ON_ZERO_GPU:
         where = "the GPU has" if card else "this machine has no CUDA GPU and"
         return f"its weights take {weights / 1e9:.0f} GB, and {where} {memory / 1e9:.0f} GB{'' if card else ' of memory free'}"
     sources = [s for s in (pair.target, pair.drafter, pair.vp, pair.eagle3) if s and not is_folder(s)]
-    if not all(_cached(source) for source in sources) and not _hub_answers():
+    if not all(map(_complete, sources)) and not hub_answers():
         return "is not in the local hub cache, and there is no network"
     return None
 
 
-def config_cached(source: str) -> bool:
-    """Returns whether the config of a hub id is in the local cache."""
-    return isinstance(try_to_load_from_cache(source, "config.json"), str)
+def _cached(source: str, name: str = "config.json") -> Path | None:
+    """Returns a file of a hub id in the local cache, or None."""
+    path = try_to_load_from_cache(source, name)
+    return Path(path) if isinstance(path, str) else None
 
 
-def _cached(source: str) -> bool:
+def _complete(source: str) -> bool:
     """Returns whether config and all weights of a hub id are in the local cache."""
-
-    def there(name: str) -> Path | None:
-        found = try_to_load_from_cache(source, name)
-        return Path(found) if isinstance(found, str) else None
-
-    if not config_cached(source):
-        return False
-    index = there("model.safetensors.index.json")
-    if index is None:
-        return there("model.safetensors") is not None
-    shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
-    return all(there(shard) for shard in shards)
-
-
-@cache
-def _hub_answers() -> bool:
-    """Returns whether the hub can be reached, tested once."""
-    if constants.HF_HUB_OFFLINE:
-        return False
-    try:
-        socket.create_connection(("huggingface.co", 443), timeout=2).close()
-    except OSError:
-        return False
-    return True
+    weights = {"model.safetensors"}
+    if index := _cached(source, "model.safetensors.index.json"):
+        weights = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+    return all(_cached(source, name) for name in ("config.json", *weights))
 
 
 def check(chosen: Chosen) -> None:
@@ -317,55 +284,24 @@ def drafter_folder(chosen: Chosen) -> str:
     return str(folder / ("dflash" if (folder / "dflash").is_dir() else "eagle3"))
 
 
-class _Shelf:
-    """Cache of loaded engines: all bundled ones that were used, and the latest other one.
-
-    The previous one is dropped before the next is loaded, so that two large targets need not fit into memory. After loading,
-    objects are frozen for the garbage collector, which would otherwise pause runs for a third of a second now and then.
-    """
-
-    def __init__(self) -> None:
-        self.bundled: dict[str, d2sd.Engine] = {}
-        self.other: tuple[Chosen, d2sd.Engine] | None = None
-        self.lock = threading.Lock()
-
-    def get(self, chosen: Chosen) -> d2sd.Engine:
-        with self.lock:
-            if chosen.model in d2sd.presets() and not chosen.vp:
-                if chosen.model not in self.bundled:
-                    self.bundled[chosen.model] = d2sd.load(chosen.model)
-                    gc.freeze()
-                return self.bundled[chosen.model]
-            if self.other is None or self.other[0] != chosen:
-                self.other = None
-                gc.unfreeze()
-                gc.collect()  # models and their hooks hold each other
-                try:
-                    self.other = (chosen, _load(chosen))
-                finally:
-                    gc.freeze()
-            return self.other[1]
-
-    def engines(self) -> list[tuple[Chosen, d2sd.Engine]]:
-        return [*((Chosen(name), engine) for name, engine in self.bundled.items()), *filter(None, [self.other])]
-
-    def loaded(self, chosen: Chosen) -> bool:
-        own = self.other is not None and self.other[0] == chosen
-        return own or (chosen.model in self.bundled and not chosen.vp)
+# All bundled models that were used, and the latest other ones.
+_engines: dict[Chosen, d2sd.Engine] = {}
+_loading = threading.Lock()
 
 
-_shelf = _Shelf()
+def _bundled(chosen: Chosen) -> bool:
+    return chosen.model in d2sd.presets() and not chosen.vp
 
 
 def loaded(chosen: Chosen) -> bool:
-    """Returns whether these models are loaded, so that ``engine`` returns immediately."""
-    return _shelf.loaded(chosen)
+    return chosen in _engines
 
 
 def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
     """Returns the loaded models whose weights match the fingerprints in a run's header, or None."""
-    wanted = {part: digest for part in MADE_WITH if (digest := weights_of([header], part))}
-    for chosen, engine in _shelf.engines():
+    parts = ("target", "first_drafter", "second_drafter")
+    wanted = {part: digest for part in parts if (digest := weights_of([header], part))}
+    for chosen, engine in list(_engines.items()):
         own = {"parts": engine.parts}
         if "target" in wanted and all(weights_of([own], part) == digest for part, digest in wanted.items()):
             return chosen
@@ -376,16 +312,32 @@ def engine(chosen: Chosen) -> d2sd.Engine:
     """Returns the engine of the chosen models, which are loaded if needed. Without a VP-Drafter, the first drafter is also
     the second one.
 
+    The previous models that are not bundled are dropped before others are loaded, so that two large targets need not fit into
+    memory. After loading, objects are frozen for the garbage collector, which would otherwise pause runs for a third of a
+    second now and then.
+
     Raises ``InputError`` if they cannot run here or cannot be loaded.
     """
     if not loaded(chosen):
         check(chosen)
-    return _shelf.get(chosen)
+    with _loading:
+        if chosen not in _engines:
+            if not _bundled(chosen):
+                for other in [c for c in _engines if not _bundled(c)]:
+                    del _engines[other]
+                gc.unfreeze()
+                gc.collect()  # models and their hooks hold each other
+            try:
+                _engines[chosen] = _load(chosen)
+            finally:
+                gc.freeze()
+        return _engines[chosen]
 
 
 def _load(chosen: Chosen) -> d2sd.Engine:
     model, vp = chosen.model, chosen.vp
-    cuda = torch.cuda.is_available()
+    if _bundled(chosen):
+        return d2sd.load(model)
     if model in pairs():
         pair = pairs()[model]
         loaded = load_models(
@@ -393,8 +345,13 @@ def _load(chosen: Chosen) -> d2sd.Engine:
             eagle3=pair.eagle3 or None, dtype=pair.dtype,
         )  # fmt: skip
     else:
-        loaded = load_models(model, second_drafter=vp or None, dtype="bfloat16" if cuda else None)
+        loaded = load_models(model, second_drafter=vp or None, dtype=_own_dtype())
     return d2sd.Engine(loaded if loaded.second else replace(loaded, second=loaded.first))
+
+
+def _own_dtype() -> str | None:
+    """Returns the number format of folders; None for that of ``load_models``."""
+    return "bfloat16" if torch.cuda.is_available() else None
 
 
 def planned(model: str, folder: str) -> str:
@@ -403,25 +360,23 @@ def planned(model: str, folder: str) -> str:
     model: the choice.
     folder: of one's own models.
     """
-    if model in d2sd.presets():
-        return ""
     if model == FOLDER:
         own = Path(folder.strip()).expanduser()
         if public() or not folder.strip() or not (own / "target" / "config.json").is_file():
             return ""
         drafter = next((part for part in ("dflash", "eagle3") if (own / part / "config.json").is_file()), None)
-        return _summary(str(own / "target"), "" if drafter is None else str(own / drafter), "bfloat16")
-    pair = pairs().get(model)
-    if pair is None or pair.fault or not all(map(_readable, (pair.target, pair.drafter or pair.eagle3))):
+        # mixed numbers are loaded in float32 as well
+        return _summary(str(own / "target"), drafter and str(own / drafter), _own_dtype() or "float32")
+    if model in d2sd.presets() or model not in pairs():
         return ""
-    return _summary(pair.target, pair.drafter or pair.eagle3, pair.dtype)
-
-
-def _readable(source: str) -> bool:
-    """Returns whether the config is available without the network."""
-    return is_folder(source) or config_cached(source)
+    pair = pairs()[model]
+    sources = pair.target, pair.drafter or pair.eagle3
+    # nobody waits for a network
+    if pair.fault or not all(is_folder(source) or _cached(source) for source in sources):
+        return ""
+    return _summary(*sources, pair.dtype)
 
 
 @lru_cache(32)
-def _summary(target: str, drafter: str, dtype: str) -> str:
-    return without_paths(summary(plan(target, drafter or None, dtype)))
+def _summary(target: str, drafter: str | None, dtype: str) -> str:
+    return without_paths(summary(plan(target, drafter, dtype)))

@@ -16,7 +16,7 @@ ASSETS = HOME / "assets"
 OPENING_TRACE = ASSETS / "traces" / "opening.jsonl.gz"
 SECOND_TRACE = ASSETS / "traces" / "second.jsonl.gz"  # of another model, one click away
 LESSON = ASSETS / "traces" / "lesson.json.gz"
-FIRST = "smollm2"  # a published chat model; the page opens with it as soon as its run earns that (``app.record``)
+FIRST = "smollm2"  # a published chat model; the page opens with it as soon as its run earns that (``tools.record``)
 BUNDLED = "tiny"  # needs nothing that is not bundled
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head
 OWN = (BUNDLED, DSPARK)
@@ -61,7 +61,6 @@ def first_model() -> str:
 
 
 def examples(model: str) -> dict[str, str]:
-    """Returns example prompts for a model, by label."""
     return EXAMPLES if model in OWN else CHAT_EXAMPLES
 
 
@@ -81,7 +80,6 @@ def second() -> RecordedRun:
 
 
 def second_label(run: RecordedRun) -> str:
-    """Returns the text of the link to it."""
     model = run.header.get("models", {}).get("preset")
     return "With a chat model" if model == FIRST else "With a tiny model"
 

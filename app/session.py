@@ -9,10 +9,10 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from app.guard import MAX_WINDOWS
 from app.jobs import Ticket
 from app.links import Link
 from app.race.run import Race
@@ -23,7 +23,6 @@ MAX_RUNS = 24
 MAX_RUN_BYTES = 64 * 2**20  # of the runs of one window, as they are stored: packed
 MAX_SETS = 4
 MAX_SET_BYTES = 64 * 2**20
-MAX_WINDOWS = 200
 MAX_BYTES = 2**30  # of all windows
 OWN = ("Explore", "Race")  # sources of runs that were made in the window
 NAME = re.compile(r"[0-9a-f]{32}")
@@ -52,21 +51,16 @@ class History:
     sets: list[RunSet] = field(default_factory=list)
 
     def keep(self, run: RecordedRun, source: str, label: str = "") -> RecordedRun:
-        """Add a run unless it is in the list already; returns the one in the list."""
+        """Add a run unless it is in the list already; returns the one in the list. The oldest that are too many go."""
         known = next((k.run for k in self.runs if k.run is run or _same_run(k.run, run)), None)
         if known is not None:
             return known
         self.runs.insert(0, Recording(short(label, LABEL) if label else prompt_label(run.header), run, source))
-        self.trim()
-        return run
-
-    def trim(self) -> None:
-        """Remove the oldest runs until the rest is within bounds; the newest stays in any case."""
         while len(self.runs) > 1 and (len(self.runs) > self.most or sum(k.run.size for k in self.runs) > MAX_RUN_BYTES):
             self.runs.pop()
+        return run
 
     def find(self, key: object) -> Recording | None:
-        """Returns the run with this key, or None."""
         return next((k for k in self.runs if k.run.key == key), None)
 
     def numbered(self, text: str) -> Recording | None:
@@ -87,7 +81,6 @@ class History:
             self.runs.insert(at + by, self.runs.pop(at))
 
     def remove(self, key: object) -> None:
-        """Remove a run from the list."""
         self.runs = [k for k in self.runs if k.run.key != key]
 
     def keep_set(self, title: str, runs: list[Recording]) -> None:
@@ -130,18 +123,11 @@ class Histories:
         with self._lock:
             history = self._histories.pop(name, new)
             self._histories[name] = history
-            for other in list(self._over()):
-                del self._histories[other]
+            size = sum(h.size for h in self._histories.values())
+            for oldest in list(self._histories)[:-1]:
+                if len(self._histories) > MAX_WINDOWS or size > MAX_BYTES:
+                    size -= self._histories.pop(oldest).size
             return history
-
-    def _over(self) -> Iterator[str]:
-        """Returns the names of windows whose histories exceed the limits."""
-        count, size = len(self._histories), sum(h.size for h in self._histories.values())
-        for name, history in list(self._histories.items())[:-1]:
-            if count <= MAX_WINDOWS and size <= MAX_BYTES:
-                return
-            count, size = count - 1, size - history.size
-            yield name
 
 
 HISTORIES = Histories()

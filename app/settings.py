@@ -36,11 +36,10 @@ RECALL = """() => {
 
 
 def element(setting: Setting) -> str:
-    """Returns the id of a setting's control."""
     return setting.control or setting.name.replace("_", "-")
 
 
-def read(setting: Setting, value: Any) -> Any:
+def read_setting(setting: Setting, value: Any) -> Any:
     """Returns a control's value as ``DecodeConfig`` takes it; raises ``InputError``."""
     if setting.kind in ("flag", "choice"):
         setting.check(value)
@@ -53,7 +52,6 @@ def read(setting: Setting, value: Any) -> Any:
 
 
 def whole(value: Any, name: str) -> int:
-    """Returns the integer of a control; raises ``InputError``."""
     if not _is_number(value) or not math.isfinite(value) or value != int(value):
         raise InputError(f"{name} must be a whole number")
     return int(value)
@@ -78,7 +76,9 @@ def config(method: str, values: dict[str, Any]) -> DecodeConfig:
     """Returns the configuration of a run from the controls' values by name; raises ``InputError``."""
     if method not in METHODS:
         raise InputError(f"unknown method {str(method)[:40]!r}; choose one of: {', '.join(METHODS)}")
-    return DecodeConfig(method=method, **{s.name: read(s, values[s.name]) for s in SETTINGS if s.name in values})
+    return DecodeConfig(
+        method=method, **{s.name: read_setting(s, values[s.name]) for s in SETTINGS if s.name in values}
+    )
 
 
 def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number | gr.Checkbox | gr.Dropdown:
@@ -87,30 +87,14 @@ def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number
     prefix: of its id.
     options: further ones of a number field or a list.
     """
-    name = f"{prefix}{element(setting)}"
+    shape: dict[str, Any] = {"elem_id": f"{prefix}{element(setting)}", "min_width": 60}
     if setting.kind == "flag":
         chat = setting.name == "chat" and templated(first_model())
-        return gr.Checkbox(bool(setting.default) or chat, label=setting.label, elem_id=name, min_width=60)
-    label = setting.label[:1].upper() + setting.label[1:]
+        return gr.Checkbox(bool(setting.default) or chat, label=setting.label, **shape)
+    shape |= {"value": setting.default, "label": setting.label[:1].upper() + setting.label[1:], **options}
     if setting.kind == "choice":
-        return gr.Dropdown(
-            list(setting.choices),
-            value=setting.default,
-            label=label,
-            elem_id=name,
-            filterable=False,
-            min_width=60,
-            **options,
-        )
-    return gr.Number(
-        setting.default,
-        label=label,
-        elem_id=name,
-        step=setting.step,
-        placeholder="auto" if setting.optional else None,
-        min_width=60,
-        **options,
-    )
+        return gr.Dropdown(list(setting.choices), filterable=False, **shape)
+    return gr.Number(step=setting.step, placeholder="auto" if setting.optional else None, **shape)
 
 
 def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any]:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from queue import SimpleQueue
 from threading import Event as Flag
 from typing import Any, TypeVar
-from weakref import WeakKeyDictionary
 
 from app import models
 from app.jobs import Update
@@ -23,7 +22,6 @@ from d2sd.engine import Request
 SECONDS_BETWEEN_PAUSES = 0.5
 Item = TypeVar("Item")
 WARM_UP_TOKENS = 16
-_warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 # One thread for all runs: they take turns anyway, and torch keeps a pool of threads for every thread that calls it.
 _worker = ThreadPoolExecutor(1, "engine")
 
@@ -37,12 +35,10 @@ class Prepared:
     request: Request
 
     def warnings(self) -> str:
-        """Returns what the page has to say of the run's drafters, as sentences."""
         return without_paths(" ".join(f"{note[:1].upper()}{note[1:]}." for note in self.engine.models.notes()))
 
 
 def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
-    """Yields a notice if these models are not loaded yet."""
     if not models.loaded(chosen):
         yield Update(news=f"Loading {chosen.model} …")
 
@@ -96,22 +92,6 @@ def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, Non
             yield
 
 
-def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
-    """Run a few tokens if these settings are new to the models, so that the timed run includes no one-time work.
-
-    This touches memory, and captures passes on a GPU.
-    """
-    # much longer texts get larger buffers, and what is captured for them is captured anew
-    config = run.request.config
-    kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)
-    done = _warm.setdefault(run.engine, set())
-    if kind in done:
-        return
-    yield from first_tokens(run, stop)
-    if not stop():
-        done.add(kind)
-
-
 def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
     """Yields the events of a generator that runs on the worker thread; closing this ends the run before its next step."""
     ready: SimpleQueue[Item | None] = SimpleQueue()
@@ -136,7 +116,7 @@ def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
         working.result()
 
 
-class Recorder:
+class RunRecorder:
     """Runs a request and records its events. Iterating over it runs it, and yields None per event.
 
     stop: the run ends before its next step if it returns True.
@@ -165,15 +145,13 @@ class Recorder:
         return Trace.of(self._run.engine.header(self._run.request) | fields, self._events)
 
 
-def paced(steps: Iterable[None], clock: Callable[[], float] = time.monotonic) -> Iterator[None]:
+def paced(steps: Iterable[None]) -> Iterator[None]:
     """Run ``steps``, yielding at most every ``SECONDS_BETWEEN_PAUSES`` seconds, since reporting progress costs time.
 
     A closed window is only detected when its work yields, so work without progress to report must yield too.
-
-    clock: the time in seconds.
     """
-    last = clock()
+    last = time.monotonic()
     for _ in steps:
-        if clock() - last > SECONDS_BETWEEN_PAUSES:
+        if time.monotonic() - last > SECONDS_BETWEEN_PAUSES:
             yield
-            last = clock()
+            last = time.monotonic()

@@ -19,7 +19,7 @@ from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, read_uploads, short, what_it_says
-from app.streaming import Recorder, ahead, announce_loading, paced, prepare
+from app.streaming import RunRecorder, ahead, announce_loading, paced, prepare
 from app.visitors import without_paths
 from d2sd import DecodeConfig, InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
@@ -194,7 +194,7 @@ def prompts(
     yield Update(so_far(title, running=True))
     try:
         for prompt, one in zip(texts, prepared, strict=True):
-            recorder = Recorder(one, job.cancelled)
+            recorder = RunRecorder(one, job.cancelled)
             news = f"{len(runs)} of {len(texts)} prompts; the figures are of the first {shown_runs}."
             for _ in paced(recorder):
                 yield Update(news=news if shown_runs < len(runs) else "")

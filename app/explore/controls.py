@@ -9,13 +9,11 @@ import gradio as gr
 
 import d2sd
 from app import links, models, presets
-from app.explore.run import RunRequest
 from app.jobs import AT_ONCE, forgive, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
 from app.methods import grouped
 from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
-from app.models import Chosen
 from app.runs.recordings import FILE_TYPES
 from app.runs.view import RunsView, drawing
 from app.session import Session
@@ -46,19 +44,7 @@ class Controls:
 
     @property
     def values(self) -> list[Any]:
-        """The inputs in the order in which ``request`` takes their values."""
         return list(self.inputs.values())
-
-    def request(self, *values: Any) -> RunRequest:
-        """Returns the run that the values of the inputs request."""
-        by_name = dict(zip(self.inputs, values, strict=True))
-        return RunRequest(
-            prompt=by_name["prompt"] or "",
-            models=Chosen.read(by_name["model"], by_name["folder"], by_name["vp"]),
-            method=by_name["method"] or "",
-            compare=bool(by_name["compare"]),
-            settings={s.name: by_name[s.name] for s in SETTINGS},
-        )
 
     def restored(self, link: Link) -> list[Any]:
         """Returns the inputs as set by a link; others are unchanged."""
@@ -167,7 +153,6 @@ def _method_settings(inputs: dict[str, Any], method: PickerView) -> None:
 
 
 def explained(method: str) -> str:
-    """Returns a sentence about what a method does and its source."""
     chosen = d2sd.METHODS[method]
     return f"{chosen.sentence} ({chosen.source})"
 
@@ -183,7 +168,7 @@ class ExplorerView(View):
     * ``missed``: the page lacks lines (``key``, ``start``);
     * ``export``: a file is wanted that the server makes (``kind``, ``step``);
     * ``redraft``: what would a re-draft have added (``key``, ``step``, ``prefix``, ``number`` of the question)? The answer is a
-      segment's note of this name, see ``app.explore.run.answer``.
+      segment's note of this name, see ``app.explore.questions``.
     * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
     * ``quickest``: what is in the form is to be run as *quickest here* (``quickest``: true).
 
@@ -208,11 +193,9 @@ class Shown:
 
     @property
     def outputs(self) -> list[Any]:
-        """The outputs of ``follow``."""
         return [*self.controls.values, self.back, self.runs, self.controls.notice]
 
     def after(self, event: Any) -> None:
-        """Update the form and the list after an event that shows a run."""
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
@@ -233,7 +216,6 @@ class Shown:
         ]
 
     def own(self, session: Session) -> list[Any]:
-        """Restore the user's settings."""
         values, session.own = session.own or {}, None
         return [*self.controls.restored(Link(values)), gr.Button(visible=False)]
 

@@ -1,31 +1,33 @@
-"""What Explore computes: a run, streamed as trace lines, and answers to questions about a step of the shown run."""
+"""A run of Explore, from the press of Run to what the page is sent: request → engine → stream → recorded run → update.
+
+``app.streaming`` has what other tabs need as well: preparing a run, and its events from the engine's thread or from a ZeroGPU.
+"""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
+from weakref import WeakKeyDictionary
 
-import d2sd
-from app import models, settings
-from app.guard import step_number
-from app.jobs import Job, Update, failure_sentence
+import gradio as gr
+
+from app import settings
+from app.explore.controls import Shown
+from app.jobs import AT_ONCE, Job, Update, failure_sentence, wire
 from app.links import Link, check_length
-from app.machine import on_gpu
 from app.methods import PLAIN
 from app.models import Chosen
 from app.session import Session
-from app.streaming import Prepared, Recorder, announce_loading, paced, prepare, stream, warm_up
-from app.visitors import without_paths
-from d2sd import DecodeConfig, Engine, Event, Finished, InputError, StepDone, Trace
+from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare, stream
+from d2sd import DecodeConfig, Engine, Event, Finished, StepDone, Trace
 from d2sd.costs.runs import impossible, uneven
-from d2sd.folders.store import REMOTE
 from d2sd.trace.events import Baseline
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif.questions import redraft, verify_typed
 
+LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
 # A short run is timed more than once against plain decoding: as often as fits into so many seconds.
 MAX_ROUNDS = 3
@@ -33,15 +35,60 @@ SECONDS_OF_ROUNDS = 0.25
 CHECKED = 4  # of a long run, a quarter is timed a second time, to see whether the times are even
 LEAST_CHECKED = 32  # tokens: several steps
 TRIES = 2  # of timing a run, where other work disturbs it
-STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
-MAX_NAME = 60  # characters of a model's name in a sentence
+_warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
+
+
+def wire_run(shown: Shown) -> None:
+    """Wire what requests a run: the button, the prompt's Enter, and the view's offer to run it as *quickest here*."""
+    session, controls = shown.session, shown.controls
+
+    def work(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
+        before, request = current.shown, RunRequest.read(dict(zip(controls.inputs, values, strict=True)))
+        if job.data.get("quickest") is True:
+            request = replace(request, settings={**request.settings, "cost_aware": True})
+        updates: Iterator[Update[Any]] = run(current, job, request)
+        for update in updates:
+            listed: tuple[Any, Any] = (gr.skip(), gr.skip())
+            if update.value is not None and current.shown is not before:
+                before, listed = current.shown, shown.started(current)
+            segment = gr.skip() if update.value is None else update.value
+            yield replace(update, value=[segment, *listed, gr.Button(button_text(update, current))])
+        # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
+        # once to one object, so a skip behind them would delete them.
+
+    def rest(current: Session) -> Any:
+        runs = current.job is not None and current.job.work is work and current.job.active
+        return gr.skip() if runs else gr.Button("Run")
+
+    pressed = partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit])
+    for event, stop in ((pressed, controls.stop), (shown.view.quickest, None)):
+        worked = wire(
+            event,
+            work,
+            session,
+            [session, *controls.values],
+            [shown.view, shown.back, shown.runs, controls.run],
+            controls.notice,
+            stop=stop,
+        )
+        worked.then(rest, session, controls.run, **AT_ONCE)
+    shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
+
+
+def button_text(update: Update[str], session: Session) -> str:
+    """Returns the text of the Run button while a run is in progress."""
+    if update.news:
+        return "Waiting …" if session.waiting else "Loading …"
+    if session.shown.ended:
+        return "Timing …"
+    return "Reading …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The values of the controls.
+    """A requested run.
 
-    compare: whether the run is timed against plain decoding.
+    compare: whether it is timed against plain decoding.
     settings: by name.
     """
 
@@ -50,6 +97,17 @@ class RunRequest:
     method: str
     compare: bool
     settings: dict[str, Any]
+
+    @classmethod
+    def read(cls, values: Mapping[str, Any]) -> RunRequest:
+        """Returns the run that the values of the controls request, by the names of ``Controls.inputs``."""
+        return cls(
+            prompt=values["prompt"] or "",
+            models=Chosen.read(values["model"], values["folder"], values["vp"]),
+            method=values["method"] or "",
+            compare=bool(values["compare"]),
+            settings={s.name: values[s.name] for s in settings.SETTINGS},
+        )
 
     def config(self) -> DecodeConfig:
         """Returns the configuration. Raises ``InputError``, also if the prompt is too long for the page."""
@@ -119,7 +177,44 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
     yield found
 
 
+def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
+    """Run a few tokens if these settings are new to the models, so that the timed run includes no one-time work.
+
+    This touches memory, and captures passes on a GPU.
+    """
+    # much longer texts get larger buffers, and what is captured for them is captured anew
+    config = run.request.config
+    kind = replace(config, seed=0, max_new_tokens=1 + config.max_new_tokens // 1024)
+    done = _warm.setdefault(run.engine, set())
+    if kind in done:
+        return
+    yield from first_tokens(run, stop)
+    if not stop():
+        done.add(kind)
+
+
 Rounds = tuple[list[Trace], list[Trace]]  # equal runs, and of plain decoding as many
+
+
+def _timed(run: Prepared, tokens: int, stop: Callable[[], bool], timed: Rounds) -> Iterator[None]:
+    """Time this run and plain decoding alternately, without drawing or inspection, and append what they did to ``timed``: at least
+    two runs of each, the second one short where the first took long.
+
+    A run that is drawn shares the processor with the drawing code, and on a small machine with the browser.
+    """
+    config = replace(run.request.config, inspect=False)
+    plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)
+    began = time.monotonic()
+    for number in range(MAX_ROUNDS):
+        long = number > 0 and time.monotonic() - began > SECONDS_OF_ROUNDS
+        if stop() or (long and number > 1):
+            break
+        most = min(tokens, max(LEAST_CHECKED, tokens // CHECKED)) if long else tokens
+        for own, rounds in zip((config, plain), timed, strict=True):
+            request = replace(run.request, config=replace(own, max_new_tokens=most))
+            recorder = RunRecorder(replace(run, request=request), stop, warm_up)
+            yield from recorder
+            rounds.append(recorder.trace())
 
 
 def baseline_of(own: Sequence[Trace], plain: Sequence[Trace]) -> Baseline:
@@ -133,126 +228,3 @@ def baseline_of(own: Sequence[Trace], plain: Sequence[Trace]) -> Baseline:
 
     disturbed = uneven(own) or uneven(plain) or impossible(own[0].totals, plain[0].totals)
     return Baseline(speed(plain), speed(own), disturbed)
-
-
-def _timed(
-    run: Prepared,
-    tokens: int,
-    stop: Callable[[], bool],
-    timed: Rounds,
-    clock: Callable[[], float] = time.monotonic,
-) -> Iterator[None]:
-    """Time this run and plain decoding alternately, without drawing or inspection, and append what they did to ``timed``: at least
-    two runs of each, the second one short where the first took long.
-
-    A run that is drawn shares the processor with the drawing code, and on a small machine with the browser.
-    """
-    config = replace(run.request.config, inspect=False)
-    plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)
-    began = clock()
-    for number in range(MAX_ROUNDS):
-        long = number > 0 and clock() - began > SECONDS_OF_ROUNDS
-        if stop() or (long and number > 1):
-            break
-        most = min(tokens, max(LEAST_CHECKED, tokens // CHECKED)) if long else tokens
-        for own, rounds in zip((config, plain), timed, strict=True):
-            request = replace(run.request, config=replace(own, max_new_tokens=most))
-            recorder = Recorder(replace(run, request=request), stop, warm_up)
-            yield from recorder
-            rounds.append(recorder.trace())
-
-
-Answer = dict[str, Any]
-Work = Callable[[Engine, Trace], Answer]
-
-
-@dataclass(frozen=True, slots=True)
-class StepQuestion:
-    """A kind of question about a step: a re-draft from another prefix, or a reader's own draft.
-
-    name: in sentences.
-    read: the data of the page's event as work for an engine, without its models; raises ``InputError``.
-    """
-
-    name: str
-    read: Callable[[dict[str, Any]], Work]
-
-
-def answer(question: StepQuestion, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
-    """Yield the answer for the page: the ``number`` of the question, and a ``problem`` or the fields of the result.
-
-    ``job.data`` comes from the page, and may be anything: ``key`` of the run, what the question needs, and its ``number``. An
-    answer that a newer question has overtaken is not yielded, nor one about a run that is not shown any more.
-    """
-    if job.cancelled():
-        yield Update(_answer(job, problem=STOPPED))
-        return
-    try:
-        if job.data.get("key") != shown.key or not len(shown):
-            raise InputError("this run is no longer shown; choose a step of the run that is")
-        work = question.read(job.data)
-        chosen = _models_of(shown.header)
-        yield from announce_loading(chosen)
-        models.engine(chosen)
-        found = _answer(job, **_computed(chosen, work, shown.trace()))
-    except InputError as error:
-        found = _answer(job, problem=_sentence(f"{error}"))
-    except Exception as error:  # it is the answer
-        found = _answer(job, problem=_sentence(failure_sentence(error, f"{question.name} failed").rstrip(".")))
-    if not job.cancelled():
-        yield Update(found)
-
-
-@on_gpu
-def _computed(chosen: Chosen, work: Work, trace: Trace) -> Answer:
-    return work(models.engine(chosen), trace)
-
-
-def _read_redraft(data: dict[str, Any]) -> Work:
-    step, prefix = step_number(data.get("step")), step_number(data.get("prefix"))
-    if step is None or prefix is None:
-        raise InputError("a re-draft needs the number of a step and the length of a prefix")
-    return partial(_redraft, step=step, prefix=prefix)
-
-
-def _redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Answer:
-    found = redraft(engine, trace, step, prefix)
-    return {**asdict(found), "draft": None, "texts": found.draft.texts, "confidence": found.draft.confidence}
-
-
-def _read_typed(data: dict[str, Any]) -> Work:
-    step, words = step_number(data.get("step")), data.get("words")
-    if step is None or not isinstance(words, str):
-        raise InputError("a draft of one's own is given by the number of a step and its words")
-    return partial(_verify, step=step, words=words)
-
-
-def _verify(engine: Engine, trace: Trace, step: int, words: str) -> Answer:
-    return asdict(verify_typed(engine, trace, step, words))
-
-
-QUESTIONS = {"redraft": StepQuestion("the re-draft", _read_redraft), "typed": StepQuestion("the check", _read_typed)}
-
-
-def _models_of(header: dict[str, Any]) -> Chosen:
-    """Returns the models of a run: those that are loaded, or bundled ones, which load in a moment. Raises ``InputError``."""
-    if (found := models.loaded_for(header)) is not None:
-        return found
-    recorded = header.get("models")
-    names = recorded if isinstance(recorded, dict) else {}
-    preset = names.get("preset")
-    if preset in d2sd.presets() and preset not in REMOTE:
-        return Chosen(preset)
-    name = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
-    raise InputError(
-        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again, in that run "
-        "or in this one from the list of runs"
-    )
-
-
-def _answer(job: Job, **fields: Any) -> Answer:
-    return {"number": step_number(job.data.get("number")), **fields}
-
-
-def _sentence(words: str) -> str:
-    return without_paths(f"{words[:1].upper()}{words[1:]}.")

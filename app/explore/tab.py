@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
 import gradio as gr
 
 from app import models, presets
-from app.explore import run as explore
 from app.explore.controls import ExplorerView, Shown, build_controls
+from app.explore.questions import answer_question
+from app.explore.run import wire_run
 from app.gradio_internals import event_fields
 from app.jobs import AT_ONCE, FILES, Call, Job, Overtaken, Ticket, Update, answer, sentence, wire
 from app.machine import give_back
@@ -24,18 +23,7 @@ from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
 
-LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
-RUN = "Run"
-
-
-def run_button_text(update: Update[str], session: Session) -> str:
-    """Returns the text of the Run button while a run is in progress."""
-    if update.news:
-        return "Waiting …" if session.waiting else "Loading …"
-    if session.shown.ended:
-        return "Timing …"
-    return "Reading …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
 def build_explore(session: gr.State) -> Shown:
@@ -49,7 +37,7 @@ def build_explore(session: gr.State) -> Shown:
             view = ExplorerView(first.segment(recorded=True) if len(first) else None, linked=[s.name for s in SETTINGS])
 
     shown = Shown(session, controls, view, runs, controls.back)
-    _wire_runs(shown)
+    wire_run(shown)
     _wire_download(shown)
     for name, event in ("redraft", view.redraft), ("typed", view.typed):
         _wire_question(shown, name, event)
@@ -68,42 +56,6 @@ def build_explore(session: gr.State) -> Shown:
     return shown
 
 
-def _wire_runs(shown: Shown) -> None:
-    session, controls = shown.session, shown.controls
-
-    def run(job: Job, current: Session, *values: Any) -> Iterator[Update[Any]]:
-        before, request = current.shown, controls.request(*values)
-        if job.data.get("quickest") is True:
-            request = replace(request, settings={**request.settings, "cost_aware": True})
-        updates: Iterator[Update[Any]] = explore.run(current, job, request)
-        for update in updates:
-            listed: tuple[Any, Any] = (gr.skip(), gr.skip())
-            if update.value is not None and current.shown is not before:
-                before, listed = current.shown, shown.started(current)
-            segment = gr.skip() if update.value is None else update.value
-            yield replace(update, value=[segment, *listed, gr.Button(run_button_text(update, current))])
-        # Nothing is sent after the last values: Gradio's client applies the differences of two updates that arrive at
-        # once to one object, so a skip behind them would delete them.
-
-    def rest(current: Session) -> Any:
-        runs = current.job is not None and current.job.work is run and current.job.active
-        return gr.skip() if runs else gr.Button(RUN)
-
-    pressed = partial(gr.on, [controls.run.click, controls.inputs["prompt"].submit])
-    for event, stop in ((pressed, controls.stop), (shown.view.quickest, None)):
-        worked = wire(
-            event,
-            run,
-            session,
-            [session, *controls.values],
-            [shown.view, shown.back, shown.runs, controls.run],
-            controls.notice,
-            stop=stop,
-        )
-        worked.then(rest, session, controls.run, **AT_ONCE)
-    shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
-
-
 def _wire_question(shown: Shown, name: str, event: Any) -> None:
     """A question about the shown step: it takes its turn as a run does, without cancelling the run of this window.
 
@@ -112,7 +64,7 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
     """
 
     def run(job: Job, session: Session) -> Iterator[Update[str]]:
-        for update in explore.answer(explore.QUESTIONS[name], job, session.shown):
+        for update in answer_question(name, job, session.shown):
             yield update.map(lambda answer: session.shown.note(**{name: answer}))
 
     # what the notice says of a run stays, unless there is a place in the queue to report
@@ -175,7 +127,6 @@ def open_trace(call: Call, session: Session, path: str | None) -> tuple[Any, Any
 
 
 def send_again(session: Session, data: gr.EventData) -> Any:
-    """Returns the lines that the page requests."""
     fields = event_fields(data)
     start = fields.get("start")
     if fields.get("key") != session.shown.key or not isinstance(start, int) or start < 0:

@@ -15,7 +15,7 @@ from app.links import check_length
 from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
 from app.models import Chosen
 from app.presets import ASSETS
-from app.streaming import Prepared, Recorder, announce_loading, first_tokens, paced, prepare
+from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.calibration.comparison import first_difference
 from d2sd.costs.machines import PAPER
@@ -146,7 +146,7 @@ def run(
 def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Update[Race], None, Lane]:
     """Yields progress and returns the lane."""
     yield Update(replace(race, status=f"{title}, warming up …"))
-    recorder = Recorder(prepared, job.cancelled, first_tokens)
+    recorder = RunRecorder(prepared, job.cancelled, first_tokens)
     problem = ""
     try:
         for _ in paced(recorder):

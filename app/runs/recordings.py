@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import pairwise
+from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +35,6 @@ LABEL = 200  # characters of a prompt that stands for its run; the page cuts it 
 
 
 def short(text: str, most: int = 60) -> str:
-    """Returns a name as a label."""
     text = encodable(text)
     return text if len(text) <= most else text[: most - 1] + "…"
 
@@ -57,18 +56,16 @@ class Recording:
     at: float = field(default_factory=time.time, compare=False)
 
     @classmethod
-    def of(cls, trace: Trace, label: str = "") -> Recording:
-        """Returns a run that was just recorded; named by its prompt unless a label is given."""
-        return cls(label or prompt_label(trace.header), RecordedRun.of(trace.records()), domain=trace.domain)
+    def of(cls, trace: Trace) -> Recording:
+        """Returns a run that was just recorded, named by its prompt."""
+        return cls(prompt_label(trace.header), RecordedRun.of(trace.records()), domain=trace.domain)
 
     @property
     def header(self) -> dict[str, Any]:
-        """The header of the run."""
         return self.run.header
 
 
 def prompt_label(header: dict[str, Any]) -> str:
-    """Returns a run's prompt as a label."""
     return short(" ".join(str(header.get("prompt") or "no prompt").split()), LABEL)
 
 
@@ -99,12 +96,10 @@ class RunSet:
 
     @property
     def traces(self) -> Traces:
-        """The runs as data."""
         return Traces(self.runs)
 
     @cached_property
     def gathering(self) -> Gathering:
-        """The statistics for its figures."""
         return Gathering(self.traces)
 
     @property
@@ -133,10 +128,10 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     """
     raw = _unpacked(path)
     if is_log(path):
-        runs, more = _imported(path, MAX_OPENED)
-        note = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them." if more else ""
-        said = "\n".join(report_lines(what_it_says(path)))
-        return [RecordedRun.of(run.records()) for run in runs], "\n".join(filter(None, (note, said)))
+        runs = list(islice(_logged(path), MAX_OPENED + 1))
+        more = f"{MAX_OPENED} of its runs are in the list; Calibrate reads all of them."
+        notes = [*([more] if len(runs) > MAX_OPENED else []), *report_lines(what_it_says(path))]
+        return [RecordedRun.of(run.records()) for run in runs[:MAX_OPENED]], "\n".join(notes)
     parts = _parts(raw)
     read = [RecordedRun.read(part) for part in parts[:MAX_OPENED]]
     if not all(run.steps for run in read):
@@ -145,23 +140,37 @@ def read_all(path: str | Path) -> tuple[list[RecordedRun], str]:
     return read, note
 
 
-def read_together(path: Path, room: int) -> tuple[list[tuple[RecordedRun, Trace]], int]:
-    """Returns the runs of a trace file or log, as stored and as parsed runs, and its unpacked size in bytes.
+def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
+    """Returns the uploaded traces that can be read, and a sentence for each of the others."""
+    good, bad = [], []
+    room = MAX_MEGABYTES_TOGETHER * 10**6
+    for path in paths:
+        try:
+            raw = _unpacked(path)
+            if len(raw) > room:
+                raise InputError(
+                    f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
+                )
+            found = _runs_of(path, raw)
+        except InputError as error:
+            bad.append(f"{short(path.name)} was not read: {error}")
+            continue
+        room -= len(raw)
+        for number, (run, trace) in enumerate(found, 1):
+            label = short(path.name) if len(found) == 1 else f"{number} of {short(path.name, 40)}"
+            good.append((Recording(label, run, domain=trace.domain), trace))
+    return good, bad
 
-    Raises ``InputError``, also if the size exceeds ``room``."""
-    raw = _unpacked(path)
-    if len(raw) > room:
-        raise InputError(
-            f"all files together hold more than {MAX_MEGABYTES_TOGETHER} MB, unpacked; choose fewer at once"
-        )
-    if is_log(path):
-        runs = [(RecordedRun.of(run.records()), run) for run in _imported(path, None)[0]]
-        if not runs:
-            raise InputError(
-                "it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean"
-            )
-        return runs, len(raw)
-    return [_read(part) for part in _parts(raw)], len(raw)
+
+def _runs_of(path: Path, raw: bytes) -> list[tuple[RecordedRun, Trace]]:
+    """Returns the runs of a trace file or log, as stored and as parsed runs. Raises ``InputError``."""
+    if not is_log(path):
+        readers = [(Reader(), part) for part in _parts(raw)]
+        return [(RecordedRun.of(reader.records(lines_of(part))), reader.trace) for reader, part in readers]
+    runs = [(RecordedRun.of(run.records()), run) for run in _logged(path)]
+    if not runs:
+        raise InputError("it is a log with totals alone, without steps; “Open a trace” in Explore says what they mean")
+    return runs
 
 
 def what_it_says(path: str | Path) -> list[Reading]:
@@ -169,27 +178,15 @@ def what_it_says(path: str | Path) -> list[Reading]:
     return read_log(import_log(path, most=MAX_MEGABYTES * 10**6))
 
 
-def _imported(path: str | Path, most: int | None) -> tuple[list[Trace], bool]:
-    """Returns the requests of a log that have steps, at most ``most``, and whether there are more."""
-    runs: list[Trace] = []
-    for found in import_log(path, most=MAX_MEGABYTES * 10**6):
-        if isinstance(found, LogTotals):
-            continue
-        if most is not None and len(runs) == most:
-            return runs, True
-        runs.append(found)
-    return runs, False
+def _logged(path: str | Path) -> Iterator[Trace]:
+    """Returns the requests of a log that have steps."""
+    return (found for found in import_log(path, most=MAX_MEGABYTES * 10**6) if not isinstance(found, LogTotals))
 
 
 def _parts(raw: bytes) -> list[bytes]:
     """Returns the runs of a file that holds several, one after another; mostly it is one."""
     starts = [0, *(m.start() + 1 for m in SECOND.finditer(raw))]
     return [raw[a:b] for a, b in pairwise([*starts, len(raw)])]
-
-
-def _read(raw: bytes) -> tuple[RecordedRun, Trace]:
-    reader = Reader()
-    return RecordedRun.of(reader.records(lines_of(raw))), reader.trace
 
 
 def _unpacked(path: str | Path) -> bytes:
@@ -208,20 +205,3 @@ def _unpacked(path: str | Path) -> bytes:
             "read it with d2sd.load_trace, or record fewer steps"
         )
     return raw
-
-
-def read_uploads(paths: Sequence[Path]) -> tuple[list[tuple[Recording, Trace]], list[str]]:
-    """Returns the uploaded traces that can be read, and a sentence for each of the others."""
-    good, bad = [], []
-    room = MAX_MEGABYTES_TOGETHER * 10**6
-    for path in paths:
-        try:
-            found, size = read_together(path, room)
-        except InputError as error:
-            bad.append(f"{short(path.name)} was not read: {error}")
-            continue
-        room -= size
-        for number, (run, trace) in enumerate(found, 1):
-            label = short(path.name) if len(found) == 1 else f"{number} of {short(path.name, 40)}"
-            good.append((Recording(label, run, domain=trace.domain), trace))
-    return good, bad

@@ -10,7 +10,6 @@ from collections.abc import Collection, Sequence
 from typing import Any
 
 import gradio as gr
-import networkx
 
 from app.gradio_internals import event_fields
 from app.guard import step_number
@@ -62,14 +61,17 @@ def class_page(
         raise InputError("no run is ticked; tick those that the class is to see")
     _check([k.run for _, k in listed], MAX_PAGE_MEGABYTES)
     pages = [
-        PageRun(k.run, _label(k), step if k.run.key == shown else None, tour=_tour(k.run), number=n) for n, k in listed
+        # runs of one prompt are told apart by method
+        PageRun(
+            k.run,
+            f"{run_title(k.header)}: {k.label}",
+            step if k.run.key == shown else None,
+            tour=_tour(k.run),
+            number=n,
+        )
+        for n, k in listed
     ]
     return tours_page(pages, title or TITLE)
-
-
-def _label(recording: Recording) -> str:
-    """Returns a run's label; runs of one prompt are distinguished by method."""
-    return f"{run_title(recording.run.header)}: {recording.label}"
 
 
 def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None = None) -> str:
@@ -125,12 +127,10 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
     method = run.header.get("method")
     name = f"d2sd-{method if method in METHODS else 'run'}"
     if kind == "html":
-        return {
-            "name": f"{name}.html",
-            "type": "text/html",
-            "text": hand_out(run, step, node),
-        }
+        return {"name": f"{name}.html", "type": "text/html", "text": hand_out(run, step, node)}
     if kind == "graphml" and step is not None:
+        import networkx
+
         trace = run.trace()
         if step >= len(trace.steps):
             raise InputError(f"this run has no step {step + 1}")

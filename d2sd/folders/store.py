@@ -7,14 +7,16 @@ from __future__ import annotations
 
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from socket import create_connection
+from threading import Event, Thread
 from urllib.parse import urlsplit
 from urllib.request import getproxies
 
-from huggingface_hub.constants import ENDPOINT
+from huggingface_hub import constants
 
 from d2sd.errors import InputError
 
@@ -114,18 +116,28 @@ def check_place(source: str) -> None:
 
 @cache
 def hub_answers() -> bool:
-    """Returns whether the hub, or a proxy on the way to it, can be connected to; it is tried once.
+    """Returns whether the hub may be asked and can be connected to, or a proxy is on the way to it; it is tried once.
 
     Otherwise its client tries for half a minute.
     """
-    hub = urlsplit(ENDPOINT)
+    if constants.HF_HUB_OFFLINE:
+        return False
+    hub = urlsplit(constants.ENDPOINT)
     if hub.hostname is None or hub.scheme in getproxies():
         return True
-    try:
-        create_connection((hub.hostname, hub.port or 443), SECONDS_TO_CONNECT).close()
-    except OSError:
-        return False
-    return True
+    place = hub.hostname, hub.port or (80 if hub.scheme == "http" else 443)
+    connected = Event()
+
+    def connect() -> None:
+        with suppress(OSError):
+            create_connection(place, SECONDS_TO_CONNECT).close()
+            connected.set()
+
+    # nothing limits how long its name is looked up
+    attempt = Thread(target=connect, daemon=True)
+    attempt.start()
+    attempt.join(SECONDS_TO_CONNECT)
+    return connected.is_set()
 
 
 def located(source: str) -> str:

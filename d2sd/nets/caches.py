@@ -47,12 +47,10 @@ class KeyValueCache:
     def uniform(
         cls, layers: int, kv_heads: int, head_dim: int, capacity: int, dtype: torch.dtype, device: torch.device
     ) -> KeyValueCache:
-        """Returns a cache of layers of one shape, on one device."""
         shapes = dict.fromkeys(range(layers), (kv_heads, head_dim))
         return cls(shapes, capacity, dtype, dict.fromkeys(shapes, device))
 
     def clear(self) -> None:
-        """Drop the committed text."""
         self.length = 0
 
     def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
@@ -112,7 +110,6 @@ class KeyValueCache:
             buffer.index_copy_(3, slots, given)
 
     def keep_sequences(self, index: Tensor) -> None:
-        """Keep only these sequences of the batch."""
         self.parts = [(k[:, index], v[:, index]) for k, v in self.parts]
 
     def get_seq_length(self, _: int = 0) -> int:
@@ -230,7 +227,6 @@ class LinearState:
         self.rows: DeltaRows | None = None
 
     def become(self, inputs: Tensor, matrix: Tensor) -> None:
-        """Replace the state and drop the rows of the last pass."""
         self.inputs, self.matrix, self.rows = inputs, matrix, None
 
     def commit(self, last: int) -> None:
@@ -257,7 +253,6 @@ class LayerCache(KeyValueCache):
         self.states = states
 
     def clear(self) -> None:
-        """Drop the committed text."""
         super().clear()
         for state in self.states.values():
             state.become(torch.zeros_like(state.inputs), torch.zeros_like(state.matrix))
@@ -279,13 +274,11 @@ class LayerCache(KeyValueCache):
             state.become(inputs, matrix)
 
     def keep_sequences(self, index: Tensor) -> None:
-        """Keep only these sequences of the batch."""
         super().keep_sequences(index)
         for state in self.states.values():
             state.become(state.inputs[index], state.matrix[index])
 
     def forget(self, index: Tensor) -> None:
-        """Put the states of these sequences of the batch back to the beginning of a text."""
         for state in self.states.values():
             inputs, matrix = (part.index_fill(0, index, 0.0) for part in (state.inputs, state.matrix))
             state.become(inputs, matrix)

@@ -150,7 +150,6 @@ def _is_whole(value: Any) -> bool:
 
 
 def require(ok: bool, sentence: str) -> None:
-    """Raise ``InputError`` with this sentence unless ``ok``."""
     if not ok:
         raise InputError(sentence)
 
@@ -264,7 +263,6 @@ def refuse_tensors(unknown: Iterable[str]) -> None:
 
 
 def check_finite(model: nn.Module) -> None:
-    """Raise ``InputError`` if a weight is NaN or infinite."""
     for name, weight in itertools.chain(model.named_parameters(), model.named_buffers()):
         if weight.is_meta or not weight.is_floating_point() or weight.element_size() < 2:
             continue

@@ -112,5 +112,4 @@ def halve(layers: nn.Module) -> None:
 
 
 def halved(layers: nn.Module) -> bool:
-    """Returns whether ``halve`` was applied."""
     return any(isinstance(module, HalfLinear) for module in layers.modules())

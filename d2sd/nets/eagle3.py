@@ -101,12 +101,10 @@ class Eagle3DraftModel(nn.Module):
 
     @property
     def dtype(self) -> torch.dtype:
-        """Parameter type."""
         return self.fc.weight.dtype
 
     @property
     def device(self) -> torch.device:
-        """Where the weights lie."""
         return self.fc.weight.device
 
     @property

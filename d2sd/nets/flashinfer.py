@@ -55,7 +55,6 @@ def obstacle(device: torch.device, dtype: torch.dtype, head_dim: int) -> str | N
 
 
 def compiler() -> str | None:
-    """Returns the path of nvcc, from PATH or from where CUDA is installed."""
     homes = [os.environ.get(name) for name in ("CUDA_HOME", "CUDA_PATH")]
     places = [os.path.join(home, "bin") for home in (*homes, "/usr/local/cuda") if home]
     return shutil.which("nvcc") or shutil.which("nvcc", path=os.pathsep.join(places))

@@ -119,7 +119,6 @@ class DrafterForm:
 
     @property
     def block_size(self) -> int:
-        """γ: the anchor and all drafted positions."""
         return self.rows + self.shift
 
     @property

@@ -265,7 +265,6 @@ class LeanLayers:
 
     @property
     def frozen(self) -> bool:
-        """Whether the layers' own weights are still frozen."""
         return not any(p.requires_grad for p in self._weights)
 
     @property

@@ -129,7 +129,6 @@ def check_confidence(confidence: Iterable[float], drafter: str, target: Target) 
 
 
 def not_finite(net: str) -> InputError:
-    """Returns the error for a network whose outputs are not finite."""
     return InputError(
         f"{net} computed NaN or infinity; its weights are damaged or its numbers outgrow their type: "
         "choose other models, or another type such as float32 or bfloat16"

@@ -171,7 +171,6 @@ class Passes:
 
     @property
     def fixed(self) -> bool:
-        """Whether passes have fixed shapes."""
         return self.mode != "eager"
 
     def cache(self, name: str, make: Callable[[int], KeyValueCache]) -> KeyValueCache:
@@ -238,7 +237,6 @@ class StageClock:
         self._events: list[Any] = []  # kept from cycle to cycle
 
     def start(self) -> None:
-        """Start a cycle."""
         self._names.clear()
         self._marks.clear()
         self.mark("")

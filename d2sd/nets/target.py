@@ -75,7 +75,6 @@ class LayerTaps:
             self._hooked.clear()
 
     def outputs(self) -> tuple[Tensor, ...]:
-        """Returns all tapped outputs of the last pass, by layer."""
         return tuple(self._outputs[i] for i in sorted(self._hooked))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
@@ -126,17 +125,14 @@ class Target:
 
     @property
     def config(self) -> Any:
-        """The transformers config, or its text part."""
         return text_config(self.model.config)
 
     @property
     def device(self) -> torch.device:
-        """Device of the embedding table."""
         return torch.device(self.embedding.weight.device)
 
     @property
     def dtype(self) -> torch.dtype:
-        """Parameter type."""
         dtype: torch.dtype = self.embedding.weight.dtype
         return dtype
 
@@ -166,38 +162,31 @@ class Target:
 
     @cached_property
     def _attentions(self) -> dict[int, Any]:
-        """Attention modules by layer."""
         return {n: layer.self_attn for n, layer in enumerate(self.base.layers) if self.kinds[n] != "linear"}
 
     @cached_property
     def _kept(self) -> dict[int, Any]:
-        """Attention modules that store keys and values of their own, by layer."""
         return {n: a for n, a in self._attentions.items() if not getattr(a, "is_kv_shared_layer", False)}
 
     @property
     def scale(self) -> float:
-        """Factor on attention scores."""
         return float(next(iter(self._attentions.values())).scaling)
 
     @property
     def max_positions(self) -> int:
-        """Longest supported sequence, in tokens."""
         return int(self.config.max_position_embeddings)
 
     @property
     def end_ids(self) -> frozenset[int]:
-        """Token ids that end a text."""
         ids = self.model.generation_config.eos_token_id
         ids = self.config.eos_token_id if ids is None else ids
         ids = self.tokenizer.eos_token_id if ids is None else ids
         return frozenset() if ids is None else frozenset([ids] if isinstance(ids, int) else ids)
 
     def chat_ids(self, message: str, thinking: bool) -> list[int]:
-        """Returns ``chat_ids`` of one user message."""
         return chat_ids(self.tokenizer, self.name, [{"role": "user", "content": message}], thinking)
 
     def new_cache(self, capacity: int, batch: int = 1) -> KeyValueCache:
-        """Returns an empty cache with room for ``capacity`` tokens of each of ``batch`` sequences."""
         homes = {n: a.k_proj.weight.device for n, a in self._kept.items()}
         shapes = {n: (a.k_proj.out_features // a.head_dim, a.head_dim) for n, a in self._kept.items()}
         if "linear" not in self.kinds:

@@ -31,7 +31,6 @@ class PassRows:
 
     @classmethod
     def chain(cls, count: int, device: torch.device) -> PassRows:
-        """Returns rows that each follow the one before."""
         return cls(torch.arange(count, device=device), None)
 
     def ancestors(self, device: torch.device) -> Tensor:

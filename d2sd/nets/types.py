@@ -87,7 +87,6 @@ def final_logits(config: Any, logits: Tensor) -> Tensor:
 
 
 def text_config(config: Any) -> Any:
-    """Returns the text part of a config; the config itself if it has no other part."""
     return config.get_text_config(decoder=True)
 
 
@@ -98,7 +97,6 @@ def text_part(raw: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def target_type(config: Any) -> TargetType:
-    """Returns the properties of a supported config's type."""
     return TYPES[text_config(config).model_type]
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from types import SimpleNamespace
 
-import gradio as gr
 import pytest
 
 from app import api
@@ -74,16 +74,23 @@ def test_api_calibrate_counts_equal_runs_once(run):
     ],
 )
 def test_api_bad_arguments_are_one_sentence(call, sentence):
-    with pytest.raises(gr.Error) as raised:
+    with pytest.raises(InputError) as raised:
         call()
-    assert sentence in raised.value.message
-    assert "\n" not in raised.value.message
+    assert sentence in str(raised.value)
+    assert "\n" not in str(raised.value)
+
+
+def test_api_error_reaches_caller_without_path(client, monkeypatch):
+    monkeypatch.setenv("FOLDERS", "refuse")
+    status, answer = client.post("/gradio_api/run/step", json.dumps({"data": ["/srv/own/run", 1]}).encode())
+    assert status == 500
+    assert json.loads(answer)["error"].startswith("there is no run '…/run'; use the name that generate returned")
 
 
 def test_api_step_refuses_unknown_number(run):
-    with pytest.raises(gr.Error, match="there is no step 99; the run has"):
+    with pytest.raises(InputError, match="there is no step 99; the run has"):
         api.step(run, 99)
-    with pytest.raises(gr.Error, match="number must be a whole number"):
+    with pytest.raises(InputError, match="number must be a whole number"):
         api.step(run, 1.5)
 
 

@@ -108,7 +108,7 @@ def test_compare_step_opens_in_explore(session):
 
 def test_set_rename_keeps_titles_unique(session):
     for title in ("one", "two"):
-        session.history.keep_set(title, [Recording.of(presets.opening().trace(), title)])
+        session.history.keep_set(title, [Recording(title, presets.opening())])
     _, a, b, said = rename(session, " step  400 ", "set one", "set two")
     assert (a.value, b.value, said.visible) == ("set one", "set step 400", False)
     _, _, b, _ = rename(session, "one", "set one", "set step 400")

@@ -71,7 +71,7 @@ def test_explore_run_streams_trace_with_baseline():
 
 
 def test_model_loading_is_announced_once(monkeypatch):
-    monkeypatch.setattr(models, "_shelf", models._Shelf())
+    monkeypatch.setattr(models, "_engines", {})
     first, *_ = outcome()
     assert first.value is None
     assert first.news == "Loading tiny …"
@@ -79,15 +79,14 @@ def test_model_loading_is_announced_once(monkeypatch):
 
 
 def test_loaded_models_are_untracked_by_gc_until_replaced(monkeypatch, tmp_path):
-    shelf = models._Shelf()
-    monkeypatch.setattr(models, "_shelf", shelf)
+    monkeypatch.setattr(models, "_engines", {})
     monkeypatch.setattr(models, "_load", lambda chosen: d2sd.load(chosen.model))
     for name in ("one", "other"):
         (tmp_path / name).symlink_to(BUNDLED / "tiny")
-    target = weakref.ref(shelf.get(Chosen(str(tmp_path / "one"))).models.target.model)
+    target = weakref.ref(models.engine(Chosen(str(tmp_path / "one"))).models.target.model)
     target().__dict__["held"] = target()  # as hooks and models hold each other
     assert not any(part is target() for part in gc.get_objects())
-    shelf.get(Chosen(str(tmp_path / "other")))
+    models.engine(Chosen(str(tmp_path / "other")))
     assert target() is None
 
 
@@ -105,7 +104,7 @@ def runs(monkeypatch):
             yield event
 
     monkeypatch.setattr(engine, "run", watched)
-    monkeypatch.setattr(streaming, "_warm", {})
+    monkeypatch.setattr(explore, "_warm", {})
     return seen
 
 

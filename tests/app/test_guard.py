@@ -10,8 +10,9 @@ import socket
 import weakref
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from functools import partial
+from http.client import HTTPConnection
 from pathlib import Path
 from threading import Event
 
@@ -20,7 +21,7 @@ import pytest
 
 from app import gradio_internals, guard, presets
 from d2sd.trace.run import RecordedRun
-from tests.page_client import Window
+from tests.page_client import PATIENCE, Window
 
 WRONG = [
     5, -1.5, 10**400, True, [], {}, [[]], {"path": "/etc/passwd"}, "x", "\ud800", "x" * 300_000, [5], [{"a": 1}], ["\ud800"],
@@ -100,6 +101,25 @@ def test_call_and_upload_sizes_are_limited(client, monkeypatch):
     monkeypatch.setattr(guard, "MAX_UPLOAD_BYTES", 1000)
     assert client.upload("a.jsonl", bytes(2000))[0] == 413
     assert client.upload("a.jsonl", bytes(10))[0] == 200
+
+
+def sent_in_parts(demo, path: str, *parts: bytes) -> tuple[int, bytes]:
+    """Status and body of the answer to a request that does not say how long it is."""
+    connection = HTTPConnection(demo.server_name, demo.server_port, timeout=PATIENCE)
+    with closing(connection):
+        connection.request("POST", path, iter(parts), {"Content-Type": "application/json"}, encode_chunked=True)
+        answer = connection.getresponse()
+        return answer.status, answer.read()
+
+
+def test_large_call_without_length_is_refused_as_too_large(demo, client):
+    call = quick(client)[0]
+    body = json.dumps({"data": client.values(call), "fn_index": call["id"], "session_hash": "parts"}).encode()
+    half = b" " * (guard.MAX_CALL_BYTES // 2)
+    assert sent_in_parts(demo, "/gradio_api/run/predict", half, body)[0] == 200
+    status, answer = sent_in_parts(demo, "/gradio_api/run/predict", half, half, body)
+    assert status == 413
+    assert "at most 1 MiB" in json.loads(answer)["detail"]
 
 
 @pytest.mark.parametrize(

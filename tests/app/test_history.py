@@ -9,6 +9,7 @@ from urllib.parse import parse_qsl
 from app import links, models, presets
 from app import session as history
 from app.explore.controls import Controls, Shown
+from app.layout import launch_options
 from app.race.run import recorded_race
 from app.race.tab import GROUPS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep, open_lane, race_query
@@ -60,6 +61,12 @@ def test_histories_restore_window_and_evict_oldest(monkeypatch):
     histories.of(names[2], History())
     assert histories.of(names[0], History()) is first
     assert histories.of(names[1], History()) is not second
+
+
+def test_windows_have_one_limit_that_is_documented():
+    most = launch_options()["state_session_capacity"]
+    assert most == history.MAX_WINDOWS
+    assert f"At most {most} windows are kept" in (presets.HOME / "docs" / "security.md").read_text(encoding="utf-8")
 
 
 def test_listed_run_opens_with_its_step():

@@ -15,7 +15,7 @@ from app.calibrate import tab as calibrate_tab
 from app.calibrate.tab import _measure, _measure_shown
 from app.explore import tab as explore_tab
 from app.explore.tab import build_explore, open_trace
-from app.jobs import CANCELLED, NEXT, Job, Overtaken, Speaker, Ticket, Update, sentence, wire
+from app.jobs import CANCELLED, NEXT, Job, Overtaken, Ticket, Update, sentence, speaker, wire
 from app.runs import tab as runs_tab
 from app.runs.recordings import Recordings
 from app.session import Session
@@ -218,7 +218,7 @@ def test_job_without_turn_reports_end_after_stop():
 def test_notice_repeats_until_newer_call():
     job = Job()
     ticket = Ticket(job)
-    speak = Speaker(ticket, job)
+    speak = speaker(ticket, job)
     assert speak(Update(news="Loading …")).value == "Loading …"
     assert speak(Update("drawn")).visible is False
     assert speak(Update("more")).visible is False  # the client may have lost the one before
@@ -325,7 +325,7 @@ def test_overtaken_trace_upload_is_kept_but_not_shown(trace, monkeypatch):
 
 def test_turns_news_gives_queue_place_and_wait_time():
     now = [0.0]
-    turns, mine = jobs.Turns(lambda: now[0]), Ticket()
+    turns, mine = jobs.ModelTurns(lambda: now[0]), Ticket()
     assert turns.news(mine) == ""
     others = turns.taken("others", iter([Update(news="a"), Update(news="b")]))
     next(others)
@@ -352,7 +352,7 @@ def test_queue_place_is_reported_once_per_change(monkeypatch):
     wired.request()  # while nothing runs
     monkeypatch.setattr(jobs, "ahead", lambda _: next(places))
     assert wired.tick()[0] == gr.skip()
-    monkeypatch.setattr(jobs, "waits", lambda _: True)
+    monkeypatch.setattr(jobs, "waiting", lambda _: [WINDOW.session_hash])
     first, *notices = (wired.tick()[0] for _ in range(5))
     assert NEXT in first.value
     assert [notice == gr.skip() for notice in notices] == [False, True, False, True]

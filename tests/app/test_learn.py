@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import pytest
 
-from app import presets, record
+from app import presets
 from app.learn.tab import lesson_run, tour
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.run import OUTCOME, RecordedRun
 from tests.scripts.node import stops_of
+from tools import record
 
 
 @pytest.fixture(scope="module")

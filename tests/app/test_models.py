@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from threading import Event
+from types import SimpleNamespace
 
 import pytest
 
@@ -13,6 +15,7 @@ from app.jobs import Job, updates_of
 from app.layout import build
 from app.models import Pair, listed, planned
 from d2sd import InputError
+from d2sd.folders import store
 from d2sd.folders.getting import Stopped
 from d2sd.folders.store import MEGABYTE, REMOTE
 from tests.unit.test_plan import PAIRS, folders
@@ -65,7 +68,7 @@ def test_model_list_keeps_bundled_model_of_equal_name(monkeypatch):
 
 def test_offer_states_cpu_speed_or_memory_obstacle(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
-    monkeypatch.setattr(models, "_cached", lambda source: True)
+    monkeypatch.setattr(models, "_complete", lambda source: True)
     monkeypatch.setattr(machine, "memory", lambda: 16e9)
     monkeypatch.setattr(machine, "seconds_per_weight", lambda dtype: 5e-10)
     offers = {offer.id: offer for offer in models.offers()}
@@ -75,6 +78,45 @@ def test_offer_states_cpu_speed_or_memory_obstacle(monkeypatch):
     assert "its weights take 16 GB, and this machine has no CUDA GPU and 16 GB of memory free" in large.obstacle
 
 
+@pytest.fixture
+def unreachable(monkeypatch):
+    """No connection can be made."""
+
+    def connect(*_, **options):
+        raise OSError
+
+    monkeypatch.setattr(socket, "create_connection", connect)
+    monkeypatch.setattr(store, "create_connection", connect)
+    monkeypatch.setattr(store, "getproxies", dict)
+    store.hub_answers.cache_clear()
+    yield
+    store.hub_answers.cache_clear()
+
+
+def test_published_pair_is_offered_behind_proxy(unreachable, monkeypatch):
+    monkeypatch.setattr(machine, "memory", lambda: 1e12)
+    pair = models.pairs()["Qwen/Qwen3-4B"]
+    assert models.obstacle(pair) == "is not in the local hub cache, and there is no network"
+    store.hub_answers.cache_clear()
+    monkeypatch.setattr(store, "getproxies", lambda: {"https": "http://proxy.example:3128"})
+    assert models.obstacle(pair) is None
+
+
+def test_published_pair_is_not_offered_offline(unreachable, monkeypatch):
+    monkeypatch.setattr(machine, "memory", lambda: 1e12)
+    monkeypatch.setattr(store, "getproxies", lambda: {"https": "http://proxy.example:3128"})
+    monkeypatch.setattr(store.constants, "HF_HUB_OFFLINE", True)
+    assert "there is no network" in models.obstacle(models.pairs()["Qwen/Qwen3-4B"])
+
+
+def test_hub_name_that_is_never_found_is_given_up(unreachable, monkeypatch):
+    found = Event()
+    monkeypatch.setattr(store, "create_connection", lambda *_: found.wait())
+    monkeypatch.setattr(store, "SECONDS_TO_CONNECT", 0.01)
+    assert not store.hub_answers()
+    found.set()
+
+
 def test_planned_summarizes_custom_folder(tmp_path):
     folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
     (tmp_path / "drafter").rename(tmp_path / "dflash")
@@ -82,7 +124,17 @@ def test_planned_summarizes_custom_folder(tmp_path):
     assert summary.startswith(
         "Type qwen3_5, layers: 24 linear, 8 full. It runs eagerly, also on a GPU: its linear layers"
     )
-    assert "GB in bfloat16" in summary
+
+
+@pytest.mark.parametrize(("gpu", "memory"), [(True, "GB in bfloat16"), (False, "GB in float32")])
+def test_planned_states_memory_in_the_numbers_that_are_loaded(tmp_path, monkeypatch, gpu, memory):
+    folders(PAIRS["Qwen/Qwen3.5-4B"], tmp_path)
+    (tmp_path / "drafter").rename(tmp_path / "dflash")
+    monkeypatch.setattr(models.torch.cuda, "is_available", lambda: gpu)
+    monkeypatch.setattr(models, "load_models", lambda *_, dtype, **parts: SimpleNamespace(second=dtype or "float32"))
+    monkeypatch.setattr(models.d2sd, "Engine", lambda loaded: loaded.second)
+    assert models._load(models.Chosen(str(tmp_path))) in memory
+    assert memory in planned(models.FOLDER, str(tmp_path))
 
 
 def test_planned_names_refused_target_type(tmp_path):
@@ -101,7 +153,7 @@ def test_planned_is_empty_without_readable_config(tmp_path, monkeypatch):
 
 
 def test_models_are_not_loaded_before_the_first_run(monkeypatch):
-    monkeypatch.setattr(models, "_shelf", models._Shelf())
+    monkeypatch.setattr(models, "_engines", {})
     build()
     assert not models.loaded(models.Chosen("tiny"))
 

@@ -6,7 +6,6 @@ import json
 
 import pytest
 
-from app import record
 from app.race import tab as race_tab
 from app.race.run import Lane, Race
 from d2sd import DecodeConfig
@@ -16,7 +15,7 @@ from d2sd.costs.machines import MACHINES
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay
 from tests.scripts.node import run_script
-from tools import write_constants
+from tools import record, write_constants
 
 PRICES = """
 import { meanCost, readWork } from "HOME/assets/viewer/machine.js";

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 
 from app import presets
-from app.record import worth
 from d2sd.trace.events import Baseline
 from d2sd.trace.run import RecordedRun
+from tools.record import worth
 
 
 def changed(**baseline: float) -> RecordedRun:

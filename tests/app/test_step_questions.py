@@ -7,24 +7,23 @@ import json
 import pytest
 
 from app import models, presets
-from app.explore import run as explore
+from app.explore import questions
 from app.jobs import Job
 from app.models import Chosen
 from tests.page_client import Window
 
 RUN = presets.opening()
 RIGHT = "".join(c.text for c in RUN.trace().steps[1].committed[:3])
-REDRAFT, TYPED = (explore.QUESTIONS[name] for name in ("redraft", "typed"))
 
 
 def data(**changes):
     return {"key": RUN.key, "step": 1, "prefix": 4, "number": 7, **changes}
 
 
-def updates(question=REDRAFT, job=None, **changes):
+def updates(question="redraft", job=None, **changes):
     job = job or Job()
     job.data = data(**changes)
-    return list(explore.answer(question, job, RUN))
+    return list(questions.answer_question(question, job, RUN))
 
 
 def answer(*args, **changes):
@@ -50,11 +49,11 @@ def test_step_question_events_are_answered_by_page(client, event, fields, expect
 
 
 WRONG = [
-    *((REDRAFT, {"step": step, "prefix": 4}) for step in (None, True, -1, 1.5, "1", 10**9, [], {})),
-    *((REDRAFT, {"prefix": prefix}) for prefix in (None, 99, "x")),
-    *((TYPED, {"words": words}) for words in (None, 5, " ", "a" * 999)),
-    *((TYPED, {"words": "a", "step": step}) for step in ("x", 999)),
-    (REDRAFT, {"key": "of another run"}),
+    *(("redraft", {"step": step, "prefix": 4}) for step in (None, True, -1, 1.5, "1", 10**9, [], {})),
+    *(("redraft", {"prefix": prefix}) for prefix in (None, 99, "x")),
+    *(("typed", {"words": words}) for words in (None, 5, " ", "a" * 999)),
+    *(("typed", {"words": "a", "step": step}) for step in ("x", 999)),
+    ("redraft", {"key": "of another run"}),
 ]
 
 
@@ -75,39 +74,37 @@ def test_step_question_names_unloaded_models(monkeypatch):
 
 
 def test_step_question_finds_models_by_weights(monkeypatch, bundled):
-    shelf = models._Shelf()
-    monkeypatch.setattr(models, "_shelf", shelf)
+    monkeypatch.setattr(models, "_engines", {})
     header = RUN.header
     assert models.loaded_for(header) is None
     first, last = updates()
     assert first.news == "Loading tiny …"
     assert last.value["same"] is True
-    shelf.bundled.clear()
-    shelf.other = Chosen("mine"), bundled
+    monkeypatch.setattr(models, "_engines", {Chosen("mine"): bundled})
     assert models.loaded_for(header) == Chosen("mine")
     assert models.loaded_for({**header, "parts": {}}) is None
     assert answer()["same"] is True
 
 
 def test_overtaken_step_question_is_not_answered(monkeypatch):
-    job, real = Job(), explore._computed
+    job, real = Job(), questions._computed
 
     def slowly(*args):
         job.replaced = True
         return real(*args)
 
-    monkeypatch.setattr(explore, "_computed", slowly)
+    monkeypatch.setattr(questions, "_computed", slowly)
     assert [u.value for u in updates(job=job) if not u.news] == []
 
 
 def test_stopped_step_question_is_answered_as_stopped():
-    assert answer(job=Job(stopped=True)) == {"number": 7, "problem": explore.STOPPED}
+    assert answer(job=Job(stopped=True)) == {"number": 7, "problem": questions.STOPPED}
 
 
-@pytest.mark.parametrize(("question", "name"), [(REDRAFT, "re-draft"), (TYPED, "check")])
+@pytest.mark.parametrize(("question", "name"), [("redraft", "re-draft"), ("typed", "check")])
 def test_unexpected_step_question_error_is_one_sentence(monkeypatch, question, name):
     def broken(*_):
         raise RuntimeError("no kernel\nat /srv/x.py")
 
-    monkeypatch.setattr(explore, "_computed", broken)
+    monkeypatch.setattr(questions, "_computed", broken)
     assert answer(question, words="a")["problem"] == f"The {name} failed: no kernel."

@@ -109,6 +109,13 @@ def test_light_packages_import_without_torch():
     subprocess.run([sys.executable, "-c", code], check=True)
 
 
+def test_networkx_is_imported_on_first_use():
+    for name, path in (MODULES | PAGE).items():
+        body = ast.parse(path.read_text(encoding="utf-8")).body
+        at_start = [ast.unparse(node) for node in body if isinstance(node, ast.Import | ast.ImportFrom)]
+        assert not [line for line in at_start if "networkx" in line], name
+
+
 NOTEBOOK = """
 import sys, types
 sys.modules["ipykernel.zmqshell"] = sys.modules["IPython"] = types.ModuleType("IPython")

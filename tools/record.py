@@ -1,4 +1,4 @@
-"""Records the content that the page opens with: ``python -m app.record`` writes the run of Explore, the race and the tour."""
+"""Records the content that the page opens with: ``python -m tools.record`` writes the run of Explore, the race and the tour."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def _values(model: str, tokens: int) -> dict[str, Any]:
 
 def main() -> None:
     """Record, and say which run opens the page and how large the files are."""
-    parser = argparse.ArgumentParser(prog="python -m app.record", description=__doc__)
+    parser = argparse.ArgumentParser(prog="python -m tools.record", description=__doc__)
     parser.add_argument(
         "--model", metavar="NAME|FOLDER", help="default: of those that are here, the one whose run is worth it"
     )

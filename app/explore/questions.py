@@ -1,0 +1,112 @@
+"""Answers to questions about a step of the shown run: a re-draft from another prefix, or a reader's own draft."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict
+from functools import partial
+from typing import Any
+
+import d2sd
+from app import models
+from app.guard import step_number
+from app.jobs import Job, Update, failure_sentence
+from app.machine import on_gpu
+from app.models import Chosen
+from app.streaming import announce_loading
+from app.visitors import without_paths
+from d2sd import Engine, InputError, Trace
+from d2sd.folders.store import REMOTE
+from d2sd.trace.run import RecordedRun
+from d2sd.whatif.questions import redraft, verify_typed
+
+STOPPED = "Cancelled while waiting in the queue: nothing was drafted."
+MAX_NAME = 60  # characters of a model's name in a sentence
+Answer = dict[str, Any]
+Ask = Callable[[Engine, Trace], Answer]  # picklable, for the process with the GPU
+
+
+def answer_question(name: str, job: Job, shown: RecordedRun) -> Iterator[Update[Answer]]:
+    """Yield the answer for the page: the ``number`` of the question, and a ``problem`` or the fields of the result.
+
+    ``job.data`` comes from the page, and may be anything: ``key`` of the run, what the question needs, and its ``number``. An
+    answer that a newer question has overtaken is not yielded, nor one about a run that is not shown any more.
+
+    name: of the question, see ``QUESTIONS``.
+    """
+
+    def answered(**fields: Any) -> Update[Answer]:
+        return Update({"number": step_number(job.data.get("number")), **fields})
+
+    def refused(words: str) -> Update[Answer]:
+        return answered(problem=without_paths(f"{words[:1].upper()}{words[1:]}."))
+
+    if job.cancelled():
+        yield answered(problem=STOPPED)
+        return
+    called, parse = QUESTIONS[name]
+    try:
+        if job.data.get("key") != shown.key or not len(shown):
+            raise InputError("this run is no longer shown; choose a step of the run that is")
+        ask = parse(job.data)
+        chosen = _models_of(shown.header)
+        yield from announce_loading(chosen)
+        models.engine(chosen)
+        found = answered(**_computed(chosen, ask, shown.trace()))
+    except InputError as error:
+        found = refused(f"{error}")
+    except Exception as error:  # it is the answer
+        found = refused(failure_sentence(error, f"{called} failed").rstrip("."))
+    if not job.cancelled():
+        yield found
+
+
+@on_gpu
+def _computed(chosen: Chosen, ask: Ask, trace: Trace) -> Answer:
+    return ask(models.engine(chosen), trace)
+
+
+def _read_redraft(data: dict[str, Any]) -> Ask:
+    step, prefix = step_number(data.get("step")), step_number(data.get("prefix"))
+    if step is None or prefix is None:
+        raise InputError("a re-draft needs the number of a step and the length of a prefix")
+    return partial(_redraft, step=step, prefix=prefix)
+
+
+def _redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Answer:
+    found = redraft(engine, trace, step, prefix)
+    return {**asdict(found), "draft": None, "texts": found.draft.texts, "confidence": found.draft.confidence}
+
+
+def _read_typed(data: dict[str, Any]) -> Ask:
+    step, words = step_number(data.get("step")), data.get("words")
+    if step is None or not isinstance(words, str):
+        raise InputError("a draft of one's own is given by the number of a step and its words")
+    return partial(_verify, step=step, words=words)
+
+
+def _verify(engine: Engine, trace: Trace, step: int, words: str) -> Answer:
+    return asdict(verify_typed(engine, trace, step, words))
+
+
+# by the name of the page's event: how sentences call it, and what an engine is asked for the event's data
+QUESTIONS: dict[str, tuple[str, Callable[[dict[str, Any]], Ask]]] = {
+    "redraft": ("the re-draft", _read_redraft),
+    "typed": ("the check", _read_typed),
+}
+
+
+def _models_of(header: dict[str, Any]) -> Chosen:
+    """Returns the models of a run: those that are loaded, or bundled ones, which load in a moment. Raises ``InputError``."""
+    if (found := models.loaded_for(header)) is not None:
+        return found
+    recorded = header.get("models")
+    names = recorded if isinstance(recorded, dict) else {}
+    preset = names.get("preset")
+    if preset in d2sd.presets() and preset not in REMOTE:
+        return Chosen(preset)
+    name = str(preset or names.get("target") or "not named in it")[:MAX_NAME]
+    raise InputError(
+        f"the models of this run ({name}) are not loaded here; choose them above and press Run, then ask again, in that run "
+        "or in this one from the list of runs"
+    )
