@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 from d2sd.bench.prompts import is_data_set, read_data_set
 from d2sd.cli.common import add_output, ended_at_once
 from d2sd.errors import InputError
+from d2sd.trace.logs.serving import Server
 from d2sd.train.settings import (
     BLOCK_SIZE,
     LAYERS,
@@ -128,6 +129,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="let an OpenAI-compatible server write that runs the target (vLLM, SGLang, llama.cpp)",
     )
+    add("--allow-remote", action="store_true", help="the server may be on another machine")
     add("--greedy-share", type=float, default=default.greedy_share)
     add("--temperature", type=float, default=default.temperature)
     add("--dtype", choices=DTYPES, help=DTYPE)
@@ -236,7 +238,7 @@ def _regenerate(arguments: argparse.Namespace) -> None:
         config,
         dtype=arguments.dtype,
         chat=chat,
-        server=arguments.server,
+        server=Server(arguments.server, arguments.allow_remote) if arguments.server else None,
     )
     print(f"{answers} answers: {arguments.out}. {ended_at_once(empty, answers, chat)}".rstrip())
 
