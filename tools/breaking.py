@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -170,10 +169,6 @@ def repeated_layer(w: Weights) -> Weights:
     return {k: w[k.replace("layers.2.", "layers.1.")].clone() for k in w}
 
 
-def eighth(w: torch.Tensor) -> torch.Tensor:
-    return w / 8
-
-
 NORMS = ("norm.weight", "layernorm.weight")
 HEADS = ("q_norm.weight", "k_norm.weight")
 
@@ -220,10 +215,6 @@ def speculators_form(config: Config) -> Config:
         "transformer_layer_config": {k: v for k, v in config.items() if k != "dflash_config"},
         "aux_hidden_state_layer_ids": [n + 1 for n in own["target_layer_ids"]], "mask_token_id": own["mask_token_id"],
     }  # fmt: skip
-
-
-def layer_config(**changed: Any) -> Callable[[Config], Config]:
-    return lambda c: {**c, "transformer_layer_config": {**c["transformer_layer_config"], **changed}}
 
 
 def noisy(amount: float) -> Callable[[Weights], Weights]:
@@ -277,22 +268,6 @@ def by_feature(taps: int) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda w: w.unflatten(1, (taps, -1)).transpose(1, 2).flatten(1)
 
 
-def split_anew(parts: Sequence[str], order: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip
-    """Matrices that were stacked in another order of rows than they are split by."""
-
-    def change(weights: Weights) -> Weights:
-        changed = dict(weights)
-        for name in weights:
-            if name.endswith(f"{parts[0]}.weight") and (layer is None or f"layers.{layer}." in name):
-                names = [name.replace(parts[0], part) for part in parts]
-                rows = order(torch.cat([weights[n] for n in names]))
-                sizes = [len(weights[n]) for n in names]
-                changed |= {n: w.clone() for n, w in zip(names, rows.split(sizes), strict=True)}
-        return changed
-
-    return change
-
-
 def prefixed(prefix: str) -> Callable[[Weights], Weights]:
     return lambda w: {prefix + k: v for k, v in w.items()}
 
@@ -332,11 +307,6 @@ def target_table() -> torch.Tensor:
     """The bundled target's embedding."""
     held = (load_file(p) for p in sorted((TINY / "target").glob("*.safetensors")))
     return next(w["model.embed_tokens.weight"] for w in held if "model.embed_tokens.weight" in w)
-
-
-def rotated_layers(w: Weights) -> Weights:
-    """Every layer in the place of the one before it, the first in the last place."""
-    return {k: w[re.sub(r"layers\.(\d)", lambda m: f"layers.{(int(m[1]) + 1) % 3}", k)].clone() for k in w}
 
 
 def half_empty(w: torch.Tensor) -> torch.Tensor:

@@ -25,7 +25,7 @@ from d2sd.nets.layouts import DrafterForm
 
 Kind = Literal[
     "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",
-    "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "split", "scale",
+    "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "scale",
 ]  # fmt: skip
 Form = DrafterForm | Eagle3Config
 WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
