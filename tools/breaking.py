@@ -148,11 +148,6 @@ def moved(name: str, by: int = 1) -> Callable[[Weights], Weights]:
     return each(name, lambda w: w.roll(by, 0))
 
 
-def clipped(w: torch.Tensor) -> torch.Tensor:
-    limit = 0.6 * w.float().std()
-    return w.clamp(-limit, limit)
-
-
 def infinite(w: torch.Tensor) -> torch.Tensor:
     w = w.clone()
     w[3] = torch.inf
@@ -163,10 +158,6 @@ def last_lost(out: Path) -> Path:
     """Two layers of three, in the config and among the weights."""
     kept = outer(num_hidden_layers=2, layer_types=["full_attention"] * 2)
     return copied(out, kept, lambda w: {k: v for k, v in w.items() if not k.startswith("layers.2.")})
-
-
-def repeated_layer(w: Weights) -> Weights:
-    return {k: w[k.replace("layers.2.", "layers.1.")].clone() for k in w}
 
 
 NORMS = ("norm.weight", "layernorm.weight")
@@ -242,16 +233,6 @@ def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
         return (w.float() + amount * w.float().std() / product.std() * product).to(w.dtype)
 
     return each("proj.weight", change)
-
-
-def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
-    """Matrices on a grid, row by row."""
-
-    def change(w: torch.Tensor) -> torch.Tensor:
-        step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
-        return ((w.float() / step).round() * step).to(w.dtype)
-
-    return each(ends, change)
 
 
 def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
-from torch import Tensor
-
-from d2sd.doctor.changes import FolderEdit, Kind
+from d2sd.doctor.changes import Kind
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import INVERTED, MANY_EMPTY, UNRELATED
+from d2sd.doctor.evidence import MANY_EMPTY, UNRELATED
 from d2sd.doctor.findings import Diagnosis, Examination, Repair, Run
 
 MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
 DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
-FEW_BITS = 3  # of a drafter's weights: too few for one that was not trained so
 
 TRAINING = (
     "What usually helps then is more training on text that the target wrote itself: of the bundled drafters, SmolLM2's accepts "
@@ -99,7 +96,7 @@ def _rise(repair: Repair) -> str:
 
 def _faults(e: Examination, run: Run) -> Iterator[Diagnosis]:
     """The faults that the findings point to, the strongest evidence first."""
-    w, auroc = e.weights, e.texts.confidence_auroc
+    w = e.weights
     repair = e.repair if e.repair is not None and e.repair.confirmed else None
     yield from filter(None, (proved_by_texts(e), proved_by_weights(e)))
     if repair is not None and not repair.steps[0].variant.unspecific:
@@ -123,14 +120,6 @@ def _faults(e: Examination, run: Run) -> Iterator[Diagnosis]:
             f"Most likely it was trained with another template: with {best.template.description}, α is {best.alpha:.2f} "
             f"({best.change.value:+.2f}).",
             best.template.fix,
-        )
-    if auroc is not None and auroc < INVERTED:
-        yield Diagnosis(
-            "confidence",
-            "Its confidence head is inverted: of an accepted and a rejected token, it gives the accepted one the higher confidence only "
-            f"{auroc:.0%} of the time. Drafts are unchanged, but everything that cuts them by confidence cuts the wrong ones.",
-            "the sign of confidence_head.proj",
-            (FolderEdit("the sign of confidence_head.proj", _inverted_confidence),),
         )
     if run.shape[0] != "unclear" and run.first < DAMAGED:
         yield Diagnosis(
@@ -161,9 +150,6 @@ def proved_by_weights(e: Examination) -> Diagnosis | None:
     if w.lost_norms:
         sentence = f"Most likely the weights of {w.lost_norms[0]} were lost: they are one number alone, and others were trained."
         return Diagnosis("norms", sentence, FETCH)
-    if w.bits is not None and w.bits <= FEW_BITS:
-        sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers lie on a grid of {w.bits} bits."
-        return Diagnosis("weights", sentence, "the weights before they were rounded")
     return None
 
 
@@ -173,13 +159,9 @@ def _empty(parts: Sequence[tuple[str, str, float]]) -> str:
     return f"Most likely its weights were damaged: {share:.0%} {words} of {name} hold only zeros{also}."
 
 
-def _inverted_confidence(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {name: -w if "confidence_head.proj." in name else w for name, w in tensors.items()}
-
-
 def proved_by_texts(e: Examination) -> Diagnosis | None:
     """Returns the cause that the target's texts prove, whatever the drafter does with them."""
-    surprise = e.texts.surprise
+    surprise = e.surprise
     if surprise is not None and surprise >= UNRELATED:
         return Diagnosis(
             "tokenizer",
@@ -228,14 +210,6 @@ def _without_fault(e: Examination, run: Run) -> Diagnosis:
         return Diagnosis("little", sentence)
     if run.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
-    both = (("The target's", e.weights.target_bits), ("Its own", e.weights.bits))
-    grids = [f"{whose} weights lie on a grid of {bits} bits. " for whose, bits in both if bits]
-    if grids:
-        harmless = (
-            "That is harmless if the drafter was trained with these weights, and otherwise costs some acceptance."
-        )
-        sentence = f"No fault of the drafter was found; {first}. {''.join(grids)}{harmless}{training}"
-        return Diagnosis("rounding", sentence)
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
     return Diagnosis(

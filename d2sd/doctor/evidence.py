@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import log
 from statistics import median
-from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
-from d2sd.calibration.alternatives import auroc
-from d2sd.calibration.resampling import Resampler
-from d2sd.calibration.scores import Scores
 from d2sd.doctor.changes import weights_of
-from d2sd.doctor.redraft import BlockRedrafter, Drafter, Text, Walk
+from d2sd.doctor.redraft import Drafter, Text
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
@@ -26,6 +20,7 @@ MOST_RANDOM = 1.15  # prominence: no matrix of a layer that looks random is abov
 ITERATIONS = 40
 MIN_SIDE = 32  # of a matrix that is looked at
 VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
+SAMPLE = 64  # rows of a matrix from which its usual entry is taken
 MANY_EMPTY = 0.1  # share of a matrix's rows or columns that no padding to a round size explains
 HUGE = 1e4  # of a matrix's median entry: trained ones have entries of some hundred times it
 FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest numbers of e4m3, of its variant without infinities, and of e5m2
@@ -42,8 +37,6 @@ class WeightFindings:
     empty_parts: other matrices with rows or columns of zeros: the name, which part, and its share of the rows or columns.
     huge_matrices: matrices with an entry far larger than all usual ones, and that entry, as after flipped bits.
     unscaled: matrices of the layers whose largest entry is the largest number of a format of 8 bits, if most are so.
-    bits: of the grid on which most matrices of its layers lie; None if there is none.
-    target_bits: the same of the target.
     moved: how far training has moved what begins the same in every drafter: by how many times the spread of the part of ``fc`` for
         most taps differs from that of its initialization, and by how much the weights of ``hidden_norm`` differ from 1; None if
         that is not known.
@@ -55,18 +48,15 @@ class WeightFindings:
     empty_parts: tuple[tuple[str, str, float], ...] = ()
     huge_matrices: tuple[tuple[str, float], ...] = ()
     unscaled: tuple[str, ...] = ()
-    bits: int | None = None
-    target_bits: int | None = None
     moved: tuple[float, float] | None = None
 
 
-def examine_weights(model: Drafter, target: Target) -> WeightFindings:
+def examine_weights(model: Drafter) -> WeightFindings:
     """Returns all findings for a drafter of either kind."""
     weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
     norms = {n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1}
     block = model if isinstance(model, DFlashDraftModel) else None
-    layers: Any = block.layers if block else [model.layer]
     inner = {n: w for n, w in matrices.items() if n.startswith(("layer", "fc."))}
     return WeightFindings(
         random_layers=tuple(random_layers(block)) if block else (),
@@ -75,8 +65,6 @@ def examine_weights(model: Drafter, target: Target) -> WeightFindings:
         empty_parts=tuple((n, *part) for n, w in inner.items() if (part := empty_part(w))),
         huge_matrices=tuple((n, float(w.abs().max())) for n, w in inner.items() if is_huge(w)),
         unscaled=tuple(unscaled({n: w for n, w in inner.items() if n != "fc.weight"})),
-        bits=grid_bits([w for layer in layers for w in layer.parameters() if w.dim() == 2]),
-        target_bits=quantised_bits(target),
         moved=_moved(block) if block else None,
     )
 
@@ -140,104 +128,12 @@ def random_layers(model: DFlashDraftModel) -> list[int]:
     return [n for n, of in enumerate(matrices) if of and all(prominence(w) < MOST_RANDOM for w in of)]
 
 
-# A quantised target: most matrices lie on a grid.
+# Evidence from the texts.
 
 
-GRIDS = {
-    bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)
-}  # by bits: steps from 0 to the largest entry
-GROUPS = (32, 64, 128)  # entries in a row that may share a scale
-SAMPLE = 64  # rows of a matrix that are compared with a grid
-
-
-def quantised_bits(target: Target) -> int | None:
-    """Returns the bits of the grid on which most matrices of the target's layers lie, although stored in a wider dtype; None
-    if there is no grid."""
-    layers: Any = target.base.layers
-    matrices = [w for layer in (layers[0], layers[len(layers) // 2]) for w in layer.parameters() if w.dim() == 2]
-    return grid_bits(matrices)
-
-
-def grid_bits(matrices: Sequence[Tensor]) -> int | None:
-    """Returns the bits of the grid on which most of these matrices lie; None if there is none."""
-    if any(not w.is_floating_point() or w.element_size() < 2 for w in matrices):
-        return 8
-    grids = (next((bits for bits in GRIDS if any(_on_grid(r, bits) for r in _groups(w))), None) for w in matrices)
-    bits, count = Counter(grids).most_common(1)[0]
-    return bits if 2 * count > len(matrices) else None
-
-
-def _groups(weight: Tensor) -> list[Tensor]:
-    """The entries that may share a scale, as rows: of a row, of a column, of the matrix, or so many in a row."""
-    entries = weight.detach().float()
-    parts = [entries[:SAMPLE], entries.T[:SAMPLE], entries.flatten()[None]]
-    some = entries[:SAMPLE]
-    return parts + [some.unflatten(1, (-1, size)).flatten(0, 1) for size in GROUPS if not some.shape[1] % size]
-
-
-def _on_grid(rows: Tensor, bits: int) -> bool:
-    """Whether rows are whole multiples of a step that their largest entry, or the distance of their ends, gives."""
-    largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
-    low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
-    between = (rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1)
-    return any(_whole(rows * (levels / largest)) for levels in GRIDS[bits]) or _whole(between)
-
-
-def _whole(steps: Tensor) -> bool:
-    """Looks at entries within 32 steps of 0, where rounding to bfloat16 still leaves whole steps apart."""
-    near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
-    return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08
-
-
-# Evidence from the texts: the drafter's confidence, and the texts themselves.
-
-
-FEWEST = 60  # positions that a comparison needs
-INVERTED = 0.4  # AUROC of the confidence below which it is inverted; 0.5 is chance
 UNRELATED = 0.9  # of the surprise of random tokens
 MANY_REPEATED = 0.5  # share of 4-token sequences that occur earlier in their text
 GRAM = 4
-
-
-@dataclass(frozen=True, slots=True)
-class TextFindings:
-    """Findings from the texts; each is None if it was not examined or is inconclusive.
-
-    confidence_auroc: AUROC of the confidence head at position 1: 1 is perfect, 0.5 chance, 0 inverted.
-    surprise: of the prompts' tokens to the target, over that of random tokens.
-    repeated: share of 4-token sequences that occur earlier in their text.
-    """
-
-    confidence_auroc: float | None = None
-    surprise: float | None = None
-    repeated: float | None = None
-
-
-def examine_texts(target: Target, model: Drafter, texts: Sequence[Text], walks: Sequence[Walk]) -> TextFindings:
-    """Returns the findings about a drafter from texts and its walks over them."""
-    auroc = None
-    if isinstance(model, DFlashDraftModel) and model.confidence_head is not None:
-        auroc = confidence_auroc(target, model, texts, walks)
-    return TextFindings(
-        confidence_auroc=auroc,
-        surprise=surprise(target, texts),
-        repeated=repeated_share(texts),
-    )
-
-
-@torch.inference_mode()
-def confidence_auroc(
-    target: Target, model: DFlashDraftModel, texts: Sequence[Text], walks: Sequence[Walk]
-) -> float | None:
-    """Returns the AUROC of the confidence head at position 1; None for too few accepted or rejected tokens."""
-    drafter = BlockRedrafter(target, model)
-    confidence = torch.cat([drafter.confidence_logits(text, text.anchors) for text in texts]).cpu().numpy()
-    accepted = np.array([count > 0 for w in walks for count in w.by_anchor])
-    if min(accepted.sum(), (~accepted).sum()) < FEWEST:
-        return None
-    unit = np.repeat(np.arange(len(texts)), [len(text.anchors) for text in texts])
-    first, row = np.ones(len(unit), int), np.arange(len(unit))
-    return auroc(Scores(confidence, accepted, first, row, unit), Resampler(len(texts))).value
 
 
 @torch.inference_mode()

@@ -12,7 +12,7 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_by_texts, proved_by_weights
-from d2sd.doctor.evidence import examine_texts, examine_weights, is_unusable
+from d2sd.doctor.evidence import examine_weights, is_unusable, repeated_share, surprise
 from d2sd.doctor.findings import Asked, Examination, Failure, Repair, Run
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
 from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
@@ -164,7 +164,7 @@ def _examine(found: Examination, target: Target, load: Callable[[], Engine], tex
 
 def _read_weights(on: _Drafting, found: Examination) -> Stage:
     yield Progress(found, "read the weights")
-    return replace(found, weights=examine_weights(on.model, on.target))
+    return replace(found, weights=examine_weights(on.model))
 
 
 def _write_texts(on: _Drafting, found: Examination) -> Generator[Progress, None, list[Text]]:
@@ -208,10 +208,9 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
 
 
 def _read_texts(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
-    assert found.run is not None
     yield Progress(found, "read the texts")
     with on.engine.lock:
-        return replace(found, texts=examine_texts(on.target, on.model, texts, found.run.walks))
+        return replace(found, surprise=surprise(on.target, texts), repeated=repeated_share(texts))
 
 
 def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: Examination) -> Stage:

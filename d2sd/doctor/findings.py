@@ -9,7 +9,7 @@ from math import inf
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import FolderEdit, Variant
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import TextFindings, WeightFindings
+from d2sd.doctor.evidence import WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, alpha_estimate, by_position, shape
 from d2sd.doctor.reference import Reference
@@ -137,9 +137,9 @@ class Repair:
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence or tokenizer. Further:
-        "below" if α is below the expected one and the reason is not known, "rounding" if rounding alone is not ruled out,
-        "little" if a change helps but is not shown to be the cause, "failed" if the examination could not be finished, "unknown" and "none".
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role or tokenizer. Further:
+        "below" if α is below the expected one and the reason is not known, "little" if a change helps but is not shown to be the
+        cause, "failed" if the examination could not be finished, "unknown" and "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
     changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
@@ -153,7 +153,7 @@ class Diagnosis:
     @property
     def names_fault(self) -> bool:
         """Whether it names a fault."""
-        return self.cause not in ("unknown", "none", "rounding", "little", "failed")
+        return self.cause not in ("unknown", "none", "little", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,9 @@ class Examination:
 
     target: its name.
     checks: of the folder; empty if it was not checked.
-    weights, texts: evidence that needs no change of the drafter.
+    weights: evidence from the weights alone.
+    surprise: of the prompts' tokens to the target, over that of random tokens; None if it was not computed.
+    repeated: share of the generated 4-token sequences that occur earlier in their text.
     unusable: prompts whose text is empty or mostly repeats itself, and their number.
     run: the unchanged drafter over the texts; None before that.
     reference: the comparison with another drafter; None without one.
@@ -178,7 +180,8 @@ class Examination:
     target: str
     checks: tuple[Check, ...] = ()
     weights: WeightFindings = field(default_factory=WeightFindings)
-    texts: TextFindings = field(default_factory=TextFindings)
+    surprise: float | None = None
+    repeated: float | None = None
     unusable: tuple[int, int] = (0, 0)
     run: Run | None = None
     reference: Reference | None = None

@@ -152,15 +152,6 @@ class BlockRedrafter:
                 break
         return count.tolist()
 
-    @torch.inference_mode()
-    def confidence_logits(self, text: Text, anchors: Sequence[int]) -> Tensor:
-        """Returns the confidence head's output for the first drafted token after each anchor, (A,)."""
-        assert self.model.confidence_head is not None
-        block = self._blocks(text, anchors)
-        hidden = self._hidden(block, anchors, self.context(text))[:, 1 - self.form.shift]
-        markov = self.model.markov_head if self.form.confidence == "markov" else None
-        return self.model.confidence_head(hidden, None if markov is None else markov.markov_w1(block[:, 0]))
-
     def _blocks(self, text: Text, anchors: Sequence[int]) -> Tensor:
         """Anchors and the tokens after them, (A, γ)."""
         size = self.form.block_size

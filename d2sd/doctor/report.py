@@ -79,7 +79,7 @@ def _run(e: Examination, run: Run) -> Iterator[str]:
     yield f"{len(run.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
     yield ""
     yield f"{SHAPES[kind]}{f' Here it is position {cliff}.' if cliff else ''}"
-    if (share := e.texts.repeated) is not None:
+    if (share := e.repeated) is not None:
         more = " Repetitive text is easy to draft: α is lower on other text." if share > MANY_REPEATED else ""
         yield f"\n{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
     yield ""

@@ -69,7 +69,7 @@ def weight_variants(model: Drafter, target: Target) -> list[Variant]:
         layers, config, form = ("layer.",), model.config.layer, model.config
     net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
     edits = chain(
-        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net, target), _exchanged_layers(net),
+        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _exchanged_layers(net),
         _tables(net, target), _shifted_map(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
     )  # fmt: skip
     found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
@@ -185,44 +185,25 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
     return lambda w: {name: change(w[name], count) for name, count in heads.items()}
 
 
-def _shifted_norms(net: _Network, target: Target) -> Iterator[Edit]:
-    """Only shifts after which the weights are nearer to 1 or to those of the target's norms: in a damaged drafter others help too."""
-    usual: dict[str, list[float]] = {}
-    for name, w in target.base.named_parameters():
-        if w.dim() == 1 and name.endswith("norm.weight") and not w.is_meta:
-            usual.setdefault(name.split(".")[-2], []).append(float(w.float().median()))
+def _shifted_norms(net: _Network) -> Iterator[Edit]:
+    """Only shifts after which the weights are nearer to 1: in a damaged drafter others help too."""
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
-    heads = [n for n in every if n.endswith(("q_norm.weight", "k_norm.weight"))]
-    rest = [n for n in every if n not in heads]
     groups = {
         "all norms": every,
-        "norms of queries and keys": heads,
-        "the other norms": rest,
-        "input and post-attention norms": [n for n in rest if n.endswith("layernorm.weight")],
+        "input and post-attention norms": [n for n in every if n.endswith("layernorm.weight")],
     }
-    seen: list[list[str]] = []
     for group, names in groups.items():
-        if not names or names in seen:
-            continue
-        seen.append(names)
+        medians = [float(net.weights[n].float().median()) for n in names]
         for by in (1.0, -1.0):
-            if (
-                sum(_strangeness(net.weights[n] + by, n, usual) - _strangeness(net.weights[n], n, usual) for n in names)
-                >= 0
-            ):
-                continue
-            change = "add 1 to" if by > 0 else "take 1 off"
-            fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
-            yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+            if sum(_strangeness(m + by) - _strangeness(m) for m in medians) < 0:
+                change = "add 1 to" if by > 0 else "take 1 off"
+                fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
+                yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
 
 
-def _strangeness(weight: Tensor, name: str, usual: Mapping[str, Sequence[float]]) -> float:
-    """Returns by how many powers of two the median of a norm's weights differs from 1, or from that of the target's if it is nearer.
-
-    usual: medians of the target's norms, by part.
-    """
-    own = max(float(weight.float().median()), 1e-3)
-    return min(abs(log2(own / max(other, 1e-3))) for other in (1.0, median(usual.get(name.split(".")[-2], [1.0]))))
+def _strangeness(median: float) -> float:
+    """Returns by how many powers of two the median of a norm's weights differs from 1, where training begins."""
+    return abs(log2(max(median, 1e-3)))
 
 
 def _exchanged_layers(net: _Network) -> Iterator[Edit]:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
@@ -19,12 +17,10 @@ from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import (
-    TextFindings,
     WeightFindings,
     empty_part,
     examine_weights,
     prominence,
-    quantised_bits,
 )
 from d2sd.doctor.examination import examine, examine_folder
 from d2sd.doctor.findings import Asked, Examination, Repair, Run
@@ -66,8 +62,8 @@ def test_shape_classifies_acceptance_by_position():
 
 
 def test_examine_weights_finds_damaged_weights(bundled):
-    target, model = bundled.models.target, copy.deepcopy(bundled.models.first)
-    found = examine_weights(model, target)
+    model = copy.deepcopy(bundled.models.first)
+    found = examine_weights(model)
     assert replace(found, moved=None) == WeightFindings()
     assert found.moved == pytest.approx((4.6, 0.25), abs=0.1)
     model.norm.weight.data.fill_(1)
@@ -75,7 +71,7 @@ def test_examine_weights_finds_damaged_weights(bundled):
     model.layers[2].self_attn.k_norm.weight.data.fill_(1)
     for w in model.layers[1].parameters():
         w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
-    found = examine_weights(model, target)
+    found = examine_weights(model)
     assert set(found.lost_norms) == {"norm.weight", "layers.2.self_attn.k_norm.weight"}
     assert found.zero_matrices == ("layers.2.mlp.down_proj.weight",)
     assert found.random_layers == (1,)
@@ -97,7 +93,7 @@ def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
     """They are named without a run, also where the drafter works as many do that were trained less."""
     target = bundled.models.target
     model = load_drafter(str(WAYS[name].drafter(tmp_path / "d")), torch.float32, "cpu", target)
-    diagnosis = concluded(weights=examine_weights(model, target))
+    diagnosis = concluded(weights=examine_weights(model))
     assert diagnosis.cause in WAYS[name].causes.split()
     assert DAMAGED[name] in diagnosis.sentence
 
@@ -118,24 +114,11 @@ def test_examine_weights_reports_constant_qk_norms_as_lost(bundled):
     for layer in model.layers:
         layer.self_attn.q_norm.weight.data.fill_(1)
         layer.self_attn.k_norm.weight.data.fill_(1)
-    assert len(examine_weights(model, bundled.models.target).lost_norms) == 6
+    assert len(examine_weights(model).lost_norms) == 6
     for name, w in model.named_parameters():
         if name.endswith("norm.weight"):
             w.data.fill_(1)  # as training in bfloat16 leaves them
-    assert examine_weights(model, bundled.models.target).lost_norms == ()
-
-
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("group", [None, 32])
-def test_quantised_bits_detects_weight_grid(bundled, bits, group):
-    assert quantised_bits(bundled.models.target) is None  # it is on none
-    layers = copy.deepcopy(bundled.models.target.base.layers[:1])
-    for w in layers.parameters():
-        if w.dim() == 2:
-            rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
-            step = rows.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
-            w.data = ((rows / step).round() * step).view_as(w).bfloat16().float()
-    assert quantised_bits(SimpleNamespace(base=SimpleNamespace(layers=layers))) == bits
+    assert examine_weights(model).lost_norms == ()
 
 
 def ran(*walks, block=3):
@@ -170,16 +153,12 @@ FINDINGS = {
     "an untrained fc": ({"weights": YOUNG, **LOW}, "training", "hardly trained"),
     "an untrained fc of a drafter that works": ({"weights": YOUNG}, "none", "No fault found"),
     "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
-    "weights of 3 bits": ({"weights": WeightFindings(bits=3)}, "weights", "grid of 3 bits"),
-    "weights of 8 bits": ({"weights": WeightFindings(bits=8)}, "rounding", "Its own weights"),
     "next to nothing accepted": (POOR, "weights", "or were trained for another target"),
     "less than is known": ({"asked": Asked("d", expected=9.0)}, "below", "significantly below the expected 9.00"),
     "as much as is known": ({"asked": Asked("d", expected=5.0), "run": ran(*random_walks(4), block=16)}, "none", "No fault found"),
     "most texts empty, and not in the template": ({"unusable": (20, 30), "templates": [TRIAL], **POOR}, "template", "20 of 30 prompts are empty"),
     "most texts empty in any template": ({"unusable": (20, 30), "templates": [replace(TRIAL, unusable=19)]}, "none", "No fault found"),
     "an empty matrix": ({"weights": WeightFindings(zero_matrices=("fc.weight",))}, "weights", "fc.weight holds only zeros"),
-    "inverted confidence": ({"texts": TextFindings(confidence_auroc=0.2)}, "confidence", "only 20% of the time"),
-    "a quantised target": ({"weights": WeightFindings(target_bits=8)}, "rounding", "The target's weights lie on a grid of 8 bits. That is harmless"),
     "few steps": ({"run": ran(*walks_of(0.9, steps=10))}, "unknown", "about 30 prompts"),
     "low acceptance": (LOW, "unknown", "Unknown"),
 }  # fmt: skip
@@ -190,15 +169,14 @@ def test_diagnose_names_only_proven_faults(name):
     found, cause, sentence = FINDINGS[name]
     diagnosis = concluded(**found)
     assert (diagnosis.cause, sentence in diagnosis.sentence) == (cause, True), diagnosis.sentence
-    assert diagnosis.names_fault == (cause not in ("none", "rounding", "unknown"))
-    assert diagnosis.fix is None or cause != "rounding"  # a sound pair is not told to take another target
+    assert diagnosis.names_fault == (cause not in ("none", "unknown"))
 
 
 def test_diagnose_prefers_strongest_evidence(bundled):
     trial = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(1.0, 0.5, 1.5), 30, True)
     found = {
         "checks": [Check("fc", "fault", "it is wrong", "tensors", "this")],
-        "texts": TextFindings(surprise=1.1),
+        "surprise": 1.1,
         "repair": repair(bundled, "taps", 3),
         "weights": WeightFindings(random_layers=(1,)),
         "templates": [trial],
@@ -328,20 +306,12 @@ def test_doctor_report_escapes_names_and_tokens():
 
 def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
     """A change may help a drafter whose texts mean nothing to the target, and is not its fault."""
-    known = {"texts": TextFindings(surprise=1.1), "repair": repair(bundled, "taps", 3)}
+    known = {"surprise": 1.1, "repair": repair(bundled, "taps", 3)}
     diagnosis = concluded(**known)
     assert diagnosis.cause == "tokenizer"
     found = Examination(Asked(str(TINY / "dflash")), "t", diagnosis=diagnosis, **known)
     assert "was not written" in write_mended(found, tmp_path / "m")
     assert not (tmp_path / "m").exists()
-
-
-def test_write_mended_undoes_inverted_confidence(tmp_path):
-    folder = WAYS["dspark confidence"].drafter(tmp_path / "d")
-    diagnosis = concluded(texts=TextFindings(confidence_auroc=0.2))
-    write_mended(Examination(Asked(str(folder)), "t", diagnosis=diagnosis), tmp_path / "m")
-    sound = load_file(TINY / "dspark" / "model.safetensors")
-    assert all(torch.equal(w, sound[key]) for key, w in load_file(tmp_path / "m" / "model.safetensors").items())
 
 
 def test_examine_skips_run_after_failed_check(bundled, monkeypatch):

@@ -65,7 +65,7 @@ def report_of(engine, **known):
 
 
 PARTS_OF_EXAMINATION = {
-    "examine_weights": "the statistics of the weights", "examine_texts": "the statistics of the texts", "variants": "changes of the drafter",
+    "examine_weights": "the statistics of the weights", "surprise": "the statistics of the texts", "variants": "changes of the drafter",
 }  # fmt: skip
 
 
