@@ -14,9 +14,9 @@ from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.doctor import write_mended
+from d2sd.decoding.replay import Text
 from d2sd.doctor.examination import examine_folder
 from d2sd.doctor.findings import Asked, Diagnosis, Examination
-from d2sd.doctor.redraft import Text
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
 from tools.breaking import Broken

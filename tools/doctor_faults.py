@@ -20,10 +20,11 @@ from torch import Tensor
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.doctor import write_mended
 from d2sd.config import DecodeConfig
+from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import examination
 from d2sd.doctor.examination import examine_folder
 from d2sd.doctor.findings import Asked, Examination
-from d2sd.doctor.redraft import Text, generate_texts, with_features
+from d2sd.doctor.redraft import generate_texts
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models

@@ -11,8 +11,9 @@ from statistics import median
 import torch
 from torch import Tensor
 
+from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import weights_of
-from d2sd.doctor.redraft import Drafter, Text
+from d2sd.doctor.redraft import Drafter
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 

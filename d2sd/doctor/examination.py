@@ -9,13 +9,14 @@ from typing import Any, TypeVar
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
+from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check, check_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_by_texts, proved_by_weights
 from d2sd.doctor.evidence import examine_weights, is_unusable, repeated_share, surprise
 from d2sd.doctor.findings import Asked, Examination, Failure, Repair, Run
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
-from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
+from d2sd.doctor.redraft import Drafter, Walk, alpha, block_size, generate_texts, redrafter, walk
 from d2sd.doctor.reference import compared
 from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
 from d2sd.engine import Engine

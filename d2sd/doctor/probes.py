@@ -18,9 +18,10 @@ import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.config import DecodeConfig
+from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import MARKERS, unused_marker
-from d2sd.doctor.redraft import BlockRedrafter, Text, Walk, alpha, redrafter, tokens_and_steps, walk
+from d2sd.doctor.redraft import BlockRedrafter, Walk, alpha, redrafter, tokens_and_steps, walk
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.drafter import DFlashDraftModel

@@ -10,12 +10,13 @@ import torch
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
+from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import probes
 from d2sd.doctor.changes import Variant, weights_of, write_changed
 from d2sd.doctor.evidence import UNRELATED, repeated_share, surprise
 from d2sd.doctor.examination import best_of, drafter_of
 from d2sd.doctor.probes import MIN_RISE, Trial, change_of_alpha, is_clear, probe, relative_gain, score_masks, templates
-from d2sd.doctor.redraft import BlockRedrafter, Text, Walk, generate_texts, redrafter, walk, with_features
+from d2sd.doctor.redraft import BlockRedrafter, Walk, generate_texts, redrafter, walk
 from d2sd.doctor.variants import mask_tokens, variants, with_mask
 from d2sd.doctor.weight_edits import weight_variants
 from d2sd.engine import Engine
