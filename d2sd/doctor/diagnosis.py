@@ -105,9 +105,6 @@ def _faults(e: Examination, run: Run) -> Iterator[Diagnosis]:
         spread, norm = w.moved or (1.0, 0.0)
         moved = f"most parts of fc have {spread:.2f} times the spread that they begin with, and hidden_norm is {norm:.2f} from 1"
         yield Diagnosis("training", f"It was hardly trained: {moved}. {TRAINING}.")
-    if w.random_layers:
-        names, plural = ", ".join(map(str, w.random_layers)), "s" if len(w.random_layers) > 1 else ""
-        yield Diagnosis("weights", f"Most likely the weights of layer{plural} {names} are damaged or were never trained: none of its matrices differs from random numbers of their size.", FETCH)  # fmt: skip
     if w.empty_parts and not e.works:
         yield Diagnosis("weights", _empty(w.empty_parts), FETCH)
     if repair is not None:

@@ -1,4 +1,4 @@
-"""Evidence of faults that needs no change of the drafter: in its weights, in the target's, and in what it drafts over the texts."""
+"""Evidence that needs no change of the drafter: damage in its weights, and texts that say something of the target or the prompts."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from d2sd.doctor.redraft import Drafter
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
-MOST_RANDOM = 1.15  # prominence: no matrix of a layer that looks random is above it
-ITERATIONS = 40
 MIN_SIDE = 32  # of a matrix that is looked at
 VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
 SAMPLE = 64  # rows of a matrix from which its usual entry is taken
@@ -31,7 +29,6 @@ FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest numbers of e4m3, of its variant
 class WeightFindings:
     """Findings from the weights alone.
 
-    random_layers: layers whose matrices all look random.
     lost_norms: norms whose weights are all the same number, while those of their counterpart (of queries or keys, or of another
         layer) or of ``hidden_norm`` surely were trained.
     zero_matrices: matrices of zeros.
@@ -43,7 +40,6 @@ class WeightFindings:
         that is not known.
     """
 
-    random_layers: tuple[int, ...] = ()
     lost_norms: tuple[str, ...] = ()
     zero_matrices: tuple[str, ...] = ()
     empty_parts: tuple[tuple[str, str, float], ...] = ()
@@ -60,7 +56,6 @@ def examine_weights(model: Drafter) -> WeightFindings:
     block = model if isinstance(model, DFlashDraftModel) else None
     inner = {n: w for n, w in matrices.items() if n.startswith(("layer", "fc."))}
     return WeightFindings(
-        random_layers=tuple(random_layers(block)) if block else (),
         lost_norms=tuple(n for n, w in norms.items() if bool((w == w[0]).all()) and _others_vary(n, norms)),
         zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
         empty_parts=tuple((n, *part) for n, w in inner.items() if (part := empty_part(w))),
@@ -105,28 +100,6 @@ def _moved(model: DFlashDraftModel) -> tuple[float, float]:
     width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
     parts = [float(part.std()) / spread for part in model.fc.weight.float().split(width, 1)]
     return median(parts), float((model.hidden_norm.weight.float() - 1).abs().median())
-
-
-def prominence(weight: Tensor) -> float:
-    """Returns the largest singular value of an (m, n) matrix, divided by σ·(√m + √n), that of random entries (Marchenko–Pastur).
-
-    It is about 1 for random numbers, also for shuffled trained ones. Training makes some directions larger.
-    """
-    entries = weight.float()
-    generator = torch.Generator(entries.device).manual_seed(0)
-    vector = torch.randn(entries.shape[1], generator=generator, dtype=torch.float32, device=entries.device)
-    size = torch.tensor(0.0, dtype=torch.float32)
-    for _ in range(ITERATIONS):
-        vector = entries.T @ (entries @ (vector / vector.norm()))
-        size = vector.norm().sqrt()
-    rows, columns = entries.shape
-    return float(size / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
-
-
-def random_layers(model: DFlashDraftModel) -> list[int]:
-    """Returns layers none of whose matrices stands out from random numbers of its size."""
-    matrices = ([w for w in layer.parameters() if w.dim() == 2 and min(w.shape) >= MIN_SIDE] for layer in model.layers)
-    return [n for n, of in enumerate(matrices) if of and all(prominence(w) < MOST_RANDOM for w in of)]
 
 
 # Evidence from the texts.
