@@ -34,7 +34,6 @@ LIMIT = 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``doctor``."""
     parser.add_argument(
         "target", nargs="?", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
     )

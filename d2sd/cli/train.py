@@ -17,7 +17,6 @@ from d2sd.train.settings import (
     BLOCK_SIZE,
     LAYERS,
     QUESTIONS,
-    TRACKERS,
     BlockObjective,
     BlockTraining,
     DrafterTraining,
@@ -180,7 +179,6 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     )
     add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what is quick here")
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
-    add("--report-to", default=default.report_to, choices=TRACKERS, help="show metrics there, beside metrics.jsonl")
     add("--seed", type=int, default=default.seed)
     add("--keep-every", type=int, default=0, metavar="N", help="keep a drafter in OUT/step-N every N steps")
     add(

@@ -79,12 +79,10 @@ class Variant:
 
     @property
     def writable(self) -> bool:
-        """Whether a folder with this change can be written."""
         return self.left_out is None and (self.edit_weights is not None or self.edit_config is not None)
 
     @property
     def taps(self) -> tuple[int, ...]:
-        """The target layers that it reads."""
         return self.form.taps if isinstance(self.form, DrafterForm) else self.form.target_layer_ids
 
     def apply(self, model: Any) -> Any:

@@ -45,7 +45,6 @@ FETCH = "fetch or convert the weights again"
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
-    """Returns the fault found in the folder alone."""
     wrong = next((c for c in checks if c.state == "fault"), None)
     if wrong is None:
         return None
@@ -54,7 +53,6 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
 
 
 def not_finished(e: Examination) -> Diagnosis:
-    """Returns what is said of an examination that an error ended."""
     failure = e.failed
     assert failure is not None
     return Diagnosis("failed", f"Not examined to the end: {failure.part} failed ({failure.reason}).")

@@ -152,7 +152,6 @@ class Diagnosis:
 
     @property
     def names_fault(self) -> bool:
-        """Whether it names a fault."""
         return self.cause not in ("unknown", "none", "little", "failed")
 
 

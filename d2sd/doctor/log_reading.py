@@ -90,7 +90,6 @@ class Profile:
 
     @property
     def names(self) -> str:
-        """The names of its models, for a search."""
         return f"{self.model} {self.drafter}".lower()
 
 
@@ -218,7 +217,6 @@ def _headline(p: Profile) -> str:
 
 
 def _last(shares: Sequence[float]) -> int:
-    """The last position that was ever accepted."""
     return max((k for k, share in enumerate(shares, 1) if share >= 0.0005), default=0)
 
 

@@ -250,7 +250,6 @@ class PositionAcceptance:
 
     @property
     def share(self) -> float:
-        """Accepted share of the steps that reached it."""
         return self.accepted / self.steps
 
 

@@ -80,7 +80,6 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Writes rows as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
 
