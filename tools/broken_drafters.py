@@ -15,7 +15,7 @@ from tempfile import TemporaryDirectory
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.doctor import write_mended
 from d2sd.decoding.replay import Text
-from d2sd.doctor.examination import examine_folder
+from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, Diagnosis, Examination
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
@@ -38,12 +38,12 @@ class Examiner:
         models, texts = self.models, self._written()
         if way.target is not None:
             models, texts = Models(load_models(target=str(way.target(folder / "target"))).target), []
-        found = list(examine_folder(asked, models, None, texts))[-1].found
+        found = list(examine(asked, models, None, texts))[-1].found
         mended = folder / "mended"
         write_mended(found, mended)
         if not mended.exists():
             return found, None
-        again = examine_folder(replace(asked, drafter=str(mended)), models, None, texts)
+        again = examine(replace(asked, drafter=str(mended)), models, None, texts)
         return found, next((step.found.run.alpha for step in again if step.found.run), 0.0)
 
     def _written(self) -> list[Text]:

@@ -22,7 +22,7 @@ from d2sd.cli.doctor import write_mended
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import examination
-from d2sd.doctor.examination import examine_folder
+from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, Examination
 from d2sd.doctor.redraft import generate_texts
 from d2sd.doctor.report import markdown
@@ -130,7 +130,7 @@ class Prober:
         """Examines, writes the report, and mends what can be mended. Raises what no command may raise."""
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
-        found = list(examine_folder(asked, self.models, None, self.texts))[-1].found
+        found = list(examine(asked, self.models, None, self.texts))[-1].found
         markdown([found])
         write_mended(found, folder / "mended")
         return found

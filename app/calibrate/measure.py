@@ -243,7 +243,7 @@ def report(
     engine = models.engine(chosen)
     name = drafter_of(engine.models).config.name_or_path
     asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name)
-    with closing(ahead(examine(asked, engine.models.target, lambda: engine))) as steps:
+    with closing(ahead(examine(asked, engine.models, engine))) as steps:
         for step in steps:
             if job.cancelled():
                 break

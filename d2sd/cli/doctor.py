@@ -15,7 +15,7 @@ from d2sd.cli.common import add_output, add_text_arguments, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.doctor.changes import FolderEdit, write_changed
-from d2sd.doctor.examination import VISIBLE, examine_folder
+from d2sd.doctor.examination import VISIBLE, examine
 from d2sd.doctor.findings import Asked, Examination
 from d2sd.doctor.log_reading import read_log, report_lines
 from d2sd.doctor.report import markdown
@@ -102,10 +102,10 @@ def _examine_drafters(arguments: argparse.Namespace) -> int:
     models = Models(models.target, name=models.name)
     tell_of_template(Engine(models), DecodeConfig("autoregressive", chat=a.chat, thinking=a.thinking))
     prompts, domains = [p.text for p in chosen], [p.domain for p in chosen]
-    first = Asked(a.drafter, prompts, domains, a.chat, a.thinking, 0, a.expect, a.reference)
+    first = Asked(a.drafter, prompts, domains, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype)
     roles = [first, *([replace(first, drafter=a.vp, visible=VISIBLE, expected=None, reference=None)] if a.vp else [])]
     found = [Examination(asked, models.target.name) for asked in roles]
-    whole = all(_examine(models, a.dtype, found, number) for number in range(len(roles)))
+    whole = all(_examine(models, found, number) for number in range(len(roles)))
     faults = any(e.diagnosis is not None and e.diagnosis.names_fault for e in found)
     said = ""
     if whole and a.mend:
@@ -115,9 +115,9 @@ def _examine_drafters(arguments: argparse.Namespace) -> int:
             print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
         changes = found[0].diagnosis.changes if found[0].diagnosis else ()
         if a.mend.exists() and any(isinstance(c, FolderEdit) for c in changes):
-            mended = Asked(str(a.mend), prompts, chat=a.chat, thinking=a.thinking)
+            mended = replace(first, drafter=str(a.mend), domains=(), expected=None, reference=None)
             found.append(Examination(mended, models.target.name))
-            whole = _examine(models, a.dtype, found, len(found) - 1)
+            whole = _examine(models, found, len(found) - 1)
     _write(markdown(found), a.out)
     if said:
         print(said)
@@ -126,11 +126,11 @@ def _examine_drafters(arguments: argparse.Namespace) -> int:
     return 1 if faults else 2 * any(e.failed is not None for e in found)
 
 
-def _examine(models: Models, dtype: str | None, found: list[Examination], number: int) -> bool:
+def _examine(models: Models, found: list[Examination], number: int) -> bool:
     """Replace an examination that was not begun by its findings, with a progress bar; False if Ctrl-C ended it."""
     bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}{postfix}", leave=False)
     try:
-        for step in examine_folder(found[number].asked, models, dtype):
+        for step in examine(found[number].asked, models):
             found[number] = step.found
             bar.set_description_str(step.stage, refresh=False)
             bar.set_postfix_str(printable(step.tried), refresh=False)

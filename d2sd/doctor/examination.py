@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log1p
 from typing import Any, TypeVar
@@ -72,17 +72,20 @@ class _Drafting:
         return tuple(walk(drafter, text) for text in texts)
 
 
-def examine(asked: Asked, target: Target, load: Callable[[], Engine], texts: Sequence[Text] = ()) -> Iterator[Progress]:
+def examine(
+    asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = ()
+) -> Iterator[Progress]:
     """Yields the findings about a drafter as they grow; the last ones have the diagnosis.
 
     If a check of the folder finds a fault, it is the cause, and nothing is loaded. Closing the iterator stops the examination.
     Damaged weights may break any calculation: what fails becomes one of the findings, and the rest goes on.
 
-    load: returns an engine with this target and the drafter, whose first drafter is examined, else its EAGLE-3 drafter.
+    models: those whose target is used.
+    engine: with this target and the drafter, if it is loaded already: its first one, else its EAGLE-3 drafter.
     texts: the target's texts for the prompts, if they are known.
     """
-    found, stage = Examination(asked, target.name), "read the folder"
-    steps = _examine(found, target, load, list(texts))
+    found, stage = Examination(asked, models.target.name), "read the folder"
+    steps = _examine(found, models, engine, list(texts))
     try:
         while True:
             progress = next(steps)
@@ -98,11 +101,6 @@ def examine(asked: Asked, target: Target, load: Callable[[], Engine], texts: Seq
         found = _with_failure(found, "the diagnosis", error, whole=True)
         diagnosis = not_finished(found)
     yield Progress(replace(found, diagnosis=diagnosis), "done", 1)
-
-
-def examine_folder(asked: Asked, models: Models, dtype: str | None, texts: Sequence[Text] = ()) -> Iterator[Progress]:
-    """Yields what ``examine`` does for a drafter that is loaded in this dtype beside the target of these models."""
-    return examine(asked, models.target, lambda: Engine(with_drafter(models, asked.drafter, dtype)), texts)
 
 
 def _reason(error: Exception) -> str:
@@ -129,19 +127,19 @@ def drafter_of(models: Models) -> Drafter:
     return model
 
 
-def _examine(found: Examination, target: Target, load: Callable[[], Engine], texts: list[Text]) -> Stage:
-    asked = found.asked
+def _examine(found: Examination, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
+    asked, target = found.asked, models.target
     yield Progress(found, "read the folder")
     found = replace(found, checks=tuple(check_folder(asked.drafter, target, second=bool(asked.visible))))
     if folder_fault(found.checks) is not None:
         return found
     try:
-        engine = load()
+        engine = engine or Engine(with_drafter(models, asked.drafter, asked.dtype))
     except Exception as error:  # damaged files fail in ways that nobody foresees, and the checks are worth printing
         failed = Check("loading", "fault", _reason(error).removeprefix(f"cannot load the drafter {asked.drafter}: "))
         return replace(found, checks=(*found.checks, failed))
     config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
-    on = _Drafting(engine, engine.models.target, drafter_of(engine.models), config, asked.visible)
+    on = _Drafting(engine, target, drafter_of(engine.models), config, asked.visible)
     found = yield from _noting("the statistics of the weights", _read_weights(on, found), found)
     if proved_by_weights(found) is not None:
         return found
@@ -202,7 +200,7 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
     assert run is not None
     yield Progress(found, "draft with the reference")
     with on.engine.lock:
-        other = drafter_of(with_drafter(Models(on.target), asked.reference, None))
+        other = drafter_of(with_drafter(Models(on.target), asked.reference, asked.dtype))
         walks = on.walk(other, [with_features(on.target, text, other.target_layer_ids) for text in texts])
     configs = published_config(asked.drafter), published_config(asked.reference)
     return replace(found, reference=compared(asked.reference, on.model, other, run.walks, walks, configs))

@@ -32,6 +32,7 @@ class Asked:
     visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
     expected: the α that somebody knows it to have; None if nobody does.
     reference: folder or hub id of a drafter that is known to be good; None without one.
+    dtype: in which drafters are loaded; as of ``with_drafter``.
     name: of the drafter, in the report; None if that is ``drafter``.
     """
 
@@ -43,6 +44,7 @@ class Asked:
     visible: int = 0
     expected: float | None = None
     reference: str | None = None
+    dtype: str | None = None
     name: str | None = None
 
 

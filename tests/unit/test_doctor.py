@@ -21,7 +21,7 @@ from d2sd.doctor.evidence import (
     empty_part,
     examine_weights,
 )
-from d2sd.doctor.examination import examine, examine_folder
+from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, Examination, Repair, Run
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.redraft import BlockRedrafter, PositionAcceptance, Walk, alpha, by_position, shape
@@ -237,7 +237,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
         return drafted(*args)
 
     monkeypatch.setattr(BlockRedrafter, "_hidden", hidden)
-    for progress in examine(asked, target, lambda: engine):
+    for progress in examine(asked, engine.models, engine):
         assert not engine.lock.locked()  # others may use the models in between
         seen.append(progress.stage)
     found = progress.found
@@ -249,7 +249,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
     assert found.diagnosis is not None
     assert "| position | 1" in report
     assert "γ counts the anchor" in report
-    run = examine(asked, target, lambda: engine)
+    run = examine(asked, engine.models, engine)
     while (stopped := next(run)).stage != "probes":
         pass
     run.close()
@@ -265,7 +265,7 @@ def test_examine_tries_chat_template_before_probes(bundled, monkeypatch, sound):
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
     prompts = ["They lived happily ever after. The end.", "Tom and his mom went home. They were happy.\n\nThe end.", "And they were very happy that day. The End."]  # fmt: skip
     try:
-        steps = list(examine(Asked("d", prompts), bundled.models.target, lambda: bundled))
+        steps = list(examine(Asked("d", prompts), bundled.models, bundled))
     finally:
         tokenizer.chat_template = None
     found = steps[-1].found
@@ -280,7 +280,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     name = "layers.1.mlp.down_proj.weight"
     folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
     asked = Asked(str(folder), PROMPTS, domains=["a", "b", "a"], reference=str(TINY / "dflash"))
-    run = examine_folder(asked, Models(bundled.models.target), None)
+    run = examine(asked, Models(bundled.models.target))
     found = next(step.found for step in run if step.found.reference is not None)
     run.close()
     assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
@@ -315,7 +315,8 @@ def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
 
 def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
     monkeypatch.setattr(examination, "check_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
-    steps = list(examine(Asked("d", PROMPTS), bundled.models.target, lambda: pytest.fail("nothing is loaded")))
+    monkeypatch.setattr(examination, "with_drafter", lambda *_: pytest.fail("nothing is loaded"))
+    steps = list(examine(Asked("d", PROMPTS), bundled.models))
     assert steps[-1].found.run is None
     assert steps[-1].found.diagnosis.sentence == "The folder has a fault: it is wrong."
 

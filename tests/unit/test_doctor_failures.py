@@ -16,7 +16,7 @@ from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import WeightFindings
-from d2sd.doctor.examination import examine, examine_folder
+from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, Examination, Failure
 from d2sd.doctor.report import markdown
 from d2sd.doctor.variants import variants
@@ -60,7 +60,7 @@ def broken(*_, **__):
 
 def report_of(engine, **known):
     asked = Asked("a/drafter", PROMPTS, **known)
-    found = list(examine(asked, engine.models.target, lambda: engine))[-1].found
+    found = list(examine(asked, engine.models, engine))[-1].found
     return found, markdown([found])
 
 
@@ -134,7 +134,7 @@ def test_diagnose_prefers_named_fault_to_failure():
 def test_examine_reports_unforeseen_error_of_loading(bundled, monkeypatch):
     monkeypatch.setattr(examination, "with_drafter", broken)
     asked = Asked(str(TINY / "dflash"), PROMPTS)
-    found = list(examine_folder(asked, Models(bundled.models.target), None))[-1].found
+    found = list(examine(asked, Models(bundled.models.target)))[-1].found
     assert found.run is None
     assert found.diagnosis.sentence == "The folder has a fault: ZeroDivisionError: division by zero."
     assert "| tensors | ok |" in markdown([found])
