@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -149,11 +148,6 @@ def moved(name: str, by: int = 1) -> Callable[[Weights], Weights]:
     return each(name, lambda w: w.roll(by, 0))
 
 
-def clipped(w: torch.Tensor) -> torch.Tensor:
-    limit = 0.6 * w.float().std()
-    return w.clamp(-limit, limit)
-
-
 def infinite(w: torch.Tensor) -> torch.Tensor:
     w = w.clone()
     w[3] = torch.inf
@@ -164,14 +158,6 @@ def last_lost(out: Path) -> Path:
     """Two layers of three, in the config and among the weights."""
     kept = outer(num_hidden_layers=2, layer_types=["full_attention"] * 2)
     return copied(out, kept, lambda w: {k: v for k, v in w.items() if not k.startswith("layers.2.")})
-
-
-def repeated_layer(w: Weights) -> Weights:
-    return {k: w[k.replace("layers.2.", "layers.1.")].clone() for k in w}
-
-
-def eighth(w: torch.Tensor) -> torch.Tensor:
-    return w / 8
 
 
 NORMS = ("norm.weight", "layernorm.weight")
@@ -222,10 +208,6 @@ def speculators_form(config: Config) -> Config:
     }  # fmt: skip
 
 
-def layer_config(**changed: Any) -> Callable[[Config], Config]:
-    return lambda c: {**c, "transformer_layer_config": {**c["transformer_layer_config"], **changed}}
-
-
 def noisy(amount: float) -> Callable[[Weights], Weights]:
     """Every matrix with normal noise of so many times its own spread."""
 
@@ -253,16 +235,6 @@ def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
     return each("proj.weight", change)
 
 
-def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
-    """Matrices on a grid, row by row."""
-
-    def change(w: torch.Tensor) -> torch.Tensor:
-        step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
-        return ((w.float() / step).round() * step).to(w.dtype)
-
-    return each(ends, change)
-
-
 def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda w: (w.float() * by).to(w.dtype)
 
@@ -275,22 +247,6 @@ def by_column(w: torch.Tensor) -> torch.Tensor:
 def by_feature(taps: int) -> Callable[[torch.Tensor], torch.Tensor]:
     """The columns of ``fc`` with the taps of each feature side by side."""
     return lambda w: w.unflatten(1, (taps, -1)).transpose(1, 2).flatten(1)
-
-
-def split_anew(parts: Sequence[str], order: Callable[[torch.Tensor], torch.Tensor], layer: int | None = None) -> Callable[[Weights], Weights]:  # fmt: skip
-    """Matrices that were stacked in another order of rows than they are split by."""
-
-    def change(weights: Weights) -> Weights:
-        changed = dict(weights)
-        for name in weights:
-            if name.endswith(f"{parts[0]}.weight") and (layer is None or f"layers.{layer}." in name):
-                names = [name.replace(parts[0], part) for part in parts]
-                rows = order(torch.cat([weights[n] for n in names]))
-                sizes = [len(weights[n]) for n in names]
-                changed |= {n: w.clone() for n, w in zip(names, rows.split(sizes), strict=True)}
-        return changed
-
-    return change
 
 
 def prefixed(prefix: str) -> Callable[[Weights], Weights]:
@@ -332,11 +288,6 @@ def target_table() -> torch.Tensor:
     """The bundled target's embedding."""
     held = (load_file(p) for p in sorted((TINY / "target").glob("*.safetensors")))
     return next(w["model.embed_tokens.weight"] for w in held if "model.embed_tokens.weight" in w)
-
-
-def rotated_layers(w: Weights) -> Weights:
-    """Every layer in the place of the one before it, the first in the last place."""
-    return {k: w[re.sub(r"layers\.(\d)", lambda m: f"layers.{(int(m[1]) + 1) % 3}", k)].clone() for k in w}
 
 
 def half_empty(w: torch.Tensor) -> torch.Tensor:

@@ -8,62 +8,48 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import drafter_of, load_checked, other_of, write_mended
-from d2sd.config import DecodeConfig
-from d2sd.doctor.examination import TOKENS, examine
-from d2sd.doctor.findings import Diagnosis, Examination
-from d2sd.doctor.redraft import Text, alpha, generate_texts, redrafter, walk, with_features
-from d2sd.engine import Engine
+from d2sd.cli.doctor import write_mended
+from d2sd.decoding.replay import Text
+from d2sd.doctor.examination import examine
+from d2sd.doctor.findings import Asked, Diagnosis, Examination
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
 from tools.breaking import Broken
 from tools.broken_ways import KEPT_OUT, SOUND, WAYS
+from tools.doctor_faults import written
 
 
 class Examiner:
-    """Examines broken folders over the same prompts, with ``known`` beside the sound drafter; what the bundled target writes, and its features of it, are kept."""
+    """Examines broken folders over the same prompts; what the bundled target writes, and its features of it, are kept."""
 
-    def __init__(self, prompts: int, known: bool = False):
-        self.known = load_models("tiny") if known else None
+    def __init__(self, prompts: int):
         self.prompts = [p.text for p in read_prompts("heldout", prompts)]
         self.models = Models(load_models("tiny").target)
         self._texts: list[Text] = []
 
     def examine(self, way: Broken, folder: Path) -> tuple[Examination, float | None]:
         """Returns what is found, and α of the drafter that ``--mend`` writes; None where it writes none."""
-        drafter = way.drafter(folder / "drafter")
-        models, texts = self.models, self._texts
+        asked = Asked(str(way.drafter(folder / "drafter")), self.prompts, chat=way.chat, visible=way.visible)
+        models, texts = self.models, self._written()
         if way.target is not None:
-            models = Models(load_models(target=str(way.target(folder / "target"))).target)
-            texts = []
-        found = Examination(str(drafter), models.target.name, [], way.visible)
-        engine = load_checked(models, None, found)
-        config = DecodeConfig("autoregressive", TOKENS, chat=way.chat)
-        if way.target is None and not texts:
-            ids = [Engine(models).encode(p, config) for p in self.prompts]
-            every = range(models.target.config.num_hidden_layers)
-            texts = self._texts = [
-                with_features(models.target, t, every) for t in generate_texts(models.target, ids, TOKENS)
-            ]
-        if engine is not None:
-            other = None if self.known is None else other_of(self.known, str(drafter))
-            for _ in examine(engine, self.prompts, config, found, texts, other=other):
-                pass
+            models, texts = Models(load_models(target=str(way.target(folder / "target"))).target), []
+        found = list(examine(asked, models, None, texts))[-1].found
         mended = folder / "mended"
         write_mended(found, mended)
         if not mended.exists():
             return found, None
-        model = load_checked(models, None, Examination(str(mended), "", [], way.visible))
-        if model is None:
-            return found, 0.0
-        mended_drafter = drafter_of(model.models)
-        texts = texts or generate_texts(models.target, [model.encode(p, config) for p in self.prompts], TOKENS)
-        known = [with_features(models.target, t, mended_drafter.target_layer_ids) for t in texts if t.anchors]
-        return found, alpha([walk(redrafter(models.target, mended_drafter, way.visible), t) for t in known])
+        again = examine(replace(asked, drafter=str(mended)), models, None, texts)
+        return found, next((step.found.run.alpha for step in again if step.found.run), 0.0)
+
+    def _written(self) -> list[Text]:
+        if not self._texts:
+            self._texts = written(self.models.target, self.prompts)
+        return self._texts
 
 
 def judged(diagnosis: Diagnosis, way: Broken) -> str:
@@ -77,14 +63,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--prompts", type=int, default=20)
     parser.add_argument("--only", default="")
-    parser.add_argument("--known", action="store_true", help="as for a bundled target, whose own drafter is known")
     parser.add_argument("--trained", type=Path, help="folder of a drafter that was trained for 50 steps")
     parser.add_argument("--part", default="", metavar="I/N", help="only every Nth of them, from the Ith on")
     arguments = parser.parse_args()
     ways = {**SOUND, **WAYS, **KEPT_OUT}
     if arguments.trained:
         ways["50 steps"] = Broken("training", lambda out: arguments.trained)
-    examiner = Examiner(arguments.prompts, arguments.known)
+    examiner = Examiner(arguments.prompts)
     ways = {k: w for k, w in ways.items() if not arguments.only or k in arguments.only.split(";")}
     if arguments.part:
         first, step = map(int, arguments.part.split("/"))
@@ -100,7 +85,7 @@ def main() -> None:
         counts[mark] += 1
         print(
             f"{name}: {diagnosis.cause} ({mark}{'' if mark == 'right' else f', not {way.causes}'}), {time.process_time() - began:.0f} s of CPU\n"
-            f"  {diagnosis.sentence}\n  {diagnosis.fix}\n  α {alpha(found.walks) if found.walks else 0:.2f}"
+            f"  {diagnosis.sentence}\n  {diagnosis.fix}\n  α {found.run.alpha if found.run else 0:.2f}"
             + (f" → {mended:.2f} as mended" if mended is not None else ""),
             flush=True,
         )

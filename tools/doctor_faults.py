@@ -10,7 +10,6 @@ import time
 import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,16 +18,18 @@ import torch
 from torch import Tensor
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import load_checked, write_mended
+from d2sd.cli.doctor import write_mended
 from d2sd.config import DecodeConfig
+from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import examination
 from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Examination
-from d2sd.doctor.redraft import Text, generate_texts, with_features
+from d2sd.doctor.findings import Asked, Examination
+from d2sd.doctor.redraft import generate_texts
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
+from d2sd.nets.target import Target
 from d2sd.trace.text import progress
 from tools.breaking import Weights, copied
 
@@ -111,34 +112,28 @@ def random_fault(number: int) -> Fault:
     return Fault(kind, part, change)
 
 
+def written(target: Target, prompts: Sequence[str]) -> list[Text]:
+    """Returns the target's texts for these prompts, with the features of all its layers."""
+    engine, config = Engine(Models(target)), DecodeConfig("autoregressive", examination.TOKENS)
+    texts = generate_texts(target, [engine.encode(p, config) for p in prompts], examination.TOKENS)
+    return [with_features(target, text, range(target.config.num_hidden_layers)) for text in texts]
+
+
 class Prober:
     """Examines drafters with faults over the same few texts of the bundled target."""
 
     def __init__(self, models: Models, prompts: int):
         self.models, self.prompts = Models(models.target), [p.text for p in read_prompts("heldout", prompts)]
-        self.config = DecodeConfig("autoregressive", examination.TOKENS)
-        self.texts: list[Text] = []
+        self.texts = written(models.target, self.prompts)
 
     def report(self, fault: Fault, folder: Path) -> Examination:
         """Examines, writes the report, and mends what can be mended. Raises what no command may raise."""
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
-        found = Examination(str(drafter), "tiny/target", [], visible=2 if fault.part == "vp" else 0)
-        engine = load_checked(self.models, None, found)
-        if engine is not None:
-            with closing(examine(engine, self.prompts, self.config, found, self._written(engine))) as steps:
-                for _ in steps:
-                    pass
+        asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
+        found = list(examine(asked, self.models, None, self.texts))[-1].found
         markdown([found])
         write_mended(found, folder / "mended")
         return found
-
-    def _written(self, engine: Engine) -> Sequence[Text]:
-        target = engine.models.target
-        if not self.texts:
-            ids = [engine.encode(p, self.config) for p in self.prompts]
-            every = range(target.config.num_hidden_layers)
-            self.texts = [with_features(target, t, every) for t in generate_texts(target, ids, examination.TOKENS)]
-        return self.texts
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -21,12 +21,11 @@ from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, read_uploads, short, what_it_says
 from app.streaming import RunRecorder, ahead, announce_loading, paced, prepare
 from app.visitors import without_paths
-from d2sd import DecodeConfig, InputError
+from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import Measured
-from d2sd.doctor.checks import check_folder
-from d2sd.doctor.examination import TOKENS, examine
-from d2sd.doctor.findings import Examination
+from d2sd.doctor.examination import drafter_of, examine
+from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import markdown, markdown_of_logs
 from d2sd.figures.calibration import calibration_results
@@ -230,22 +229,12 @@ def report(
     prompts = [p.text for p in source.prompts(count)]
     yield from announce_loading(chosen)
     engine = models.engine(chosen)
-    drafter = engine.models.first or engine.models.eagle3
-    if drafter is None:
-        raise InputError("these models have no drafter to examine")
-    yield Update(news="Reading the drafter's folder …")
-    read = check_folder(models.drafter_folder(chosen), engine.models.target)
-    checks = [replace(c, finding=without_paths(c.finding), fix=c.fix and without_paths(c.fix)) for c in read]
-    name = drafter.config.name_or_path
-    found = Examination(name, engine.models.target.name, checks)
-    config = DecodeConfig("autoregressive", TOKENS, chat=bool(values.get("chat")))
-    with closing(ahead(examine(engine, prompts, config, found))) as steps:
+    name = drafter_of(engine.models).config.name_or_path
+    asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name)
+    with closing(ahead(examine(asked, engine.models, engine))) as steps:
         for step in steps:
             if job.cancelled():
                 break
             tried = f" ({step.tried})" if step.tried else ""
             yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
-    found.failures = [replace(failure, reason=without_paths(failure.reason)) for failure in found.failures]
-    if found.diagnosis is not None:
-        found.diagnosis = replace(found.diagnosis, sentence=without_paths(found.diagnosis.sentence))
-    yield Update(markdown([found]))
+    yield Update(markdown([step.found], without_paths))

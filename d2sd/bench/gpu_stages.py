@@ -67,7 +67,6 @@ def bandwidth(device: torch.device, repeats: int) -> float:
 
 
 def weight_bytes(module: nn.Module) -> int:
-    """Returns the size of a module's parameters in bytes."""
     return sum(p.numel() * p.element_size() for p in module.parameters())
 
 
@@ -101,7 +100,6 @@ class Floors:
         )
 
     def plain(self, context: int) -> float:
-        """Seconds of a plain decoding step."""
         return (self.target + self.head + context * self.target_slot) / self.rate
 
     def cycle(self, context: int) -> float:

@@ -32,7 +32,6 @@ class Prompt:
 
 
 def names() -> list[str]:
-    """Returns the names of the bundled prompt sets."""
     return sorted(p.stem for p in FOLDER.glob("*.jsonl"))
 
 

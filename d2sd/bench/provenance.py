@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import platform
 import subprocess
 from collections.abc import Iterable
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, distribution, distributions
+from importlib.metadata import distributions
 from typing import Any
 
 import torch
@@ -59,9 +58,9 @@ def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[s
 
 
 def _commit() -> str | None:
-    """Returns the commit of the checkout, marked if files differ from it, or of the installed package; None if unknown."""
+    """Returns the commit of the checkout, marked if files differ from it; None if unknown."""
     if not (HOME / ".git").exists():  # git would answer for a checkout around it, which is another project's
-        return _installed_commit()
+        return None
 
     def git(*arguments: str) -> str:
         return subprocess.run(
@@ -72,15 +71,6 @@ def _commit() -> str | None:
         return git("rev-parse", "HEAD") + (" with changes" if git("status", "--porcelain", "-uno") else "")
     except (OSError, subprocess.SubprocessError):
         return None
-
-
-def _installed_commit() -> str | None:
-    """The commit that pip installed from a git address (PEP 610)."""
-    try:
-        origin = json.loads(distribution("d2sd-explorer").read_text("direct_url.json") or "{}")
-    except PackageNotFoundError:
-        return None
-    return origin.get("vcs_info", {}).get("commit_id")
 
 
 def described(origin: dict[str, Any]) -> list[str]:
@@ -103,5 +93,4 @@ def described(origin: dict[str, Any]) -> list[str]:
 
 
 def as_markdown(origin: dict[str, Any]) -> str:
-    """The provenance of a measurement as a Markdown list."""
     return "## Provenance\n\n" + "\n".join(f"* {line}" for line in described(origin))

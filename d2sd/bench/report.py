@@ -187,7 +187,6 @@ COLUMNS = (
 
 
 def markdown_table(head: Iterable[str], rows: Iterable[Iterable[str]]) -> str:
-    """Returns a Markdown table of one-line texts."""
     head = list(head)
     lines = [map(plain_text, line) for line in (head, ["---"] * len(head), *rows)]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
@@ -321,7 +320,6 @@ def _plain(run: Run) -> dict[str, Any]:
 
 
 def to_json(data: dict[str, Any]) -> str:
-    """Returns indented JSON that ends with a line break."""
     return orjson.dumps(data, option=orjson.OPT_INDENT_2).decode() + "\n"
 
 

@@ -12,6 +12,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import lru_cache
 from statistics import median
 from typing import Any, TypeVar
 
@@ -114,28 +115,28 @@ def cost_elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float
     return tuple((name, cost) for name, cost in costs if cost is not None)
 
 
-class Calculator:
-    """Entries whose times are calculated from stage costs, as on another machine, instead of measured.
+def calculated(engine: Engine, base: DecodeConfig, costs: Machine) -> Callable[[BenchSetting], Entry]:
+    """Returns what makes entries whose times are calculated from stage costs, as on another machine, instead of measured.
 
     Settings are replayed over the texts of plain decoding (``d2sd.whatif``). Cost-aware settings decide by the same costs, and
     keep their statistics from text to text, as in an engine.
+
+    base: settings of the texts, at temperature 0.
     """
 
-    def __init__(self, engine: Engine, base: DecodeConfig, costs: Machine):
-        """base: settings of the texts, at temperature 0."""
-        self._engine, self._base, self._costs = engine, base, costs
-        self._ids: tuple[int, ...] = ()
-        self._replay: Replay | None = None  # of the last prompt
+    @lru_cache(1)  # all entries run one prompt after the other
+    def replay_of(ids: tuple[int, ...]) -> Replay | None:
+        trace = engine.generate(ids, base)
+        return Replay(engine, trace) if trace.steps else None
 
-    def entry(self, setting: BenchSetting) -> Entry:
-        """Returns a setting as an entry."""
-        config, experience = setting.config, Experience(self._costs.of(setting.config.method))
+    def make(setting: BenchSetting) -> Entry:
+        config, experience = setting.config, Experience(costs.of(setting.config.method))
 
         def run(ids: Sequence[int]) -> Run:
-            replay = self._replay_of(tuple(ids))
+            replay = replay_of(tuple(ids))
             if replay is None:
                 return Run((), 0, 0, 0.0, 0.0)
-            (outcome,) = replay.run([config], self._costs, experience)
+            (outcome,) = replay.run([config], costs, experience)
             assert outcome.seconds is not None
             return Run(
                 token_ids=tuple(replay.output),
@@ -150,12 +151,7 @@ class Calculator:
 
         return Entry(setting.label, config.method, config, run=run)
 
-    def _replay_of(self, ids: tuple[int, ...]) -> Replay | None:
-        """Plain decoding's output after a prompt, to be replayed; None if it has no cycle."""
-        if ids != self._ids:
-            trace = self._engine.generate(ids, self._base)
-            self._ids, self._replay = ids, Replay(self._engine, trace) if trace.steps else None
-        return self._replay
+    return make
 
 
 def run_bench(
@@ -218,7 +214,6 @@ class Processes:
 
     @property
     def main(self) -> bool:
-        """Whether this process prints and writes."""
         return self.index == 0
 
     def share(self, items: Sequence[T]) -> list[T]:

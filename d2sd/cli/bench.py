@@ -34,7 +34,7 @@ from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON,
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
 from d2sd.bench.report import REPORT, body, markdown_table, pooled, remarks, to_json, write_files, write_report
-from d2sd.bench.runner import Calculator, Processes, entry, run_bench, run_count
+from d2sd.bench.runner import Processes, calculated, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli.common import (
@@ -69,7 +69,6 @@ NEEDS_GPU = "captured columns need a CUDA GPU: CUDA graphs do not exist elsewher
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``bench``."""
     which = parser.add_mutually_exclusive_group()
     which.add_argument(
         "--methods", default="autoregressive,dflash,d2sd", metavar="A,B,…", help=f"all, or a list. Each entry: {SYNTAX} "
@@ -166,7 +165,7 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     costs = machine_of(arguments.costs) if arguments.costs else None
     engine, prompts = prepare(arguments, base, processes.device)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
-    make = partial(entry, engine) if costs is None else Calculator(engine, base, costs).entry
+    make = partial(entry, engine) if costs is None else calculated(engine, base, costs)
     entries = [make(s) for s in settings]
     if arguments.baselines:
         names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]

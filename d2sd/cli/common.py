@@ -197,7 +197,6 @@ def _mark(folder: Path) -> dict[str, Any]:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is a device or a pipe, which is written to directly."""
     return str(path).startswith("/dev/") or (path.exists() and not path.is_file() and not path.is_dir())
 
 
@@ -354,5 +353,4 @@ def named(points: Iterable[BreakEvenPoint], prefix: str = "") -> list[BreakEvenP
 
 
 def print_json(value: Any) -> None:
-    """Prints one JSON object as a line."""
     sys.stdout.write(orjson.dumps(value).decode() + "\n")

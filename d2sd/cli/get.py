@@ -13,7 +13,6 @@ from d2sd.trace.text import progress
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The name of a target, or nothing."""
     parser.add_argument("name", nargs="?", metavar="NAME", help=f"one of: {', '.join(REMOTE)}")
 
 

@@ -12,11 +12,11 @@ from typing import Any, TypeVar
 from d2sd.bench.prompts import is_data_set, read_data_set
 from d2sd.cli.common import add_output, ended_at_once
 from d2sd.errors import InputError
+from d2sd.trace.logs.serving import Server
 from d2sd.train.settings import (
     BLOCK_SIZE,
     LAYERS,
     QUESTIONS,
-    TRACKERS,
     BlockObjective,
     BlockTraining,
     DrafterTraining,
@@ -128,6 +128,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
         metavar="URL",
         help="let an OpenAI-compatible server write that runs the target (vLLM, SGLang, llama.cpp)",
     )
+    add("--allow-remote", action="store_true", help="the server may be on another machine")
     add("--greedy-share", type=float, default=default.greedy_share)
     add("--temperature", type=float, default=default.temperature)
     add("--dtype", choices=DTYPES, help=DTYPE)
@@ -178,7 +179,6 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     )
     add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what is quick here")
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
-    add("--report-to", default=default.report_to, choices=TRACKERS, help="show metrics there, beside metrics.jsonl")
     add("--seed", type=int, default=default.seed)
     add("--keep-every", type=int, default=0, metavar="N", help="keep a drafter in OUT/step-N every N steps")
     add(
@@ -236,7 +236,7 @@ def _regenerate(arguments: argparse.Namespace) -> None:
         config,
         dtype=arguments.dtype,
         chat=chat,
-        server=arguments.server,
+        server=Server(arguments.server, arguments.allow_remote) if arguments.server else None,
     )
     print(f"{answers} answers: {arguments.out}. {ended_at_once(empty, answers, chat)}".rstrip())
 

@@ -25,7 +25,7 @@ from d2sd.nets.layouts import DrafterForm
 
 Kind = Literal[
     "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",
-    "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "split", "scale",
+    "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "scale",
 ]  # fmt: skip
 Form = DrafterForm | Eagle3Config
 WeightEdit = Callable[[Mapping[str, Tensor]], dict[str, Tensor]]
@@ -79,12 +79,10 @@ class Variant:
 
     @property
     def writable(self) -> bool:
-        """Whether a folder with this change can be written."""
         return self.left_out is None and (self.edit_weights is not None or self.edit_config is not None)
 
     @property
     def taps(self) -> tuple[int, ...]:
-        """The target layers that it reads."""
         return self.form.taps if isinstance(self.form, DrafterForm) else self.form.target_layer_ids
 
     def apply(self, model: Any) -> Any:
@@ -102,13 +100,11 @@ class FolderEdit:
     """A repair of a folder as it is published, which needs no loaded drafter.
 
     description: what is changed, in a few words.
-    edit_tensors: maps all tensors, by their published names, to the repaired ones; None if they stay.
-    edit_config: maps the folder's config to the repaired one; None if it stays.
+    edit_tensors: maps all tensors, by their published names, to the repaired ones.
     """
 
     description: str
-    edit_tensors: WeightEdit | None = None
-    edit_config: ConfigEdit | None = None
+    edit_tensors: WeightEdit
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
@@ -202,8 +198,7 @@ def write_changed(source: str, changes: Sequence[Variant | FolderEdit], out: Pat
     published = read_weights(files)
     for edit in changes:
         if isinstance(edit, FolderEdit):
-            config = config if edit.edit_config is None else edit.edit_config(config)
-            published = published if edit.edit_tensors is None else edit.edit_tensors(published)
+            published = edit.edit_tensors(published)
     names = {own: key for key in published if (own := to_own(key)) is not None}
     weights = {own: published[key] for own, key in names.items() if own not in MAPS}
     if "d2t" in names:

@@ -100,9 +100,11 @@ def _check_parts(source: str, raw: Mapping[str, Any], target: Target, second: bo
     yield from _check_weights(source, made, own_name, form.draft_vocabulary, target, form)
     yield from _check_form(form, raw, target)
     if form.second_role:
-        finding = "its config says that it is a VP-Drafter, for the second role"
-        never = " and it never saw an empty prefix" if form.visible_prefixes else ""
-        yield Check("role", "good" if second else "note", f"{finding}{never}")
+        finding, fix = (
+            "its config says that it is a VP-Drafter, for the second role",
+            "--vp, and a first drafter beside it",
+        )
+        yield Check("role", "good", finding) if second else Check("role", "fault", finding, "role", fix)
     yield from _check_ends(raw, target)
 
 

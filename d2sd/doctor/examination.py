@@ -1,45 +1,31 @@
-"""Examination of one drafter: a short run, probes and the search for a repair, as a generator with progress that can be stopped."""
+"""Examination of one drafter: its folder, a short run, probes and the search for a repair, as a generator that can be stopped."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log1p
-from pathlib import Path
-from time import perf_counter
 from typing import Any, TypeVar
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
+from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.diagnosis import (
-    MANY_UNUSABLE,
-    diagnose,
-    folder_fault,
-    not_finished,
-    proved_by_texts,
-    proved_by_weights,
-)
-from d2sd.doctor.evidence import examine_texts, examine_weights, is_unusable, quantised_bits
-from d2sd.doctor.findings import Examination, Repair
-from d2sd.doctor.probes import (
-    Template,
-    TemplateTrial,
-    Trial,
-    change_of_alpha,
-    completed,
-    is_clear,
-    probe,
-    score_masks,
-    templates,
-)
-from d2sd.doctor.redraft import Drafter, Text, Walk, alpha, block_size, generate_texts, redrafter, walk, with_features
-from d2sd.doctor.reference import alpha_on_card, compared
+from d2sd.doctor.checks import Check, check_folder
+from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_by_texts, proved_by_weights
+from d2sd.doctor.evidence import examine_weights, is_unusable, repeated_share, surprise
+from d2sd.doctor.findings import Asked, Examination, Failure, Repair, Run
+from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
+from d2sd.doctor.redraft import Drafter, Walk, alpha, block_size, generate_texts, redrafter, walk
+from d2sd.doctor.reference import compared
 from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
 from d2sd.engine import Engine
-from d2sd.errors import InputError
+from d2sd.errors import InputError, error_line
 from d2sd.folders.drafters import published_config
+from d2sd.folders.loading import with_drafter
 from d2sd.nets.drafter import DFlashDraftModel
+from d2sd.nets.models import Models
+from d2sd.nets.target import Target
 
 TOKENS = 80  # of every text
 BATCH = 10  # prompts that are best answered together
@@ -50,171 +36,218 @@ MIN_ADVANTAGE = 1.5  # by how many times a change's gain must exceed that of lea
 MASKS = 2  # mask tokens that are tried as variants, of all that are compared
 WHOLE_IN = 20  # longer blocks are tried where one in so many drafts is accepted completely
 
-
 Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class StageProgress:
-    """The current stage, in a few words, how much of it is done, and what was tried last."""
+class Progress:
+    """What was found so far, the current stage in a few words, how much of it is done, and what was tried last."""
 
+    found: Examination
     stage: str
-    done: int
-    total: int
+    done: int = 0
+    total: int = 1
     tried: str = ""
 
 
-def examine(
-    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: Sequence[Text] = (),
-    reference: tuple[str, Drafter] | None = None, other: tuple[str, Drafter] | None = None,
-) -> Iterator[StageProgress]:  # fmt: skip
-    """Examine the engine's first drafter (its EAGLE-3 drafter if it has no other).
+Stage = Generator[Progress, None, Examination]  # returns the findings with those of the stage
 
-    If a check finds a fault, it is the cause, and nothing is run. Closing the iterator stops the examination. Damaged weights may
-    break any calculation: what fails becomes one of the findings, and the rest goes on.
 
-    prompts: without a chat template.
-    config: only ``chat`` and ``thinking`` are used.
-    into: holds the checks, and receives the findings.
-    texts: the target's texts for the prompts, if they are known.
-    reference: folder or hub id, and network, of a drafter to compare it with.
-    other: name and network of another drafter of the same set, whose α on the same texts is known to be possible.
+@dataclass(frozen=True, slots=True)
+class _Drafting:
+    """A drafter with its target.
+
+    config: of the target's texts.
     """
-    if folder_fault(into.checks) is None:
-        began = perf_counter()
-        into.chat = config.chat
-        try:
-            with into.noting("the run", whole=True):
-                yield from _run(engine, prompts, config, into, list(texts), reference, other)
-        finally:
-            into.seconds = perf_counter() - began
-    with into.noting("the diagnosis", whole=True):
-        into.diagnosis = diagnose(into)
-        return
-    into.diagnosis = not_finished(into)
+
+    engine: Engine
+    target: Target
+    model: Any
+    config: DecodeConfig
+    visible: int
+
+    def walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[Walk, ...]:
+        """Returns the steps of a drafter over texts that hold the features it reads."""
+        drafter = redrafter(self.target, model, self.visible)
+        return tuple(walk(drafter, text) for text in texts)
 
 
-def _run(
-    engine: Engine, prompts: Sequence[str], config: DecodeConfig, into: Examination, texts: list[Text],
-    reference: tuple[str, Drafter] | None, other: tuple[str, Drafter] | None,
-) -> Iterator[StageProgress]:  # fmt: skip
-    config = DecodeConfig("autoregressive", TOKENS, chat=config.chat, thinking=config.thinking, inspect=False)
-    target, model = engine.models.target, engine.models.first or engine.models.eagle3
+def examine(
+    asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = ()
+) -> Iterator[Progress]:
+    """Yields the findings about a drafter as they grow; the last ones have the diagnosis.
+
+    If a check of the folder finds a fault, it is the cause, and nothing is loaded. Closing the iterator stops the examination.
+    Damaged weights may break any calculation: what fails becomes one of the findings, and the rest goes on.
+
+    models: those whose target is used.
+    engine: with this target and the drafter, if it is loaded already: its first one, else its EAGLE-3 drafter.
+    texts: the target's texts for the prompts, if they are known.
+    """
+    found, stage = Examination(asked, models.target.name), "read the folder"
+    steps = _examine(found, models, engine, list(texts))
+    try:
+        while True:
+            progress = next(steps)
+            found, stage = progress.found, progress.stage
+            yield progress
+    except StopIteration as end:
+        found = end.value
+    except Exception as error:  # damaged weights break calculations in ways that nobody foresees
+        found = _with_failure(found, stage, error, whole=True)
+    try:
+        diagnosis = diagnose(found)
+    except Exception as error:
+        found = _with_failure(found, "the diagnosis", error, whole=True)
+        diagnosis = not_finished(found)
+    yield Progress(replace(found, diagnosis=diagnosis), "done", 1)
+
+
+def _reason(error: Exception) -> str:
+    return str(error) if isinstance(error, InputError) else error_line(error)
+
+
+def _with_failure(found: Examination, part: str, error: Exception, whole: bool = False) -> Examination:
+    return replace(found, failures=(*found.failures, Failure(part, _reason(error), whole)))
+
+
+def _noting(part: str, stage: Stage, found: Examination) -> Stage:
+    """Returns what a stage finds; where it fails, what was found before it and the failure, so that the report has all else."""
+    try:
+        return (yield from stage)
+    except Exception as error:
+        return _with_failure(found, part, error)
+
+
+def drafter_of(models: Models) -> Drafter:
+    """Returns the first drafter, else the EAGLE-3 drafter. Raises ``InputError`` if there is none."""
+    model = models.first or models.eagle3
     if model is None:
         raise InputError("these models have no drafter to examine")
-    ids = [engine.encode(p, config) for p in prompts]
-    into.block = block_size(model)
-    with into.noting("the statistics of the weights"):
-        into.bits, into.weights = quantised_bits(target), examine_weights(model, target)
-    if next(proved_by_weights(into), None) is not None:
-        return
-    if not texts:
-        yield StageProgress("write the texts", 0, len(ids))
-        with into.noting("writing the texts", whole=True):
-            for begin in range(0, len(ids), BATCH):
-                with engine.lock:
-                    texts += generate_texts(target, ids[begin : begin + BATCH], TOKENS)
-                yield StageProgress("write the texts", len(texts), len(ids))
-        if into.failed:
-            return
-    into.unusable = sum(map(is_unusable, texts)), len(texts)
+    return model
+
+
+def _examine(found: Examination, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
+    asked, target = found.asked, models.target
+    yield Progress(found, "read the folder")
+    found = replace(found, checks=tuple(check_folder(asked.drafter, target, second=bool(asked.visible))))
+    if folder_fault(found.checks) is not None:
+        return found
+    try:
+        engine = engine or Engine(with_drafter(models, asked.drafter, asked.dtype))
+    except Exception as error:  # damaged files fail in ways that nobody foresees, and the checks are worth printing
+        failed = Check("loading", "fault", _reason(error).removeprefix(f"cannot load the drafter {asked.drafter}: "))
+        return replace(found, checks=(*found.checks, failed))
+    config = DecodeConfig("autoregressive", TOKENS, chat=asked.chat, thinking=asked.thinking, inspect=False)
+    on = _Drafting(engine, target, drafter_of(engine.models), config, asked.visible)
+    found = yield from _noting("the statistics of the weights", _read_weights(on, found), found)
+    if proved_by_weights(found) is not None:
+        return found
+    texts = texts or (yield from _write_texts(on, found))
+    found = replace(found, unusable=(sum(map(is_unusable, texts)), len(texts)))
+    others = templates(engine, asked.prompts, config)
     numbers = [number for number, text in enumerate(texts) if text.anchors]
-    texts = [texts[number] for number in numbers]
-    into.domains = [into.domains[number] for number in numbers] if into.domains else ()
-    others = templates(engine, prompts, config)
-    forgotten = bool(others) and not config.chat and into.unusable[0] >= MANY_UNUSABLE * len(ids)
-    if not texts and not forgotten:
-        raise InputError("the target ended every text at once; a chat model needs --chat")
-    into.longest = max((len(t.ids) for t in texts), default=0)
-    taps = {*model.target_layer_ids, *(n for v in readings(model, target, into.longest, True) for n in v.taps)}
-    drafter = redrafter(target, model, into.visible)
-    known_one = reference or other
-    known_drafter = None if known_one is None else redrafter(target, known_one[1], into.visible)
-    taps |= set(() if known_one is None else known_one[1].target_layer_ids)
-    theirs: list[Walk] = []
-    with into.noting("drafting over the texts", whole=True):
-        for done, text in enumerate(texts):
-            yield StageProgress("read and draft them", done, len(texts))
-            with engine.lock:
-                texts[done] = with_features(target, text, taps)
-                into.walks.append(walk(drafter, texts[done]))
-                if known_drafter is not None:
-                    theirs.append(walk(known_drafter, texts[done]))
-    if into.failed:
-        into.walks = []
-        return
-    if reference is not None:
-        with into.noting("the comparison with the reference"):
-            configs = published_config(into.drafter), published_config(reference[0])
-            into.reference = compared(reference[0], model, reference[1], into.walks, theirs, configs)
-    elif other is not None:
-        into.other = other[0], alpha(theirs)
-    with into.noting("reading the model card"):
-        into.on_card = None if into.visible else alpha_on_card(Path(into.drafter), model)
-    with engine.lock, into.noting("the statistics of the texts"):
-        into.texts = examine_texts(target, model, texts, into.walks, into.visible)
-    known = dict(zip(numbers, into.walks, strict=True))
-    if forgotten:
-        with into.noting("other templates"):
-            yield from _try_templates(engine, model, others, known, into)
-    if next(proved_by_texts(into), None) is None:  # otherwise no change of the drafter is the cause
-        with into.noting("changes of the drafter"):
-            yield from _search_repair(engine, model, texts, taps, into)
-        if not forgotten:
-            with into.noting("other templates"):
-                yield from _try_templates(engine, model, others, known, into)
+    if not numbers and not others:
+        raise InputError("the target ended every text at once")
+    longest = max((len(texts[n].ids) for n in numbers), default=0)
+    taps = {*on.model.target_layer_ids, *(n for v in readings(on.model, target, longest, True) for n in v.taps)}
+    texts, found = yield from _draft(on, [texts[n] for n in numbers], numbers, taps, found)
+    if asked.reference is not None:
+        found = yield from _noting("the comparison with the reference", _compare(on, texts, found), found)
+    found = yield from _noting("the statistics of the texts", _read_texts(on, texts, found), found)
+    found = yield from _noting("other templates", _try_templates(on, others, numbers, found), found)
+    if texts and proved_by_texts(found) is None:  # otherwise no change of the drafter is the cause
+        found = yield from _noting("changes of the drafter", _search_repair(on, texts, taps, found), found)
+    return found
 
 
-def _search_repair(
-    engine: Engine, model: Any, texts: Sequence[Text], taps: set[int], into: Examination
-) -> Iterator[StageProgress]:
+def _read_weights(on: _Drafting, found: Examination) -> Stage:
+    yield Progress(found, "read the weights")
+    return replace(found, weights=examine_weights(on.model))
+
+
+def _write_texts(on: _Drafting, found: Examination) -> Generator[Progress, None, list[Text]]:
+    """Returns the target's greedy texts for all prompts."""
+    ids = [on.engine.encode(prompt, on.config) for prompt in found.asked.prompts]
+    texts: list[Text] = []
+    yield Progress(found, "write the texts", 0, len(ids))
+    for begin in range(0, len(ids), BATCH):
+        with on.engine.lock:
+            texts += generate_texts(on.target, ids[begin : begin + BATCH], TOKENS)
+        yield Progress(found, "write the texts", len(texts), len(ids))
+    return texts
+
+
+def _draft(
+    on: _Drafting, texts: list[Text], numbers: Sequence[int], taps: set[int], found: Examination
+) -> Generator[Progress, None, tuple[list[Text], Examination]]:
+    """Returns the texts with the features of these layers, and the findings with the drafter's steps over them."""
+    walks: list[Walk] = []
+    for done, text in enumerate(texts):
+        yield Progress(found, "read and draft them", done, len(texts))
+        with on.engine.lock:
+            texts[done] = with_features(on.target, text, taps)
+            walks += on.walk(on.model, texts[done : done + 1])
+    domains = tuple(found.asked.domains[number] for number in numbers) if found.asked.domains else ()
+    longest = max((len(text.ids) for text in texts), default=0)
+    run = Run(tuple(walks), block_size(on.model), on.visible, domains, longest)
+    return texts, replace(found, run=run)
+
+
+def _compare(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
+    asked, run = found.asked, found.run
+    assert asked.reference is not None
+    assert run is not None
+    yield Progress(found, "draft with the reference")
+    with on.engine.lock:
+        other = drafter_of(with_drafter(Models(on.target), asked.reference, asked.dtype))
+        walks = on.walk(other, [with_features(on.target, text, other.target_layer_ids) for text in texts])
+    configs = published_config(asked.drafter), published_config(asked.reference)
+    return replace(found, reference=compared(asked.reference, on.model, other, run.walks, walks, configs))
+
+
+def _read_texts(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
+    yield Progress(found, "read the texts")
+    with on.engine.lock:
+        return replace(found, surprise=surprise(on.target, texts), repeated=repeated_share(texts))
+
+
+def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: Examination) -> Stage:
     """Try everything; make the change that helps most, and try everything again, until nothing helps.
 
     taps: target layers whose features the texts hold.
     """
-    target, steps, base, promising = engine.models.target, list[Trial](), into.walks, set[str]()
+    assert found.run is not None
+    own, steps = found.run, list[Trial]()
+    now = own
     for _ in range(MOST_CHANGES + 1):
-        if len(steps) == MOST_CHANGES and into.repair is not None and not replace(into.repair, complete=True).confirmed:
-            return  # they are not the cause, whatever else would help
-        accepted = [count for w in base for count in w.accepted]
-        whole = sum(count >= block_size(model) - 1 for count in accepted)
-        found = variants(model, target, into.longest, WHOLE_IN * whole >= len(accepted))
-        left = [v for v in found if taps.issuperset(v.taps)]
-        masks = 0
-        if steps and into.confirmed_repair is not None:
-            # A known level is reached: what is left is more of the same, such as a second tap, and what helped before.
-            left = [v for v in left if v.kind == steps[0].variant.kind or v.description in promising]
-        else:
-            for progress in _compare_masks(engine, model, texts, into.visible, left):
-                masks = progress.total
-                yield progress
-        into.masks = into.masks or masks
+        accepted = [count for w in now.walks for count in w.accepted]
+        whole = sum(count >= block_size(on.model) - 1 for count in accepted)
+        tried = variants(on.model, on.target, own.longest, WHOLE_IN * whole >= len(accepted))
+        left = [v for v in tried if taps.issuperset(v.taps)]
+        masks = yield from _compare_masks(on, texts, left, found)
         latest: dict[str, Trial] = {}
-        trials = probe(target, model, into.visible, texts, base, left, len(left) + masks)
-        for done, trial in enumerate(_locked(engine, trials), 1):
+        trials = probe(on.target, on.model, on.visible, texts, now.walks, left, len(left) + masks)
+        for done, trial in enumerate(_locked(on.engine, trials), 1):
             latest[trial.variant.description] = trial
             if not steps:
-                into.trials = list(latest.values())
+                found = replace(found, trials=tuple(latest.values()), masks=masks)
             stage = f"after {steps[-1].variant.description}" if steps else "probes"
-            yield StageProgress(stage, min(done, len(left)), len(left), trial.variant.description)
-        promising = {t.variant.description for t in latest.values() if (t.gain.value or 0.0) > 0}
+            yield Progress(found, stage, min(done, len(left)), len(left), trial.variant.description)
         best = best_of([t for t in latest.values() if t.helps])
-        while best is not None and best.texts < len(texts):  # it was dropped, since others were better
-            with engine.lock:
-                whole_trial = completed(target, model, into.visible, texts, base, best, len(left) + masks)
-            latest[best.variant.description] = whole_trial
-            best = best_of([t for t in latest.values() if t.helps])
-        if not steps:
-            into.trials = list(latest.values())
-        if into.repair is not None:
+        if found.repair is not None:
             further = 0.0 if best is None else best.gain.value or 0.0
-            into.repair = replace(into.repair, complete=further < CLEAR_GAIN)
+            found = replace(found, repair=replace(found.repair, complete=further < CLEAR_GAIN))
         if best is None or len(steps) == MOST_CHANGES:
-            return
+            break
         steps.append(best)
-        model, base = best.variant.apply(model), list(best.walks)
-        level = None if into.level is None else into.level[0]
-        into.repair = Repair(tuple(steps), tuple(into.walks), None, block_size(model), into.visible, level)
+        on = replace(on, model=best.variant.apply(on.model))
+        now = replace(own, walks=best.walks, block=block_size(on.model))
+        repair = Repair(tuple(steps), own, now, None, found.level)
+        found = replace(found, repair=repair)
+        if len(steps) == MOST_CHANGES and not replace(repair, complete=True).confirmed:
+            break  # they are not the cause, whatever else would help
+    return found
 
 
 def best_of(helping: Sequence[Trial]) -> Trial | None:
@@ -231,21 +264,21 @@ def _log_gain(trial: Trial) -> float:
 
 
 def _compare_masks(
-    engine: Engine, model: Drafter, texts: Sequence[Text], visible: int, found: list[Variant]
-) -> Iterator[StageProgress]:
-    """Compare other mask tokens of a block drafter, and add the best of them to the variants."""
-    if not isinstance(model, DFlashDraftModel):
-        return
-    target = engine.models.target
-    tokens = mask_tokens(model.form, target)
+    on: _Drafting, texts: Sequence[Text], left: list[Variant], found: Examination
+) -> Generator[Progress, None, int]:
+    """Compare other mask tokens of a block drafter, and add the best of them to the variants. Returns how many were compared."""
+    if not isinstance(on.model, DFlashDraftModel):
+        return 0
+    tokens = mask_tokens(on.model.form, on.target)
     scores: dict[int, int] = {}
-    results = _locked(engine, score_masks(target, model, visible, texts, tokens))
+    results = _locked(on.engine, score_masks(on.target, on.model, on.visible, texts, tokens))
     for token, score in zip(tokens, results, strict=True):
         scores[token] = score
-        yield StageProgress("mask tokens", len(scores), len(tokens), str(token))
+        yield Progress(found, "mask tokens", len(scores), len(tokens), str(token))
     for token in sorted(tokens, key=lambda token: -scores[token])[:MASKS]:
-        text = repr(target.tokenizer.convert_ids_to_tokens(token))
-        found.append(with_mask(model.form, token, text[:24]))
+        text = repr(on.target.tokenizer.convert_ids_to_tokens(token))
+        left.append(with_mask(on.model.form, token, text[:24]))
+    return len(tokens)
 
 
 def _locked(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
@@ -259,30 +292,29 @@ def _locked(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
         yield result
 
 
-def _try_templates(
-    engine: Engine, model: Drafter, found: Sequence[Template], known: Mapping[int, Walk], into: Examination
-) -> Iterator[StageProgress]:
+def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[int], found: Examination) -> Stage:
     """Put the same prompts into other templates.
 
-    known: the walks over the texts for the given template, by prompt.
+    numbers: of the prompts whose texts the run has.
     """
-    target = engine.models.target
-    drafter = redrafter(target, model, into.visible)
-    for number, template in enumerate(found, 1):
+    assert found.run is not None
+    known = dict(zip(numbers, found.run.walks, strict=True))
+    for number, template in enumerate(others, 1):
         pairs: list[tuple[Walk, Walk]] = []
         unusable = 0
         for begin in range(0, len(template.ids), BATCH):
-            stage = f"templates, {number} of {len(found)}"
-            yield StageProgress(stage, begin, len(template.ids), template.description)
-            with engine.lock:
-                for prompt, text in enumerate(
-                    generate_texts(target, template.ids[begin : begin + BATCH], TOKENS), begin
-                ):
+            stage = f"templates, {number} of {len(others)}"
+            yield Progress(found, stage, begin, len(template.ids), template.description)
+            with on.engine.lock:
+                texts = generate_texts(on.target, template.ids[begin : begin + BATCH], TOKENS)
+                for prompt, text in enumerate(texts, begin):
                     unusable += is_unusable(text)
                     if text.anchors and prompt in known:
-                        text = with_features(target, text, model.target_layer_ids)
-                        pairs.append((walk(drafter, text), known[prompt]))
+                        text = with_features(on.target, text, on.model.target_layer_ids)
+                        pairs.append((on.walk(on.model, [text])[0], known[prompt]))
         walks, before = zip(*pairs, strict=True) if pairs else ((), ())
-        change = change_of_alpha(walks, before, len(found)) if pairs else Estimate(None)
+        change = change_of_alpha(walks, before, len(others)) if pairs else Estimate(None)
         helps = is_clear(change, alpha(before) * template.min_rise)
-        into.template_trials.append(TemplateTrial(template, alpha(walks), change, len(pairs), helps, unusable))
+        trial = TemplateTrial(template, alpha(walks), change, len(pairs), helps, unusable)
+        found = replace(found, templates=(*found.templates, trial))
+    return found

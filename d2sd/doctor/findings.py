@@ -2,24 +2,50 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from math import inf
 
+from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import FolderEdit, Variant
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import TextFindings, WeightFindings
+from d2sd.doctor.evidence import WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, alpha_estimate, by_position, shape
 from d2sd.doctor.reference import Reference
-from d2sd.errors import InputError, error_line
 
 LITTLE_MOVED = (1.3, 0.05)  # of ``WeightFindings.moved``, below which a drafter was hardly trained
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
 TIMES = 2.0  # accepted tokens of such a one, over those before the repair
 LEVEL_SHARE = 0.75  # of a level that is known: a change that leads to less leaves something wrong
 MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """Which drafter is examined, and with what.
+
+    drafter: its folder or hub id.
+    prompts: without a chat template.
+    domains: group of each prompt; empty if they have none.
+    chat, thinking: as in ``DecodeConfig``.
+    visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
+    expected: the α that somebody knows it to have; None if nobody does.
+    reference: folder or hub id of a drafter that is known to be good; None without one.
+    dtype: in which drafters are loaded; as of ``with_drafter``.
+    name: of the drafter, in the report; None if that is ``drafter``.
+    """
+
+    drafter: str
+    prompts: Sequence[str] = ()
+    domains: Sequence[str] = ()
+    chat: bool = False
+    thinking: bool = False
+    visible: int = 0
+    expected: float | None = None
+    reference: str | None = None
+    dtype: str | None = None
+    name: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,28 +58,63 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
+class Run:
+    """What a drafter drafted over the target's texts.
+
+    walks: of each text.
+    block: γ.
+    visible: number of tokens after the anchor that the drafter is shown.
+    domains: group of each text; empty if they have none.
+    longest: number of tokens of the longest text.
+    """
+
+    walks: tuple[Walk, ...]
+    block: int
+    visible: int = 0
+    domains: tuple[str, ...] = ()
+    longest: int = 0
+
+    @property
+    def alpha(self) -> float:
+        """Committed tokens per step, including the bonus token."""
+        return alpha(self.walks)
+
+    @property
+    def estimate(self) -> Estimate:
+        """α with its interval over prompts."""
+        return alpha_estimate(self.walks)
+
+    @property
+    def positions(self) -> list[PositionAcceptance]:
+        """Acceptance by position, without tokens that the drafter is shown."""
+        return by_position(self.walks, self.block, self.visible)
+
+    @property
+    def first(self) -> float:
+        """Acceptance at the first position; 0 if nothing was drafted."""
+        return next((p.share for p in self.positions), 0.0)
+
+    @property
+    def shape(self) -> tuple[Shape, int | None]:
+        """The shape of acceptance by position, and the position of a cliff."""
+        return shape(self.positions)
+
+
+@dataclass(frozen=True, slots=True)
 class Repair:
     """A sequence of changes, each the one that helps most after those before it.
 
     steps: the changes and their results.
-    before: the unchanged drafter, over the texts.
+    before, after: without them and with all of them.
     complete: whether no further change still gains clearly; None if it is not known.
-    block: γ with all changes.
-    visible: number of tokens after the anchor that the drafter is shown.
     level: α that is known to be possible; None if nobody knows any.
     """
 
     steps: tuple[Trial, ...]
-    before: tuple[Walk, ...]
-    complete: bool | None
-    block: int
-    visible: int = 0
+    before: Run
+    after: Run
+    complete: bool | None = None
     level: float | None = None
-
-    @property
-    def after(self) -> tuple[Walk, ...]:
-        """The texts with all changes."""
-        return self.steps[-1].walks
 
     @property
     def confirmed(self) -> bool:
@@ -64,25 +125,23 @@ class Repair:
         training, and several times as many tokens are accepted as before. Changes that often help a drafter with another fault
         must also raise α by a good share.
         """
-        rise = alpha(self.after) / alpha(self.before)
-        times = (alpha(self.after) - 1) / max(alpha(self.before) - 1, 1e-3)
-        positions = by_position(self.after, self.block, self.visible)
-        first = positions[0].share if positions else 0.0
-        restored = (first >= LOW and shape(positions)[0] == "smooth") or (first >= LITTLE and times >= TIMES)
         if self.level is not None:
-            restored = alpha(self.after) >= LEVEL_SHARE * self.level
+            restored = self.after.alpha >= LEVEL_SHARE * self.level
         else:
-            restored = restored and bool(self.complete)
-        return restored and (rise >= 1 + MIN_RISE or not any(step.variant.unspecific for step in self.steps))
+            times = (self.after.alpha - 1) / max(self.before.alpha - 1, 1e-3)
+            trained = self.after.first >= LOW and self.after.shape[0] == "smooth"
+            restored = bool(self.complete) and (trained or (self.after.first >= LITTLE and times >= TIMES))
+        rises = self.after.alpha >= (1 + MIN_RISE) * self.before.alpha
+        return restored and (rises or not any(step.variant.unspecific for step in self.steps))
 
 
 @dataclass(frozen=True, slots=True)
 class Diagnosis:
     """The likely cause.
 
-    cause: a variant's kind, or folder, tensors, target, template, weights, training, role, confidence or tokenizer. Further:
-        "below" if α is below the expected one and the reason is not known, "rounding" if rounding alone is not ruled out,
-        "little" if a change helps but is not shown to be the cause, "failed" if the examination could not be finished, "unknown" and "none".
+    cause: a variant's kind, or folder, tensors, target, template, weights, training, role or tokenizer. Further:
+        "below" if α is below the expected one and the reason is not known, "little" if a change helps but is not shown to be the
+        cause, "failed" if the examination could not be finished, "unknown" and "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
     changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
@@ -95,76 +154,44 @@ class Diagnosis:
 
     @property
     def names_fault(self) -> bool:
-        """Whether it names a fault."""
-        return self.cause not in ("unknown", "none", "rounding", "little", "failed")
+        return self.cause not in ("unknown", "none", "little", "failed")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Examination:
-    """The findings about one drafter so far; ``examine`` fills in all but the first four.
+    """The findings about one drafter, as far as it was examined.
 
-    drafter, target: their names.
+    target: its name.
     checks: of the folder; empty if it was not checked.
-    visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
-    chat: whether prompts use the chat template.
-    expected: the α that somebody knows it to have; None if nobody does.
-    on_card: α that the model card beside the folder gives; None if there is none.
-    other: name of another drafter of the same set that drafts in the same way, and its α on the same texts; None without one.
-    domains: group of each prompt, and from the walks on of each text; empty if they have none.
+    weights: evidence from the weights alone.
+    surprise: of the prompts' tokens to the target, over that of random tokens; None if it was not computed.
+    repeated: share of the generated 4-token sequences that occur earlier in their text.
     unusable: prompts whose text is empty or mostly repeats itself, and their number.
-    walks: of each text, with the unchanged drafter.
+    run: the unchanged drafter over the texts; None before that.
     reference: the comparison with another drafter; None without one.
-    block: γ.
-    longest: number of tokens of the longest text.
-    masks: number of mask tokens that were compared.
     trials: latest result of each variant.
+    masks: number of mask tokens that were compared.
     repair: the changes that help most, in order; None if none helps.
-    template_trials: the same prompts in other templates.
-    weights: findings from the weights alone.
-    texts: findings from the texts.
-    bits: of the target's weights; None if they are not on a grid.
-    failures: parts of the examination that ended with an error.
-    seconds: duration of the examination.
+    templates: the same prompts in other templates.
+    failures: parts that ended with an error.
     diagnosis: None until it is concluded.
     """
 
-    drafter: str
+    asked: Asked
     target: str
-    checks: list[Check]
-    visible: int = 0
-    chat: bool = False
-    expected: float | None = None
-    on_card: float | None = None
-    other: tuple[str, float] | None = None
-    domains: Sequence[str] = ()
-    unusable: tuple[int, int] = (0, 0)
-    walks: list[Walk] = field(default_factory=list)
-    reference: Reference | None = None
-    block: int = 0
-    longest: int = 0
-    masks: int = 0
-    trials: list[Trial] = field(default_factory=list)
-    repair: Repair | None = None
-    template_trials: list[TemplateTrial] = field(default_factory=list)
+    checks: tuple[Check, ...] = ()
     weights: WeightFindings = field(default_factory=WeightFindings)
-    texts: TextFindings = field(default_factory=TextFindings)
-    bits: int | None = None
-    failures: list[Failure] = field(default_factory=list)
-    seconds: float = 0.0
+    surprise: float | None = None
+    repeated: float | None = None
+    unusable: tuple[int, int] = (0, 0)
+    run: Run | None = None
+    reference: Reference | None = None
+    trials: tuple[Trial, ...] = ()
+    masks: int = 0
+    repair: Repair | None = None
+    templates: tuple[TemplateTrial, ...] = ()
+    failures: tuple[Failure, ...] = ()
     diagnosis: Diagnosis | None = None
-
-    @contextmanager
-    def noting(self, part: str, whole: bool = False) -> Iterator[None]:
-        """Notes an error of this part as a failure, so that the report has everything else.
-
-        whole: whether nothing can follow where it fails.
-        """
-        try:
-            yield
-        except InputError as error:
-            self.failures.append(Failure(part, str(error), whole))
-        except Exception as error:  # damaged weights break calculations in ways that nobody foresees
-            self.failures.append(Failure(part, error_line(error), whole))
 
     @property
     def failed(self) -> Failure | None:
@@ -172,19 +199,10 @@ class Examination:
         return next((failure for failure in self.failures if failure.whole), None)
 
     @property
-    def positions(self) -> list[PositionAcceptance]:
-        """Acceptance by position, without tokens that the drafter is shown."""
-        return by_position(self.walks, self.block, self.visible)
-
-    @property
-    def shape(self) -> tuple[Shape, int | None]:
-        """The shape of acceptance by position, and the position of a cliff."""
-        return shape(self.positions)
-
-    @property
     def works(self) -> bool:
         """Whether it is accepted as a trained drafter is, without any change, and as it is known to be."""
-        return self.shape[0] == "smooth" and self.first >= LOW and self.below is None
+        run = self.run
+        return run is not None and run.shape[0] == "smooth" and run.first >= LOW and self.below is None
 
     @property
     def little_trained(self) -> bool:
@@ -193,36 +211,21 @@ class Examination:
         return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
 
     @property
-    def first(self) -> float:
-        """Acceptance at position 1; 0 if nothing was drafted."""
-        positions = self.positions
-        return positions[0].share if positions else 0.0
-
-    @property
     def below(self) -> str | None:
         """What α is significantly below, in words; None if it is not."""
-        if not self.walks:
+        if self.run is None:
             return None
-        estimate = alpha_estimate(self.walks)
-        high = estimate.high if estimate.high is not None else alpha(self.walks)
-        if self.expected is not None and high < self.expected:
-            return f"the expected {self.expected:.2f}"
+        estimate, expected = self.run.estimate, self.asked.expected
+        high = estimate.high if estimate.high is not None else self.run.alpha
+        if expected is not None and high < expected:
+            return f"the expected {expected:.2f}"
         if self.reference is not None and self.reference.change.low is not None and self.reference.change.low > 0:
             return f"the {alpha(self.reference.walks):.2f} of the reference on the same texts"
         return None
 
     @property
-    def level(self) -> tuple[float, str] | None:
-        """An α that is known to be possible, and where it is known from; None if there is none."""
-        if self.expected is not None:
-            return self.expected, "that are expected"
-        if self.reference is not None:
-            return alpha(self.reference.walks), "of the reference on the same texts"
-        if self.other is not None:
-            return self.other[1], f"of {self.other[0]} on the same texts"
-        return None if self.on_card is None else (self.on_card, "on its model card")
-
-    @property
-    def confirmed_repair(self) -> Repair | None:
-        """The changes that help most, if they are the cause."""
-        return self.repair if self.repair is not None and self.repair.confirmed else None
+    def level(self) -> float | None:
+        """An α that is known to be possible: the expected one, else the reference's; None if there is none."""
+        if self.asked.expected is not None or self.reference is None:
+            return self.asked.expected
+        return alpha(self.reference.walks)

@@ -6,7 +6,6 @@ ordinary beyond chance, and causes are things to try. Where a case is named, its
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +15,7 @@ from statistics import fmean, geometric_mean, median, variance
 
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
-from d2sd.costs.machines import DEFAULT, FIGURES, Machine, machine_of
-from d2sd.costs.machines import SOURCE as PAPER
+from d2sd.costs.machines import DEFAULT, Machine, machine_of
 from d2sd.errors import InputError
 from d2sd.trace.logs import LogTotals, by_source, together
 from d2sd.trace.metrics import Work
@@ -29,7 +27,6 @@ LOW_LENGTH, MANY_DRAFTED = 2.0, 7  # α where acceptance by position is not know
 DEAD = 3  # last positions that were never accepted
 FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
-FAR_BELOW = 0.7  # of the lowest published α
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
 MOST_LENGTHS = 100_000  # entries of ``Profile.by_length``
 BLOCKS = ("dflash", "dspark", "jetspec", "d2sd")  # in names of drafters that draft a block in one pass
@@ -72,33 +69,6 @@ SIMPLE_LOW = ("thinking", "template", "language", "taps", "quantised", "engine",
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
-    """α of a pair as it was published. pair: pattern of the names of its models."""
-
-    pair: str
-    low: float
-    high: float
-    source: str
-
-    @property
-    def range(self) -> str:
-        """The range in words."""
-        return f"{self.low:.1f}{f' to {self.high:.1f}' if self.high > self.low else ''}"
-
-
-def _of_paper() -> Published:
-    lengths = [columns["dflash"][1] for columns in FIGURES.values()]
-    return Published(r"qwen3-8b.*dflash(?!-?2)", min(lengths), max(lengths), f"by kind of text, {PAPER}")
-
-
-PUBLISHED = (
-    Published(r"qwen3-8b.*dspark", 6.3, 6.3, "7 tokens drafted, GSM8K, vllm-ascend pull request 11765"),
-    _of_paper(),
-    Published(r"qwen3\.6-35b-a3b.*dflash(?!-?2)", 5.0, 7.6, "its card, as quoted in penta2himajin/qwisp issue 98"),
-)
-
-
-@dataclass(frozen=True, slots=True)
 class Profile:
     """Figures of one source of a log; None if unknown.
 
@@ -120,7 +90,6 @@ class Profile:
 
     @property
     def names(self) -> str:
-        """The names of its models, for a search."""
         return f"{self.model} {self.drafter}".lower()
 
 
@@ -217,14 +186,8 @@ def read_log(found: Iterable[Trace | LogTotals], machine: str = DEFAULT) -> list
 def read_profile(profile: Profile, machine: Machine) -> Reading:
     """Returns what one profile says."""
     found = [*_out_of_the_ordinary(profile), *_falls_with_length(profile)]
-    published = _published(profile)
-    known = "" if published is None else f"Published for this pair: α {published.range} ({published.source})."
-    if published is not None and profile.alpha is not None and profile.alpha < FAR_BELOW * published.low:
-        found.append((f"α is {profile.alpha:.2f}, far below what was published for this pair.", SIMPLE_LOW))
     ordinary = ORDINARY if profile.by_position else NO_PROFILE
     sentences = [_headline(profile), *([sentence for sentence, _ in found] or [ordinary])]
-    if known:
-        sentences.append(known)
     source = ""
     if profile.by_position and profile.by_position[0] > 0:
         source = f"Times of “{machine.name}”: {machine.source}"
@@ -254,12 +217,7 @@ def _headline(p: Profile) -> str:
 
 
 def _last(shares: Sequence[float]) -> int:
-    """The last position that was ever accepted."""
     return max((k for k, share in enumerate(shares, 1) if share >= 0.0005), default=0)
-
-
-def _published(profile: Profile) -> Published | None:
-    return next((p for p in PUBLISHED if re.search(p.pair, profile.names)), None)
 
 
 def _out_of_the_ordinary(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:

@@ -3,9 +3,8 @@
 A few hundred steps are too few to measure a small change. Variants are therefore compared with the unchanged drafter at every
 position of the texts, by the geometric mean of the number of tokens that a draft from there adds.
 
-Every variant is first screened at some positions of a few texts, the best ones are tried over more texts, and the best of these
-over all. Intervals are paired bootstraps over prompts and hold simultaneously for all variants (Bonferroni), including those
-that were dropped early.
+Every variant is first screened at some positions of a few texts, and the best ones are tried over all. Intervals are paired
+bootstraps over prompts and hold simultaneously for all variants (Bonferroni), including those that were only screened.
 """
 
 from __future__ import annotations
@@ -19,19 +18,18 @@ import numpy as np
 
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.config import DecodeConfig
+from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import MARKERS, unused_marker
-from d2sd.doctor.redraft import BlockRedrafter, Text, Walk, alpha, redrafter, tokens_and_steps, walk
+from d2sd.doctor.redraft import BlockRedrafter, Walk, alpha, redrafter, tokens_and_steps, walk
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
 # Screening: at every so many positions of a few texts. So many variants go on, of those whose gain is above this.
-SCREEN_TEXTS, SCREEN_EVERY, SCREEN_KEEP, SCREEN_FLOOR = 3, 6, 6, -0.15
+SCREEN_TEXTS, SCREEN_EVERY, SCREEN_KEEP, SCREEN_FLOOR = 3, 6, 4, -0.15
 SCREEN_STOP = -0.5  # a variant that loses as much in the first of these texts is not screened in the others
-# After so many texts, so many of the variants go on, of those whose gain is above this.
-ROUNDS = ((4, 3, -0.1), (12, 2, 0.0))
 # Texts, and anchors of each, over which mask tokens are compared before the best become variants.
 MASK_TEXTS, MASK_ANCHORS = 8, 2
 
@@ -40,20 +38,15 @@ MASK_TEXTS, MASK_ANCHORS = 8, 2
 class Trial:
     """The result of a variant.
 
-    alpha, before: tokens per step with and without it; None if it was only screened.
     gain: relative change of the tokens that a draft adds, with a simultaneous interval over prompts.
-    texts: number of texts that it was tried on.
     helps: whether the whole interval is above 0, the gain is large enough and α is not lower.
-    walks: of these texts with it.
+    walks: of all texts with it; empty if it was only screened.
     failure: why it could not be tried; None if it was.
     """
 
     variant: Variant
-    alpha: float | None
-    before: float | None
     gain: Estimate
-    texts: int
-    helps: bool
+    helps: bool = False
     walks: tuple[Walk, ...] = ()
     failure: str | None = None
 
@@ -93,7 +86,7 @@ def probe(
     target: Target, model: Any, visible: int, texts: Sequence[Text], base: Sequence[Walk], variants: Sequence[Variant],
     tests: int,
 ) -> Iterator[Trial]:  # fmt: skip
-    """Yields the results of all variants, updated whenever one was tried on more texts.
+    """Yields the results of all variants, those of the best ones a second time, over all texts.
 
     visible: number of tokens after the anchor that the drafter is shown.
     base: the unchanged drafter, over all texts.
@@ -104,30 +97,20 @@ def probe(
     gains: list[float] = []
     for variant in variants:
         try:
-            walks = _screened(target, variant.apply(model), visible, few, unchanged)
+            screened = _screened(target, variant.apply(model), visible, few, unchanged)
         except Exception as error:  # damaged weights may allow no such change; the others are tried
             gains.append(-1.0)
-            yield Trial(variant, None, None, Estimate(None), 0, False, failure=error_line(error))
+            yield Trial(variant, Estimate(None), failure=error_line(error))
             continue
-        gain = relative_gain(walks, unchanged[: len(walks)], tests)
-        gains.append(gain.value or 0.0 if walks != unchanged else -1.0)
-        yield Trial(variant, None, None, gain, len(walks), False)
+        gain = relative_gain(screened, unchanged[: len(screened)], tests)
+        gains.append(gain.value or 0.0 if screened != unchanged else -1.0)
+        yield Trial(variant, gain)
     order = sorted((n for n in range(len(gains)) if gains[n] > SCREEN_FLOOR), key=lambda n: -gains[n])
-    left: list[tuple[Variant, list[Walk]]] = [(variants[n], []) for n in order[:SCREEN_KEEP]]
-    for most, keep, floor in (*ROUNDS, (len(texts), 0, 0.0)):
-        count = min(most, len(texts))
-        before = base[:count]
-        gains = []
-        for variant, walks in left:
-            drafter = redrafter(target, variant.apply(model), visible)
-            walks += [walk(drafter, text) for text in texts[len(walks) : count]]
-            trial = _judged(variant, walks, before, tests)
-            gains.append(trial.gain.value or 0.0)
-            yield trial
-        if count == len(texts):
-            return
-        order = sorted(range(len(left)), key=lambda n: -gains[n])
-        left = [left[n] for n in order if gains[n] > floor and left[n][1] != list(before)][:keep]
+    for variant in [variants[n] for n in order[:SCREEN_KEEP]]:
+        drafter = redrafter(target, variant.apply(model), visible)
+        walks = tuple(walk(drafter, text) for text in texts)
+        gain = relative_gain(walks, base, tests)
+        yield Trial(variant, gain, is_clear(gain, variant.min_gain) and alpha(walks) >= alpha(base), walks)
 
 
 def _screened(target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[Walk]) -> list[Walk]:
@@ -139,22 +122,6 @@ def _screened(target: Target, model: Any, visible: int, texts: Sequence[Text], u
         if len(walks) == 1 and np.expm1(_log_gain(walks[0], unchanged[0]) / len(walks[0].by_anchor)) < SCREEN_STOP:
             break
     return walks
-
-
-def _judged(variant: Variant, walks: Sequence[Walk], base: Sequence[Walk], tests: int) -> Trial:
-    """Returns the result of a variant from its walks over the same texts as ``base``."""
-    gain, now, then = relative_gain(walks, base, tests), alpha(walks), alpha(base)
-    helps = is_clear(gain, variant.min_gain) and now >= then
-    return Trial(variant, now, then, gain, len(walks), helps, tuple(walks))
-
-
-def completed(
-    target: Target, model: Any, visible: int, texts: Sequence[Text], base: Sequence[Walk], trial: Trial, tests: int
-) -> Trial:
-    """Returns the result over all texts of a variant that was tried on the first ones alone; see ``probe``."""
-    drafter = redrafter(target, trial.variant.apply(model), visible)
-    walks = [*trial.walks, *(walk(drafter, text) for text in texts[len(trial.walks) :])]
-    return _judged(trial.variant, walks, base, tests)
 
 
 def score_masks(

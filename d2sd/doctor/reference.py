@@ -1,12 +1,9 @@
-"""A drafter compared with what is known to be possible: an α that somebody measured, or another drafter over the same texts."""
+"""A drafter compared with another one that is known to be good, over the same texts."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import groupby
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,10 +12,7 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import weights_of
 from d2sd.doctor.probes import change_of_alpha
 from d2sd.doctor.redraft import Drafter, Walk, alpha
-from d2sd.nets.drafter import DFlashDraftModel
 
-MOST_OF_CARD = 1 << 20  # characters that are read
-ALPHA = re.compile(r"[1-9]\d*\.\d+")
 EQUAL = 1e-3  # relative difference of two tensors up to which they are the same but for rounding
 
 
@@ -76,36 +70,6 @@ def compared(
         (k, str(one.get(k)), str(other.get(k))) for k in sorted(one.keys() | other.keys()) if one.get(k) != other.get(k)
     ]
     return Reference(name, tuple(others), change_of_alpha(others, walks, 1), tuple(keys), tuple(found), equal)
-
-
-def alpha_on_card(folder: Path, model: Drafter) -> float | None:
-    """Returns α of the method ``dflash`` from the model card in a folder or in that around it; None for other drafters and cards.
-
-    It stands in a table with a column of α: in the row of the method, or in the last row of a column of its own, as
-    ``d2sd train pair`` writes it.
-    """
-    if not isinstance(model, DFlashDraftModel):
-        return None
-    for path in (folder / "README.md", folder.parent / "README.md"):
-        if not path.is_file():
-            continue
-        with path.open(encoding="utf-8", errors="replace") as file:
-            lines = [line.strip() for line in file.read(MOST_OF_CARD).splitlines()]
-        for is_table, group in groupby(lines, lambda line: line.startswith("|")):
-            if is_table and (found := _alpha_in_table(list(group))) is not None:
-                return found
-    return None
-
-
-def _alpha_in_table(lines: Sequence[str]) -> float | None:
-    head, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
-    for column, title in enumerate(head):
-        if title.startswith("α"):
-            own = [row for row in rows if title == "α `dflash`" or row[0] == "`dflash`"]
-            values = [found[0] for row in own if column < len(row) and (found := ALPHA.match(row[column]))]
-            if values:
-                return float(values[-1])
-    return None
 
 
 def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
-from d2sd.doctor.findings import Examination
+from d2sd.doctor.findings import Examination, Run
 from d2sd.doctor.log_reading import WHAT_TO_TRY, Reading
-from d2sd.doctor.redraft import SHAPES, alpha, alpha_estimate, by_position
+from d2sd.doctor.redraft import SHAPES, alpha
 from d2sd.doctor.reference import Reference, by_domain
 from d2sd.trace.text import escaped
 
@@ -25,11 +26,14 @@ CONVENTIONS = (
 )
 
 
-def markdown(examinations: Sequence[Examination]) -> str:
-    """Returns the report, one section per drafter."""
+def markdown(examinations: Sequence[Examination], clean: Callable[[str], str] = str) -> str:
+    """Returns the report, one section per drafter.
+
+    clean: takes out of a sentence what its readers may not see.
+    """
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
     for examination in examinations:
-        lines += _section(examination)
+        lines += _section(examination, clean)
     return "\n".join([*lines, "## How to read the figures", "", *(f"* {line}" for line in CONVENTIONS), ""])
 
 
@@ -45,37 +49,37 @@ def markdown_of_logs(readings: Sequence[Reading]) -> str:
     return "\n\n".join(lines)
 
 
-def _section(e: Examination) -> Iterator[str]:
-    yield f"## {code(e.drafter)} for {code(e.target)}"
+def _section(e: Examination, clean: Callable[[str], str]) -> Iterator[str]:
+    yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
     yield ""
     if not e.checks:
         yield from ("**Not examined: the command was stopped before.**", "")
         return
     if e.diagnosis is not None:
-        yield f"**{text(e.diagnosis.sentence)}**"
+        yield f"**{text(clean(e.diagnosis.sentence))}**"
         if e.diagnosis.fix:
-            yield f"To mend: {code(e.diagnosis.fix)}"
+            yield f"To mend: {code(clean(e.diagnosis.fix))}"
     else:
         yield "**Stopped before the end: no cause is named.**"
     yield from ("", "### The folder", "", "| check | | what was found |", "| --- | --- | --- |")
     for check in e.checks:
-        yield f"| {check.name} | {MARKS[check.state]} | {text(check.finding)} |"
+        yield f"| {check.name} | {MARKS[check.state]} | {text(clean(check.finding))} |"
     for failure in e.failures:
-        yield f"\nNot done: {text(failure.part)} failed ({text(failure.reason)})."
-    if e.walks:
-        yield from _run(e)
+        yield f"\nNot done: {text(failure.part)} failed ({text(clean(failure.reason))})."
+    if e.run is not None:
+        yield from _run(e, e.run)
     yield ""
 
 
-def _run(e: Examination) -> Iterator[str]:
-    positions, (kind, cliff) = e.positions, e.shape
-    prompts = "in the chat template" if e.chat else "as they are, without a chat template"
+def _run(e: Examination, run: Run) -> Iterator[str]:
+    positions, (kind, cliff) = run.positions, run.shape
+    prompts = "in the chat template" if e.asked.chat else "as they are, without a chat template"
     yield from ("", "### A short run", "")
-    shown = f", each draft after {e.visible} tokens that it was shown" if e.visible else ""
-    yield f"{len(e.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(alpha_estimate(e.walks), decimal, '[]')}. {e.seconds:.0f} s."
+    shown = f", each draft after {run.visible} tokens that it was shown" if run.visible else ""
+    yield f"{len(run.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
     yield ""
     yield f"{SHAPES[kind]}{f' Here it is position {cliff}.' if cliff else ''}"
-    if (share := e.texts.repeated) is not None:
+    if (share := e.repeated) is not None:
         more = " Repetitive text is easy to draft: α is lower on other text." if share > MANY_REPEATED else ""
         yield f"\n{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
     yield ""
@@ -83,22 +87,22 @@ def _run(e: Examination) -> Iterator[str]:
     yield "| --- |" + " --- |" * len(positions)
     yield "| accepted | " + " | ".join(f"{p.share:.2f}" for p in positions) + " |"
     if e.reference is not None:
-        theirs = {p.number: f"{p.share:.2f}" for p in by_position(e.reference.walks, e.block, e.visible)}
+        theirs = {p.number: f"{p.share:.2f}" for p in replace(run, walks=e.reference.walks).positions}
         yield "| of the reference | " + " | ".join(theirs.get(p.number, "–") for p in positions) + " |"
     yield "| of steps | " + " | ".join(str(p.steps) for p in positions) + " |"
-    if len(set(e.domains)) > 1 and (e.expected is not None or e.reference is not None):
-        yield from _domains(e)
+    if len(set(run.domains)) > 1 and (e.asked.expected is not None or e.reference is not None):
+        yield from _domains(run, e.reference)
     if e.reference is not None:
         yield from _reference(e.reference)
     if e.trials:
-        yield from _trials(e)
-    for t in e.template_trials:
+        yield from _trials(e, run)
+    for t in e.templates:
         change = with_interval(t.change, signed_decimal, "[]")
         yield f"* Other texts, with {text(t.template.description)}: α {t.alpha:.2f}, change {change}, {t.texts} prompts."
 
 
-def _domains(e: Examination) -> Iterator[str]:
-    own, theirs = by_domain(e.domains, e.walks), by_domain(e.domains, e.reference.walks) if e.reference else {}
+def _domains(run: Run, reference: Reference | None) -> Iterator[str]:
+    own, theirs = by_domain(run.domains, run.walks), by_domain(run.domains, reference.walks) if reference else {}
     yield from ("", "| prompts | α |" + " of the reference |" * bool(theirs), "| --- | --- |" + " --- |" * bool(theirs))
     for domain, value in own.items():
         yield f"| {text(domain)} | {value:.2f} |" + (f" {theirs[domain]:.2f} |" if theirs else "")
@@ -116,18 +120,18 @@ def _reference(r: Reference) -> Iterator[str]:
         yield f"| {text(tensor.name)} | {'in one of the two only' if tensor.share is None else f'{tensor.share:.1%}'} |"
 
 
-def _trials(e: Examination) -> Iterator[str]:
+def _trials(e: Examination, run: Run) -> Iterator[str]:
     yield from ("", "### One thing changed, drafted again on the same texts", "")
     yield (
         f"{len(e.trials)} changes, {e.masks} mask tokens looked at. Gain: of the tokens that a draft brings, over all places of the "
         "texts (geometric mean). Brackets: 95% intervals over prompts, for all changes together. "
-        f"No α: it was looked at in some places of a few texts, and others were better. Windows that are longer than the texts ({e.longest} tokens) cannot be told."
+        f"No α: it was looked at in some places of a few texts, and others were better. Windows that are longer than the texts ({run.longest} tokens) cannot be told."
     )
-    yield from ("", "| change | α | gain | texts | |", "| --- | --- | --- | --- | --- |")
+    yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
     for t in sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)):
         verdict = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
-        now = "–" if t.alpha is None else f"{t.alpha:.2f}"
-        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {t.texts} | {verdict} |"
+        now = f"{alpha(t.walks):.2f}" if t.walks else "–"
+        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {verdict} |"
     yield ""
 
 

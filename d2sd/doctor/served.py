@@ -7,17 +7,16 @@ from dataclasses import dataclass
 from itertools import zip_longest
 
 import numpy as np
-import torch
 
 from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.doctor.redraft import Drafter, Text, redrafter, with_features
+from d2sd.decoding.replay import Text, read_text, recorded_text
+from d2sd.doctor.redraft import Drafter, redrafter
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.nets.target import Target
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
-from d2sd.whatif import MARGIN, MARGIN_OF_16_BITS, recorded_config
 
 MOST_OTHERS = 0.1  # share of a text's tokens above which the target did not write it greedily
 
@@ -82,67 +81,40 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
     """
     target = engine.models.target
     for run, trace in enumerate(traces):
-        text, steps = _text(trace, target, run)
+        try:
+            text, steps = _text(trace, target)
+        except InputError as error:
+            raise InputError(f"run {run + 1}: {error}") from None
         drafter = redrafter(target, model, chain=max(map(_drafted, steps)))
         with engine.lock:
-            others = count_others(target, text)
-            if others > MOST_OTHERS * (len(text.ids) - text.start):
+            text, others = read_text(target, text, model.target_layer_ids)
+            if len(others) > MOST_OTHERS * (len(text.ids) - text.start):
                 raise InputError(
                     f"run {run + 1} was not written greedily by {target.name}: it would have chosen another token in "
-                    f"{others} of {len(text.ids) - text.start} places; serve at temperature 0, and name the target that is served"
+                    f"{len(others)} of {len(text.ids) - text.start} places; serve at temperature 0, and name the target that is served"
                 )
-            text = with_features(target, text, model.target_layer_ids)
             accepted = drafter.accepted(text, [s.anchor_position for s in steps])
         places = []
         for step, count in zip(steps, accepted, strict=True):
             at, drafted = step.anchor_position + 1 - text.start, _drafted(step)
             server, cut = min(len(step.accepted), drafted), step.committed[-1].proposer != "target"
             places.append(ServedStep(run, step.step, at, drafted, server, min(count, drafted), cut))
-        yield places, others
+        yield places, len(others)
 
 
-def _text(trace: Trace, target: Target, run: int) -> tuple[Text, list[StepDone]]:
+def _text(trace: Trace, target: Target) -> tuple[Text, list[StepDone]]:
     """Returns the text of a log, and its steps that drafted something before its last token."""
     if not trace.steps:
-        raise InputError(
-            f"run {run + 1} holds totals and no steps; docs/import.md says which flag makes a server log them"
-        )
-    if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
-        raise InputError(
-            f"run {run + 1} does not hold all tokens ({', '.join(sorted(lacks))}), so nothing can be drafted again; vLLM gives "
-            'them with "return_token_ids": true'
-        )
-    if recorded_config(trace).temperature != 0:
-        raise InputError(
-            f"run {run + 1} was written above temperature 0; serve at temperature 0, where a step can be drafted again"
-        )
-    prompt = trace.prefill.prompt_token_ids if trace.prefill else ()
-    text = Text((*prompt, *trace.token_ids), len(prompt))
-    if not prompt:
-        raise InputError(
-            f'run {run + 1} does not hold the prompt\'s ids; vLLM gives them with "return_token_ids": true'
-        )
-    if max(text.ids) >= target.config.vocab_size or len(text.ids) > target.max_positions:
-        raise InputError(f"run {run + 1} is not of {target.name}: its tokens or its length do not fit")
+        raise InputError("it holds totals and no steps; docs/import.md says which flag makes a server log them")
+    text = recorded_text(trace, target)
     steps = [s for s in trace.steps if _drafted(s) and 1 <= s.anchor_position < len(text.ids) - 1]
     if not steps:
-        raise InputError(f"nothing was drafted in run {run + 1}")
+        raise InputError("nothing was drafted in it")
     return text, steps
 
 
 def _drafted(step: StepDone) -> int:
     return len(step.first_draft.ids) if step.first_draft is not None else 0
-
-
-@torch.inference_mode()
-def count_others(target: Target, text: Text) -> int:
-    """Returns how many tokens of the output surely are not the target's greedy choice."""
-    ids = torch.tensor([text.ids[:-1]], device=target.device)
-    hidden = target.read(ids, target.new_cache(ids.shape[1]))
-    scores = target.logits(hidden[:, text.start - 1 :])[0].float()
-    own = torch.tensor(text.ids[text.start :], device=target.device)
-    gap = scores.max(-1).values - scores.gather(1, own[:, None])[:, 0]
-    return int((gap > MARGIN.get(target.numbers, MARGIN_OF_16_BITS)).sum())
 
 
 def compare(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Sequence[Trace]) -> ServedComparison:

@@ -65,13 +65,11 @@ def mask_tokens(form: DrafterForm, target: Target) -> list[int]:
 
 
 def with_mask(form: DrafterForm, token: int, text: str) -> Variant:
-    """Returns the variant with another mask token, whose text is ``text``."""
     values = {_dflash_key(form, "mask_token_id"): token}
     return _reading("mask", f"mask token {token} ({text})", values, replace(form, mask_token=token))
 
 
 def taps_line(form: DrafterForm, taps: Sequence[int]) -> str:
-    """Returns the config line for these target layers."""
     return config_line(_taps_keys(form, taps))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, combinations, permutations
+from itertools import chain, combinations
 from math import log2
 from statistics import median
 
@@ -27,7 +27,6 @@ PAIRS = (
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
 MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
-MOST_TIMES = 16  # whole numbers of times that a norm's weights are tried smaller or larger
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
 OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
@@ -54,14 +53,6 @@ class _Network:
         if 1 < len(self.layers) <= MOST_LAYERS:
             yield from ((f" in layer {n}", (at,)) for n, at in enumerate(self.layers))
 
-    def stranger(self, one: str, other: str) -> bool:
-        """Returns whether two norms of a layer are less like the same ones of the other layers than they are exchanged."""
-        at = next(at for at in self.layers if one.startswith(at))
-        places = (one.removeprefix(at), other.removeprefix(at))
-        usual = [median(float(self.weights[to + n].float().median()) for to in self.layers if to != at) for n in places]
-        here = [float(self.weights[n].float().median()) for n in (one, other)]
-        return sum(abs(a - b) for a, b in zip(here, usual, strict=True)) > sum(abs(a - b) for a, b in zip(here[::-1], usual, strict=True))  # fmt: skip
-
     def is_square(self, name: str) -> bool:
         return self.weights[name].shape[0] == self.weights[name].shape[1]
 
@@ -78,8 +69,8 @@ def weight_variants(model: Drafter, target: Target) -> list[Variant]:
         layers, config, form = ("layer.",), model.config.layer, model.config
     net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
     edits = chain(
-        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net, target), _exchanged_layers(net),
-        _tables(net, target), _shifted_map(net), _split(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net), _scaled_norms(net),
+        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _exchanged_layers(net),
+        _tables(net, target), _shifted_map(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
     )  # fmt: skip
     found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
     for part, names in _removable(net):
@@ -101,7 +92,7 @@ def _exchanged_weights(net: _Network) -> Iterator[Edit]:
     for one, other in PAIRS:
         for where, layers in net.scopes():
             pairs = list(zip(net.names(one, layers), net.names(other, layers), strict=False))
-            if len(layers) == 1 < len(net.layers) and pairs and "norm" in one and not net.stranger(*pairs[0]):
+            if len(layers) == 1 < len(net.layers) and "norm" in one:
                 continue  # in a damaged drafter it helps too
             if pairs and len(pairs) == len(layers) and all(net.same_shape(*p) for p in pairs):
                 names = f"{one.rpartition('.')[2]} and {other.rpartition('.')[2]}"
@@ -137,50 +128,6 @@ def _from_columns(weight: Tensor) -> Tensor:
     return weight.reshape(weight.shape[::-1]).T.contiguous()
 
 
-def _split(net: _Network) -> Iterator[Edit]:
-    """Matrices that were stacked in another order of rows than they were split by."""
-    for where, layers in net.scopes():
-        for description, parts, order in _splits(net):
-            stacks = list(zip(*(net.names(part, layers) for part in parts), strict=False))
-            if len(stacks) == len(layers):
-                yield "split", description + where, f"split the stacked matrices anew: {description}{where}", _resplit(stacks, order)  # fmt: skip
-
-
-def _splits(net: _Network) -> Iterator[tuple[str, tuple[str, ...], Callable[[Tensor], Tensor]]]:
-    """How the rows of stacked parts may have been read: a description, the parts, and what puts the rows in their order."""
-    mlp, attention = ("mlp.gate_proj", "mlp.up_proj"), tuple(f"self_attn.{p}_proj" for p in "qkv")
-    yield "gate and up row by row", mlp, lambda w: w.unflatten(0, (-1, 2)).transpose(0, 1).flatten(0, 1)
-    yield "gate and up one after the other", mlp, lambda w: w.unflatten(0, (2, -1)).transpose(0, 1).flatten(0, 1)
-    queries, keys = net.query_heads, net.key_heads
-    sizes = {"q": queries, "k": keys, "v": keys}
-    for order in ("kqv", "kvq", "vqk", "vkq"):
-
-        def sort(w: Tensor, order: str = order) -> Tensor:
-            heads = w.unflatten(0, (queries + 2 * keys, -1)).split([sizes[p] for p in order])
-            return torch.cat([dict(zip(order, heads, strict=True))[p] for p in "qkv"]).flatten(0, 1)
-
-        yield f"q, k and v in the order {order}", attention, sort
-    if keys > 1:
-        per = queries // keys
-
-        def group(w: Tensor) -> Tensor:
-            groups = w.unflatten(0, (keys, per + 2, -1)).split([per, 1, 1], 1)
-            return torch.cat([part.flatten(0, 1) for part in groups]).flatten(0, 1)
-
-        yield "q, k and v group by group", attention, group
-
-
-def _resplit(stacks: Sequence[Sequence[str]], order: Callable[[Tensor], Tensor]) -> WeightEdit:
-    def edit(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
-        changed: dict[str, Tensor] = {}
-        for names in stacks:
-            rows = order(torch.cat([weights[n] for n in names]))
-            changed |= zip(names, rows.split([len(weights[n]) for n in names]), strict=True)
-        return changed
-
-    return edit
-
-
 def _fc_by_tap(net: _Network, taps: int) -> Iterator[Edit]:
     fc = net.weights.get("fc.weight")
     if fc is not None and taps > 1 and not fc.shape[1] % taps:
@@ -206,18 +153,6 @@ def _scaled(net: _Network) -> Iterator[Edit]:
         if part in MATRICES and abs(log2(times)) > MAX_TIMES:
             for by in (2.0 ** (n - round(log2(times))) for n in (0, -1, 1)):
                 yield _scale(names, by, f"every {part.rpartition('.')[2]}")
-
-
-def _scaled_norms(net: _Network) -> Iterator[Edit]:
-    """A norm of features whose weights are far from 1, where training begins, and of which no other layer has the like."""
-    for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
-        size = float(net.weights[name].double().abs().median()) if name in net.weights else 0.0
-        if size == 0 or abs(log2(size)) <= MAX_TIMES / 2:
-            continue
-        times = max(size, 1 / size)
-        whole = sorted(range(2, MOST_TIMES + 1), key=lambda n: abs(log2(times / n)))[:3]
-        for by in dict.fromkeys([float(n) for n in whole] if times <= MOST_TIMES else [2.0 ** round(log2(times))]):
-            yield _scale([name], 1 / by if size > 1 else by, name.removesuffix(".weight"))
 
 
 def _scale(names: Sequence[str], by: float, words: str) -> Edit:
@@ -250,76 +185,35 @@ def _reorder(heads: Mapping[str, int], change: Callable[[Tensor, int], Tensor]) 
     return lambda w: {name: change(w[name], count) for name, count in heads.items()}
 
 
-def _shifted_norms(net: _Network, target: Target) -> Iterator[Edit]:
-    """Only shifts after which the weights are nearer to 1 or to those of the target's norms: in a damaged drafter others help too."""
-    usual: dict[str, list[float]] = {}
-    for name, w in target.base.named_parameters():
-        if w.dim() == 1 and name.endswith("norm.weight") and not w.is_meta:
-            usual.setdefault(name.split(".")[-2], []).append(float(w.float().median()))
+def _shifted_norms(net: _Network) -> Iterator[Edit]:
+    """Only shifts after which the weights are nearer to 1: in a damaged drafter others help too."""
     every = [n for n, w in net.weights.items() if w.dim() == 1 and n.endswith("norm.weight")]
-    heads = [n for n in every if n.endswith(("q_norm.weight", "k_norm.weight"))]
-    rest = [n for n in every if n not in heads]
     groups = {
         "all norms": every,
-        "norms of queries and keys": heads,
-        "the other norms": rest,
-        "input and post-attention norms": [n for n in rest if n.endswith("layernorm.weight")],
+        "input and post-attention norms": [n for n in every if n.endswith("layernorm.weight")],
     }
-    seen: list[list[str]] = []
     for group, names in groups.items():
-        if not names or names in seen:
-            continue
-        seen.append(names)
+        medians = [float(net.weights[n].float().median()) for n in names]
         for by in (1.0, -1.0):
-            if (
-                sum(_strangeness(net.weights[n] + by, n, usual) - _strangeness(net.weights[n], n, usual) for n in names)
-                >= 0
-            ):
-                continue
-            change = "add 1 to" if by > 0 else "take 1 off"
-            fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
-            yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
+            if sum(_strangeness(m + by) - _strangeness(m) for m in medians) < 0:
+                change = "add 1 to" if by > 0 else "take 1 off"
+                fix = f"{change} the weights of {group} (a type with weight + 1 was meant)"
+                yield "norms", f"{by:+g} on the weights of {group}", fix, _each(names, partial(torch.add, other=by))
 
 
-def _strangeness(weight: Tensor, name: str, usual: Mapping[str, Sequence[float]]) -> float:
-    """Returns by how many powers of two the median of a norm's weights differs from 1, or from that of the target's if it is nearer.
-
-    usual: medians of the target's norms, by part.
-    """
-    own = max(float(weight.float().median()), 1e-3)
-    return min(abs(log2(own / max(other, 1e-3))) for other in (1.0, median(usual.get(name.split(".")[-2], [1.0]))))
+def _strangeness(median: float) -> float:
+    """Returns by how many powers of two the median of a norm's weights differs from 1, where training begins."""
+    return abs(log2(max(median, 1e-3)))
 
 
 def _exchanged_layers(net: _Network) -> Iterator[Edit]:
     if len(net.layers) > MOST_LAYERS:
         return
-    numbers = range(len(net.layers))
-    for words, order in _orders(len(numbers)):
-        weights = {n: net.layers[source] + n.removeprefix(at) for at, source in zip(net.layers, order, strict=True) for n in net.weights if n.startswith(at)}  # fmt: skip
-        yield "order", words, f"the layers in this order: {list(order)}", _taken_from(weights)
-    for one, other in combinations(numbers, 2):
+    for one, other in combinations(range(len(net.layers)), 2):
         first, second = net.layers[one], net.layers[other]
         pairs = [(n, second + n.removeprefix(first)) for n in net.weights if n.startswith(first)]
         fix = f"exchange the weights of layers {one} and {other}"
         yield "order", f"layers {one} and {other} exchanged", fix, _exchange(pairs)
-
-
-def _orders(count: int) -> Iterator[tuple[str, tuple[int, ...]]]:
-    """Other orders of layers than exchanges of two: rotated, reversed, and one layer moved to another place."""
-    own = tuple(range(count))
-    found = {own[by:] + own[:by]: f"layers rotated by {by}" for by in range(1, count)} | {
-        own[::-1]: "layers in reverse order"
-    }
-    for at, to in permutations(own, 2):
-        rest = own[:at] + own[at + 1 :]
-        found.setdefault((*rest[:to], at, *rest[to:]), f"layer {at} moved to place {to}")
-    for order, words in found.items():
-        if sum(a != b for a, b in zip(order, own, strict=True)) > 2:
-            yield words, order
-
-
-def _taken_from(sources: Mapping[str, str]) -> WeightEdit:
-    return lambda w: {name: w[source] for name, source in sources.items()}
 
 
 def _tables(net: _Network, target: Target) -> Iterator[Edit]:

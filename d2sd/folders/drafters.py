@@ -182,7 +182,6 @@ def read_drafter(source: str, name: str, dtype: torch.dtype, target: Target | No
 
 
 def drafter_config_of(form: DrafterForm) -> Qwen3Config:
-    """Returns the transformers config of a form."""
     inner = {"mask_token_id": form.mask_token, "target_layer_ids": list(form.taps)}
     settings: dict[str, Any] = {"block_size": form.rows, "dflash_config": inner, "tie_word_embeddings": False}
     return Qwen3Config(**form.shape, **settings)

@@ -50,7 +50,6 @@ class Memory:
 
     @property
     def total(self) -> int:
-        """Sum of all parts."""
         return self.target + self.drafter + self.cache + self.states + self.tree
 
 
@@ -238,7 +237,6 @@ def _counted(found: Plan) -> str:
 
 
 def _size(count: int) -> str:
-    """Returns a number of bytes in MB or GB."""
     if count < 1e8:
         return f"{count / 1e6:.1f} MB" if count else "nothing"
     return f"{count / 1e9:.2f} GB" if count < 1e10 else f"{count / 1e9:.0f} GB"

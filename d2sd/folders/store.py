@@ -49,12 +49,10 @@ class Remote:
 
     @property
     def hub_megabytes(self) -> int:
-        """Size of the hub's files."""
         return round(sum(f.size for f in self.files) / MEGABYTE)
 
     @property
     def wheel_megabytes(self) -> int:
-        """Size of the wheel."""
         return round(self.wheel.size / MEGABYTE)
 
 
@@ -93,7 +91,6 @@ def home() -> Path:
 
 
 def place(remote: Remote) -> Path:
-    """Returns the folder for a target's files."""
     return home() / remote.name / "target"
 
 

@@ -10,6 +10,7 @@ import json
 import re
 import sys
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -53,7 +54,11 @@ class HeldOut:
         # flashinfer would first compile its kernels, which takes a minute of the training's time
         self._backend = "cascade" if target.device.type == "cuda" else "auto"
         engine, given = Engine(Models(target), passes="eager"), [_recorded(*text) for text in texts]
-        self._texts = [text for text in given if _replayable(engine, text)]
+        self._texts: list[Trace] = []
+        for text in given:
+            with suppress(InputError):
+                Replay(engine, text)
+                self._texts.append(text)
         self.lengths = [len(text.token_ids) for text in self._texts]
         if left_out := len(given) - len(self._texts):
             are = "is" if left_out == 1 else "are"
@@ -116,14 +121,6 @@ def _recorded(prompt: Sequence[int], text: Sequence[int]) -> Trace:
     committed = tuple(Committed(token, "", "target", None) for token in text)
     config = DecodeConfig("autoregressive", HELD_OUT_TOKENS)
     return Trace({"config": asdict(config)}, PrefillDone(tuple(prompt), (), 0.0, committed), (), None)
-
-
-def _replayable(engine: Engine, text: Trace) -> bool:
-    try:
-        Replay(engine, text)
-    except InputError:
-        return False
-    return True
 
 
 # The checkpoints of a training run.

@@ -108,7 +108,6 @@ def save_drafter(drafter: DFlashDraftModel, folder: Path) -> None:
 
 
 def make_second(drafter: DFlashDraftModel) -> None:
-    """Mark a drafter as a VP-Drafter."""
     drafter.config.dflash_config["role"] = "second"
     drafter.form = replace(drafter.form, second_role=True)
 
@@ -355,7 +354,6 @@ def spare_tokens(tokenizer: Any, target: Any, written: Set[int]) -> list[str]:
 
 
 def _closing(tokenizer: Any, target: Any) -> set[int]:
-    """Ids that end or pad a text."""
     ends = target.generation_config.eos_token_id
     several = ends if isinstance(ends, list | tuple) else [ends]
     return {n for n in (*several, tokenizer.eos_token_id, tokenizer.pad_token_id) if n is not None}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -75,7 +74,8 @@ def fit(
     measure = None
     if settings.held_out is not None:
         held_out = HeldOut.read(material.target, material.tokenizer, settings.held_out, settings.chat)
-        measure = partial(_figures, held_out, "eagle3" if kind == "eagle3" else "dflash", drafter)
+        method = "eagle3" if kind == "eagle3" else "dflash"
+        measure = lambda _: held_out.measure(method, drafter)  # noqa: E731
 
     def save_so_far(folder: Path) -> None:
         save(copy.deepcopy(drafter).bfloat16(), folder)
@@ -83,11 +83,6 @@ def fit(
     identity = {**identity, "data": digest(data.ids)}
     if train(objective, len(data.ids), sample, settings.out, settings.loop, measure, kind, identity, save_so_far):
         save(drafter.bfloat16(), settings.out)
-
-
-def _figures(held_out: HeldOut, method: str, drafter: Any, last: bool) -> dict[str, float]:
-    """The figures of every save, the last one or not."""
-    return held_out.measure(method, drafter)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:

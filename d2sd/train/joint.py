@@ -67,7 +67,6 @@ def new_pair(settings: PairTraining, target: Target, data: Responses) -> tuple[D
 
 
 def taps_of(settings: PairTraining, target: Target) -> list[int]:
-    """Returns the target's layers that the drafters read."""
     return settings.target_layer_ids or default_target_layers(target.config.num_hidden_layers, TAPS)
 
 

@@ -61,7 +61,7 @@ def train(
     count: number of rows of the training data.
     sample: makes the batch of these row numbers; with a generator for its random choices.
     evaluate: figures that are measured at every save, told whether it is the last one.
-    note: name of the run on a terminal and in trackers.
+    note: name of the run on a terminal.
     identity: what else (objective, data) must be the same to continue.
     save: writes the result so far into a folder, ``step-N`` under ``out``.
     clock: the time in seconds, for ``config.seconds``.
@@ -73,8 +73,6 @@ def train(
         cpu=not torch.cuda.is_available(),
         mixed_precision="bf16" if precision == "bfloat16" else "no",
         gradient_accumulation_steps=config.accumulate,
-        log_with=None if config.report_to == "none" else config.report_to,
-        project_dir=out,
     )
     parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
     optimizers = make_optimizers(parameters, config)
@@ -86,8 +84,6 @@ def train(
     before = load_checkpoint(out, parameters, optimizers, identity)
     step, spent, rows = int(before.get("step", 0)), float(before.get("seconds", 0)), int(before.get("rows", 0))
     wrapped, *prepared = accelerator.prepare(objective, *optimizers)
-    if config.report_to != "none":
-        accelerator.init_trackers(note, config.identity())
     main, world = bool(accelerator.is_main_process), accelerator.num_processes
     metrics_file = out / "metrics.jsonl"
     if main:
@@ -111,7 +107,6 @@ def train(
     def record(row: dict[str, float]) -> None:
         with metrics_file.open("a") as f:
             f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
-        accelerator.log(row, step=int(row["step"]))
 
     now = place(step)
     bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1, disable=not main)
@@ -169,8 +164,6 @@ def train(
             now = after
     bar.close()
     accelerator.wait_for_everyone()
-    for tracker in accelerator.trackers:  # end_training() would part the processes, which may train something else next
-        tracker.finish()
     return main
 
 
@@ -371,10 +364,8 @@ def _state_of(optimizers: list[Any], parameter: nn.Parameter) -> dict[str, Any]:
 
 
 def digest(rows: Tensor) -> str:
-    """Returns a short fingerprint of token rows."""
     return hashlib.sha256(rows.numpy().tobytes()).hexdigest()[:16]
 
 
 def digest_of(value: Any) -> str:
-    """Returns a short fingerprint of plain values: numbers, strings, lists and dictionaries of them."""
     return hashlib.sha256(orjson.dumps(value, option=orjson.OPT_SORT_KEYS)).hexdigest()[:16]

@@ -137,7 +137,6 @@ class State:
 
     @property
     def used(self) -> dict[str, float]:
-        """Seconds of each stage, up to now."""
         if self._running is None:
             return self._used
         name, began = self._running
@@ -145,7 +144,6 @@ class State:
 
     @property
     def spent(self) -> float:
-        """Seconds of all stages, up to now."""
         return sum(self.used.values())
 
 
@@ -288,7 +286,6 @@ def _plan(
 
 
 def _ask(settings: PairTraining, target: Target, plan: Plan, stop: Callable[[], bool]) -> None:
-    """Let the target write questions into ``questions.jsonl``, behind those that are there."""
     config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed)
     ask(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), settings.out / "questions.jsonl", config, stop)
 
@@ -297,7 +294,6 @@ def _answer(
     target: Target, prompts: Sequence[list[int]], out: Path, config: RegenerateConfig, stop: Callable[[], bool],
     most: int | None = None,
 ) -> None:  # fmt: skip
-    """Let the target answer prompts in their order; see ``regenerate``."""
     in_order = lambda requests: write(target, sorted(requests, key=lambda r: r.number), config, stop)  # noqa: E731
     regenerate(in_order, prompts, out, config, {**asdict(config), "target": weights_digest(target.base)}, most)
 

@@ -118,7 +118,6 @@ def describe(plan: Plan, device: str) -> str:
 
 
 def duration(seconds: float) -> str:
-    """Returns seconds as minutes and seconds."""
     return f"{int(seconds) // 60}:{int(seconds) % 60:02}"
 
 

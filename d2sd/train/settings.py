@@ -9,7 +9,6 @@ from typing import Any
 
 from d2sd.errors import InputError
 
-TRACKERS = ("none", "tensorboard", "trackio")
 PRECISIONS = ("auto", "float32", "bfloat16")
 LAYERS, BLOCK_SIZE = 2, 16  # of a new block drafter
 
@@ -67,7 +66,6 @@ class LoopConfig:
     save_every: int = 200
     keep_every: int = 0
     log_every: int = 10
-    report_to: str = "none"
 
     def __post_init__(self) -> None:
         counts = (self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every)
@@ -79,17 +77,10 @@ class LoopConfig:
             raise InputError(
                 f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"
             )
-        if self.report_to != "none":
-            from accelerate.tracking import get_available_trackers  # takes a second, which most runs do without
-
-            if self.report_to not in [tracker.value for tracker in get_available_trackers()]:
-                raise InputError(
-                    f"{self.report_to} is not installed; run `pip install {self.report_to}` or leave out --report-to"
-                )
 
     def identity(self) -> dict[str, Any]:
         """Returns the settings that must be the same to resume a run."""
-        free = ("save_every", "keep_every", "log_every", "report_to")
+        free = ("save_every", "keep_every", "log_every")
         return {name: value for name, value in asdict(self).items() if name not in free}
 
 
@@ -193,8 +184,6 @@ class BlockTraining(DrafterTraining):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Eagle3Training(DrafterTraining):
-    """Settings of the training of an EAGLE-3 drafter."""
-
     objective: Eagle3Objective = Eagle3Objective()
     loop: LoopConfig = LoopConfig(1500)
 

@@ -7,7 +7,9 @@ import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from itertools import groupby
@@ -16,7 +18,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from transformers import AutoConfig, AutoTokenizer
+from transformers import AutoConfig, AutoTokenizer, GenerationConfig
 
 from d2sd.errors import InputError, first_line
 from d2sd.folders.loading import DTYPES, load_target, target_folder
@@ -25,8 +27,8 @@ from d2sd.nets.dtypes import halve, mixes_by_default
 from d2sd.nets.target import Target, chat_ids
 from d2sd.nets.types import text_config
 from d2sd.trace.files import utf8_lines, write_whole
+from d2sd.trace.logs.serving import Server, served_model
 from d2sd.trace.text import progress
-from d2sd.train.server import Server
 from d2sd.train.settings import RegenerateConfig
 from d2sd.train.writer import Request, write
 
@@ -78,7 +80,6 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
 
 
 def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    """Writes rows as JSON lines."""
     path.parent.mkdir(parents=True, exist_ok=True)
     write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
 
@@ -114,6 +115,42 @@ def written(
 
     for _, alike in groupby(requests, room):
         yield from write(target, alike, config)
+
+
+def served(
+    server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[Request], config: RegenerateConfig
+) -> Iterator[tuple[Request, list[int]]]:  # fmt: skip
+    """Yields requests with a server's token ids after each prompt, ``config.batch_size`` of them at a time.
+
+    The server has OpenAI's API and is sent token ids, so the chat template is that of the target here. Where it returns no ids,
+    its text is tokenised. Where a text ended by itself and the end token is not among its ids, the tokenizer's is added.
+
+    ends: all tokens that end a text. Raises ``InputError``.
+    """
+
+    def one(request: Request) -> tuple[Request, list[int]]:
+        body = {
+            "model": model, "prompt": request.prompt, "max_tokens": config.max_new_tokens, "return_token_ids": True,
+            "temperature": 0.0 if request.greedy else config.temperature, "seed": config.seed + request.number,
+        }  # fmt: skip
+        found = server.request("/v1/completions", body)
+        try:
+            choice = found["choices"][0]
+            ids, text, ended = choice.get("token_ids"), str(choice["text"]), choice.get("finish_reason") == "stop"
+        except (KeyError, IndexError, TypeError, AttributeError):
+            raise InputError(
+                f"{server.address}/v1/completions answered without choices; is this a server with OpenAI's API?"
+            ) from None
+        size = len(tokenizer)
+        if not isinstance(ids, list) or not all(isinstance(n, int) and 0 <= n < size for n in ids):
+            ids = list(tokenizer(text, add_special_tokens=False)["input_ids"])
+        ids = ids[: config.max_new_tokens]
+        if not ids or (ended and ids[-1] not in ends):
+            ids = [*ids, tokenizer.eos_token_id]
+        return request, ids
+
+    with ThreadPoolExecutor(config.batch_size) as pool:
+        yield from pool.map(one, requests)
 
 
 def regenerate(
@@ -218,13 +255,13 @@ def regenerate_responses(
     config: RegenerateConfig,
     dtype: str | None = None,
     chat: bool = False,
-    server: str | None = None,
+    server: Server | None = None,
 ) -> tuple[int, int]:
     """Writes the target's answers to these conversations (``regenerate``). Returns how many answers are empty, and how many there are.
 
     conversations: the user's turns of each. After the first turn, the target's answers to the ones before are part of the prompt.
     chat: put each prompt into the target's chat template; needed where there are several turns.
-    server: address of a server that runs the target, of which only the tokenizer is then needed here.
+    server: one with OpenAI's API that runs the target, of which only the tokenizer is then needed here.
     Raises ``InputError``, also if the target has no positions left for a prompt.
     """
     if not chat and any(len(turns) > 1 for turns in conversations):
@@ -235,9 +272,8 @@ def regenerate_responses(
         tokenizer, ends, positions = writer.tokenizer, writer.end_ids, writer.max_positions
         answer, origin = partial(written, writer, config=config), weights_digest(writer.base)
     else:
-        remote, (tokenizer, positions) = Server(server), load_tokenizer(target)
-        ends = frozenset([tokenizer.eos_token_id])
-        answer, origin = partial(remote.write, config=config, tokenizer=tokenizer), remote.model
+        origin, (tokenizer, ends, positions) = served_model(server), load_tokenizer(target)
+        answer = partial(served, server, origin, tokenizer, ends, config=config)
     room = positions - config.max_new_tokens
     if room < 1:
         raise InputError(
@@ -294,14 +330,19 @@ def load_writer(target: str | Path, dtype: str | None) -> Target:
     return writer
 
 
-def load_tokenizer(target: str | Path) -> tuple[Any, int]:
-    """Returns the tokenizer of a target and the number of its positions. Raises ``InputError``."""
+def load_tokenizer(target: str | Path) -> tuple[Any, frozenset[int], int]:
+    """Returns the tokenizer of a target, the tokens that end its texts, and the number of its positions. Raises ``InputError``."""
     source = target_folder(str(target))
     try:
         config = text_config(AutoConfig.from_pretrained(source))
-        return AutoTokenizer.from_pretrained(source), int(config.max_position_embeddings)
+        tokenizer = AutoTokenizer.from_pretrained(source)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the tokenizer of {target}: {first_line(error)}") from error
+    named = [config.eos_token_id, tokenizer.eos_token_id]
+    with suppress(OSError):  # a folder may have no generation_config.json
+        named.insert(0, GenerationConfig.from_pretrained(source).eos_token_id)
+    ends: int | list[int] = next((ids for ids in named if ids is not None), [])  # in the order of ``Target.end_ids``
+    return tokenizer, frozenset([ends] if isinstance(ends, int) else ends), int(config.max_position_embeddings)
 
 
 def prompt_ids(

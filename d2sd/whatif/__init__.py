@@ -8,7 +8,7 @@ choices along the accepted path are the recorded text itself.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 
 import torch
@@ -17,17 +17,13 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.drafters import CachedDrafters
+from d2sd.decoding.replay import Text, read_text, recorded_config, recorded_text
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 from d2sd.tree.walk import first_draft_boundary, walk
-
-# How far the recorded token may lie below the favourite before it is another model's, in logits: one pass over the whole text
-# rounds otherwise than passes over steps did.
-MARGIN = {"float32": 1e-3}
-MARGIN_OF_16_BITS = 0.25
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,16 +69,6 @@ class Outcome:
         return sum(self.nodes) / len(self.nodes)
 
 
-def recorded_config(trace: Trace) -> DecodeConfig:
-    """Returns the settings of a recorded trace; fields unknown to this version are dropped."""
-    known = {f.name for f in fields(DecodeConfig)}
-    recorded = trace.header.get("config")
-    try:
-        return DecodeConfig(**{k: v for k, v in dict(recorded or {}).items() if k in known})
-    except (TypeError, ValueError) as error:
-        raise InputError(f"the trace's settings cannot be read: {error}") from None
-
-
 def replayed(engine: Engine, trace: Trace, method: str | None = None) -> Outcome:
     """Returns the steps that the engine's drafters would take over a recorded text, with γ as trained.
 
@@ -110,45 +96,19 @@ class Replay:
     """
 
     def __init__(self, engine: Engine, trace: Trace, most: int | None = None):
-        if recorded_config(trace).temperature != 0:
-            raise InputError("what-if needs a run at temperature 0: only then is the text the same for every setting")
-        if lacks := {"prompt", "tokens", "target"}.intersection(trace.missing):
-            raise InputError(
-                f"this log does not hold all tokens ({', '.join(sorted(lacks))}), so nothing can be drafted again"
-            )
-        if trace.prefill is None or len(trace.token_ids) < 2:
-            raise InputError("the trace holds no text to draft; record a run of at least two tokens")
-        self.engine, self.prompt = engine, list(trace.prefill.prompt_token_ids)
-        self.output = trace.token_ids[:most]
-        models = engine.models
+        target, models = engine.models.target, engine.models
+        text = recorded_text(trace, target)
+        text = Text(text.ids if most is None else text.ids[: text.start + most], text.start)
         drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
-            self._read([d.target_layer_ids for d in drafters])
-
-    @torch.inference_mode()
-    def _read(self, layers: list[list[int]]) -> None:
-        """Runs one teacher-forced pass over the whole text, for the features of these layers."""
-        target, ids = self.engine.models.target, [*self.prompt, *self.output]
-        size = target.config.vocab_size
-        if max(ids) >= size or len(ids) > target.max_positions:
+            text, others = read_text(target, text, {n for d in drafters for n in d.target_layer_ids})
+        if others:
             raise InputError(
-                f"this trace is not of the model {self.engine.models.name}: its tokens or its length do not fit"
+                f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the one "
+                "that it would choose; give the model with --model or --target"
             )
-        rows = torch.tensor(ids[:-1], device=target.device)
-        positions = torch.arange(len(rows), device=target.device)
-        hidden = target.forward(rows, positions, target.new_cache(len(rows)), None, None)
-        self.features = {tuple(taps): target.features(taps, slice(None)) for taps in layers}
-        scores = target.logits(hidden[len(self.prompt) - 1 :])
-        own = scores.gather(1, torch.tensor(self.output, device=target.device)[:, None])[:, 0]
-        best = scores.max(-1).values
-        gap = best - own
-        margin = MARGIN.get(target.numbers, MARGIN_OF_16_BITS)
-        if float(gap.max()) > margin:
-            at = int(gap.gt(margin).int().argmax())
-            raise InputError(
-                f"this trace was not written greedily by the model {self.engine.models.name}: token {at + 1} of its output "
-                "is not the one that it would choose; give the model with --model or --target"
-            )
+        self.engine, self.prompt, self.output = engine, list(text.ids[: text.start]), list(text.ids[text.start :])
+        self.features = {tuple(d.target_layer_ids): text.features_of(d.target_layer_ids) for d in drafters}
 
     def run(
         self, configs: Sequence[DecodeConfig], costs: Machine | None = None, experience: Experience | None = None

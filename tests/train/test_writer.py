@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import threading
 from functools import partial
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -15,10 +16,10 @@ import torch
 from d2sd.__main__ import main
 from d2sd.errors import InputError
 from d2sd.folders.loading import load_target
+from d2sd.trace.logs.serving import Server
 from d2sd.train import text as texts
-from d2sd.train.server import Server
 from d2sd.train.settings import QUESTIONS, RegenerateConfig
-from d2sd.train.text import ask, prompt_ids, regenerate_responses, respond_to
+from d2sd.train.text import ask, load_tokenizer, prompt_ids, regenerate_responses, respond_to, served
 from d2sd.train.writer import Request, Rows, write
 from tests.train.kills import Killed, survives
 from tests.train.test_questions import TEMPLATE
@@ -174,13 +175,18 @@ def load(_):
 
 @pytest.fixture
 def server(tiny):
-    """A server of tiny with OpenAI's API; ``ids``: whether it returns token ids, as vLLM does; ``asked``: prompts it was sent."""
+    """A server of tiny with OpenAI's API; ``ids``: whether it returns token ids, as vLLM does; ``moved``: whether it redirects; ``asked``: prompts it was sent."""
 
     class Handler(BaseHTTPRequestHandler):
-        ids = True
+        ids, moved = True, False
         asked: ClassVar = []
 
         def do_GET(self):
+            if self.moved and self.path == "/v1/models":
+                self.send_response(302)
+                self.send_header("Location", "/v1/elsewhere")
+                self.end_headers()
+                return
             self.answer({"data": [{"id": "tiny"}]} if self.path == "/v1/models" else {})
 
         def do_POST(self):
@@ -228,14 +234,51 @@ def test_regenerate_server_option_equals_local_text(server, tmp_path, ids):
     assert len(handler.asked) == len(PROMPTS)  # the second command wrote nothing itself
 
 
-def test_server_errors_are_one_sentence(server, tiny):
-    url, _ = server
-    with pytest.raises(InputError, match="is no address of a server"):
-        Server("localhost:8000")
-    with pytest.raises(InputError, match=r"cannot reach .*; is the server running there"):
-        Server("http://127.0.0.1:9")
+def regenerate_from(tmp_path, *options):
+    (tmp_path / "p.jsonl").write_text(json.dumps({"prompt": "Once"}) + "\n")
+    command = ["train", "regenerate", "--target", "tiny", "--prompts", str(tmp_path / "p.jsonl")]
+    return main([*command, "--out", str(tmp_path / "r.jsonl"), *options])
+
+
+def test_regenerate_server_errors_are_one_sentence(server, tiny, tmp_path, capsys):
+    assert regenerate_from(tmp_path, "--server", "http://127.0.0.1:9") == 2
+    assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
     with pytest.raises(InputError, match="answered 400"):
-        list(Server(url).write([Request(0, [5], True)], CONFIG, tiny.tokenizer))
+        list(served(Server(server[0]), "tiny", tiny.tokenizer, tiny.end_ids, [Request(0, [5], True)], CONFIG))
+
+
+def test_regenerate_asks_no_other_machine_and_follows_no_redirect(server, tmp_path, capsys):
+    assert regenerate_from(tmp_path, "--server", "http://192.0.2.1:8000") == 2
+    assert "--allow-remote" in capsys.readouterr().err
+    url, handler = server
+    handler.moved = True
+    assert regenerate_from(tmp_path, "--server", url) == 2
+    assert "answered 302" in capsys.readouterr().err
+
+
+def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, monkeypatch):
+    folder = copied(tmp_path / "target", ends=[0, 7])
+    tokenizer, ends, _ = load_tokenizer(folder)
+    assert ends == {0, 7}
+    answers = {"ids": [11, 7], "none": None}
+
+    def request(self, path, data=None):
+        return {"choices": [{"text": "a", "token_ids": answers[data["model"]], "finish_reason": "stop"}]}
+
+    monkeypatch.setattr(Server, "request", request)
+    found = {
+        model: next(served(Server(server[0]), model, tokenizer, ends, [Request(0, [5], True)], CONFIG))[1]
+        for model in answers
+    }
+    assert found["ids"] == [11, 7]
+    assert found["none"][-1] == tokenizer.eos_token_id
+
+
+def copied(folder, ends):
+    """A target's config and tokenizer, with these end tokens."""
+    shutil.copytree(TINY, folder, ignore=shutil.ignore_patterns("*.safetensors"))
+    (folder / "generation_config.json").write_text(json.dumps({"eos_token_id": ends}))
+    return folder
 
 
 def test_regenerate_bad_prompt_file_is_one_sentence(tmp_path, capsys):

@@ -5,36 +5,26 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import replace
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import other_of, write_mended
-from d2sd.config import DecodeConfig
+from d2sd.cli.doctor import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import (
-    TextFindings,
     WeightFindings,
     empty_part,
     examine_weights,
-    layer_prominences,
-    prominence,
-    quantised_bits,
-    random_layers,
-    random_matrices,
 )
 from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Examination, Repair
+from d2sd.doctor.findings import Asked, Examination, Repair, Run
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.redraft import BlockRedrafter, PositionAcceptance, Walk, alpha, by_position, shape
-from d2sd.doctor.reference import alpha_on_card
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
@@ -70,47 +60,23 @@ def test_shape_classifies_acceptance_by_position():
     assert by_position([Walk((2, 0, 1), 6), Walk((1,), 2)], 4, visible=2) == found[2:]
 
 
-def test_random_layers_detects_shuffled_layer(bundled):
-    model = copy.deepcopy(bundled.models.first)
-    found = examine_weights(model, bundled.models.target)
-    assert replace(found, moved=None) == WeightFindings()
-    assert found.moved == pytest.approx((4.6, 0.25), abs=0.1)
-    for w in model.layers[1].parameters():
-        w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
-    assert random_layers(layer_prominences(model)) == [1]
-    assert prominence(torch.randn(200, 300, generator=torch.Generator().manual_seed(0))) == pytest.approx(1, abs=0.05)
-
-
-def test_random_matrices_detects_single_random_matrix(bundled):
-    layers = layer_prominences(bundled.models.first)
-    name = "self_attn.q_proj.weight"
-    assert random_matrices([{**layers[0], name: 0.98}, *layers[1:]]) == [f"layers.0.{name}"]
-    small = "self_attn.v_proj.weight"  # it stands out in no layer
-    assert random_matrices([{**layers[0], small: 0.98}, *layers[1:]]) == []
-    assert random_matrices(layers[:1]) == []
-
-
 def test_examine_weights_finds_damaged_weights(bundled):
     model = copy.deepcopy(bundled.models.first)
-    model.layers[1].load_state_dict(model.layers[0].state_dict())
+    found = examine_weights(model)
+    assert replace(found, moved=None) == WeightFindings()
+    assert found.moved == pytest.approx((4.6, 0.25), abs=0.1)
     model.norm.weight.data.fill_(1)
     model.layers[2].mlp.down_proj.weight.data.zero_()
-    limit = 0.6 * model.fc.weight.std()
-    model.fc.weight.data.clamp_(-limit, limit)
     model.layers[2].self_attn.k_norm.weight.data.fill_(1)
-    found = examine_weights(model, bundled.models.target)
-    assert found.copied_layers == ((0, 1),)
-    assert set(found.constant_norms) == {"norm.weight", "layers.2.self_attn.k_norm.weight"}
-    assert set(found.lost_norms) == set(found.constant_norms)  # hidden_norm was trained, so the final norm was
-    assert set(found.odd_norms) == set(found.constant_norms)
+    found = examine_weights(model)
+    assert set(found.lost_norms) == {"norm.weight", "layers.2.self_attn.k_norm.weight"}
     assert found.zero_matrices == ("layers.2.mlp.down_proj.weight",)
-    assert found.clipped_matrices == ("fc.weight",)
 
 
 DAMAGED = {
     "half of every MLP": "50% of the rows of layers.0.mlp.gate_proj.weight hold only zeros, and so do rows or columns of 5 other matrices",
     "half of the inputs of a layer": "50% of the columns of layers.1.mlp.down_proj.weight hold only zeros.",
-    "fc without a tap": "20% of the columns, all that read layer 7 among them, of fc.weight hold only zeros",
+    "fc without a tap": "20% of the columns of fc.weight hold only zeros",
     "fp8 without scales": "numbers of 8 bits whose scales were dropped: the largest entry of",
     "a flipped bit": "layers.1.self_attn.q_proj.weight has an entry of 1.33e+36, far larger than all others",
     "final norm lost": "the weights of norm.weight were lost",
@@ -122,7 +88,7 @@ def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
     """They are named without a run, also where the drafter works as many do that were trained less."""
     target = bundled.models.target
     model = load_drafter(str(WAYS[name].drafter(tmp_path / "d")), torch.float32, "cpu", target)
-    diagnosis = concluded(weights=examine_weights(model, target))
+    diagnosis = concluded(weights=examine_weights(model))
     assert diagnosis.cause in WAYS[name].causes.split()
     assert DAMAGED[name] in diagnosis.sentence
 
@@ -138,49 +104,26 @@ def test_empty_part_ignores_little_padding():
     assert concluded(weights=padded, **LOW).cause == "weights"
 
 
-def test_examine_weights_finds_head_of_target(bundled, tokenizer):
-    target = bundled.models.target  # its head is its embedding
-    model = copy.deepcopy(bundled.models.eagle3)
-    assert examine_weights(model, target).borrowed_head is None
-    model.lm_head.weight.data = target.embedding.weight.data.clone()
-    assert examine_weights(model, target).borrowed_head == "head"
-    untied = SimpleNamespace(
-        base=target.base, embedding=target.embedding, head=SimpleNamespace(weight=-target.head.weight)
-    )
-    assert examine_weights(model, untied).borrowed_head == "embedding"
-    assert concluded(weights=WeightFindings(borrowed_head="head")).cause == "none"
-    assert concluded(weights=WeightFindings(borrowed_head="head"), **LOW).cause == "tables"
-    assert concluded(weights=WeightFindings(borrowed_head="embedding")).cause == "tables"
-
-
 def test_examine_weights_reports_constant_qk_norms_as_lost(bundled):
     model = copy.deepcopy(bundled.models.first)
     for layer in model.layers:
         layer.self_attn.q_norm.weight.data.fill_(1)
         layer.self_attn.k_norm.weight.data.fill_(1)
-    assert len(examine_weights(model, bundled.models.target).lost_norms) == 6
+    assert len(examine_weights(model).lost_norms) == 6
     for name, w in model.named_parameters():
         if name.endswith("norm.weight"):
             w.data.fill_(1)  # as training in bfloat16 leaves them
-    assert examine_weights(model, bundled.models.target).lost_norms == ()
+    assert examine_weights(model).lost_norms == ()
 
 
-@pytest.mark.parametrize("bits", [8, 4])
-@pytest.mark.parametrize("group", [None, 32])
-def test_quantised_bits_detects_weight_grid(bundled, bits, group):
-    assert quantised_bits(bundled.models.target) is None  # it is on none
-    layers = copy.deepcopy(bundled.models.target.base.layers[:1])
-    for w in layers.parameters():
-        if w.dim() == 2:
-            rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
-            step = rows.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
-            w.data = ((rows / step).round() * step).view_as(w).bfloat16().float()
-    assert quantised_bits(SimpleNamespace(base=SimpleNamespace(layers=layers))) == bits
+def ran(*walks, block=3):
+    return Run(tuple(walks), block)
 
 
 def concluded(**found):
     """The diagnosis of an examination with these findings, of a drafter that works if nothing else is given."""
-    return diagnose(Examination("d", "t", **({"checks": [], "walks": walks_of(0.9, 0.9), "block": 3} | found)))
+    known = {"asked": Asked("d"), "target": "t", "run": ran(*walks_of(0.9, 0.9))}
+    return diagnose(Examination(**(known | found)))
 
 
 def random_walks(accepted, count=30):
@@ -193,45 +136,25 @@ def random_walks(accepted, count=30):
 def repair(bundled, kind, accepted, before=0, complete=True):
     """A change of this kind, after which a step accepts so many tokens."""
     variant = next(v for v in variants(bundled.models.first, bundled.models.target, 100, True) if v.kind == kind)
-    trial = Trial(variant, accepted + 1, before + 1, Estimate(1.0, 0.5, 1.5), 30, True, random_walks(accepted))
-    return Repair((trial,), random_walks(before), complete, 16)
+    trial = Trial(variant, Estimate(1.0, 0.5, 1.5), True, random_walks(accepted))
+    return Repair((trial,), ran(*random_walks(before), block=16), ran(*trial.walks, block=16), complete)
 
 
-LOW, POOR = {"walks": walks_of(0.3, 0.3)}, {"walks": walks_of(0.05, 0.3)}  # findings of drafters that do not work
-NORMS, MATRIX = (
-    WeightFindings(constant_norms=("norm.weight",), odd_norms=("norm.weight",)),
-    WeightFindings(random_matrices=("a.weight",)),
-)
+# Findings of drafters that do not work.
+LOW, POOR = {"run": ran(*walks_of(0.3, 0.3))}, {"run": ran(*walks_of(0.05, 0.3))}
 YOUNG = WeightFindings(moved=(1.0, 0.0))
-SHOWN = TextFindings(shown_ratio=1.3, shown_first=(0.8, 0.85))
 TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, False, unusable=2)
 FINDINGS = {
     "an untrained fc": ({"weights": YOUNG, **LOW}, "training", "hardly trained"),
     "an untrained fc of a drafter that works": ({"weights": YOUNG}, "none", "No fault found"),
-    "constant norms of a drafter that does not work": ({"weights": NORMS, **LOW}, "norms", "norms were lost"),
-    "both": ({"weights": replace(NORMS, moved=(1.0, 0.0)), **LOW}, "training", "hardly trained"),
-    "constant norms that began so": ({"weights": replace(NORMS, odd_norms=()), **LOW}, "unknown", "holds one number alone"),
     "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
-    "weights of 3 bits": ({"weights": WeightFindings(bits=3)}, "weights", "grid of 3 bits"),
-    "weights of 8 bits": ({"weights": WeightFindings(bits=8)}, "rounding", "Its own weights"),
     "next to nothing accepted": (POOR, "weights", "or were trained for another target"),
-    "low acceptance after long training": ({"weights": WeightFindings(moved=(4.0, 0.3)), **LOW}, "unknown", "too little training is not likely"),
-    "less than is known": ({"expected": 9.0}, "below", "significantly below the expected 9.00"),
-    "as much as is known": ({"expected": 5.0, "walks": random_walks(4), "block": 16}, "none", "No fault found"),
-    "most texts empty, and not in the template": ({"unusable": (20, 30), "template_trials": [TRIAL], **POOR}, "template", "20 of 30 prompts are empty"),
-    "most texts empty in any template": ({"unusable": (20, 30), "template_trials": [replace(TRIAL, unusable=19)]}, "none", "No fault found"),
-    "a copied layer": ({"weights": WeightFindings(copied_layers=((0, 1),))}, "weights", "layer 1 is a copy of layer 0"),
+    "less than is known": ({"asked": Asked("d", expected=9.0)}, "below", "significantly below the expected 9.00"),
+    "as much as is known": ({"asked": Asked("d", expected=5.0), "run": ran(*random_walks(4), block=16)}, "none", "No fault found"),
+    "most texts empty, and not in the template": ({"unusable": (20, 30), "templates": [TRIAL], **POOR}, "template", "20 of 30 prompts are empty"),
+    "most texts empty in any template": ({"unusable": (20, 30), "templates": [replace(TRIAL, unusable=19)]}, "none", "No fault found"),
     "an empty matrix": ({"weights": WeightFindings(zero_matrices=("fc.weight",))}, "weights", "fc.weight holds only zeros"),
-    "a random matrix of a drafter that does not work": ({"weights": MATRIX, **LOW}, "weights", "a.weight does not differ"),
-    "gains by tokens that it is shown": ({"texts": SHOWN}, "role", "it is a VP-Drafter"),
-    "gains a little, as damaged ones do": ({"texts": replace(SHOWN, shown_first=(0.7, 0.73))}, "none", "No fault found"),
-    "gains, and is still poor": ({"texts": replace(SHOWN, shown_first=(0.3, 0.5)), **LOW}, "unknown", "Unknown"),
-    "inverted confidence": ({"texts": TextFindings(confidence_auroc=0.2)}, "confidence", "only 20% of the time"),
-    "exchanged Markov tables": ({"texts": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5))}, "swapped", "Markov tables"),
-    "constant norms, as after training in bfloat16": ({"weights": NORMS}, "none", "No fault was proved: position 1 is accepted 90% of the time, and nothing that was changed helps. norm.weight holds one number alone"),
-    "a random matrix": ({"weights": MATRIX}, "none", "No fault found"),
-    "a quantised target": ({"bits": 8}, "rounding", "The target's weights lie on a grid of 8 bits. That is harmless"),
-    "few steps": ({"walks": walks_of(0.9, steps=10)}, "unknown", "about 30 prompts"),
+    "few steps": ({"run": ran(*walks_of(0.9, steps=10))}, "unknown", "about 30 prompts"),
     "low acceptance": (LOW, "unknown", "Unknown"),
 }  # fmt: skip
 
@@ -241,26 +164,28 @@ def test_diagnose_names_only_proven_faults(name):
     found, cause, sentence = FINDINGS[name]
     diagnosis = concluded(**found)
     assert (diagnosis.cause, sentence in diagnosis.sentence) == (cause, True), diagnosis.sentence
-    assert diagnosis.names_fault == (cause not in ("none", "rounding", "unknown"))
-    assert diagnosis.fix is None or cause != "rounding"  # a sound pair is not told to take another target
+    assert diagnosis.names_fault == (cause not in ("none", "unknown"))
 
 
 def test_diagnose_prefers_strongest_evidence(bundled):
     trial = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(1.0, 0.5, 1.5), 30, True)
     found = {
         "checks": [Check("fc", "fault", "it is wrong", "tensors", "this")],
-        "texts": TextFindings(surprise=1.1),
+        "surprise": 1.1,
         "repair": repair(bundled, "taps", 3),
-        "weights": WeightFindings(random_layers=(1,)),
-        "template_trials": [trial],
-        "bits": 8,
+        "templates": [trial],
     }
     causes = []
     while found:
         causes.append(concluded(**found).cause)
         del found[next(iter(found))]
-    assert causes == ["tensors", "tokenizer", "taps", "weights", "template", "rounding"]
-    assert concluded(repair=repair(bundled, "rope", 3), weights=WeightFindings(random_layers=(1,))).cause == "weights"
+    assert causes == ["tensors", "tokenizer", "taps", "template"]
+    rope = repair(bundled, "rope", 3)
+    assert (
+        concluded(repair=rope, weights=WeightFindings(empty_parts=(("a.weight", "of the rows", 0.01),)), **LOW).cause
+        == "weights"
+    )
+    assert concluded(repair=rope, **LOW).cause == "rope"
     assert concluded(repair=repair(bundled, "layer", 3)).cause == "weights"
 
 
@@ -270,7 +195,8 @@ def test_repair_confirmed_only_if_drafter_works(bundled):
     unfinished = repair(bundled, "window", 3, before=2, complete=False)  # something else would still help
     assert not unfinished.confirmed
     assert replace(unfinished, complete=True).confirmed
-    assert not replace(repair(bundled, "rope", 3), before=random_walks(3)).confirmed  # no gain at all
+    twice = repair(bundled, "rope", 3)
+    assert not replace(twice, before=twice.after).confirmed  # no gain at all
     little = concluded(repair=unfinished)
     assert (little.cause, little.names_fault) == ("little", False)
     assert little.sentence.startswith(
@@ -285,39 +211,25 @@ def test_repair_confirmed_only_near_known_level(bundled):
     assert replace(found, level=6.0).confirmed
     assert not replace(found, level=6.2).confirmed  # three quarters of it are more
     assert not replace(found, level=6.2, complete=True).confirmed
-    poor = {"repair": replace(found, level=9.0), "walks": random_walks(1), "block": 16}
-    for known in ({"expected": 9.0}, {"other": ("tiny/dflash", 9.0)}, {"on_card": 9.0}):
-        named = concluded(**poor, **known)
-        assert named.changes == ()
-        assert "α rises from 1.00 to 4.55 of the 9.00 " in named.sentence
-        assert "and other changes still help. More is wrong, so it is not taken for the cause." in named.sentence
-    assert concluded(**poor, other=("tiny/dflash", 9.0)).cause == "little"
-    assert "of tiny/dflash on the same texts" in concluded(**poor, other=("tiny/dflash", 9.0)).sentence
+    asked, run = Asked("d", expected=9.0), ran(*random_walks(1), block=16)
+    named = concluded(repair=replace(found, level=9.0), run=run, asked=asked)
+    assert (named.cause, named.changes) == ("below", ())
+    assert "α rises from 1.00 to 4.55, of the 9.00 that are known to be possible" in named.sentence
+    assert "and other changes still help. More is wrong, so it is not taken for the cause." in named.sentence
 
 
-CARDS = {
-    "| | |\n| --- | --- |\n| speed of `dflash` | 3.1 |\n\n| step | α `dflash` | α `d2sd` |\n| --- | --- | --- |\n| 100 | 1.50 | 1.7 |\n| 200 | 1.90 | 2.10 |\n": 1.9,
-    "| method | α (95% interval) | ms |\n| --- | --- | --- |\n| `d2sd` | 2.80 | 4 |\n| `dflash` | 2.40 (2.1–2.6) | 3 |\n": 2.4,
-    "| method | ms |\n| --- | --- |\n| `dflash` | 2.40 |\n": None,
-    "# A drafter\n": None,
-}  # fmt: skip
+@pytest.fixture
+def sound(monkeypatch):
+    """Every folder is sound."""
+    monkeypatch.setattr(examination, "check_folder", lambda *_, **__: [Check("layout", "good", "nested")])
 
 
-@pytest.mark.parametrize("card", CARDS)
-def test_alpha_on_card_reads_tables_of_alpha(bundled, tmp_path, card):
-    (tmp_path / "README.md").write_text(card)
-    assert alpha_on_card(tmp_path / "dflash", bundled.models.first) == CARDS[card]
-    assert alpha_on_card(tmp_path, bundled.models.first) == CARDS[card]
-    assert alpha_on_card(tmp_path, bundled.models.eagle3) is None
-
-
-def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch):
+def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
     monkeypatch.setattr(examination, "TOKENS", 12)
     monkeypatch.setattr("d2sd.doctor.diagnosis.UNRELATED", 2.0)  # of a random target every text is a surprise
     target = make_target(tokenizer)
     engine = Engine(Models(target, make_drafter(target)))
-    config = DecodeConfig("autoregressive")
-    found = Examination("a/drafter", "a/target", [Check("layout", "good", "nested")])
+    asked = Asked("a/drafter", PROMPTS)
     drafted, seen = BlockRedrafter._hidden, []
 
     def hidden(*args):
@@ -325,126 +237,88 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch):
         return drafted(*args)
 
     monkeypatch.setattr(BlockRedrafter, "_hidden", hidden)
-    for progress in examine(engine, PROMPTS, config, found):
+    for progress in examine(asked, engine.models, engine):
         assert not engine.lock.locked()  # others may use the models in between
         seen.append(progress.stage)
+    found = progress.found
     assert seen.count("mask tokens") == found.masks > 1
-    assert list(dict.fromkeys(seen)) == ["write the texts", "read and draft them", "mask tokens", "probes"]
+    assert list(dict.fromkeys(seen)) == [
+        "read the folder", "read the weights", "write the texts", "read and draft them", "read the texts", "mask tokens", "probes", "done",
+    ]  # fmt: skip
     report = markdown([found])
     assert found.diagnosis is not None
     assert "| position | 1" in report
     assert "γ counts the anchor" in report
-    stopped = Examination("a", "b", [Check("layout", "good", "nested")])
-    run = examine(engine, PROMPTS, config, stopped)
-    while next(run).stage != "probes":
+    run = examine(asked, engine.models, engine)
+    while (stopped := next(run)).stage != "probes":
         pass
     run.close()
-    assert "Stopped before the end" in markdown([stopped])
+    assert "Stopped before the end" in markdown([stopped.found])
+    assert len(stopped.found.trials) == 1
 
 
-def test_examine_tries_chat_template_before_probes(bundled, monkeypatch):
+def test_examine_tries_chat_template_before_probes(bundled, monkeypatch, sound):
     """The bundled target ends a text after “The end.”; the template makes it begin another one."""
     monkeypatch.setattr(examination, "TOKENS", 16)
     tokenizer = bundled.models.target.tokenizer
     story = "Once upon a time there was a little dog. The dog"
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
     prompts = ["They lived happily ever after. The end.", "Tom and his mom went home. They were happy.\n\nThe end.", "And they were very happy that day. The End."]  # fmt: skip
-    found, stages = Examination("d", "t", []), []
     try:
-        for step in examine(bundled, prompts, DecodeConfig("autoregressive"), found):
-            stages.append(step.stage)
+        steps = list(examine(Asked("d", prompts), bundled.models, bundled))
     finally:
         tokenizer.chat_template = None
+    found = steps[-1].found
     assert found.unusable == (3, 3)
     assert (found.diagnosis.cause, found.diagnosis.fix) == ("template", "--chat")
     assert "3 of 3 prompts are empty" in found.diagnosis.sentence
-    assert "probes" not in stages
+    assert "probes" not in [step.stage for step in steps]
 
 
 def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path, monkeypatch):
     monkeypatch.setattr(examination, "TOKENS", 40)
     name = "layers.1.mlp.down_proj.weight"
     folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
-    engine = Engine(
-        Models(bundled.models.target, load_drafter(str(folder), torch.float32, "cpu", bundled.models.target))
-    )
-    found = Examination(str(folder), "t", [Check("layout", "good", "nested")], domains=["a", "b", "a"])
-    run = examine(
-        engine, PROMPTS, DecodeConfig("autoregressive"), found, (), (str(TINY / "dflash"), bundled.models.first)
-    )
-    while found.reference is None:
-        next(run)
+    asked = Asked(str(folder), PROMPTS, domains=["a", "b", "a"], reference=str(TINY / "dflash"))
+    run = examine(asked, Models(bundled.models.target))
+    found = next(step.found for step in run if step.found.reference is not None)
     run.close()
     assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
     assert found.reference.keys == (("dflash_config.mask_token_id", "2", "1"),)
     assert found.reference.change.value > 0
-    found.diagnosis = diagnose(found)
-    assert found.diagnosis.names_fault
+    assert found.level == alpha(found.reference.walks)
+    assert diagnose(found).names_fault
     report = markdown([found])
     assert "| of the reference | " in report
     assert re.search(r"\| b \| 1\.\d\d \| \d\.\d\d \|", report)
     assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
     poor = replace(found.reference, change=Estimate(1.0, 0.5, 1.5))
-    below = concluded(reference=poor, walks=random_walks(3), block=16)
-    assert below.cause == "below"
-    assert f"1 of {1 + poor.equal} tensors differ from the reference's, most of all {name} (by 200%)" in below.sentence
-
-
-def test_examine_measures_other_drafter_of_set(bundled, tmp_path, monkeypatch):
-    monkeypatch.setattr(examination, "TOKENS", 8)
-    folder = str(copied(tmp_path / "dflash", inner(mask_token_id=2)))
-    other = other_of(bundled.models, folder)
-    assert other == ("tiny/dflash", bundled.models.first)
-    assert other_of(bundled.models, str(copied(tmp_path / "e", part="eagle3"))) == (
-        "tiny/eagle3",
-        bundled.models.eagle3,
-    )
-    assert other_of(bundled.models, str(TINY / "dflash")) is None
-    assert other_of(bundled.models, str(tmp_path / "nothing")) is None
-    models = Models(bundled.models.target, load_drafter(folder, torch.float32, "cpu", bundled.models.target))
-    found = Examination(folder, "t", [Check("layout", "good", "nested")])
-    run = examine(Engine(models), PROMPTS[:1], DecodeConfig("autoregressive"), found, other=other)
-    while found.level is None:
-        next(run)
-    run.close()
-    assert found.level[0] > alpha(found.walks)
-    assert found.level[1] == "of tiny/dflash on the same texts"
+    assert concluded(reference=poor, run=ran(*random_walks(3), block=16)).cause == "below"
 
 
 def test_doctor_report_escapes_names_and_tokens():
     assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
     assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
-    found = Examination("`</code><script>", "t", [Check("mask token", "good", "'<script>' | *")])
+    found = Examination(Asked("`</code><script>"), "t", (Check("mask token", "good", "'<script>' | *"),))
     assert r"| '\<script\>' \| \* |" in markdown([found])
 
 
 def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
     """A change may help a drafter whose texts mean nothing to the target, and is not its fault."""
-    found = Examination(
-        str(TINY / "dflash"), "t", [], texts=TextFindings(surprise=1.1), repair=repair(bundled, "taps", 3)
-    )
-    found.diagnosis = diagnose(found)
-    assert found.diagnosis.cause == "tokenizer"
+    known = {"surprise": 1.1, "repair": repair(bundled, "taps", 3)}
+    diagnosis = concluded(**known)
+    assert diagnosis.cause == "tokenizer"
+    found = Examination(Asked(str(TINY / "dflash")), "t", diagnosis=diagnosis, **known)
     assert "was not written" in write_mended(found, tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
 
-INVERSE = {"dspark Markov exchanged": TextFindings(markov_gain=Estimate(-1.0, -1.5, -0.5)), "dspark confidence": TextFindings(confidence_auroc=0.2)}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", INVERSE)
-def test_write_mended_undoes_faults_proven_by_texts(bundled, tmp_path, name):
-    found = Examination(str(WAYS[name].drafter(tmp_path / "d")), "t", [], walks=walks_of(0.9, 0.9), texts=INVERSE[name])
-    found.diagnosis = diagnose(found)
-    write_mended(found, tmp_path / "m")
-    sound = load_file(TINY / "dspark" / "model.safetensors")
-    assert all(torch.equal(w, sound[key]) for key, w in load_file(tmp_path / "m" / "model.safetensors").items())
-
-
-def test_examine_skips_run_after_failed_check(bundled):
-    found = Examination("d", "t", [Check("fc", "fault", "it is wrong")])
-    assert list(examine(bundled, PROMPTS, DecodeConfig("autoregressive"), found)) == []
-    assert found.diagnosis.sentence == "The folder has a fault: it is wrong."
+def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
+    monkeypatch.setattr(examination, "check_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
+    monkeypatch.setattr(examination, "with_drafter", lambda *_: pytest.fail("nothing is loaded"))
+    steps = list(examine(Asked("d", PROMPTS), bundled.models))
+    assert steps[-1].found.run is None
+    assert steps[-1].found.diagnosis.sentence == "The folder has a fault: it is wrong."
 
 
 def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, capsys):
@@ -452,9 +326,8 @@ def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, caps
 
     def stopped(*_):
         raise KeyboardInterrupt
-        yield
 
-    monkeypatch.setattr("d2sd.cli.doctor.examine", stopped)
+    monkeypatch.setattr(examination, "examine_weights", stopped)
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
     first, second = capsys.readouterr().out.split("\n## ")[1:3]
     assert "Stopped before the end" in first

@@ -9,11 +9,12 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
-from d2sd.cli.doctor import load_checked, write_mended
+from d2sd.cli.doctor import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import check_folder
-from d2sd.doctor.findings import Examination
-from d2sd.folders.loading import load_drafter
+from d2sd.doctor.examination import examine
+from d2sd.doctor.findings import Asked
+from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.folders.weights import weights_digest
 from d2sd.nets.models import Models
 from tools.breaking import TINY, copied, inner, outer, renamed, rope, speculators_form, window
@@ -26,6 +27,7 @@ FOLDERS = {
     "shape": (outer(intermediate_size=256), dict, "tensors", "mlp.down_proj.weight is", None),
     "outside": (outer(num_target_layers=40, dflash_config={"mask_token_id": 1, "target_layer_ids": [1, 4, 7, 10, 30]}), dict, "taps", "it reads layer 30, and the target has layers 0 to 15", None),
     "other target": (outer(num_target_layers=20), dict, "target", "its num_target_layers is 20, and the target has 16", "num_target_layers: 16"),
+    "VP-Drafter": (inner(role="second"), dict, "role", "its config says that it is a VP-Drafter", "--vp"),
     "contradiction": (inner(block_size=8), dict, "folder", "its block_size is 16 and its dflash_config.block_size 8", None),
 }  # fmt: skip
 
@@ -103,6 +105,10 @@ def test_check_folder_reads_only_indexed_files(bundled, tmp_path):
     ]
 
 
+def examined(bundled, folder):
+    return list(examine(Asked(str(folder), ["Tom"]), Models(bundled.models.target)))[-1].found
+
+
 UNLOADABLE = {
     "NaN": (dict, lambda w: {**w, "norm.weight": w["norm.weight"] * torch.nan}, "fault: its weight norm.weight holds NaN", "dflash"),
     "no d2t": (fewer_tokens, lambda w: {**w, "lm_head.weight": torch.ones(64, 192)}, "has no d2t", "dflash"),
@@ -111,10 +117,10 @@ UNLOADABLE = {
 
 
 @pytest.mark.parametrize("name", UNLOADABLE)
-def test_load_checked_reports_unloadable_drafter(bundled, tmp_path, name):
+def test_examine_reports_unloadable_drafter(bundled, tmp_path, name):
     config, weights, sentence, part = UNLOADABLE[name]
-    found = Examination(str(copied(tmp_path / "d", config, weights, part)), "t", [])
-    assert load_checked(Models(bundled.models.target), None, found) is None
+    found = examined(bundled, copied(tmp_path / "d", config, weights, part))
+    assert found.run is None
     assert found.diagnosis.names_fault
     assert sentence in found.diagnosis.sentence
 
@@ -124,13 +130,11 @@ MENDED = ["a prefix", "a longer prefix", "misnamed tensor", "eagle3 d2t absolute
 
 @pytest.mark.parametrize("name", MENDED)
 def test_write_mended_restores_original_weights(bundled, tmp_path, name):
-    folder = WAYS[name].drafter(tmp_path / "d")
-    found = Examination(str(folder), "t", [])
-    assert load_checked(Models(bundled.models.target), None, found) is None
+    found = examined(bundled, WAYS[name].drafter(tmp_path / "d"))
     assert found.diagnosis.cause in WAYS[name].causes.split()
     write_mended(found, tmp_path / "m")
-    again = Examination(str(tmp_path / "m"), "t", [])
-    mended = load_checked(Models(bundled.models.target), None, again).models
+    assert "fault" not in {c.state for c in check_folder(str(tmp_path / "m"), bundled.models.target)}
+    mended = with_drafter(Models(bundled.models.target), str(tmp_path / "m"), None)
     if mended.first is not None:
         assert weights_digest(mended.first) == weights_digest(bundled.models.first)
     elif "d2t" in name:

@@ -255,7 +255,6 @@ def profile(*shares, steps=2000, **fields):
         (profile(0.4, 0.25, 0.15, steps=15), False, "Nothing in", ""),
         (profile(alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
         (profile(alpha=3.0), False, "α alone does not show why", ""),
-        (profile(0.6, 0.4, 0.2, model="Qwen/Qwen3-8B", drafter="z-lab/Qwen3-8B-DFlash-b16"), True, "Published for this pair: α 3.6 to 7.0", "z-lab/dflash issue 7"),
     ],
 )  # fmt: skip
 def test_read_profile_names_only_unusual_acceptance(found, named, sentence, case):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 from collections.abc import Callable, Iterator
+from http.client import HTTPException
 from typing import IO, Any
 from urllib import error, request
 from urllib.parse import urlsplit
@@ -33,19 +34,22 @@ class Server:
     """A server at an HTTP address."""
 
     def __init__(self, address: str, allow_remote: bool = False):
-        """Raises ``InputError`` for an address that is none, or of another machine where that is not allowed."""
+        """address: with or without /v1. Raises ``InputError`` for one that is none, or of another machine where that is not allowed."""
         parts = urlsplit(address)
         if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.username:
             raise InputError(f"{address[:200]} is no server's address; give one like http://127.0.0.1:8000")
         if not allow_remote and not _is_loopback(parts.hostname):
             raise InputError(f"{parts.hostname} is another machine; to ask it, say --allow-remote on the command line")
-        self.address = address.rstrip("/")
+        self.address = address.rstrip("/").removesuffix("/v1")
         self._open = request.build_opener(request.ProxyHandler({}), _Refuse).open
 
     def request(self, path: str, data: dict[str, Any] | None = None) -> dict[str, Any]:
         """Returns the reply to a POST of ``data`` as JSON, or to a GET without it. Raises ``InputError`` if there is none."""
-        with self._reply(path, data) as reply:
-            raw = reply.read(MAX_REPLY + 1)
+        try:
+            with self._reply(path, data) as reply:
+                raw = reply.read(MAX_REPLY + 1)
+        except (OSError, HTTPException) as problem:
+            raise InputError(f"{self.address}{path}: the reply broke off ({problem})") from None
         self._check_size(len(raw), path)
         return self._object(raw, path)
 
@@ -67,7 +71,7 @@ class Server:
         except error.HTTPError as problem:
             text = problem.read(300).decode("utf-8", "replace")
             raise InputError(f"{self.address}{path} answered {problem.code}: {text}") from None
-        except (OSError, ValueError) as problem:
+        except (OSError, ValueError, HTTPException) as problem:
             raise InputError(f"{self.address} does not answer ({problem})") from None
         return reply
 
@@ -92,13 +96,18 @@ def _is_loopback(host: str) -> bool:
         return False
 
 
-def complete_vllm(server: Server, prompt: str, tokens: int) -> Counts:
-    """Returns the counts of a greedy completion by vLLM, with its ids."""
+def served_model(server: Server) -> str:
+    """Returns the name of the first model of a server with OpenAI's API. Raises ``InputError`` if it names none."""
     models = server.request("/v1/models").get("data")
     if not isinstance(models, list) or not models or not isinstance(models[0], dict):
         raise InputError(f"{server.address}/v1/models: it names no model")
+    return str(models[0].get("id"))
+
+
+def complete_vllm(server: Server, prompt: str, tokens: int) -> Counts:
+    """Returns the counts of a greedy completion by vLLM, with its ids."""
     options = {
-        "model": models[0].get("id"), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
+        "model": served_model(server), "prompt": prompt, "max_tokens": tokens, "temperature": 0, "return_token_ids": True
     }  # fmt: skip
     return read_vllm({**server.request("/v1/completions", options), "prompt": prompt}, "reply")
 
