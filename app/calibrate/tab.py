@@ -13,7 +13,7 @@ from app import presets
 from app.calibrate import measure as calibrate
 from app.compare import compare
 from app.explore.controls import Shown
-from app.gradio_internals import hidden_when
+from app.gradio_internals import View, hidden_when
 from app.guard import MAX_CHARACTERS
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
@@ -23,7 +23,7 @@ from app.models import Chosen
 from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
 from app.session import Session
 from app.settings import remember, setting_rows
-from app.view import FIGURES, DrawnView
+from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
 
@@ -50,13 +50,11 @@ SHOW_REPORT = """() => setTimeout(() => {
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
 
-class CalibrationView(DrawnView):
-    """Draws what ``calibrate.drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and ``loaded``,
-    the run that Explore shows."""
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        sheets = ("compare/compare.css", "calibrate/calibrate.css")
-        super().__init__(value, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id=elem_id, **options)
+def figures_view() -> View:
+    """Returns the view of what ``calibrate.drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and
+    ``loaded``, the run that Explore shows."""
+    sheets = ("compare/compare.css", "calibrate/calibrate.css")
+    return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -106,7 +104,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 buttons=["copy"],
                 container=True,
             )
-            figures = CalibrationView()
+            figures = figures_view()
 
     def offer(current: Session, chosen: str) -> gr.Dropdown:
         """Returns the current runs and sets to choose from."""

@@ -17,7 +17,7 @@ from app.model_choice import build_models
 from app.models import Chosen
 from app.runs.recordings import FILE_TYPES, Recording, RunSet, read_uploads
 from app.session import Session
-from app.view import FIGURES, DrawnView
+from app.view import FIGURES, drawn_view
 from d2sd import InputError
 
 EXPLANATION = (
@@ -50,18 +50,6 @@ def build_replay(session: gr.State, side: gr.Dropdown) -> None:
     wire(go.click, run, gr.State(Ticket()), [session, side, *chosen], [found], notice, stop=stop)
 
 
-class CompareView(DrawnView):
-    """What differs between two sides, their curves, and their texts place by place; draws what ``drawing`` returns.
-
-    ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore.
-    """
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
-        super().__init__(
-            value, "compare/main.js", constants=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
-        )
-
-
 def drawing(a: RunSet, b: RunSet) -> str:
     """Returns the view's value for two sides."""
     return orjson.dumps({**compare.compared(a, b.title, b.gathering), "pairs": compare.side_by_side(a, b)}).decode()
@@ -88,7 +76,9 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             )
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
-            view = CompareView()
+            # ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore
+            sheets = ("compare/compare.css",)
+            view = drawn_view(None, "compare/main.js", constants=FIGURES, sheets=sheets, elem_id="compare-view")
             build_replay(session, sides[0])
 
     inputs = [session, *sides]

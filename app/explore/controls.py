@@ -10,6 +10,7 @@ import gradio as gr
 import d2sd
 from app import links, models, presets
 from app.explore.run import RunRequest
+from app.gradio_internals import View
 from app.jobs import AT_ONCE, forgive, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
@@ -17,10 +18,10 @@ from app.methods import grouped
 from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
 from app.models import Chosen
 from app.runs.recordings import FILE_TYPES
-from app.runs.view import RunsView, drawing
+from app.runs.view import drawing
 from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
-from app.view import FoldView, View
+from app.view import fold_view, script_view
 from d2sd.config import SETTINGS as ALL
 from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
@@ -100,8 +101,8 @@ def build_controls() -> Controls:
         min_width=60,
     )
     with gr.Row(elem_id="folds"):
-        FoldView("Settings", "more", elem_id="fold")
-        FoldView("Runs", "runs", elem_id="fold-runs")
+        fold_view("Settings", "more", elem_id="fold")
+        fold_view("Runs", "runs", elem_id="fold-runs")
     with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=60)
         stop = gr.Button("Stop", elem_id="stop", min_width=60, visible=False)
@@ -172,10 +173,10 @@ def explained(method: str) -> str:
     return f"{chosen.sentence} ({chosen.source})"
 
 
-class ExplorerView(View):
-    """Draws a run, step by step: linked text, tree, confidence strip and timeline.
+def explorer_view(value: str | None = None) -> View:
+    """Returns the view that draws a run, step by step: linked text, tree, confidence strip and timeline.
 
-    The value is a segment of a ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
+    value: a segment of a ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
 
     Events and what they carry:
 
@@ -186,14 +187,8 @@ class ExplorerView(View):
       segment's note of this name, see ``app.explore.run.answer``.
     * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
     * ``quickest``: what is in the form is to be run as *quickest here* (``quickest``: true).
-
-    linked: names of the settings in links; without them the view offers nothing that needs a server.
     """
-
-    def __init__(
-        self, value: str | None = None, *, linked: list[str] | None = None, elem_id: str = "explorer", **options: Any
-    ):
-        super().__init__(value, viewer_script(), elem_id=elem_id, linked=linked, **options)
+    return script_view(value, viewer_script(), elem_id="explorer", served=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,8 +197,8 @@ class Shown:
 
     session: gr.State
     controls: Controls
-    view: ExplorerView
-    runs: RunsView
+    view: View
+    runs: View
     back: gr.Button
 
     @property

@@ -12,7 +12,7 @@ import d2sd
 from app import models, settings
 from app.guard import step_number
 from app.jobs import Job, Update, failure_sentence
-from app.links import Link, check_length
+from app.links import check_length
 from app.machine import on_gpu
 from app.methods import PLAIN
 from app.models import Chosen
@@ -65,7 +65,7 @@ def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]
     header = prepared.engine.header(prepared.request)
     if wait := prepared.engine.first_use(prepared.request.config.backend):
         yield Update(news=wait)
-    link = session.link if session.link.fits(header) else Link()
+    wanted = session.link.selection if session.link.fits(header) else None
     shown = session.shown = RecordedRun(live=True)
     shown.append([header])
     session.history.keep(shown, "Explore")
@@ -73,11 +73,10 @@ def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]
     sent, last = 0, 0.0
     note = prepared.warnings()
     try:
-        yield Update(shown.segment(wanted=link.selection), note=note)  # at once: the run before it must not pass for it
+        yield Update(shown.segment(wanted=wanted), note=note)  # at once: the run before it must not pass for it
         sent = len(shown)
         for line in lines:
             shown.append([] if line is None else [line])
-            note = f"{note} {link.other_text(shown)}".strip() if isinstance(line, Finished) else note
             # out of sight it goes on for the list; shown again, the page takes what it lacks
             new = line is not None and session.shown is shown
             if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:

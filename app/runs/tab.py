@@ -24,7 +24,7 @@ from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
-PLACE = {"tab", "step", "node", "quiz", "draft", "beat", "embed", "__theme"}  # where to look, in whatever run is shown
+PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # where to look, in whatever run is shown
 GONE = "This run is no longer in the list."
 ELSEWHERE = (
     "The run of this link is not stored here, or no longer: it is run again with the settings that are filled in."
@@ -131,8 +131,7 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
         return Opened(session.show(found.run, found.source, wanted=link.selection), problem, stored=True)
     fits = link.fits(session.shown.header)
     if link.selection and len(session.shown) and (fits or query.keys() <= PLACE):
-        other = link.other_text(session.shown)
-        return Opened(session.shown.note(wanted=link.selection), sentence(note=other) if other else problem)
+        return Opened(session.shown.note(wanted=link.selection), problem)
     if link.sentence:  # nothing is run from a link that is not understood: the run that was there stays
         stays = STAYS if link.values.get("prompt") else ""
         return Opened(notice=sentence(problem=f"{link.sentence} {stays}".rstrip()))

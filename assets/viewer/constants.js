@@ -1,4 +1,4 @@
-// Written by python -m tools.write_constants from d2sd.
+// Written by python -m tools.write_constants from d2sd and app.
 
 // Known machines and what passes cost on them, in steps of plain decoding.
 export const MACHINES = [
@@ -14,6 +14,10 @@ export const MACHINES = [
 
 // What methods are called, by id.
 export const METHOD_NAMES = {"autoregressive": "Plain decoding", "draft_model": "Draft model", "eagle3": "EAGLE-3", "dflash": "DFlash", "dflash_resample": "DFlash, resampled", "specdiff2_select": "SpecDiff-2", "ddtree": "DDTree", "d2sd": "D²SD", "d2sd_tree": "D²SD as a tree", "d2sd_three_level": "D²SD, re-drafted twice", "dflash_twice": "D²SD with one drafter", "random_prefix": "D²SD from random prefixes"};
+
+// Fields of addresses: what asks for a run again, and where to look in one.
+export const RUN_FIELDS = ["prompt", "model", "method", "block_size", "second_block_size", "num_branches", "node_budget", "draft_depth", "draft_top_k", "cost_aware", "temperature", "top_p", "seed", "chat", "confidence", "max_new_tokens"];
+export const PLACE_FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
 
 // Settings that are numbers: how a text calls them, and their names in a recorded run.
 export const SETTINGS = [

@@ -1,7 +1,7 @@
 // Machines to compare with: what steps cost there in steps of plain decoding (as d2sd/costs/machines.py computes it), the choice of one,
 // and the break-even map.
 
-import { h, list, number, s, sum, whole } from "./dom.js";
+import { h, number, remember, remembered, s, sum } from "./dom.js";
 import { MACHINES } from "./constants.js";
 import { fixed, joined, methodName } from "./words.js";
 
@@ -39,20 +39,13 @@ export function originWords({ kind, published }, method = "", cost = null) {
 }
 
 /** The work of a step as it travels, [first, [again, …], nodes]; null where there is none. */
-export function readWork(raw) {
-  if (!Array.isArray(raw)) return null;
-  return { first: whole(raw[0], 0, 1e6, 0), again: list(raw[1]).map((rows) => whole(rows, 0, 1e6, 0)), nodes: whole(raw[2], 1, 1e6, 1) };
-}
+export const readWork = (raw) => raw && { first: raw[0], again: raw[1], nodes: raw[2] };
 
 const KEY = "d2sd-machine";
 
 /** The machine that is compared with, the same everywhere on the page; remembered by the browser where that is allowed. */
 export function chosenMachine() {
-  let id = null;
-  try {
-    id = localStorage.getItem(KEY);
-  } catch {} // a file, or a browser that keeps nothing
-  return MACHINES.find((machine) => machine.id === id) || MACHINES[0];
+  return MACHINES.find(({ id }) => id === remembered(KEY)) || MACHINES[0];
 }
 
 /** A list to choose the machine from; `changed()` when another one was. */
@@ -60,9 +53,7 @@ export class MachineChoice {
   constructor(changed, label = "Machine to compare with", machines = MACHINES) {
     this.select = h("select", { class: "machine", "aria-label": label }, ...machines.map(({ id, name }) => h("option", { value: id }, name)));
     this.select.addEventListener("change", () => {
-      try {
-        localStorage.setItem(KEY, this.select.value);
-      } catch {}
+      remember(KEY, this.select.value);
       this.machine = MACHINES.find(({ id }) => id === this.select.value);
       document.dispatchEvent(new CustomEvent("machine:chosen", { detail: { from: this, id: this.select.value } }));
       changed();

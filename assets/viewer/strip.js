@@ -47,10 +47,11 @@ export class StripView {
     this.svg.addEventListener("click", (event) => this.step && this.tree.answered(Math.round(this.depthAt(event))));
   }
 
-  show(step) {
+  show({ step, fresh, secret }) {
+    if (!fresh) return;
     this.step = step;
-    this.svg.setAttribute("aria-label", step ? this.summary() : "Confidence and predicted boundaries");
     this.place();
+    this.svg.setAttribute("aria-label", step && !secret ? this.summary() : "Confidence and predicted boundaries");
   }
 
   summary() {

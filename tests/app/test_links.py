@@ -102,6 +102,7 @@ OPENING = links.query_fields(presets.opening().header)
         ({"run": "KEY", "step": "2"}, None, 1, False),
         ({"run": "1", "step": "2", "seed": "x"}, "Not everything in this link", 1, False),
         ({"step": "3"}, None, 2, False),  # where to look, in whatever run is shown
+        ({"step": "3", "play": "1", "__theme": "dark"}, None, 2, False),
         (OPENING | {"step": "3"}, None, 2, False),
         (OPENING | {"step": "3", "text": "00000000"}, "This text is not the one of the link's run", 2, False),
         ({"prompt": "A cat", "seed": "x"}, STAYS, None, False),
