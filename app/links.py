@@ -7,15 +7,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
 from app import models
-from app.guard import MAX_PATH
 from app.settings import SETTINGS, used_by
 from app.settings import read as read_setting
-from app.visitors import public
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import Setting
 
@@ -23,7 +21,6 @@ MAX_PROMPT = 20_000
 # fields of links: what asks for a run, and where to look in one; the page's scripts know them from assets/viewer/constants.js
 RUN_FIELDS = ("prompt", "model", "method", *(s.name for s in SETTINGS))
 PLACE_FIELDS = ("tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme")
-PATHS = ("folder", "vp")
 FLAGS = {"true": True, "false": False}
 # not int(), which also takes other scripts' digits, spaces and underscores
 NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}
@@ -93,18 +90,6 @@ def read(query: Mapping[str, str]) -> Link:
     node = take("node", lambda text: text if text == "bonus" else _at_least(0, text))
     selection = None if step is None else {"step": step, "node": node, "text": query.get("text", "")[:20]}
     return Link(values, selection, tuple(ignored))
-
-
-def read_form(form: Mapping[str, str]) -> Link:
-    """Returns a form as a browser stored it: what a link may hold and, beside it, what only a person may fill in, such as folders."""
-    link = read({name: text for name, text in form.items() if (name, text) != ("model", models.FOLDER)})
-    own: dict[str, Any] = {}
-    if not public():
-        own = {name: form[name] for name in PATHS if name in form and len(form[name]) <= MAX_PATH}
-        own |= {"model": models.FOLDER} if form.get("model") == models.FOLDER else {}
-    if form.get("compare") in FLAGS:
-        own["compare"] = FLAGS[form["compare"]]
-    return replace(link, values=link.values | own)
 
 
 def query_fields(header: Mapping[str, Any]) -> dict[str, str]:

@@ -14,11 +14,9 @@ from app.calibrate import measure as calibrate
 from app.compare import compare
 from app.explore.controls import Shown
 from app.gradio_internals import View, hidden_when
-from app.guard import MAX_CHARACTERS
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
-from app.methods import grouped
-from app.model_choice import PickerView, build_models, follow_model
+from app.model_choice import build_models, follow_model, method_picker
 from app.models import Chosen
 from app.runs.recordings import FILE_TYPES, Recording, Recordings, RunSet
 from app.session import Session
@@ -259,7 +257,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
                 max_lines=10,
                 elem_id="own-prompts",
             )
-            remember(pasted, MAX_CHARACTERS)
+            gr.on(None, None, None, pasted, js=remember("own-prompts", [pasted]), **AT_ONCE)
             path = gr.File(
                 label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
             )
@@ -273,10 +271,10 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
             )
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
         chosen = build_models("calibrate-")
-        method = PickerView(grouped(methods), "d2sd", label="Method", elem_id="calibrate-method")
+        method = method_picker(methods, "d2sd", "calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
         follow_model(chosen["model"], settings["chat"], settings["block_size"])
         model: Any = chosen["model"]
-        model.picked(presets.prompt_set, model, source, **AT_ONCE)
+        model.input(presets.prompt_set, model, source, **AT_ONCE)
     return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

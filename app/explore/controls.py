@@ -14,8 +14,7 @@ from app.gradio_internals import View
 from app.jobs import AT_ONCE, forgive, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
-from app.methods import grouped
-from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
+from app.model_choice import build_models, download_label, follow_model, method_picker, model_picker
 from app.models import Chosen
 from app.runs.recordings import FILE_TYPES
 from app.runs.view import drawing
@@ -70,8 +69,7 @@ class Controls:
             changes = {"value": values[name]} if name in values else {}
             if used is not None and name in TREE_SETTINGS:
                 changes["interactive"] = name in used
-            # a bare value where that is all: custom components take no other changes
-            return changes.get("value", gr.skip()) if "interactive" not in changes else gr.update(**changes)
+            return gr.update(**changes)
 
         return [restore(name) for name in self.inputs]
 
@@ -91,7 +89,7 @@ def build_controls() -> Controls:
     )
     with gr.Column(elem_id="choices", min_width=200):
         picker = model_picker()
-        method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
+        method = method_picker(d2sd.METHODS, METHOD, "method")
     inputs["cost_aware"] = gr.Radio(
         [("Full tree", False), ("Quickest here", True)],
         value=False,
@@ -140,7 +138,7 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
     return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
 
 
-def _method_settings(inputs: dict[str, Any], method: PickerView) -> None:
+def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
     info = gr.Markdown(explained(METHOD), elem_id="method-info")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]

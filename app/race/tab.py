@@ -248,7 +248,8 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
         max_lines=8,
         elem_id="race-prompt",
     )
-    remember(inputs["prompt"], links.MAX_PROMPT)
+    recall = remember("race-prompt", [inputs["prompt"]])
+    gr.on(None, None, None, inputs["prompt"], js=recall, **AT_ONCE)
     with gr.Row(elem_classes="buttons"):
         start = gr.Button("Race", variant="primary", elem_id="start-race", min_width=80)
         stop = gr.Button("Stop", elem_id="stop-race", min_width=80, visible=False)

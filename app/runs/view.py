@@ -15,7 +15,7 @@ from app.gradio_internals import View
 from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import History
-from app.settings import SETTINGS, element
+from app.settings import SETTINGS
 from app.view import drawn_view
 from d2sd import InputError
 from d2sd.folders.store import REMOTE
@@ -23,8 +23,6 @@ from d2sd.methods import METHODS
 from d2sd.trace.metrics import SYMBOLS
 
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
-NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
-FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: element(s) for s in SETTINGS}
 DEFAULTS = {s.name: s.default for s in SETTINGS}
 ABOUT = ("num_branches", "block_size", "temperature", "node_budget")  # named in the list, if they are not as usual
 HOSTS_VARIABLE = "D2SD_TRACE_HOSTS"
@@ -56,7 +54,7 @@ def runs_list() -> View:
     * ``remove``, ``file``: a run is to be removed, or saved (``key``);
     * ``together``: a file of runs is wanted (``kind``; for ``class`` with ``step``, the ``keys`` of its runs and the ``title``).
     """
-    constants = {"form": FORM, "hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
+    constants = {"hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
     return drawn_view(None, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id="runs")
 
 

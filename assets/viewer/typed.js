@@ -33,7 +33,7 @@ export function agreeing(pieces, words) {
 }
 
 /** The recorded text from a step on, token by token. */
-export const piecesFrom = (store, step) => store.committed.slice(step).flatMap((tokens) => tokens.map((token) => token.text)).slice(0, MOST_TOKENS);
+const piecesFrom = (store, step) => store.committed.slice(step).flatMap((tokens) => tokens.map((token) => token.text)).slice(0, MOST_TOKENS);
 
 /** What the recorded text says of a draft: at temperature 0 it is what the target writes. `room`: tokens that a draft may have. */
 export function compared(pieces, typed, room) {
