@@ -160,7 +160,7 @@ export function boundaryWords(step) {
   const { boundary, verdict, rank, gained } = step;
   if (verdict === "all") return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
   const accepted = `accepted ${boundary}`;
-  if (verdict === "none") return { short: accepted, long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.` };
+  if (verdict === null) return { short: accepted, long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.` };
   const short = { repaired: `repaired, +${gained}`, found: "re-drafted, nothing gained", missed: `none re-drafted from ${boundary}` }[verdict];
   const number = rank ? (step.random ? "a prefix drawn at random" : `prediction number ${rank}`) : "";
   const long = {

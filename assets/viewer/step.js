@@ -13,9 +13,9 @@ export function lacking(missing) {
 }
 
 /** What came of a step of which nobody says it. */
-export const NO_OUTCOME = { verdict: "none", gained: 0, closed: null, work: null };
+export const NO_OUTCOME = { verdict: null, gained: 0, closed: null, work: null };
 
-/** The line before a step, which d2sd/trace/metrics.py computes: `verdict`: one of OUTCOMES, or none (no prediction, or not seen);
+/** The line before a step, which d2sd/trace/metrics.py computes: `verdict`: one of OUTCOMES, or null (no prediction, or not seen);
  *  `gained`: tokens that re-drafts added; `closed`: the first place behind a drafted end of the text, or null; `work`: the rows
  *  of its passes, or null. */
 export const readOutcome = ({ verdict, gained, closed, work }) => ({ verdict, gained, closed, work: readWork(work) });

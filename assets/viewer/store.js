@@ -41,7 +41,7 @@ function addSums(sums, summary) {
   sums.nodes += summary.nodes;
   sums.redrafts += summary.redrafts;
   sums.gained += summary.gained;
-  if (summary.verdict !== "none") sums.outcomes[summary.verdict] += 1;
+  if (summary.verdict !== null) sums.outcomes[summary.verdict] += 1;
   for (const [stage] of STAGES) sums.seconds[stage] += summary.seconds[stage];
 }
 

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateRawSync } from "node:zlib";
-import { stepSentence } from "../../assets/viewer/explain.js";
+import { boundaryWords, stepSentence } from "../../assets/viewer/explain.js";
 import { Selection } from "../../assets/viewer/selection.js";
 import { Resend, judged, openLine } from "../../assets/viewer/store.js";
 import { foundBy, rangeWords } from "../../assets/viewer/timeline.js";
@@ -27,13 +27,14 @@ test("a run is read as it arrives, and its totals add up", async () => {
 
 test("a step has the outcome of the line before it, or none", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, outcomeLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2)));
+  store.feed(segment("k", 0, HEADER, outcomeLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), outcomeLine(null), stepLine(4, 2)));
   await settled(store);
   const told = ({ verdict, gained, closed }) => [verdict, gained, closed];
-  const expected = [["repaired", 2, 3], ["none", 0, null]];
+  const expected = [["repaired", 2, 3], [null, 0, null], [null, 0, null]];
   assert.deepEqual(store.summaries.map(told), expected);
-  assert.deepEqual([0, 1].map((at) => told(store.step(at))), expected);
-  assert.deepEqual(store.summaries.map(({ work }) => work), [{ first: 5, again: [], nodes: 5 }, null]);
+  assert.deepEqual([0, 1, 2].map((at) => told(store.step(at))), expected);
+  assert.deepEqual(store.summaries.map(({ work }) => work), [{ first: 5, again: [], nodes: 5 }, null, { first: 5, again: [], nodes: 5 }]);
+  assert.equal(boundaryWords(store.step(2)).short, "accepted 2");
 });
 
 test("lines after a gap wait until the missing lines are requested and arrive", async () => {
