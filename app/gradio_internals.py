@@ -6,7 +6,9 @@ calls, and ``state_holder`` stores the states and last values of windows.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable, Collection, MutableMapping
+from functools import lru_cache
 from typing import Any
 
 import gradio as gr
@@ -58,6 +60,34 @@ def forget(window: str, app: Any) -> None:
 def hidden_when(condition: str) -> str:
     """Returns a JavaScript listener that empties and hides a component on a condition, also JavaScript, of its input ``value``."""
     return f"(value) => {condition} ? {{ __type__: 'update', visible: false, value: '' }} : {{ __type__: 'update' }}"
+
+
+class View(gr.HTML):
+    """An element that a script draws the value into."""
+
+    def postprocess(self, value: str | None) -> str | None:
+        """Returns the value unchanged. It is never read as HTML: Gradio's check for script tags does not apply."""
+        return value
+
+    def get_block_name(self) -> str:
+        """The page draws it as any ``gr.HTML``."""
+        return "html"
+
+    def __getattr__(self, name: str) -> Any:
+        """The listener of an event that the script names in quotes.
+
+        Whenever Gradio describes a component it looks for attributes that it does not have, each of them in the whole script.
+        That takes up to 10 ms, for every window and every update of a property.
+        """
+        if name in _quoted(self.__dict__.get("js_on_load") or ""):
+            return super().__getattr__(name)
+        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}, and its script no event of that name")
+
+
+@lru_cache(maxsize=64)
+def _quoted(script: str) -> frozenset[str]:
+    """All names in quotes."""
+    return frozenset(re.findall(r"""['"`](\w+)(?=['"`])""", script))
 
 
 class EarlyHead:

@@ -19,13 +19,13 @@ from app.race.tab import build_race
 from app.runs.recordings import MAX_MEGABYTES, SECONDS_KEPT
 from app.runs.tab import wire_runs
 from app.session import Session
-from app.view import ROUTES, STATIC, DrawnView, fonts
+from app.view import ROUTES, STATIC, drawn_view, fonts
 from d2sd.figures.modules import join_modules
 
 SECONDS_BETWEEN_CLEANINGS = 600
 MAX_WAITING = 200  # calls that wait for their turn
 
-# early/theme.js finds the choice when the page is loaded again
+# early.js finds the choice when the page is loaded again
 SWITCH_THEME = """() => {
   const dark = document.body.classList.toggle("dark");
   try {
@@ -80,7 +80,6 @@ def theme() -> gr.themes.Base:
 def launch_options() -> dict[str, Any]:
     """Arguments for ``launch``. Runs are not kept in the browser: Gradio would write every update of one to its storage."""
     css = "\n".join(path.read_text(encoding="utf-8") for path in sorted(STATIC.glob("*.css")))
-    early = "\n".join(f"{join_modules(path)};" for path in sorted((STATIC / "early").glob("*.js")))
     return {
         "theme": theme(),
         "css": css,
@@ -89,7 +88,7 @@ def launch_options() -> dict[str, Any]:
         "max_file_size": f"{MAX_MEGABYTES}mb",
         "state_session_capacity": guard.MAX_WINDOWS,
         "app_kwargs": {
-            "middleware": [Middleware(guard.Guard), Middleware(EarlyHead, early, fonts())],
+            "middleware": [Middleware(guard.Guard), Middleware(EarlyHead, join_modules(STATIC / "early.js"), fonts())],
             "routes": ROUTES,
         },
     }
@@ -119,7 +118,7 @@ def build() -> gr.Blocks:
             theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
-                opening = DrawnView(None, "explore/opening.js", elem_id="opening")
+                opening = drawn_view(None, "explore/opening.js", elem_id="opening")
                 shown = build_explore(session)
             with gr.Tab("Race", id="race") as tab:
                 race = build_race(tab, tabs, shown)

@@ -7,25 +7,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Literal
+from typing import Any
 
 from app import models
-from app.guard import MAX_PATH
 from app.settings import SETTINGS, read_setting, used_by
-from app.visitors import public
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.config import Setting
-from d2sd.trace.run import RecordedRun
-from d2sd.trace.trace import Trace
-from d2sd.whatif import recorded_config
 
 MAX_PROMPT = 20_000
-PATHS = ("folder", "vp")
+# fields of links: what asks for a run, and where to look in one; the page's scripts know them from assets/viewer/constants.js
+RUN_FIELDS = ("prompt", "model", "method", *(s.name for s in SETTINGS))
+PLACE_FIELDS = ("tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme")
 FLAGS = {"true": True, "false": False}
 # not int(), which also takes other scripts' digits, spaces and underscores
-FINGERPRINT = re.compile(r"[0-9a-f]{8}")
 NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}
 
 
@@ -34,17 +30,14 @@ class Link:
     """The content of a link.
 
     values: values of controls by name: ``prompt``, ``model``, ``method`` or a setting.
-    step: counted from 0.
-    node: of that step.
+    selection: what the page is to select: ``step``, counted from 0, ``node`` of that step, and ``text``, the hash that the page made of
+        the run's text; None if the link names no step.
     ignored: the invalid values, each with the reason.
-    text: the ``fingerprint`` of the text that the run had; empty where it is not known.
     """
 
     values: dict[str, Any] = field(default_factory=dict)
-    step: int | None = None
-    node: int | Literal["bonus"] | None = None
+    selection: dict[str, int | str | None] | None = None
     ignored: tuple[str, ...] = ()
-    text: str = ""
 
     @property
     def sentence(self) -> str:
@@ -52,30 +45,10 @@ class Link:
         return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
 
     @property
-    def selection(self) -> dict[str, int | str | None] | None:
-        """The step and node to select, for the page; None if the link names no step."""
-        return None if self.step is None else {"step": self.step, "node": self.node}
-
-    @property
     def sampling_note(self) -> str:
         """A sentence about a run that is still to be made, if its text will be drawn; empty if it will not."""
         temperature = self.values.get("temperature", 0)
         return f"Its text is drawn at temperature {temperature:g}, so it may be another one." if temperature else ""
-
-    def other_text(self, run: RecordedRun) -> str:
-        """Returns a sentence if a run of this link has another text than the link's; empty if not, or if that is not known."""
-        if not self.text or not run.ended:
-            return ""
-        trace = run.trace()
-        if trace.finished is None or trace.finished.stop_reason == "stopped" or fingerprint(trace) == self.text:
-            return ""
-        temperature = recorded_config(trace).temperature
-        why = (
-            f"at temperature {temperature:g} it is drawn, and a seed draws the same only with the same versions on the same hardware"
-            if temperature
-            else "other weights, versions or hardware decide near ties another way"
-        )
-        return f"This text is not the one of the link's run, and its steps are others: {why}."
 
     def fits(self, header: Mapping[str, Any]) -> bool:
         """Returns whether a recorded run has the link's prompt, models and settings."""
@@ -114,30 +87,8 @@ def read(query: Mapping[str, str]) -> Link:
         values["chat"] = models.templated(values["model"])
     step = take("step", lambda text: _at_least(1, text) - 1)
     node = take("node", lambda text: text if text == "bonus" else _at_least(0, text))
-    text = query.get("text", "")
-    known = text if FINGERPRINT.fullmatch(text) else ""
-    return Link(values, step, node if step is not None else None, tuple(ignored), known)
-
-
-def fingerprint(trace: Trace) -> str:
-    """Returns a short hash of a run's text (FNV-1a, 32 bits), by which a link tells whether a run made again wrote the same."""
-    commits = (trace.prefill.committed if trace.prefill else (), *(step.committed for step in trace.steps))
-    value = 0x811C9DC5
-    for byte in "".join(c.text for committed in commits for c in committed).encode("utf-8", "replace"):
-        value = (value ^ byte) * 0x01000193 & 0xFFFFFFFF
-    return f"{value:08x}"
-
-
-def read_form(form: Mapping[str, str]) -> Link:
-    """Returns a form as a browser stored it: what a link may hold and, beside it, what only a person may fill in, such as folders."""
-    link = read({name: text for name, text in form.items() if (name, text) != ("model", models.FOLDER)})
-    own: dict[str, Any] = {}
-    if not public():
-        own = {name: form[name] for name in PATHS if name in form and len(form[name]) <= MAX_PATH}
-        own |= {"model": models.FOLDER} if form.get("model") == models.FOLDER else {}
-    if form.get("compare") in FLAGS:
-        own["compare"] = FLAGS[form["compare"]]
-    return replace(link, values=link.values | own)
+    selection = None if step is None else {"step": step, "node": node, "text": query.get("text", "")[:20]}
+    return Link(values, selection, tuple(ignored))
 
 
 def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
@@ -148,8 +99,7 @@ def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
         "model": of_models.get("preset") if isinstance(of_models, Mapping) else None,
         "method": header.get("method"),
     }
-    names = ("prompt", "model", "method", *(s.name for s in SETTINGS))
-    return {name: _written(known[name]) for name in names if known.get(name) is not None}
+    return {name: _written(known[name]) for name in RUN_FIELDS if known.get(name) is not None}
 
 
 def _written(value: Any) -> str:

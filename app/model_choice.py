@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Any
 
@@ -14,12 +14,11 @@ import gradio as gr
 import d2sd
 from app import models, presets
 from app.jobs import Job, Update
+from app.methods import grouped
 from app.models import ModelOffer, planned
 from app.presets import FIRST
-from app.view import STATIC, View
 from app.visitors import public, without_paths
 from d2sd import InputError
-from d2sd.figures.modules import view_script
 from d2sd.folders.getting import Stopped
 from d2sd.folders.getting import get as get_target
 from d2sd.folders.store import MEGABYTE, REMOTE, Remote
@@ -28,36 +27,10 @@ log = logging.getLogger(__name__)
 SECONDS_BETWEEN_NEWS = 0.5
 
 
-class PickerView(View):
-    """A selector for models, with unavailable ones disabled, or for methods in groups.
-
-    It is a native select: ``gr.Dropdown`` and ``gr.Radio`` cannot disable single choices, and a list of theirs stays open when
-    one tabs on. The value is the chosen id.
-
-    offers: models, or labels by id by the title of their group.
-    """
-
-    def __init__(
-        self,
-        offers: Sequence[ModelOffer] | Mapping[str, Mapping[str, str]],
-        value: str | None = None,
-        *,
-        label: str = "Models",
-        elem_id: str = "model",
-        **options: Any,
-    ):
-        choices = (
-            [_choice(id, label, title) for title, group in offers.items() for id, label in group.items()]
-            if isinstance(offers, Mapping)
-            else [_choice(o.id, _label(o), disabled=bool(o.obstacle)) for o in offers]
-        )
-        # in the script, not in a property: what an update says of a tab not opened yet would take its place
-        script = view_script(STATIC / "picker.js", {}, {"choices": choices, "title": label})
-        super().__init__(value, script, elem_id=elem_id, elem_classes="picker", **options)
-
-
-def _choice(id: str, label: str, group: str = "", disabled: bool = False) -> dict[str, str | bool]:
-    return {"id": id, "label": label, "group": group, "disabled": disabled}
+def method_picker(methods: Collection[str], value: str, elem_id: str) -> gr.Dropdown:
+    """The list of methods, those that tell the story of drafting first."""
+    choices = [(name, id) for group in grouped(methods).values() for id, name in group.items()]
+    return gr.Dropdown(choices, value=value, label="Method", elem_id=elem_id, filterable=False, min_width=60)
 
 
 def _label(offer: ModelOffer) -> str:
@@ -76,15 +49,16 @@ def follow_model(model: Any, chat: gr.Checkbox, *blocks: gr.Number) -> None:
         template = gr.skip() if chosen == models.FOLDER else models.templated(chosen or "")
         return [template, *(None for _ in blocks)]
 
-    model.picked(follow, model, [chat, *blocks], show_progress="hidden", queue=False)
+    model.input(follow, model, [chat, *blocks], show_progress="hidden", queue=False)
 
 
-def model_picker(prefix: str = "") -> PickerView:
-    """The list of models; ``prefix`` of its id."""
-    return PickerView(models.offers(), presets.first_model(), elem_id=f"{prefix}model")
+def model_picker(prefix: str = "") -> gr.Dropdown:
+    """The list of models; of those that cannot run here it says why. ``prefix`` of its id."""
+    choices, first = [(_label(offer), offer.id) for offer in models.offers()], presets.first_model()
+    return gr.Dropdown(choices, value=first, label="Models", elem_id=f"{prefix}model", filterable=False, min_width=60)
 
 
-def build_models(prefix: str = "", picker: PickerView | None = None) -> dict[str, gr.components.Component]:
+def build_models(prefix: str = "", picker: gr.Dropdown | None = None) -> dict[str, gr.components.Component]:
     """The inputs of ``models.Chosen.read`` by name, wired with each other; ``prefix`` of their ids, ``picker``: where the list of
     models stands elsewhere."""
     model = picker or model_picker(prefix)

@@ -20,17 +20,12 @@ from d2sd.methods.base import TREE_SETTINGS
 # how long the text may be comes last
 SETTINGS = tuple(sorted((s for s in ALL.values() if s.label), key=lambda s: s.name == "max_new_tokens"))
 _NAMES = re.compile(rf"\b({'|'.join(s.name for s in SETTINGS if '_' in s.name)})\b")
-# the browser stores what is typed into a field, and restores it after a reload
-KEEP = """(words) => {
-  try {
-    sessionStorage.setItem(%s, words);
-  } catch { /* storage is switched off or full: the field is not remembered */ }
-}"""
-# undefined leaves the field as it is
+# what is in fields is stored when the page is left (app/runs/main.js)
+KEEP = "(...values) => void ((window.d2sdForms ??= {})[%s] = values)"
+# undefined leaves the fields as they are
 RECALL = """() => {
   try {
-    const words = sessionStorage.getItem(%s);
-    if (words !== null && [...words].length <= %d) return words;
+    return JSON.parse(sessionStorage.getItem(%s)) ?? undefined;
   } catch { /* storage is switched off */ }
 }"""
 
@@ -109,10 +104,12 @@ def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any
     return boxes
 
 
-def remember(box: gr.Textbox, most: int) -> None:
-    """Store the content of a text field in the browser and restore it on reload, up to ``most`` characters."""
-    name = json.dumps(f"d2sd-{box.elem_id}")
-    in_browser: dict[str, Any] = {"show_progress": "hidden", "queue": False}
-    # Gradio's input is every key, not what is pasted, cut or deleted
-    box.change(None, box, None, js=KEEP % name, **in_browser)
-    gr.on(None, None, None, box, js=RECALL % (name, most), **in_browser)
+def remember(name: str, boxes: Sequence[Any]) -> str:
+    """Keep the values of controls over a reload, under a name, in the browser alone.
+
+    Returns the script of an event that fills them in again, with them as its outputs.
+    """
+    key = json.dumps(f"d2sd-{name}")
+    changed = [box.change for box in boxes]
+    gr.on(changed, None, boxes, None, js=KEEP % key, show_progress="hidden", queue=False)
+    return RECALL % key

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping, Sequence
-from functools import lru_cache
+from collections.abc import Mapping, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
-import gradio as gr
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from app.gradio_internals import View
 from d2sd.figures.modules import FAMILIES, FONTS, font_faces, view_script
 from d2sd.figures.style import COLOURS, VIEWER
 
@@ -22,46 +20,6 @@ STATIC = APP / "static"
 PLOTLY_PATH = "/gradio_api/plotly.js"  # where Gradio's own addresses are: a server in front of it passes those on
 FONT_PATH = "/gradio_api/fonts/"
 FIGURES = {"colours": COLOURS, "plotly": f"{PLOTLY_PATH}?v={version('plotly')}"}  # what figures.js needs to know
-
-
-class View(gr.HTML):
-    """An empty element that ``script`` draws the value into."""
-
-    def __init__(self, value: str | None, script: str, *, elem_id: str, **options: Any):
-        # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
-        super().__init__(
-            value,
-            html_template="<div></div>",
-            css_template="",
-            js_on_load=script,
-            apply_default_css=False,
-            elem_id=elem_id,
-            **options,
-        )
-
-    def postprocess(self, value: str | None) -> str | None:
-        """Returns the value unchanged. It is never read as HTML: Gradio's check for script tags does not apply."""
-        return value
-
-    def get_block_name(self) -> str:
-        """The page draws it as any ``gr.HTML``."""
-        return "html"
-
-    def __getattr__(self, name: str) -> Any:
-        """The listener of an event that the script names in quotes.
-
-        Whenever Gradio describes a component it looks for attributes that it does not have, each of them in the whole script.
-        That takes up to 10 ms, for every window and every update of a property.
-        """
-        if name in _quoted(self.__dict__.get("js_on_load") or ""):
-            return super().__getattr__(name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}, and its script no event of that name")
-
-
-@lru_cache(maxsize=64)
-def _quoted(script: str) -> frozenset[str]:
-    """All names in quotes."""
-    return frozenset(re.findall(r"""['"`](\w+)(?=['"`])""", script))
 
 
 def _plotly(_: Request) -> Response:
@@ -94,28 +52,46 @@ def fonts() -> str:
 ROUTES = [Route(PLOTLY_PATH, _plotly), Route(f"{FONT_PATH}{{name}}", _font)]
 
 
-class DrawnView(View):
-    """Draws its value, a JSON text, with ``start`` of a script of ``app``."""
+def script_view(value: str | None, script: str, *, elem_id: str, **options: Any) -> View:
+    """Returns an empty element that ``script`` draws the value into. ``options``: those of ``gr.HTML``."""
+    # The template is constant: Gradio would run ${...} and {{...}} in a template as code.
+    return View(
+        value,
+        html_template="<div></div>",
+        css_template="",
+        js_on_load=script,
+        apply_default_css=False,
+        elem_id=elem_id,
+        **options,
+    )
 
-    def __init__(
-        self,
-        value: str | None,
-        script: str,
-        *,
-        elem_id: str,
-        constants: Mapping[str, Any] | None = None,
-        sheets: Sequence[str] = (),
-        server_functions: list[Callable[..., Any]] | None = None,
-        **options: Any,
-    ):
-        """
-        script: path of the entry module in ``app``.
-        constants: values for the script.
-        sheets: paths of its style sheets in ``app``.
-        options: those of ``gr.HTML``.
-        """
-        joined = view_script(APP / script, panel_sheets(*sheets), constants or {})
-        super().__init__(value, joined, elem_id=elem_id, server_functions=server_functions, **options)
+
+def drawn_view(
+    value: str | None,
+    script: str,
+    *,
+    elem_id: str,
+    constants: Mapping[str, Any] | None = None,
+    sheets: Sequence[str] = (),
+    **options: Any,
+) -> View:
+    """Returns a view that draws its value, a JSON text, with ``start`` of a script of ``app``.
+
+    script: path of the entry module in ``app``.
+    constants: values for the script.
+    sheets: paths of its style sheets in ``app``.
+    options: those of ``gr.HTML``.
+    """
+    joined = view_script(APP / script, panel_sheets(*sheets), constants or {})
+    return script_view(value, joined, elem_id=elem_id, **options)
+
+
+def fold_view(name: str, folds: str, *, elem_id: str) -> View:
+    """Returns a button that collapses a part of the page: it toggles the class ``open`` of the element with the id ``folds``.
+
+    Unlike in a closed ``gr.Accordion``, the content is in the page from the start: the style sheet decides where it is folded.
+    """
+    return script_view(None, view_script(STATIC / "fold.js", {}, {}), elem_id=elem_id, name=name, folds=folds)
 
 
 def panel_sheets(*sheets: str) -> dict[str, str]:
@@ -128,15 +104,3 @@ def panel_sheets(*sheets: str) -> dict[str, str]:
 def read(path: Path) -> str:
     """Returns a source file of the page."""
     return path.read_text(encoding="utf-8")
-
-
-class FoldView(View):
-    """A button that collapses a part of the page: it toggles the class ``open`` of the element with the id ``folds``.
-
-    Unlike in a closed ``gr.Accordion``, the content is in the page from the start: the style sheet decides where it is folded.
-    """
-
-    def __init__(self, name: str, folds: str, *, elem_id: str, **options: Any):
-        super().__init__(
-            None, view_script(STATIC / "fold.js", {}, {}), elem_id=elem_id, name=name, folds=folds, **options
-        )

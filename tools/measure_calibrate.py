@@ -18,7 +18,7 @@ from playwright.sync_api import sync_playwright
 
 from app import presets
 from app.calibrate.measure import drawing
-from app.calibrate.tab import CalibrationView
+from app.calibrate.tab import figures_view
 from app.layout import launch_options
 from app.runs.recordings import Recording
 from d2sd import Trace
@@ -78,7 +78,7 @@ def measure() -> dict[str, Any]:
         return value
 
     with gr.Blocks() as demo:
-        view = CalibrationView()
+        view = figures_view()
         gr.Button("go", elem_id="go").click(compute, None, view, show_progress="hidden")
     _, url, _ = demo.launch(**launch_options(), prevent_thread_lock=True, quiet=True)
     try:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from app.links import PLACE_FIELDS, RUN_FIELDS
 from d2sd.config import SETTINGS
 from d2sd.costs.machines import H200, PAPER, drawing
 from d2sd.figures.style import VIEWER
@@ -26,7 +27,7 @@ def source() -> str:
     del numbers["max_new_tokens"]  # a limit, which changes no step
     return "\n".join(
         [
-            "// Written by python -m tools.write_constants from d2sd.",
+            "// Written by python -m tools.write_constants from d2sd and app.",
             "",
             "// What passes of an 8B model cost on an H200, in steps of plain decoding: as published, and as measured.",
             f"export const PAPER = {_json(_rounded(drawing(PAPER)))};",
@@ -34,6 +35,10 @@ def source() -> str:
             "",
             "// What methods are called, by id.",
             f"export const METHOD_NAMES = {_json({m.id: m.name for m in METHODS.values()})};",
+            "",
+            "// Fields of addresses: what asks for a run again, and where to look in one.",
+            f"export const RUN_FIELDS = {_json(RUN_FIELDS)};",
+            f"export const PLACE_FIELDS = {_json(PLACE_FIELDS)};",
             "",
             "// Settings that are numbers: how a text calls them, and their names in a recorded run.",
             _array("SETTINGS", [[symbol, name] for name, symbol in numbers.items()]),

@@ -12,17 +12,15 @@ import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
 from app.explore.controls import Shown
-from app.gradio_internals import hidden_when
-from app.guard import MAX_CHARACTERS
+from app.gradio_internals import View, hidden_when
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
-from app.methods import grouped
-from app.model_choice import PickerView, build_models, follow_model
+from app.model_choice import build_models, follow_model, method_picker
 from app.models import Chosen
 from app.runs.recordings import FILE_TYPES, Recording, Recordings
 from app.session import Session
 from app.settings import remember, setting_rows
-from app.view import FIGURES, DrawnView
+from app.view import FIGURES, drawn_view
 from d2sd import InputError
 from d2sd.bench import prompts
 
@@ -48,19 +46,11 @@ SHOW_REPORT = """() => setTimeout(() => {
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
 
-class CalibrationView(DrawnView):
-    """Draws what ``calibrate.drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and ``loaded``,
-    the run that Explore shows."""
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "calibration", **options: Any):
-        super().__init__(
-            value,
-            "calibrate/main.js",
-            constants=FIGURES,
-            sheets=("calibrate/calibrate.css",),
-            elem_id=elem_id,
-            **options,
-        )
+def figures_view() -> View:
+    """Returns the view of what ``calibrate.drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and
+    ``loaded``, the run that Explore shows."""
+    sheets = ("calibrate/calibrate.css",)
+    return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
 
 
 def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -103,7 +93,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 buttons=["copy"],
                 container=True,
             )
-            figures = CalibrationView()
+            figures = figures_view()
 
     def quick(event: Any, function: Callable[..., Any]) -> None:
         inputs, outputs = [source, recordings, explore, uploads, log], [figures, report]
@@ -228,7 +218,7 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
                 max_lines=10,
                 elem_id="own-prompts",
             )
-            remember(pasted, MAX_CHARACTERS)
+            gr.on(None, None, None, pasted, js=remember("own-prompts", [pasted]), **AT_ONCE)
             path = gr.File(
                 label="or a file (.jsonl, .txt)", file_types=[".jsonl", ".txt"], elem_id="prompt-file", height=110
             )
@@ -242,10 +232,10 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
             )
             limit = gr.Number(24, label="How many", elem_id="how-many", min_width=90, precision=0)
         chosen = build_models("calibrate-")
-        method = PickerView(grouped(methods), "d2sd", label="Method", elem_id="calibrate-method")
+        method = method_picker(methods, "d2sd", "calibrate-method")
         with gr.Group(elem_classes="small-numbers"):
             settings = setting_rows(NAMES, 2, "calibrate-")
         follow_model(chosen["model"], settings["chat"], settings["block_size"])
         model: Any = chosen["model"]
-        model.picked(presets.prompt_set, model, source, **AT_ONCE)
+        model.input(presets.prompt_set, model, source, **AT_ONCE)
     return [source, pasted, path, limit, *chosen.values(), method, *settings.values()], group, source, mine

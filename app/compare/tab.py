@@ -17,7 +17,7 @@ from app.methods import run_title
 from app.runs.recordings import FILE_TYPES, Recording, RunSet, read_uploads
 from app.runs.view import about
 from app.session import History, Session
-from app.view import FIGURES, DrawnView
+from app.view import FIGURES, drawn_view
 from d2sd import InputError, Trace
 from d2sd.calibration.comparison import align, lead_of, text_of
 from d2sd.figures.comparison import comparison_results
@@ -31,18 +31,6 @@ EXPLANATION = (
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
 MAX_LABEL = 80
-
-
-class CompareView(DrawnView):
-    """What differs between two sides, their curves, and their texts place by place; draws what ``drawing`` returns.
-
-    ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore.
-    """
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "compare-view", **options: Any):
-        super().__init__(
-            value, "compare/main.js", constants=FIGURES, sheets=("compare/compare.css",), elem_id=elem_id, **options
-        )
 
 
 def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
@@ -66,7 +54,9 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             )
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
-            view = CompareView()
+            # ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore
+            sheets = ("compare/compare.css",)
+            view = drawn_view(None, "compare/main.js", constants=FIGURES, sheets=sheets, elem_id="compare-view")
 
     inputs = [session, *sides]
     ticket = gr.State(Ticket())

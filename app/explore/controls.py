@@ -9,16 +9,16 @@ import gradio as gr
 
 import d2sd
 from app import links, models, presets
+from app.gradio_internals import View
 from app.jobs import AT_ONCE, forgive, notice_box, sentence
 from app.links import Link
 from app.machine import threads_here
-from app.methods import grouped
-from app.model_choice import PickerView, build_models, download_label, follow_model, model_picker
+from app.model_choice import build_models, download_label, follow_model, method_picker, model_picker
 from app.runs.recordings import FILE_TYPES
-from app.runs.view import RunsView, drawing
+from app.runs.view import drawing
 from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
-from app.view import FoldView, View
+from app.view import fold_view, script_view
 from d2sd.config import SETTINGS as ALL
 from d2sd.figures.viewer import viewer_script
 from d2sd.nets.dtypes import NEAR_TIES, taken_here
@@ -55,8 +55,7 @@ class Controls:
             changes = {"value": values[name]} if name in values else {}
             if used is not None and name in TREE_SETTINGS:
                 changes["interactive"] = name in used
-            # a bare value where that is all: custom components take no other changes
-            return changes.get("value", gr.skip()) if "interactive" not in changes else gr.update(**changes)
+            return gr.update(**changes)
 
         return [restore(name) for name in self.inputs]
 
@@ -76,7 +75,7 @@ def build_controls() -> Controls:
     )
     with gr.Column(elem_id="choices", min_width=200):
         picker = model_picker()
-        method = PickerView(grouped(d2sd.METHODS), METHOD, label="Method", elem_id="method")
+        method = method_picker(d2sd.METHODS, METHOD, "method")
     inputs["cost_aware"] = gr.Radio(
         [("Full tree", False), ("Quickest here", True)],
         value=False,
@@ -86,8 +85,8 @@ def build_controls() -> Controls:
         min_width=60,
     )
     with gr.Row(elem_id="folds"):
-        FoldView("Settings", "more", elem_id="fold")
-        FoldView("Runs", "runs", elem_id="fold-runs")
+        fold_view("Settings", "more", elem_id="fold")
+        fold_view("Runs", "runs", elem_id="fold-runs")
     with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=60)
         stop = gr.Button("Stop", elem_id="stop", min_width=60, visible=False)
@@ -125,7 +124,7 @@ def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:
     return gr.Examples([[text] for text in own.values()], [prompt], visible=visible, **shown).dataset
 
 
-def _method_settings(inputs: dict[str, Any], method: PickerView) -> None:
+def _method_settings(inputs: dict[str, Any], method: gr.Dropdown) -> None:
     info = gr.Markdown(explained(METHOD), elem_id="method-info")
     with gr.Group(elem_id="numbers-in", elem_classes="small-numbers"):
         numbers = [s for s in SETTINGS if s.kind != "flag"]
@@ -157,10 +156,10 @@ def explained(method: str) -> str:
     return f"{chosen.sentence} ({chosen.source})"
 
 
-class ExplorerView(View):
-    """Draws a run, step by step: linked text, tree, confidence strip and timeline.
+def explorer_view(value: str | None = None) -> View:
+    """Returns the view that draws a run, step by step: linked text, tree, confidence strip and timeline.
 
-    The value is a segment of a ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
+    value: a segment of a ``d2sd.trace.run.RecordedRun``: new lines and where they belong.
 
     Events and what they carry:
 
@@ -171,14 +170,8 @@ class ExplorerView(View):
       segment's note of this name, see ``app.explore.questions``.
     * ``typed``: what does the target make of a reader's own draft (``key``, ``step``, ``words``, ``number``)? Answered likewise.
     * ``quickest``: what is in the form is to be run as *quickest here* (``quickest``: true).
-
-    linked: names of the settings in links; without them the view offers nothing that needs a server.
     """
-
-    def __init__(
-        self, value: str | None = None, *, linked: list[str] | None = None, elem_id: str = "explorer", **options: Any
-    ):
-        super().__init__(value, viewer_script(), elem_id=elem_id, linked=linked, **options)
+    return script_view(value, viewer_script(), elem_id="explorer", served=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,8 +180,8 @@ class Shown:
 
     session: gr.State
     controls: Controls
-    view: ExplorerView
-    runs: RunsView
+    view: View
+    runs: View
     back: gr.Button
 
     @property

@@ -17,7 +17,7 @@ import gradio as gr
 from app import settings
 from app.explore.controls import Shown
 from app.jobs import AT_ONCE, Job, Update, failure_sentence, wire
-from app.links import Link, check_length
+from app.links import check_length
 from app.methods import PLAIN
 from app.models import Chosen
 from app.session import Session
@@ -123,7 +123,7 @@ def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]
     header = prepared.engine.header(prepared.request)
     if wait := prepared.engine.first_use(prepared.request.config.backend):
         yield Update(news=wait)
-    link = session.link if session.link.fits(header) else Link()
+    wanted = session.link.selection if session.link.fits(header) else None
     shown = session.shown = RecordedRun(live=True)
     shown.append([header])
     session.history.keep(shown, "Explore")
@@ -131,11 +131,10 @@ def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]
     sent, last = 0, 0.0
     note = prepared.warnings()
     try:
-        yield Update(shown.segment(wanted=link.selection), note=note)  # at once: the run before it must not pass for it
+        yield Update(shown.segment(wanted=wanted), note=note)  # at once: the run before it must not pass for it
         sent = len(shown)
         for line in lines:
             shown.append([] if line is None else [line])
-            note = f"{note} {link.other_text(shown)}".strip() if isinstance(line, Finished) else note
             # out of sight it goes on for the list; shown again, the page takes what it lacks
             new = line is not None and session.shown is shown
             if (not new or isinstance(line, StepDone)) and time.monotonic() - last < SECONDS_BETWEEN_YIELDS:

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app import models, presets
-from app.explore.controls import ExplorerView, Shown, build_controls
+from app.explore.controls import Shown, build_controls, explorer_view
 from app.explore.questions import answer_question
 from app.explore.run import wire_run
 from app.gradio_internals import event_fields
@@ -18,9 +18,8 @@ from app.machine import give_back
 from app.model_choice import download
 from app.runs import share
 from app.runs.recordings import read_all
-from app.runs.view import RunsView
+from app.runs.view import runs_list
 from app.session import Session
-from app.settings import SETTINGS
 from d2sd import InputError
 
 CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
@@ -31,10 +30,10 @@ def build_explore(session: gr.State) -> Shown:
     with gr.Row(elem_id="main-row"):
         with gr.Column(scale=0, min_width=290, elem_id="settings"):
             controls = build_controls()
-            runs = RunsView()
+            runs = runs_list()
         with gr.Column(scale=1, min_width=320):
             first = session.value.shown
-            view = ExplorerView(first.segment(recorded=True) if len(first) else None, linked=[s.name for s in SETTINGS])
+            view = explorer_view(first.segment(recorded=True) if len(first) else None)
 
     shown = Shown(session, controls, view, runs, controls.back)
     wire_run(shown)

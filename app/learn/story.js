@@ -2,7 +2,7 @@
 
 import { cycleBars, cycleOf, cycleWords, elsewhereWords } from "../../assets/viewer/numbers.js";
 import { count, fixed, joined, milliseconds, quoted, visible } from "../../assets/viewer/words.js";
-import { button, h, markCurrent, s, sum, text } from "../../assets/viewer/dom.js";
+import { button, h, markCurrent, s, sum } from "../../assets/viewer/dom.js";
 import { PAPER } from "../../assets/viewer/constants.js";
 import { meanCost } from "../../assets/viewer/machine.js";
 
@@ -235,7 +235,7 @@ export class StoryView {
     const { sums, summaries, baseline, header } = this.store;
     const { tokens, steps } = sums;
     this.run = { steps, plain: baseline, alpha: tokens / Math.max(1, steps), cycle: cycleOf(this.store) };
-    this.method = text(header.method);
+    this.method = header.method;
     this.works = summaries.map(({ work }) => work);
   }
 

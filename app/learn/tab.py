@@ -15,7 +15,7 @@ from app import presets
 from app.explore.controls import Shown
 from app.gradio_internals import event_fields
 from app.session import Session
-from app.view import APP, DrawnView, panel_sheets, read
+from app.view import APP, drawn_view, panel_sheets, read
 from d2sd.costs.machines import STAGES, Curve, Machine, drawing
 from d2sd.costs.runs import here
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
@@ -27,19 +27,17 @@ SHEETS = ("learn/story.css", "learn/learn.css")
 HANDOUT = APP / "learn" / "handout.js"
 
 
-class LearnView(DrawnView):
-    """Asks for the tour when it is first seen. The last button fires ``select`` with the ``step`` to open in Explore."""
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "learn", **options: Any):
-        options.setdefault("server_functions", [tour])
-        super().__init__(
-            value, "learn/main.js", constants={"styles": stage_styles()}, sheets=SHEETS, elem_id=elem_id, **options
-        )
-
-
 def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
     """Lay out the tab and wire it. ``explore``: where the tour ends."""
-    learn = LearnView()
+    # It asks for the tour when it is first seen. The last button fires ``select`` with the ``step`` to open in Explore.
+    learn = drawn_view(
+        None,
+        "learn/main.js",
+        constants={"styles": stage_styles()},
+        sheets=SHEETS,
+        elem_id="learn",
+        server_functions=[tour],
+    )
 
     def open_recorded(current: Session, event: gr.EventData) -> tuple[Any, gr.Tabs]:
         fields = event_fields(event)

@@ -13,6 +13,7 @@ import orjson
 
 from app import links, models, presets
 from app.explore.controls import Shown
+from app.gradio_internals import View
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
 from app.methods import DEFAULT_LANES, LANES, PLAIN, grouped, method_of, trace_lane
 from app.model_choice import build_models, follow_model
@@ -24,7 +25,7 @@ from app.runs import view as runs_view
 from app.runs.view import MAX_LINK
 from app.session import History, Session
 from app.settings import remember, setting_rows
-from app.view import DrawnView
+from app.view import drawn_view
 from d2sd import METHODS, InputError
 from d2sd.trace.text import encodable
 
@@ -39,13 +40,6 @@ BRING = """(last, ...values) => {
 GROUPS = grouped(LANES)  # the boxes of methods
 NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "max_new_tokens", "chat")
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
-
-
-class RaceView(DrawnView):
-    """Draws what ``drawing`` returns. ``select`` with the number of a ``lane`` asks for its run in Explore."""
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "race", **options: Any):
-        super().__init__(value, "race/main.js", sheets=("race/race.css",), elem_id=elem_id, **options)
 
 
 def drawing(race: Race) -> str:
@@ -128,7 +122,7 @@ class RaceTab:
     """The components that are restored when the page is loaded."""
 
     inputs: dict[str, Any]
-    lanes: RaceView
+    lanes: View
     whatif: WhatIf
 
     @property
@@ -164,7 +158,9 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
         with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="race-settings"):
             inputs, start, stop, notice = _settings()
         with gr.Column(scale=1, min_width=320):
-            lanes = RaceView(drawing(opening) if opening.lanes else None)
+            # ``select`` with the number of a ``lane`` asks for its run in Explore
+            drawn = drawing(opening) if opening.lanes else None
+            lanes = drawn_view(drawn, "race/main.js", sheets=("race/race.css",), elem_id="race")
             whatif = build_whatif(explore, [inputs[name] for name in CHOSEN])
 
     def run(job: Job, explored: Session, *values: Any) -> Iterator[Update[list[Any]]]:
@@ -244,7 +240,8 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
         max_lines=8,
         elem_id="race-prompt",
     )
-    remember(inputs["prompt"], links.MAX_PROMPT)
+    recall = remember("race-prompt", [inputs["prompt"]])
+    gr.on(None, None, None, inputs["prompt"], js=recall, **AT_ONCE)
     with gr.Row(elem_classes="buttons"):
         start = gr.Button("Race", variant="primary", elem_id="start-race", min_width=80)
         stop = gr.Button("Stop", elem_id="stop-race", min_width=80, visible=False)

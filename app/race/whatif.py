@@ -14,13 +14,14 @@ from gradio.components import Component
 
 import d2sd
 from app import models
+from app.gradio_internals import View
 from app.jobs import Job, Ticket, Update, notice_box, sentence, wire
 from app.machine import on_gpu
 from app.methods import AWARE, DEFAULT_LANES, grouped, lane_of, method_of, trace_lane
 from app.models import Chosen
 from app.race.run import Race, recorded_race, stored
 from app.session import Session
-from app.view import FIGURES, DrawnView
+from app.view import FIGURES, drawn_view
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.calibration.comparison import length_difference
 from d2sd.costs.machines import MACHINES, STAGES
@@ -190,15 +191,6 @@ def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
     return [*known, None] if sweep.name == "node_budget" else [*known]
 
 
-class WhatIfView(DrawnView):
-    """α and nodes per step against one setting at a time. Draws what ``Results.value`` returns."""
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "whatif", **options: Any):
-        super().__init__(
-            value, "race/whatif.js", constants=FIGURES, sheets=("race/whatif.css",), elem_id=elem_id, **options
-        )
-
-
 class Results(msgspec.Struct, frozen=True):
     """The answers as the view takes them and as a recording stores them: the measured run, the number of ``tokens`` of its
     text, and a sweep for every setting that was varied."""
@@ -272,7 +264,7 @@ class WhatIf:
     """The parts that a new race changes."""
 
     source: gr.Dropdown
-    charts: WhatIfView
+    charts: View
     notice: gr.Textbox
 
     @property
@@ -319,7 +311,8 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
             go = gr.Button("Ask", variant="primary", elem_id="ask")
             stop = gr.Button("Stop", elem_id="stop-asking", visible=False)
     notice = notice_box("whatif-notice")
-    charts = WhatIfView(recorded_answers())
+    sheets = ("race/whatif.css",)
+    charts = drawn_view(recorded_answers(), "race/whatif.js", constants=FIGURES, sheets=sheets, elem_id="whatif")
 
     def ask(job: Job, wanted: str, explored: Session, *values: Any) -> Iterator[Update[str]]:
         title, trace = _trace(explored.history.race or recorded_race(), wanted, explored.shown)

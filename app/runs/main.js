@@ -55,16 +55,14 @@ function nameField(row, label, done) {
   input.select();
 }
 
-/** What is in the form of Explore goes into this browser tab's storage when the page is left, so that a reload loses nothing. `fields`:
- *  element ids by name. */
-function rememberForm(fields) {
+/** What is in forms (`remember` in app/settings.py) goes into this browser tab's storage when the page is left, so that a reload loses
+ *  nothing. */
+function rememberForms() {
   window.addEventListener("pagehide", () => {
-    const controls = Object.entries(fields).map(([name, id]) => [name, document.querySelector(`#${id} :is(textarea, select, input:not([type="radio"]), input:checked)`)]);
-    const entries = controls.filter(([, control]) => control).map(([name, control]) => [name, control.type === "checkbox" ? String(control.checked) : control.value]);
     try {
-      sessionStorage.setItem("d2sd-form", JSON.stringify(Object.fromEntries(entries.filter(([, value]) => value !== ""))));
+      for (const [name, values] of Object.entries(window.d2sdForms ?? {})) sessionStorage.setItem(name, JSON.stringify(values));
     } catch {
-      // storage is switched off or full: the form is not remembered
+      // storage is switched off or full: the forms are not remembered
     }
   });
 }
@@ -196,7 +194,7 @@ function save({ name, type, text: content, base64 }) {
 
 export function start(element, trigger, props, watch, server, options) {
   const view = new RunsView(element, trigger, options);
-  rememberForm(options.form);
+  rememberForms();
   listenForKeys();
   watch("value", () => view.load(props.value));
   view.load(props.value);

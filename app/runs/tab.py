@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -20,11 +19,12 @@ from app.models import Chosen
 from app.runs import view as runs_view
 from app.runs.share import class_page, window_file
 from app.session import HISTORIES, History, Session
+from app.settings import remember
 from d2sd import InputError
 from d2sd.trace.run import RecordedRun
 
 TABS = ("explore", "race", "compare", "calibrate", "learn")
-PLACE = {"tab", "step", "node", "quiz", "draft", "beat", "embed", "__theme"}  # where to look, in whatever run is shown
+PLACE = {*links.PLACE_FIELDS, "__theme"} - {"run"}  # where to look, in whatever run is shown
 GONE = "This run is no longer in the list."
 ELSEWHERE = (
     "The run of this link is not stored here, or no longer: it is run again with the settings that are filled in."
@@ -41,17 +41,15 @@ PRESS_BUTTON = """async (id) => {
     await new Promise((go) => setTimeout(go, 50));
   }
 }"""
-# The name of the window and what was in its form, from the browser's storage of this tab.
-RECALL = """(...values) => {
+# The name of the window, from the browser's storage of this tab.
+NAME_WINDOW = """(...values) => {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
-  const fresh = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
-  const stored = { window: fresh, form: null };
+  let name = Array.from(bytes, (b) => b.toString(16).padStart(2, "0")).join("");
   try {
-    stored.window = sessionStorage.getItem("d2sd-window") || fresh;
-    sessionStorage.setItem("d2sd-window", stored.window);
-    stored.form = sessionStorage.getItem("d2sd-form");
+    name = sessionStorage.getItem("d2sd-window") || name;
+    sessionStorage.setItem("d2sd-window", name);
   } catch { /* storage is switched off: this window keeps its runs until it is loaded again */ }
-  return [values[0], JSON.stringify(stored)];
+  return [values[0], name];
 }"""
 
 
@@ -66,12 +64,11 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
     runs.together(together, session, [runs, notice], **FILES)
     shown.back.click(shown.own, session, [*controls.values, shown.back], **AT_ONCE)
 
-    stored, button = gr.Textbox(visible=False), gr.Textbox(visible=False)
+    window, button, own_form = (gr.Textbox(visible=False) for _ in range(3))
 
-    def restore(current: Session, text: str, request: gr.Request) -> dict[Any, Any]:
+    def restore(current: Session, name: str, request: gr.Request) -> dict[Any, Any]:
         query = request.query_params
-        window, form = read_stored(text)
-        current.history = HISTORIES.of(window, History())
+        current.history = HISTORIES.of(name, History())
         if len(current.shown):
             current.shown = current.history.keep(current.shown, "Recorded")
         link = current.link = links.read(query)
@@ -82,9 +79,8 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         if "methods" in query and race.begins(current.history, query):
             starts = "start-race"
         tab = tab_of(query)
-        settings = link if link.values and not opened.stored else form or link
         return {
-            **dict(zip(controls.values, controls.restored(settings), strict=True)),
+            **dict(zip(controls.values, controls.restored(link), strict=True)),
             **dict(zip(race.outputs, race.restored(current.history, query), strict=True)),
             shown.back: gr.Button(visible=False),
             runs: runs_view.drawing(current.history, current.shown.key),
@@ -92,11 +88,14 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             view: opened.segment,
             tabs: gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
             button: starts,
+            own_form: "yes" if opened.stored or not link.values else "",
         }
 
-    outputs = [*controls.values, shown.back, runs, notice, view, tabs, button, *race.outputs]
-    restored = page.load(restore, [session, stored], outputs, js=RECALL, **AT_ONCE)
+    outputs = [*controls.values, shown.back, runs, notice, view, tabs, button, own_form, *race.outputs]
+    restored = page.load(restore, [session, window], outputs, js=NAME_WINDOW, **AT_ONCE)
     restored.then(None, button, None, js=PRESS_BUTTON, **AT_ONCE)
+    recall = remember("explore", controls.values)
+    restored.then(None, own_form, controls.values, js=f"(own) => own ? ({recall})() : undefined", **AT_ONCE)
 
 
 def tab_of(query: Mapping[str, str]) -> str | None:
@@ -110,7 +109,7 @@ class Opened:
 
     segment: for the view.
     notice: for the notice box.
-    stored: whether its run was in the list; the form then stays that of the window.
+    stored: whether its run was in the list; the form then stays that of the window, if there was one.
     starts: whether its run is made again at once.
     """
 
@@ -131,8 +130,7 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
         return Opened(session.show(found.run, found.source, wanted=link.selection), problem, stored=True)
     fits = link.fits(session.shown.header)
     if link.selection and len(session.shown) and (fits or query.keys() <= PLACE):
-        other = link.other_text(session.shown)
-        return Opened(session.shown.note(wanted=link.selection), sentence(note=other) if other else problem)
+        return Opened(session.shown.note(wanted=link.selection), problem)
     if link.sentence:  # nothing is run from a link that is not understood: the run that was there stays
         stays = STAYS if link.values.get("prompt") else ""
         return Opened(notice=sentence(problem=f"{link.sentence} {stays}".rstrip()))
@@ -142,17 +140,6 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
         notes = [ELSEWHERE if run else NOT_YET, link.sampling_note, "" if starts else PRESS_RUN]
         return Opened(session.shown.segment(), sentence(note=" ".join(filter(None, notes))), starts=starts)
     return Opened(notice=sentence(note=NOT_KEPT) if run and not link.values else gr.skip())
-
-
-def read_stored(text: str) -> tuple[Any, Link | None]:
-    """Returns the window's name and its form, as the browser stored them."""
-    try:
-        stored = json.loads(text)
-        form = json.loads(stored["form"] or "null")
-    except (TypeError, ValueError, KeyError, RecursionError):
-        return None, None
-    fields = {str(k): v for k, v in form.items() if isinstance(v, str)} if isinstance(form, dict) else {}
-    return stored.get("window"), links.read_form(fields) if fields else None
 
 
 def show(call: Call, session: Session) -> tuple[Any, Any]:

@@ -11,19 +11,18 @@ from urllib.parse import urlencode
 import orjson
 
 from app import links
+from app.gradio_internals import View
 from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import History
-from app.settings import SETTINGS, element
-from app.view import DrawnView
+from app.settings import SETTINGS
+from app.view import drawn_view
 from d2sd import InputError
 from d2sd.folders.store import REMOTE
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import SYMBOLS
 
 MAX_LINK = 8000  # characters; longer ones are cut off on their way by some
-NAMED = ("prompt", "model", "folder", "vp", "method", "compare")  # controls whose element has their own name
-FORM: dict[str, str] = dict(zip(NAMED, NAMED, strict=True)) | {s.name: element(s) for s in SETTINGS}
 DEFAULTS = {s.name: s.default for s in SETTINGS}
 ABOUT = ("num_branches", "block_size", "temperature", "node_budget")  # named in the list, if they are not as usual
 HOSTS_VARIABLE = "D2SD_TRACE_HOSTS"
@@ -44,8 +43,8 @@ def trace_hosts() -> list[str]:
     return hosts
 
 
-class RunsView(DrawnView):
-    """Draws what ``drawing`` returns.
+def runs_list() -> View:
+    """Returns the view that draws what ``drawing`` returns.
 
     Events and what they carry:
 
@@ -55,12 +54,8 @@ class RunsView(DrawnView):
     * ``remove``, ``file``: a run is to be removed, or saved (``key``);
     * ``together``: a file of runs is wanted (``kind``; for ``class`` with ``step``, the ``keys`` of its runs and the ``title``).
     """
-
-    def __init__(self, value: str | None = None, *, elem_id: str = "runs", **options: Any):
-        constants = {"form": FORM, "hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
-        super().__init__(
-            value, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id=elem_id, **options
-        )
+    constants = {"hosts": trace_hosts(), "megabytes": MAX_MEGABYTES}
+    return drawn_view(None, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id="runs")
 
 
 def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:

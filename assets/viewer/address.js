@@ -1,8 +1,8 @@
 // What an address names: in the query of the page, or behind # in a file and in links to it. Steps, runs and stops count from 1.
 
+import { PLACE_FIELDS } from "./constants.js";
 import { number, whole } from "./dom.js";
 
-const FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
 const GAMES = ["quiz", "draft"];
 
 /** What stands for no game; merged into an address it ends the one that is on. */
@@ -52,7 +52,7 @@ export function withFields(words, changes) {
  *  nothing known stands there. */
 export function queryOfHash(hash, query) {
   const asked = new URLSearchParams(hash);
-  const known = FIELDS.filter((name) => asked.has(name));
+  const known = PLACE_FIELDS.filter((name) => asked.has(name));
   if (!known.length) return null;
   const over = [];
   if (!asked.has("tab")) over.push("tab"); // of what was looked at before: a stop is in Learn, a step in Explore

@@ -1,4 +1,4 @@
-// Written by python -m tools.write_constants from d2sd.
+// Written by python -m tools.write_constants from d2sd and app.
 
 // What passes of an 8B model cost on an H200, in steps of plain decoding: as published, and as measured.
 export const PAPER = {"name": "H200 (D²SD paper)", "source": "D²SD, arXiv 2606.04446: Qwen3-8B, temperature 0, γ = 16, K = 4, one H200; mean of eight sets of prompts. A step costs α ÷ speedup plain steps: 1.28 with DFlash, 1.42 with D²SD, 1.56 with EAGLE-3. All others are calculated from these: a draft pass as 0.14, what D²SD costs more than DFlash; verifying 16 to 80 nodes as 1.14, the rest of DFlash’s step; fewer nodes in proportion. Only ratios are published: where times are stated, a plain step is taken as 20 ms.", "first_draft": [[1, 0.13922]], "second_draft": [[1, 0.13922]], "verify": [[1, 1.0], [16, 1.13722], [80, 1.13722]], "other": 0.0, "published": {"dflash": 1.27644, "d2sd": 1.41566, "eagle3": 1.55526}, "drafts": {"eagle3": [[1, 0.418041]], "draft_model": null}};
@@ -6,6 +6,10 @@ export const MEASURED = {"name": "H200 (measured)", "source": "d2sd bench gpu, 2
 
 // What methods are called, by id.
 export const METHOD_NAMES = {"autoregressive": "Plain decoding", "draft_model": "Draft model", "eagle3": "EAGLE-3", "dflash": "DFlash", "dflash_resample": "DFlash, resampled", "specdiff2_select": "SpecDiff-2", "ddtree": "DDTree", "d2sd": "D²SD", "d2sd_tree": "D²SD as a tree", "d2sd_three_level": "D²SD, re-drafted twice", "dflash_twice": "D²SD with one drafter", "random_prefix": "D²SD from random prefixes"};
+
+// Fields of addresses: what asks for a run again, and where to look in one.
+export const RUN_FIELDS = ["prompt", "model", "method", "block_size", "second_block_size", "num_branches", "node_budget", "draft_depth", "draft_top_k", "cost_aware", "temperature", "top_p", "seed", "chat", "confidence", "max_new_tokens"];
+export const PLACE_FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
 
 // Settings that are numbers: how a text calls them, and their names in a recorded run.
 export const SETTINGS = [

@@ -107,17 +107,31 @@ function stepCard(step, total) {
   );
 }
 
+/** Details of the step and what came of a re-draft: in the panel, or under the strip where that is far away. */
 export class DetailsView {
-  constructor(host, selection) {
-    Object.assign(this, { host, selection });
+  /** `redraft`: what was asked; `places`: where it can be. */
+  constructor({ details: host, redraft: below }, selection, redraft, places, strip) {
+    Object.assign(this, { host, below, redraft, places, strip });
+    this.inView = 0; // number of the latest answer that was scrolled to
     this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () => selection.pin(selection.pinned));
     this.body = h("div", { class: "body" });
     host.append(this.close, this.body);
   }
 
+  show({ step, node, total }) {
+    const { below, redraft, strip } = this;
+    const card = redraft.card(step);
+    const here = strip.narrow ? card : null;
+    below.hidden = !here;
+    below.replaceChildren(here || "");
+    this.showPanel(step, node, total, here ? null : card);
+    if (here && this.inView !== redraft.now.number) below.scrollIntoView({ block: "nearest" });
+    this.inView = here && redraft.now.answer ? redraft.now.number : this.inView;
+    this.places.mark(card ? redraft.now.prefix : null);
+  }
+
   /** `other`: a card that takes the place of the step's. */
-  show(step, total, other = null) {
-    const node = this.selection.shownNode;
+  showPanel(step, node, total, other) {
     const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
     this.close.hidden = !known;
     this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";

@@ -62,6 +62,25 @@ export function readJson(value) {
   }
 }
 
+/** What this browser remembers under a name; null where there is nothing, or where it keeps nothing. */
+export function remembered(name) {
+  try {
+    return localStorage.getItem(name);
+  } catch {
+    return null;
+  }
+}
+
+/** Lets this browser remember a text under a name; returns whether it does. */
+export function remember(name, words) {
+  try {
+    localStorage.setItem(name, words);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
 /** A function that waits for one thing at a time: `find()` is tried until it returns something, which `act` gets; after `patience`
  *  milliseconds `late()` is called instead. A new call ends the wait of the one before. */
 export function oneWait(patience) {

@@ -128,13 +128,13 @@ function decisionPieces(step) {
   const best = (among) => among.reduce((a, b) => (!a || rate(b) > rate(a) ? b : a), null);
   const ms = (seconds) => `${(1000 * seconds).toFixed(1)} ms`;
   const says = [];
-  if (!taken.size) {
-    const other = best(options.filter((o) => o.size));
-    if (other) says.push(`A draft of ${other.size} promised ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the target alone 1 in ${ms(taken.seconds)}.`);
+  if (!taken.block_size) {
+    const other = best(options.filter((o) => o.block_size));
+    if (other) says.push(`A draft of ${other.block_size} promised ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the target alone 1 in ${ms(taken.seconds)}.`);
   } else {
     // Options with the first draft at hand come last and begin with the one that adds no re-draft.
-    const bare = options.findLast((o) => o.size === taken.size && !o.branches);
-    const other = taken.branches ? taken : best(options.filter((o) => o.size === taken.size && o.branches));
+    const bare = options.findLast((o) => o.block_size === taken.block_size && !o.branches);
+    const other = taken.branches ? taken : best(options.filter((o) => o.block_size === taken.block_size && o.branches));
     if (other && bare) says.push(`${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`);
   }
   if (looking) says.push("It was tried again to check whether it pays now.");
@@ -160,7 +160,7 @@ export function boundaryWords(step) {
   const { boundary, verdict, rank, gained } = step;
   if (verdict === "all") return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
   const accepted = `accepted ${boundary}`;
-  if (verdict === "none") return { short: accepted, long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.` };
+  if (verdict === null) return { short: accepted, long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.` };
   const short = { repaired: `repaired, +${gained}`, found: "re-drafted, nothing gained", missed: `none re-drafted from ${boundary}` }[verdict];
   const number = rank ? (step.random ? "a prefix drawn at random" : `prediction number ${rank}`) : "";
   const long = {

@@ -1,7 +1,7 @@
 // What a step would cost with an 8B model on an H200, in steps of plain decoding (as d2sd/costs/machines.py computes it), and the break-even
 // map.
 
-import { h, list, number, s, sum, whole } from "./dom.js";
+import { h, number, s, sum } from "./dom.js";
 import { PAPER } from "./constants.js";
 import { fixed, joined, methodName } from "./words.js";
 
@@ -38,10 +38,7 @@ export function originWords(method = "", cost = null) {
 }
 
 /** The work of a step as it travels, [first, [again, …], nodes]; null where there is none. */
-export function readWork(raw) {
-  if (!Array.isArray(raw)) return null;
-  return { first: whole(raw[0], 0, 1e6, 0), again: list(raw[1]).map((rows) => whole(rows, 0, 1e6, 0)), nodes: whole(raw[2], 1, 1e6, 1) };
-}
+export const readWork = (raw) => raw && { first: raw[0], again: raw[1], nodes: raw[2] };
 
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };

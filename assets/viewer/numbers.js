@@ -1,7 +1,7 @@
 // What a run brings and costs: in a sentence, as totals, and why it is as fast as it is.
 
 import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
-import { button, h, sum, text } from "./dom.js";
+import { button, h, sum } from "./dom.js";
 import { term } from "./glossary.js";
 import { PAPER } from "./constants.js";
 import { BreakEvenMap, meanCost, originWords } from "./machine.js";
@@ -157,7 +157,7 @@ export class NumbersView {
       if (part.hidden) this.opened?.click(); // they lie over the same place
       part.hidden = !part.hidden;
       currentTarget.setAttribute("aria-expanded", String(!part.hidden));
-      this.show(this.shown);
+      this.update();
     });
   }
 
@@ -176,16 +176,20 @@ export class NumbersView {
     const { method, config } = this.store.header;
     const even = [cycle && `at ${fixed(cycle.cost, 1)} here`, there !== null && `at ${fixed(there, 2)} on ${PAPER.name}`].filter(Boolean).join(", ");
     const price = h("p", {}, term("α"), ` = ${fixed(alpha, 2)} tokens a step`, ...(even ? ["; it would ", term("break even"), ` ${even}`] : []), ".");
-    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config?.cost_aware) ? QUICKEST : ""}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]), price);
-    this.there.textContent = elsewhereWords(text(method), there, alpha);
-    this.map.show([{ name: methodName(text(method)), alpha, here: cycle && cycle.cost, there }]);
+    this.words.replaceChildren(...(cycle ? [h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"), h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config.cost_aware) ? QUICKEST : ""}`), cycleBars(cycle)] : [h("b", {}, "What a step costs"), h("p", {}, "Plain decoding was not timed with this run, so its price here is not known.")]), price);
+    this.there.textContent = elsewhereWords(method, there, alpha);
+    this.map.show([{ name: methodName(method), alpha, here: cycle && cycle.cost, there }]);
   }
 
-  show(shown) {
-    const { store, cells } = this;
+  show({ at, secret }) {
+    this.shown = secret ? null : at;
+    this.update();
+  }
+
+  update() {
+    const { store, cells, shown } = this;
     const { tokens } = store.sums;
     const { method, config } = store.header;
-    this.shown = shown;
     const here = shown === null ? null : store.summaries[shown];
     for (const [id, [value, note]] of Object.entries(figuresOf(store, here))) {
       cells[id].value.textContent = value;
@@ -194,7 +198,7 @@ export class NumbersView {
     const steps = store.length;
     const cycle = cycleOf(store);
     cells.speedup.value.classList.toggle("slower", cycle !== null && cycle.gain < 1);
-    const full = this.ways !== null && (!store.recorded || store.own) && wasFull(cycle, config?.cost_aware);
+    const full = this.ways !== null && (!store.recorded || store.own) && wasFull(cycle, config.cost_aware);
     this.quick.hidden = !full;
     const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, full, live: store.live });
     this.gist.replaceChildren(...pieces.map(({ text: words, kind }) => (kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words)));
@@ -209,7 +213,7 @@ export class NumbersView {
     const known = `${store.key} ${store.length}`;
     if (known !== this.known) {
       this.known = known;
-      this.price = store.seen.draft || store.seen.levels || store.header.method === "eagle3" ? meanCost(PAPER, text(store.header.method), store.summaries.map(({ work }) => work)) : null;
+      this.price = store.seen.draft || store.seen.levels || store.header.method === "eagle3" ? meanCost(PAPER, store.header.method, store.summaries.map(({ work }) => work)) : null;
     }
     return this.price;
   }

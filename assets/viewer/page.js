@@ -73,6 +73,14 @@ export class Page {
     this.root.append(this.notice, this.empty, this.views, this.spoken);
   }
 
+  /** What is said of the step; read out is what was chosen, not every step of a running stream or of the pointer's way. */
+  show({ step, fresh, stage, summary, quiet }) {
+    if (!fresh) return;
+    this.showLacks(step);
+    this.showSentence(step, stage);
+    if (!quiet) this.spoken.textContent = summary;
+  }
+
   /** A sentence above everything; empty: none. */
   notify(words) {
     this.notice.textContent = words;
@@ -91,16 +99,6 @@ export class Page {
   showSentence(step, stage = null) {
     const pieces = stage ? [{ text: stage }] : step ? stepSentence(step) : [];
     this.sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
-  }
-
-  /** On a narrow screen: what the slim columns of the tree are, and how to see them. */
-  showWidth({ columns, widened, wordless, cut }) {
-    this.widen.hidden = !columns.slim && !widened;
-    this.swipe.hidden = !widened && !(columns.slim && (wordless || cut));
-    this.widen.textContent = widened ? "Narrow" : "Widen";
-    this.widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
-    const read = wordless ? "A dot is a token: tap it to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
-    this.swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 
   /** `hidden`: how many nodes of the tree are folded away. */
@@ -148,22 +146,35 @@ export class ChipView {
   }
 }
 
-/** On a narrow screen: the accepted path in full words, where the tree has slim columns without any. */
+/** On a narrow screen, where the tree has slim columns: what they are, how to see all, and the accepted path in full words. */
 export class PathView {
-  constructor(box, selection) {
-    this.box = box;
-    box.addEventListener("click", ({ target }) => {
+  constructor(page, selection, tree, strip) {
+    Object.assign(this, { page, tree, strip });
+    page.path.addEventListener("click", ({ target }) => {
       if (target.dataset.node) selection.pin(selection.shown, target.dataset.node === "bonus" ? BONUS : Number(target.dataset.node));
     });
   }
 
-  /** `cut`: whether the tree does not show all of it. */
-  show(step, cut) {
-    this.box.hidden = !step || !cut;
-    if (this.box.hidden) return;
+  show({ step, fresh, secret }) {
+    const { path } = this.page;
+    if (!fresh) return;
+    this.showWidth();
+    path.hidden = secret || !step || !this.strip.narrow || !this.tree.cut;
+    if (path.hidden) return;
     const token = (node, { proposer, text: words }) => h("span", { class: `tok ${proposer}`, "data-node": node }, visible(words, 24));
     const bonus = step.bonus ? token("bonus", { proposer: "target", text: step.bonus.text }) : "";
-    this.box.replaceChildren("Accepted: ", ...step.accepted.map((id) => token(id, step.nodes.get(id))).flatMap((made) => [made, " "]), bonus);
+    path.replaceChildren("Accepted: ", ...step.accepted.map((id) => token(id, step.nodes.get(id))).flatMap((made) => [made, " "]), bonus);
+  }
+
+  showWidth() {
+    const { widen, swipe } = this.page;
+    const { columns, widened, wordless, cut } = this.tree;
+    widen.hidden = !columns.slim && !widened;
+    swipe.hidden = !widened && !(columns.slim && (wordless || cut));
+    widen.textContent = widened ? "Narrow" : "Widen";
+    widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
+    const read = wordless ? "A dot is a token: tap it to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 }
 
@@ -216,13 +227,12 @@ function legend() {
 
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
 export function runWords({ header, seen, length }) {
-  const config = header.config && typeof header.config === "object" ? header.config : {};
+  const { config, models, method } = header;
   const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
   const shown = SETTINGS.filter(([, name]) => typeof config[name] === "number" && config[name] !== USUAL[name] && means[name] !== false);
-  const models = header.models && typeof header.models === "object" ? header.models : {};
   const [model, drafter] = [models.preset, models.first_drafter].map((name) => text(name) && visible(name, 60));
   const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
-  const who = [`${methodName(text(header.method) || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
+  const who = [`${methodName(method || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
   const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "quickest here" : "", config.chat === true ? "chat" : ""];
   return words.filter(Boolean).join(" · ");
@@ -231,11 +241,12 @@ export function runWords({ header, seen, length }) {
 /** Says what was run, and takes away what this kind of run never fills: its marks would only be puzzling. */
 export class RunView {
   /** `runs`: whether the page can run something. */
-  constructor(root, label, runs) {
-    Object.assign(this, { root, label, runs, said: null });
+  constructor(root, label, store, runs) {
+    Object.assign(this, { root, label, store, runs, said: null });
   }
 
-  show(store) {
+  show() {
+    const { store } = this;
     this.say(runWords(store), store.recorded && !store.own);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
     Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), headed: store.seen.head ? "yes" : "no", levels: yes(store.seen.levels), unlogged: ["tokens", "target"].some((part) => list(store.header.missing).includes(part)) ? "yes" : "no" });

@@ -75,7 +75,7 @@ export class Player {
       if (!this.playing || !this.box.isConnected) return;
       if (before !== null) this.advance((now - before) / 1000);
       before = now;
-      this.show();
+      this.showMoment();
       if (this.playing) requestAnimationFrame(frame);
     };
     requestAnimationFrame(frame);
@@ -114,7 +114,7 @@ export class Player {
     this.playing = false;
     this.at = at;
     if (at >= stagesOf(this.step).length) this.finish();
-    else this.show();
+    else this.showMoment();
     this.changed();
   }
 
@@ -159,8 +159,13 @@ export class Player {
     return this.on && this.selection.shown === this.index;
   }
 
-  /** Draws the moment, also after tree or strip were drawn anew. */
   show() {
+    this.showBar();
+    this.showMoment();
+  }
+
+  /** Draws the moment, also after tree or strip were drawn anew. */
+  showMoment() {
     if (!this.here) return;
     const stages = stagesOf(this.step);
     this.draw(this.time);

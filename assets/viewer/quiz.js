@@ -15,7 +15,7 @@ export const guessMarks = (summaries, answers) => guessableSteps(summaries).map(
 export class Guessing {
   /** `name`: of the game, in data attributes and events; `changed()`: what may be seen has changed. */
   constructor(root, store, selection, name, changed) {
-    Object.assign(this, { root, store, selection, name, changed, on: false, answers: new Map() });
+    Object.assign(this, { root, store, selection, name, changed, on: false, pending: false, answers: new Map() });
     this.said = h("p", { class: "said", role: "status" });
     this.next = button("Next", {}, () => this.go());
     this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
@@ -23,6 +23,7 @@ export class Guessing {
   }
 
   toggle(on = !this.on) {
+    this.pending = false;
     if (on === this.on) return;
     this.on = on;
     this.box.hidden = !on;
@@ -43,6 +44,7 @@ export class Guessing {
 
   /** The first step whose text must not be seen: the answers to this step and to later ones are in it; null: all may be seen. */
   get hidden() {
+    if (this.pending) return 0;
     return this.on && this.selection.shown !== null ? this.selection.shown + (this.asking ? 0 : 1) : null;
   }
 
@@ -70,7 +72,7 @@ export class Guessing {
   /** Says on the root whether a game is on and asks, and draws the marks; false where the game is not on. */
   showState() {
     const { asking, answers } = this;
-    this.root.dataset[this.name] = asking ? "asking" : this.on ? "told" : "off";
+    this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
     if (!this.on) return false;
     const mark = ({ at, right }) => h("li", {}, h("button", { type: "button", class: right === null ? "open" : right ? "right" : "wrong", "data-step": at, title: `Step ${at + 1}: ${right === null ? "not asked yet" : this.words(answers.get(at))}`, "aria-current": at === this.selection.shown ? "step" : null }, right === null ? "·" : this.sign(answers.get(at))));
     this.marks.hidden = !answers.size; // a score over the run

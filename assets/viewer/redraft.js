@@ -1,29 +1,14 @@
 // Re-draft from here: what the second drafter would have added to the shown step from a prefix that somebody picks.
 
-import { button, h, list, number, text, whole } from "./dom.js";
+import { button, h } from "./dom.js";
 import { capital, count, joined, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE = "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
-const MOST = 512; // tokens
 const NOT_REACHED = { accepted: 0, wanted: null }; // where the target wanted another token within the prefix
 const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
 
 /** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
-export function readAnswer(raw) {
-  const confidence = list(raw.confidence);
-  const small = (value) => whole(value, 0, MOST, 0);
-  return {
-    problem: text(raw.problem),
-    tokens: list(raw.texts).slice(0, MOST).map((t, at) => ({ text: text(t), p: number(confidence[at], 0, 1, 0) })),
-    kept: small(raw.kept),
-    accepted: small(raw.accepted),
-    added: small(raw.added),
-    wanted: raw.wanted === null || raw.wanted === undefined ? null : text(raw.wanted),
-    chosen: list(raw.chosen).slice(0, MOST).map((pair) => list(pair).map(small)),
-    extra: small(raw.extra),
-    same: typeof raw.same === "boolean" ? raw.same : null,
-  };
-}
+export const readAnswer = ({ texts = [], confidence, ...raw }) => ({ ...raw, tokens: texts.map((text, at) => ({ text, p: confidence[at] })) });
 
 /** What came of it, as a sentence. */
 export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted }) {
@@ -58,7 +43,7 @@ export class Redraft {
     const step = this.selection.shown;
     if (step === null) return;
     this.number += 1;
-    this.now = { step, prefix, number: this.number, answer: this.ask ? null : readAnswer({ problem: NO_ENGINE }) };
+    this.now = { step, prefix, number: this.number, answer: this.ask ? null : { problem: NO_ENGINE } };
     this.selection.pin(step);
     if (this.ask) this.ask({ key: this.store.key, step, prefix, number: this.number });
     this.changed();
@@ -66,7 +51,7 @@ export class Redraft {
 
   /** An answer to an older question is dropped. */
   receive(raw) {
-    if (!this.now || this.now.answer || !raw || raw.number !== this.now.number) return;
+    if (!this.now || this.now.answer || raw.number !== this.now.number) return;
     this.now.answer = readAnswer(raw);
     this.changed();
   }

@@ -1,6 +1,8 @@
 // Taking along what the page shows: as a link, as a trace, as a picture, and as files that the server makes.
 
-import { button, h, text } from "./dom.js";
+import { withFields } from "./address.js";
+import { RUN_FIELDS } from "./constants.js";
+import { button, h } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 
 const RETAINED_MS = 60000; // a browser may ask for the address only once the reader has chosen a place
@@ -33,8 +35,8 @@ export async function copyLink(query, tooLong, copied = "Link copied.") {
 
 const LONGEST_LINK = 8000;
 
-/** A short hash of a finished run's text (FNV-1a, 32 bits), as app/links.py makes it; null where the run has not ended by itself. */
-export function fingerprint({ opening, committed, finished }) {
+/** A short hash of a finished run's text (FNV-1a, 32 bits); null where the run has not ended by itself. */
+function fingerprint({ opening, committed, finished }) {
   if (!finished || finished.stop_reason === "stopped") return null;
   const words = [...opening, ...committed.flat()].map((token) => token.text).join("");
   let value = 0x811c9dc5;
@@ -42,25 +44,25 @@ export function fingerprint({ opening, committed, finished }) {
   return value.toString(16).padStart(8, "0");
 }
 
+/** A sentence where a run has ended with another text than `mark`, the fingerprint in a link, says; else "". */
+export function otherText(store, mark) {
+  if (!/^[0-9a-f]{8}$/.test(mark) || [null, mark].includes(fingerprint(store))) return "";
+  const { temperature } = store.header.config;
+  const why = temperature ? `at temperature ${temperature} it is drawn, and a seed draws the same only with the same versions on the same hardware` : "other weights, versions or hardware decide near ties another way";
+  return `This text is not the one of the link’s run, and its steps are others: ${why}.`;
+}
+
 /** The page's address with the run, its settings and what is selected. */
-function linkTo(store, selection, names) {
-  const { header } = store;
-  const config = header.config && typeof header.config === "object" ? header.config : {};
-  const query = new URLSearchParams();
-  const put = (name, value) => value !== null && value !== undefined && query.set(name, String(value));
-  put("prompt", typeof header.prompt === "string" ? header.prompt : null);
-  put("model", header.models && header.models.preset);
-  put("method", header.method);
-  for (const name of names) put(name, config[name]);
-  put("text", fingerprint(store));
-  if (selection.shown !== null) put("step", selection.shown + 1);
-  if (selection.shownNode !== null) put("node", selection.shownNode === BONUS ? "bonus" : selection.shownNode);
-  return `${location.origin}${location.pathname}?${query}`;
+function linkTo(store, { shown, shownNode }) {
+  const { config, prompt, models, method } = store.header;
+  const node = shownNode === BONUS ? "bonus" : shownNode;
+  const fields = { ...config, prompt, model: models?.preset, method };
+  return `${location.origin}${location.pathname}?${withFields("", { ...Object.fromEntries(RUN_FIELDS.map((name) => [name, fields[name]])), text: fingerprint(store), step: shown + 1, node })}`;
 }
 
 export class ShareView {
-  /** `names`: settings that a link carries, null where no server answers; `ask(kind, step, node)` asks it for a file. */
-  constructor({ store, selection, pictures, names, ask }) {
+  /** `served`: whether a server answers, which `ask(kind, step, node)` asks for a file. */
+  constructor({ store, selection, pictures, served, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
     this.said = h("span", { class: "said", role: "status" });
     this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () => this.toggle(this.menu.hidden));
@@ -72,15 +74,15 @@ export class ShareView {
     this.menu = h(
       "div",
       { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
-      names && item("Copy link", "prompt, settings, step, node", () => this.copy(names)),
-      names && item("Quiz", "a link that asks where drafts are rejected", () => this.copy(names, "quiz=1")),
-      names && item("Challenge", "a link to be the drafter of this step", () => this.copy(names, "draft=1")),
-      names && item("Embed", "a frame for another page", () => this.copy(names, "embed=1")),
+      served && item("Copy link", "prompt, settings, step, node", () => this.copy()),
+      served && item("Quiz", "a link that asks where drafts are rejected", () => this.copy("quiz=1")),
+      served && item("Challenge", "a link to be the drafter of this step", () => this.copy("draft=1")),
+      served && item("Embed", "a frame for another page", () => this.copy("embed=1")),
       item("JSONL", "the whole trace; in it steps count from 0", () => this.lines()),
-      names && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
+      served && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
       item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
       item("PNG", "this tree, as pixels", () => this.png()),
-      names && item("HTML", "a page that works offline", () => ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode)),
+      served && item("HTML", "a page that works offline", () => ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode)),
     );
     this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
     this.listen();
@@ -128,12 +130,12 @@ export class ShareView {
 
   /** A file name from the run's own words, which may be anything. */
   name(ending, step = true) {
-    const method = text(this.store.header.method).replace(/[^a-z0-9_]/gi, "").slice(0, 40) || "run";
+    const method = this.store.header.method.replace(/[^a-z0-9_]/gi, "").slice(0, 40) || "run";
     return `d2sd-${method}${step ? `-step-${this.selection.shown + 1}` : ""}.${ending}`;
   }
 
-  async copy(names, more = "") {
-    const address = linkTo(this.store, this.selection, names) + (more ? `&${more}` : "");
+  async copy(more = "") {
+    const address = linkTo(this.store, this.selection) + (more ? `&${more}` : "");
     const link = more === "embed=1" ? `<iframe src="${address.replace(/&/g, "&amp;")}" width="100%" height="560" loading="lazy" title="D²SD Explorer"></iframe>` : address;
     if (address.length > LONGEST_LINK) return this.say("The prompt is too long for a link: share the JSONL file.");
     try {

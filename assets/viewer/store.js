@@ -1,7 +1,7 @@
 // The run: JSON lines, each read once as it arrives.
 
-import { list, number, text, whole } from "./dom.js";
-import { lacking, readCommitted, readOutcome, readSeconds, readStep, summarise } from "./step.js";
+import { list, text } from "./dom.js";
+import { NO_OUTCOME, lacking, readOutcome, readStep, summarise } from "./step.js";
 import { PROPOSER_NAMES, STAGES } from "./words.js";
 
 const SLICE_MS = 12;
@@ -9,10 +9,11 @@ const SLICE_CHARACTERS = 300000;
 const KEPT_STEPS = 96;
 const PACKED = "~";
 const RESEND_MS = 2000; // least time between two questions
+const UNREADABLE = "A part of this run cannot be read.";
 
 /** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
- *  d2sd/trace/run.py). */
-export const openLine = async (line) => (line[0] === PACKED ? inflate(line.slice(1)).catch(() => "") : line);
+ *  d2sd/trace/run.py). What cannot be opened stays as it is: no line begins like that. */
+export const openLine = async (line) => (line[0] === PACKED ? inflate(line.slice(1)).catch(() => line) : line);
 
 /** The text that was deflated (raw) and written in base64; throws where it is nothing of the kind. */
 export async function inflate(packed) {
@@ -27,18 +28,12 @@ export async function inflate(packed) {
 
 /** A value: a segment of a run (head, then lines from a given place on), or a whole trace without a head. */
 function readSegment(value) {
-  const lines = text(value).split("\n").filter(Boolean);
-  let head = null;
-  try {
-    head = JSON.parse(lines[0]);
-  } catch {
-    return { key: "", from: 0, lines };
-  }
-  if (!head || head.event !== "Segment") return { key: lines[0], from: 0, lines };
-  return { ...head, key: text(head.key), from: whole(head.from, 0, 1e9, 0), lines: lines.slice(1), instructive: whole(head.instructive, 0, 1e9, 0) };
+  const lines = value.split("\n").filter(Boolean);
+  if (!lines[0].startsWith('{"event":"Segment"')) return { key: lines[0], from: 0, instructive: 0, lines };
+  return { ...JSON.parse(lines[0]), lines: lines.slice(1) };
 }
 
-const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: readSeconds(null) });
+const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: Object.fromEntries(STAGES.map(([stage]) => [stage, 0])) });
 
 function addSums(sums, summary) {
   sums.steps += 1;
@@ -46,7 +41,7 @@ function addSums(sums, summary) {
   sums.nodes += summary.nodes;
   sums.redrafts += summary.redrafts;
   sums.gained += summary.gained;
-  if (summary.verdict !== "none") sums.outcomes[summary.verdict] += 1;
+  if (summary.verdict !== null) sums.outcomes[summary.verdict] += 1;
   for (const [stage] of STAGES) sums.seconds[stage] += summary.seconds[stage];
 }
 
@@ -84,7 +79,7 @@ export class Store {
   clear(key) {
     // A new round: whatever is still being read belongs to the run before.
     this.round += 1;
-    Object.assign(this, { key, reading: false, complete: false, header: {}, prompt: "", finished: null, failed: null, baseline: null, unwatched: null, disturbed: false });
+    Object.assign(this, { key, reading: false, complete: false, header: { run: "", method: "", config: {}, models: {} }, prompt: "", finished: null, failed: null, baseline: null, unwatched: null, disturbed: false });
     this.waiting = []; // lines that arrived but were not read yet
     this.early = new Map(); // lines after a gap, by the place of the first
     this.received = 0;
@@ -93,7 +88,7 @@ export class Store {
     this.opening = []; // what prefill committed: it belongs to no step
     this.committed = [];
     this.summaries = [];
-    this.outcome = readOutcome(null); // of the step that comes next
+    this.outcome = NO_OUTCOME; // of the step that comes next
     this.instructive = 0; // the step that shows the idea best
     this.read = new Map();
     this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // what kinds of things the steps have
@@ -109,7 +104,7 @@ export class Store {
   }
 
   get run() {
-    return text(this.header.run);
+    return this.header.run;
   }
 
   /** What the proposers are called in this run. */
@@ -134,7 +129,7 @@ export class Store {
       this.recorded = segment.recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
       this.changed({ reset: true });
     }
-    this.instructive = segment.instructive || 0;
+    this.instructive = segment.instructive;
     for (const name of ["wanted", "file", "redraft", "typed"]) if (segment[name]) this.changed({ [name]: segment[name] });
     this.early.set(from, lines);
     for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined; ) {
@@ -178,47 +173,51 @@ export class Store {
     return this.waiting.splice(0, count);
   }
 
+  /** The one check here, for files that were changed by hand: a line that cannot be read is left out, and said to be. */
   take(line) {
-    let event = null;
     try {
-      event = JSON.parse(line);
-    } catch {}
-    if (event && event.event === "Outcome") {
+      this.add(JSON.parse(line), line);
+    } catch {
+      this.failed ??= UNREADABLE;
+    }
+  }
+
+  add(event, line) {
+    if (event.event === "Outcome") {
       this.outcome = readOutcome(event); // no part of the trace
       return;
     }
     this.lines.push(line);
-    if (!event || typeof event !== "object") return;
     if (event.event === "Header") {
       this.header = event;
-      this.prompt = text(event.prompt);
+      this.prompt = event.prompt ?? "";
     } else if (event.event === "PrefillDone") {
-      this.prompt = this.prompt || list(event.texts).map(text).join("");
-      this.opening = list(event.committed).map(readCommitted);
+      this.prompt ||= event.texts.join("");
+      this.opening = event.committed;
     } else if (event.event === "StepDone") this.addStep(event);
     else if (event.event === "Finished") {
       this.finished = event;
       this.read.delete(this.length - 1); // now it is known why the text ends there
     } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
     else if (event.event === "Baseline") {
-      this.baseline = number(event.tokens_per_second, 0, 1e9, null);
-      this.unwatched = number(event.unwatched, 0, 1e9, null);
-      this.disturbed = event.disturbed === true;
+      this.baseline = event.tokens_per_second;
+      this.unwatched = event.unwatched ?? null;
+      this.disturbed = event.disturbed ?? false;
     }
   }
 
   addStep(event) {
     const summary = summarise(event, this.outcome);
     this.steps.push(this.lines.length - 1);
-    this.committed.push(list(event.committed).map(readCommitted));
+    this.committed.push(event.committed);
     this.summaries.push(summary);
-    this.outcome = readOutcome(null);
+    this.outcome = NO_OUTCOME;
     this.seen.draft ||= Boolean(event.first_draft);
-    this.seen.levels ||= list(event.levels).length > 0;
-    this.seen.branches ||= list(event.branches).length > 0;
-    this.seen.head ||= list(event.trained).length > 0;
-    this.seen.second ||= list(event.branches).some((draft) => draft && draft.drafter === "second");
-    this.seen.selected ||= list(event.selected_prefixes).length > 0;
+    this.seen.levels ||= event.levels.length > 0;
+    this.seen.branches ||= event.branches.length > 0;
+    this.seen.head ||= event.trained?.length > 0;
+    this.seen.second ||= event.branches.some(({ drafter }) => drafter === "second");
+    this.seen.selected ||= event.selected_prefixes.length > 0;
     addSums(this.sums, summary);
     this.most = Math.max(this.most, summary.total);
   }
@@ -232,8 +231,8 @@ export class Store {
 
   /** What every step needs to know of its run. */
   get manner() {
-    const config = this.header.config && typeof this.header.config === "object" ? this.header.config : {};
-    return { names: this.names, lacks: lacking(list(this.header.missing)), sampled: number(config.temperature, 0, 1e9, 0) > 0, random: this.header.method === "random_prefix", weighted: this.header.method === "d2sd_tree" };
+    const { method, config, missing } = this.header;
+    return { names: this.names, lacks: lacking(list(missing)), sampled: config.temperature > 0, random: method === "random_prefix", weighted: method === "d2sd_tree" };
   }
 
   /** Step `index`, read in full; the latest ones stay read. All others are kept as text: a long run fits into memory. */
@@ -241,7 +240,7 @@ export class Store {
     if (index === null || !(index >= 0 && index < this.length)) return null;
     let step = this.read.get(index);
     if (!step) {
-      const ending = this.finished && index === this.length - 1 ? text(this.finished.stop_reason) : "";
+      const ending = this.finished && index === this.length - 1 ? this.finished.stop_reason : "";
       step = { ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.manner, this.summaries[index]), ending };
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);

@@ -47,10 +47,11 @@ export class StripView {
     this.svg.addEventListener("click", (event) => this.step && this.tree.answered(Math.round(this.depthAt(event))));
   }
 
-  show(step) {
+  show({ step, fresh, secret }) {
+    if (!fresh) return;
     this.step = step;
-    this.svg.setAttribute("aria-label", step ? this.summary() : "Confidence and predicted boundaries");
     this.place();
+    this.svg.setAttribute("aria-label", step && !secret ? this.summary() : "Confidence and predicted boundaries");
   }
 
   summary() {
@@ -236,7 +237,7 @@ export class StripView {
     const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width / this.scale - w - 2);
     return s(
       "g",
-      { class: `truth ${step.verdict}`, "data-verdict": step.verdict },
+      { class: `truth ${step.verdict ?? ""}`, "data-verdict": step.verdict },
       s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: this.band.ends - 12 }),
       s("rect", { x: left, y: this.band.truth, width: w, height: 19, rx: 9.5 }),
       s("text", { x: left + w / 2, y: this.band.truth + 13.5 }, words),

@@ -73,8 +73,14 @@ export class TextView {
     return span;
   }
 
+  show({ at, hidden }) {
+    this.append();
+    this.mark(at);
+    this.hide(hidden);
+  }
+
   /** Marks the shown step and, unless the pointer is here, brings it into view. */
-  show(step) {
+  mark(step) {
     const pinned = this.selection.pinned;
     for (const token of (this.shown !== null && this.tokens[this.shown]) || []) token.classList.remove("shown", "pinned");
     this.shown = step;

@@ -36,6 +36,15 @@ export class TimelineView {
     this.follow();
   }
 
+  reset() {
+    this.first = 0;
+  }
+
+  show({ hidden }) {
+    this.told = hidden ?? Infinity;
+    this.follow();
+  }
+
   get room() {
     return Math.max(1, this.size.width);
   }
@@ -334,11 +343,11 @@ export class FinderView {
 
   /** Finds the steps that are asked for, and goes to the next of them unless one of them is shown. */
   visit() {
-    this.show();
+    this.find();
     if (this.found && !this.found.includes(this.selection.shown)) this.go(1);
   }
 
-  show() {
+  find() {
     this.found = foundBy(this.choice.value, this.store.summaries);
     this.timeline.matching = this.found && new Set(this.found);
     this.counted = this.store.length;
@@ -346,12 +355,12 @@ export class FinderView {
       button.setAttribute("aria-pressed", this.choice.value === button.dataset.outcome);
       button.lastChild.textContent = this.store.sums.outcomes[button.dataset.outcome];
     }
-    this.place();
+    this.show();
     this.timeline.draw();
   }
 
-  place() {
-    if (this.counted !== this.store.length) return this.show();
+  show() {
+    if (this.counted !== this.store.length) return this.find();
     const at = this.found ? this.found.indexOf(this.selection.shown) : -1;
     this.count.textContent = !this.found ? "" : this.found.length ? `${at < 0 ? "" : `${at + 1} of `}${this.found.length}` : "none";
   }
@@ -369,7 +378,7 @@ export class FinderView {
     this.choice.value = "any";
     this.timeline.zoomed = 1;
     this.timeline.select(null);
-    this.show();
+    this.find();
   }
 
   toggleRanging() {

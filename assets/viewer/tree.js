@@ -115,7 +115,13 @@ export class TreeView {
     this.listen();
   }
 
-  show(step) {
+  show({ step, fresh, node, summary }) {
+    this.svg.setAttribute("aria-label", summary || "Draft tree");
+    if (fresh) this.drawStep(step);
+    else if (node !== this.marked) this.mark();
+  }
+
+  drawStep(step) {
     this.step = step;
     this.tooltip.hide();
     const { width, height } = this.viewport.size;
@@ -296,12 +302,10 @@ export class TreeView {
     return s("line", { class: "boundary", x1: x, x2: x, y1: -4000, y2: 4000 });
   }
 
-  /** Every column in view, or every token readable and the tree to be moved. */
+  /** Every column in view, or every token readable and the tree to be moved; once the step is drawn again. */
   widen(all) {
-    this.widened = all;
+    this.widened = this.viewport.start = all;
     this.viewport.touched = false;
-    this.show(this.step);
-    this.viewport.look(all);
   }
 
   get ghostWord() {
@@ -317,19 +321,20 @@ export class TreeView {
   unfold(all) {
     this.unfolded = all;
     this.viewport.touched = false;
-    this.show(this.step);
+    this.drawStep(this.step);
   }
 
   /** Shows which node is selected; one that is folded away is brought out. */
   mark() {
     if (!this.viewport.size.width || !this.layout) return; // out of sight, where nothing is laid out
     const { shownNode: node, shown } = this.selection;
+    this.marked = node;
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
-    if (known && !this.layout.lanes.has(node)) return this.show(this.step);
+    if (known && !this.layout.lanes.has(node)) return this.drawStep(this.step);
     // a token in a slim column is made readable
     if (known && !this.words.get(node) && !this.marking) {
       this.marking = true;
-      this.show(this.step);
+      this.drawStep(this.step);
       this.marking = false;
       return;
     }

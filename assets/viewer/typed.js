@@ -1,7 +1,7 @@
 // Be the drafter: one types the tokens that come next, the target accepts or rejects them one by one (without a target the recorded
 // text does), then the drafter's draft from the same anchor is shown beside it.
 
-import { button, h, list, number, sum, text, whole } from "./dom.js";
+import { button, h, sum } from "./dom.js";
 import { capital, count, fixed, quoted } from "./words.js";
 import { Guessing } from "./quiz.js";
 import { tokenItem } from "./redraft.js";
@@ -11,7 +11,7 @@ const MOST_TOKENS = 512;
 const MOST_SHOWN = 24; // characters of a token
 
 /** Typed words as the models read them: the marks that spaces and line breaks are drawn as stand for them. */
-export const asText = (typed) => text(typed).slice(0, MOST_TYPED).replaceAll("␣", " ").replaceAll("↵", "\n");
+export const asText = (typed) => typed.slice(0, MOST_TYPED).replaceAll("␣", " ").replaceAll("↵", "\n");
 
 /** Words with a space before them, or none, as the text has that they go on in: nobody can see which it is. */
 export function spaced(pieces, words) {
@@ -33,7 +33,7 @@ export function agreeing(pieces, words) {
 }
 
 /** The recorded text from a step on, token by token. */
-export const piecesFrom = (store, step) => store.committed.slice(step).flatMap((tokens) => tokens.map((token) => token.text)).slice(0, MOST_TOKENS);
+const piecesFrom = (store, step) => store.committed.slice(step).flatMap((tokens) => tokens.map((token) => token.text)).slice(0, MOST_TOKENS);
 
 /** What the recorded text says of a draft: at temperature 0 it is what the target writes. `room`: tokens that a draft may have. */
 export function compared(pieces, typed, room) {
@@ -51,11 +51,7 @@ export function compared(pieces, typed, room) {
 }
 
 /** What the server answers: the fields of a `d2sd.whatif.questions.TypedDraft`. */
-export function readTyped(raw) {
-  const chances = list(raw.probabilities);
-  const tokens = list(raw.texts).slice(0, MOST_TOKENS).map((t, at) => ({ text: text(t), p: number(chances[at], 0, 1, 0) }));
-  return { tokens, accepted: whole(raw.accepted, 0, tokens.length, 0), wanted: text(raw.wanted), cut: number(raw.cut, 0, 1e9, 0) > 0 };
-}
+const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({ tokens: texts.map((text, at) => ({ text, p: probabilities[at] })), accepted, wanted, cut: cut > 0 });
 
 export function typedSentence({ tokens, accepted, wanted, cut }) {
   const next = wanted === null ? "; there the recorded text ends" : accepted === tokens.length ? `; the target goes on with ${quoted(wanted)}` : accepted ? `; then the target wanted ${quoted(wanted)}` : `; the target wanted ${quoted(wanted)}`;
@@ -166,7 +162,7 @@ export class TypedView extends Guessing {
 
   /** An answer to an older question is dropped; one that is a problem leaves the recorded text to compare with. */
   receive(raw) {
-    if (!this.waiting || !raw || raw.number !== this.waiting.number) return;
+    if (!this.waiting || raw.number !== this.waiting.number) return;
     if (raw.problem) this.settle(`${raw.problem} ${RECORDED}`);
     else this.settle(VERIFIED, readTyped(raw));
   }

@@ -15,8 +15,8 @@ from app.race.tab import GROUPS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep, open_lane, race_query
 from app.race.whatif import WhatIf
 from app.runs.recordings import Recording
-from app.runs.tab import GONE, read_stored, remove, rename, show
-from app.runs.view import FORM, about, drawing
+from app.runs.tab import GONE, remove, rename, show
+from app.runs.view import about, drawing
 from app.session import Histories, History, Session
 from app.settings import SETTINGS
 from d2sd.trace.run import RecordedRun
@@ -93,18 +93,6 @@ def test_listed_run_is_renamed_and_removed():
     rename(session, Event(key=run.key, label=" "))
     assert session.history.runs[0].label == "my run"
     assert json.loads(remove(session, Event(key=run.key)))["runs"] == []
-
-
-def test_stored_form_may_name_folders_unlike_links(monkeypatch):
-    form = {"model": "folder", "folder": "/my/nets", "vp": "/my/vp", "compare": "false", "seed": "7"}
-    stored = json.dumps({"window": NAME, "form": json.dumps({**form, "unknown": 1})})
-    assert set(form) <= set(FORM)
-    window, link = read_stored(stored)
-    assert (window, link.values) == (NAME, {**form, "compare": False, "seed": 7})
-    assert links.read(form).values == {"seed": 7}
-    monkeypatch.setenv("SPACE_ID", "someone/space")
-    assert read_stored(stored)[1].values == {"compare": False, "seed": 7}
-    assert [read_stored(text)[1] for text in ("nonsense", '{"window": 3}', "[]", "[" * 100_000)] == [None] * 4
 
 
 def test_race_lanes_are_kept_and_open_in_explore():

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
 
@@ -13,7 +12,6 @@ from app.runs.view import HOSTS_VARIABLE, trace_hosts
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import InputError
-from d2sd.trace.run import RecordedRun
 
 
 def test_link_round_trips_every_setting():
@@ -26,18 +24,11 @@ def test_link_round_trips_every_setting():
     query = {name: str(value).lower() if value is True else str(value) for name, value in asked.items()}
     link = links.read({**query, "step": "4", "node": "bonus"})
     assert link.values == asked
-    assert (link.step, link.node, link.ignored, link.sentence) == (3, "bonus", (), "")
+    assert link.selection == {"step": 3, "node": "bonus", "text": ""}
+    assert (link.ignored, link.sentence) == ((), "")
 
 
-def test_link_text_fingerprint_detects_other_text():
-    run = presets.opening()
-    mark = links.fingerprint(run.trace())
-    assert links.read({"text": mark}).text == mark
-    assert [links.read({"text": text}).text for text in ("", "x" * 8, mark * 2, mark.upper() + "G")] == [""] * 4
-    assert links.read({"text": mark}).other_text(run) == ""
-    assert "near ties" in links.read({"text": "00000000"}).other_text(run)
-    cut_off = RecordedRun.of(replace(run.trace(), finished=None).records())
-    assert links.read({"text": "00000000"}).other_text(cut_off) == ""
+def test_link_to_drawn_text_says_that_it_may_be_another():
     assert links.read({"temperature": "0.5"}).sampling_note.startswith("Its text is drawn at temperature 0.5")
     assert links.read({"temperature": "0"}).sampling_note == ""
 
@@ -64,7 +55,7 @@ def test_link_leaves_out_and_names_invalid_values(name, value, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     link = links.read({"num_branches": "2", name: value})
     assert link.values == {"num_branches": 2}
-    assert link.step is None
+    assert link.selection is None
     assert link.sentence.startswith(f"Not everything in this link could be used: {name} (")
 
 
@@ -102,8 +93,9 @@ OPENING = links.query_fields(presets.opening().header)
         ({"run": "KEY", "step": "2"}, None, 1, False),
         ({"run": "1", "step": "2", "seed": "x"}, "Not everything in this link", 1, False),
         ({"step": "3"}, None, 2, False),  # where to look, in whatever run is shown
+        ({"step": "3", "play": "1", "__theme": "dark"}, None, 2, False),
         (OPENING | {"step": "3"}, None, 2, False),
-        (OPENING | {"step": "3", "text": "00000000"}, "This text is not the one of the link's run", 2, False),
+        (OPENING | {"step": "3", "text": "00000000"}, None, 2, False),  # the page compares the texts
         ({"prompt": "A cat", "seed": "x"}, STAYS, None, False),
         ({"prompt": "A cat", "step": "3"}, NOT_YET, None, True),
         ({"prompt": "A cat", "run": "gone"}, ELSEWHERE, None, True),
@@ -127,6 +119,7 @@ def test_open_link_shows_or_starts_run_with_notice(monkeypatch, query, notice, w
     assert len(session.shown) == (0 if starts or notice == PRESS_RUN else len(run))
     head = json.loads(opened.segment.split("\n")[0]) if isinstance(opened.segment, str) else {}
     assert (head.get("wanted") or {}).get("step") == wanted
+    assert (head.get("wanted") or {}).get("text", "") == query.get("text", "")
 
 
 @pytest.mark.parametrize(

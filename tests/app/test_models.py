@@ -158,16 +158,15 @@ def test_models_are_not_loaded_before_the_first_run(monkeypatch):
     assert not models.loaded(models.Chosen("tiny"))
 
 
-def test_list_of_models_disables_what_cannot_run_and_says_why(monkeypatch):
+def test_list_of_models_says_why_some_cannot_run(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(machine, "memory", lambda: 4e9)
-    script = model_choice.model_picker().js_on_load
-    options = json.loads(script[script.rindex("server, ") + 8 :].removesuffix(");"))
-    choices = {choice["id"]: choice for choice in options["choices"]}
-    large = choices["Qwen/Qwen3-8B"]
-    assert large["disabled"]
-    assert "its weights take 16 GB, and this machine has no CUDA GPU and 4 GB of memory free" in large["label"]
-    assert not choices["tiny"]["disabled"]
+    labels = {id: label for label, id in model_choice.model_picker().choices}
+    why = "its weights take 16 GB, and this machine has no CUDA GPU and 4 GB of memory free"
+    assert labels["Qwen/Qwen3-8B"] == f"Qwen/Qwen3-8B ({why})"
+    assert labels["tiny"] == "tiny (bundled)"
+    with pytest.raises(InputError, match="choose other models"):
+        models.check(models.Chosen("Qwen/Qwen3-8B"))
 
 
 @pytest.fixture

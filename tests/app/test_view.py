@@ -1,12 +1,12 @@
 import gradio as gr
 import pytest
 
-from app.explore.controls import ExplorerView
-from app.learn.tab import LearnView
-from app.view import FoldView
+from app.explore.controls import explorer_view
+from app.runs.view import runs_list
+from app.view import fold_view
 
 
-@pytest.mark.parametrize(("made", "event"), [(ExplorerView, "missed"), (ExplorerView, "export"), (LearnView, "select")])
+@pytest.mark.parametrize(("made", "event"), [(explorer_view, "missed"), (explorer_view, "export"), (runs_list, "show")])
 def test_view_event_of_script_can_be_registered(made, event):
     with gr.Blocks():
         view = made()
@@ -14,7 +14,7 @@ def test_view_event_of_script_can_be_registered(made, event):
 
 
 def test_view_has_no_other_event_attributes():
-    view = FoldView("Settings", "settings", elem_id="fold-test")
+    view = fold_view("Settings", "settings", elem_id="fold-test")
     with pytest.raises(AttributeError, match="'missed'"):
         _ = view.missed
     assert not hasattr(view, "likeable")
@@ -25,7 +25,7 @@ def test_view_skips_gradio_search_for_unknown_attributes(monkeypatch):
     asked = []
     search = gr.HTML.__getattr__
     monkeypatch.setattr(gr.HTML, "__getattr__", lambda self, name: (asked.append(name), search(self, name))[1])
-    view = ExplorerView()
+    view = explorer_view()
     asked.clear()
     view.get_config()
     assert set(asked) <= {n for n in asked if f'"{n}"' in view.js_on_load}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
+import d2sd
 from app import presets
 from tests.chromium import SLOWER, new_page
 
@@ -73,7 +74,7 @@ def put_back(page: Page, address: str) -> None:
     header, prompt = presets.opening().header, str(presets.opening().header["prompt"])
     same = view(page).get_attribute("data-run") == header["run"]
     same = same and page.locator("#prompt textarea").input_value() == prompt
-    same = same and page.locator("#method select").input_value() == header["method"]
+    same = same and page.locator("#method input").input_value() == d2sd.METHODS[header["method"]].name
     if not same or page.locator("#notice").is_visible() or page.locator("#runs li").count() > 1:
         reopened(page, address)
 
@@ -93,8 +94,14 @@ def set_number(page: Page, elem_id: str, value: object) -> None:
     field.blur()
 
 
+def choose_from(page: Page, elem_id: str, label: str) -> None:
+    """Choose from a list."""
+    page.locator(f"#{elem_id} input").click()
+    page.get_by_role("option", name=label, exact=True).click()
+
+
 def choose_method(page: Page, method: str) -> None:
-    page.locator("#method select").select_option(method)
+    choose_from(page, "method", d2sd.METHODS[method].name)
 
 
 def start(page: Page, prompt: str, tokens: int | None = None) -> str:

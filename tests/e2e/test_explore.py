@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from functools import partial
 from itertools import pairwise
 
 import pytest
@@ -14,6 +15,7 @@ from app import models, presets, settings
 from d2sd.trace.metrics import totals, verdict
 from tests.e2e.driving import (
     PATIENCE,
+    choose_from,
     choose_method,
     finished,
     output_text,
@@ -266,9 +268,9 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
             field = shown.locator(f"#{settings.element(setting)}").locator(kind).first
             expect(field).to_be_enabled() if setting.name in used else expect(field).to_be_disabled()
     unfold(shown)
-    prompt, model = shown.locator("#prompt textarea"), shown.locator("#model select")
+    prompt, model = shown.locator("#prompt textarea"), partial(choose_from, shown, "model")
     expect(shown.locator("#able")).to_contain_text(presets.TINY)
-    model.select_option("folder")
+    model("a folder of your own")
     expect(shown.locator("#able")).to_be_hidden()
     prompt.focus()
     expect(shown.locator("#examples-smollm2")).to_be_visible()
@@ -277,7 +279,7 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
     shown.get_by_label("Folder with target/").fill("/nowhere")
     shown.locator("#run").click()
     expect(problem(shown)).to_have_value(re.compile("/nowhere"), timeout=PATIENCE)
-    model.select_option("tiny")
+    model("tiny (bundled)")
     expect(shown.get_by_label("Folder with target/")).to_be_hidden()
     expect(shown.locator("#able")).to_be_visible()
     expect(problem(shown)).to_be_hidden()

@@ -12,7 +12,7 @@ from app.methods import lane_title
 from app.models import Chosen
 from app.race.run import recorded_race
 from d2sd import DecodeConfig
-from tests.e2e.driving import PATIENCE, start, window
+from tests.e2e.driving import PATIENCE, choose_from, start, window
 
 pytestmark = pytest.mark.e2e
 PROMPT = "One day, a small dog"
@@ -171,21 +171,21 @@ def test_own_race_is_drawn_and_answers_what_if_after_mistake(race: Page):
 def test_race_form_follows_explore_unless_chosen_in_race(page: Page):
     def explored(prompt: str, model: str) -> None:
         page.get_by_role("tab", name="Explore").click()
-        page.locator("#model select").select_option(model)
+        choose_from(page, "model", model)
         page.locator("#prompt textarea").fill(prompt)
         page.get_by_role("tab", name="Race").click()
 
-    prompt, model = page.locator("#race-prompt textarea"), page.locator("#race-model select")
+    prompt, model = page.locator("#race-prompt textarea"), page.locator("#race-model input")
     explored("First", presets.DSPARK)
     expect(prompt).to_have_value("First")
     expect(model).to_have_value(presets.DSPARK)
-    model.select_option("tiny")
+    choose_from(page, "race-model", "tiny (bundled)")
     explored("Second", presets.DSPARK)
     expect(prompt).to_have_value("Second")
-    expect(model).to_have_value("tiny")
+    expect(model).to_have_value("tiny (bundled)")
 
     page.get_by_role("tab", name="Explore").click()
-    page.locator("#model select").select_option("tiny")
+    choose_from(page, "model", "tiny (bundled)")
     start(page, "One day, a cat", 24)
     page.get_by_role("tab", name="Race").click()
     page.locator("#whatif-source input").click()

@@ -85,7 +85,7 @@ def test_link_fills_controls_and_run_selects_step(empty: Page, address: str):
     models.engine(Chosen("tiny"))  # where the models are loaded, the run of a link begins by itself
     empty.goto(f"{address}?{urlencode(wanted)}")
     expect(empty.locator("#prompt textarea")).to_have_value(wanted["prompt"], timeout=PATIENCE)
-    expect(empty.locator("#method select")).to_have_value("ddtree")
+    expect(empty.locator("#method input")).to_have_value("DDTree")
     for elem_id, name in (("gamma", "block_size"), ("budget", "node_budget"), ("temperature", "temperature")):
         expect(empty.locator(f"#{elem_id} input[type=number]")).to_have_value(str(wanted[name]))
     expect(empty.locator("#branches input[type=number]")).to_be_disabled()

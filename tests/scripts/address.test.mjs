@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { Address, fetchTrace, traceAddress } from "../../app/runs/address.js";
 import { queryOfHash, readAddress, withFields } from "../../assets/viewer/address.js";
-import { fingerprint, localWords } from "../../assets/viewer/share.js";
+import { localWords, otherText } from "../../assets/viewer/share.js";
 import { missing } from "../../assets/viewer/standalone.js";
 
 const missed = (address) => missing(address, [2, 5], 12);
@@ -51,12 +51,16 @@ test("fetchTrace refuses redirects, files that are too large, and missing files"
   await assert.rejects(fetchTrace(new URL(HERE), 96), /does not answer/);
 });
 
-test("a fingerprint exists for the text of a finished run only", () => {
-  const run = { opening: [{ text: "h" }], committed: [[{ text: "el" }, { text: "" }], [{ text: "lo" }]], finished: { stop_reason: "end_token" } };
-  assert.equal(fingerprint(run), "4f9f2cab");
-  assert.equal(fingerprint({ ...run, opening: [], committed: [[{ text: "é🙂" }]] }), "279e480f");
-  assert.equal(fingerprint({ ...run, finished: { stop_reason: "stopped" } }), null);
-  assert.equal(fingerprint({ ...run, finished: null }), null);
+test("another text than that of the link is told of, once the run has ended", () => {
+  const run = { opening: [{ text: "h" }], committed: [[{ text: "el" }, { text: "" }], [{ text: "lo" }]], finished: { stop_reason: "end_token" }, header: { config: { temperature: 0 } } };
+  const drawn = { ...run, header: { config: { temperature: 0.5 } } };
+  assert.equal(otherText(run, "4f9f2cab"), "");
+  assert.equal(otherText({ ...run, opening: [], committed: [[{ text: "é🙂" }]] }, "279e480f"), "");
+  assert.match(otherText(run, "00000000"), /near ties/);
+  assert.match(otherText(drawn, "00000000"), /at temperature 0\.5 it is drawn/);
+  for (const mark of ["", "x".repeat(8), "4f9f2ca", "00000000G"]) assert.equal(otherText(run, mark), "", mark);
+  assert.equal(otherText({ ...run, finished: { stop_reason: "stopped" } }, "00000000"), "");
+  assert.equal(otherText({ ...run, finished: null }, "00000000"), "");
 });
 
 const TABS = ["explore", "race", "learn"];

@@ -3,16 +3,15 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { markOf } from "../../assets/viewer/details.js";
 import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, ofBoth, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
-import { readStep } from "../../assets/viewer/step.js";
 import { runWords } from "../../assets/viewer/page.js";
 import { plain } from "../../assets/viewer/words.js";
-import { RUN, stepLine } from "./fixtures.mjs";
+import { RUN, stepLine, stepOf } from "./fixtures.mjs";
 
 test("stepSentence describes the accepted path of a step", () => {
-  const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
+  const step = stepOf(JSON.parse(stepLine(4, 2)));
   assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
   assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [6, 3, 4]);
-  const drawn = readStep(JSON.parse(stepLine(4, 2)), 0, { ...RUN, sampled: true });
+  const drawn = stepOf(JSON.parse(stepLine(4, 2)), { ...RUN, sampled: true });
   assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
 });
 
@@ -20,20 +19,20 @@ test("stepSentence names consecutive lower-ranked choices once", () => {
   const raw = JSON.parse(stepLine(4, 3));
   for (const node of raw.nodes.slice(1)) node.candidates = [];
   raw.actual_boundary = 0;
-  assert.equal(plain(stepSentence(readStep(raw, 0, RUN))), "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.");
+  assert.equal(plain(stepSentence(stepOf(raw))), "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.");
 });
 
 test("stepSentence does not call a first token wrong that the node budget left out", () => {
   const raw = JSON.parse(stepLine(4, 0));
   const nodes = raw.nodes.slice(0, 1);
-  const said = (more) => plain(stepSentence(readStep({ ...raw, ...more }, 0, RUN)));
+  const said = (more) => plain(stepSentence(stepOf({ ...raw, ...more })));
   assert.match(said({}), /^First drafter’s first token was wrong/);
   assert.match(said({ nodes, actual_boundary: null }), /^The tree left out the first drafter’s first token; then the target wrote/);
 });
 
 test("stepSentence states a cost-aware decision and leaves out an invalid one", () => {
   const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
-  const said = (decision) => plain(stepSentence(readStep({ ...JSON.parse(stepLine(4, 2)), decision }, 0, RUN)));
+  const said = (decision) => plain(stepSentence(stepOf({ ...JSON.parse(stepLine(4, 2)), decision })));
   const options = [option(0, 0, 1, 0.01), option(5, 0, 3, 0.02), option(5, 2, 3.5, 0.03)];
   assert.match(said({ options, taken: 2, tokens: 3.5, seconds: 0.03, looking: false }), /Re-drafts: \+0\.5 tokens expected for 10\.0 ms\.$/);
   assert.match(said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }), /Re-draft skipped: \+0\.5 tokens expected/);
@@ -44,7 +43,7 @@ test("stepSentence states a cost-aware decision and leaves out an invalid one", 
 test("a draft without confidences is as long as its tokens", () => {
   const told = JSON.parse(stepLine(4, 4, []));
   const untold = { ...told, first_draft: { ...told.first_draft, confidence: [] } };
-  const [step, bare] = [told, untold].map((raw) => readStep(raw, 0, RUN));
+  const [step, bare] = [told, untold].map((raw) => stepOf(raw));
   assert.deepEqual([bare.drafted, bare.columns], [4, step.columns]);
   assert.deepEqual(bare.draft.confidence, []);
   assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
@@ -53,20 +52,20 @@ test("a draft without confidences is as long as its tokens", () => {
 test("nodes after the end of the text are called not reached", () => {
   const raw = JSON.parse(stepLine(4, 2));
   raw.nodes[3].state = "unreached";
-  const said = (ending) => nodeSentence({ ...readStep(raw, 0, RUN), ending }, readStep(raw, 0, RUN).nodes.get(4));
+  const said = (ending) => nodeSentence({ ...stepOf(raw), ending }, stepOf(raw).nodes.get(4));
   assert.equal(said("end_of_text"), "Not reached: the text ends before it.");
   assert.match(said("max_new_tokens"), /limit on tokens ends the text/);
-  const step = readStep(JSON.parse(stepLine(4, 2)), 0, RUN);
+  const step = stepOf(JSON.parse(stepLine(4, 2)));
   assert.match(nodeSentence(step, step.nodes.get(4)), /an earlier token on this path was rejected/);
 });
 
 test("runWords names method, model, and a drafter other than the model's default", () => {
-  const of = (header, draft = true) => runWords({ header, seen: { draft }, length: 1 });
+  const of = (header, draft = true) => runWords({ header: { models, config: {}, ...header }, seen: { draft }, length: 1 });
   const models = { preset: "tiny", first_drafter: "tiny/dflash" };
-  assert.equal(of({ method: "d2sd", models, config: { num_branches: 4 } }), "D²SD on tiny · K 4");
+  assert.equal(of({ method: "d2sd", config: { num_branches: 4 } }), "D²SD on tiny · K 4");
   assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "DFlash on tiny · drafter run/step-200");
   assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "Plain decoding on tiny");
-  assert.equal(of({ models: [1] }), "run");
+  assert.equal(of({ method: "", models: {} }), "run");
 });
 
 const token = (own, wanted) => ({ own, wanted });
@@ -92,7 +91,7 @@ function repaired(copies = [], manner = {}) {
   raw.accepted.push(5);
   raw.committed.splice(2, 0, { text: "u3", proposer: "second", node: 5 });
   raw.choices = [{ node: 2, token: 98, text: "u3", probability: 0.81 }, { node: 5, token: 99, text: "right", probability: 0.7 }];
-  return readStep(raw, 0, { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
+  return stepOf(raw, { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
 }
 
 test("a repaired step names the tokens that re-drafts added, and its boundary", () => {

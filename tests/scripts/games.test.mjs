@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Guessing, QuizView, draftedNode, guessMarks, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
-import { TypedView, agreeing, asText, compared, drafterSentence, piecesFrom, readTyped, scoreSentence, spaced, typedSentence } from "../../assets/viewer/typed.js";
+import { TypedView, agreeing, asText, compared, drafterSentence, scoreSentence, spaced, typedSentence } from "../../assets/viewer/typed.js";
 
 test("the quiz asks about drafted steps with a known boundary and judges the guess", () => {
   assert.deepEqual(guessableSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);
@@ -90,13 +90,6 @@ test("scoreSentence compares the reader with the drafter and the whole tree", ()
   assert.match(scoreSentence("first drafter", [told[1]], 2.5), /over 1 step: you 2\.00, the first drafter 0\.00; to beat: 2\.50\.$/);
   assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens a step.");
   assert.equal(scoreSentence("first drafter", [], null), "");
-});
-
-test("readTyped turns hostile answers into bounded numbers and texts", () => {
-  const { tokens, accepted, wanted, cut } = readTyped({ texts: [{}, 5], probabilities: ["x", 7], accepted: 99, wanted: ["<b>"], cut: "no" });
-  assert.deepEqual(tokens.map(({ p }) => p), [0, 1]);
-  assert.deepEqual([accepted, wanted, cut], [2, "<b>", false]);
-  assert.equal(piecesFrom({ committed: [[{ text: "a" }], Array.from({ length: 9999 }, () => ({ text: "b" }))] }, 1).length, 512);
 });
 
 /** The game without its elements. */

@@ -19,12 +19,6 @@ test("chosenSentence names the gain of the chosen prefixes", () => {
   assert.match(chosenSentence(3, answer({ same: false }), 6, true), /^Drawn at random .* the run drafted other tokens/);
 });
 
-test("readAnswer turns hostile answers into bounded numbers and texts", () => {
-  const { tokens, chosen, added, wanted } = answer({ texts: [{}, null, 5], confidence: ["x", 7, -1], chosen: [5, ["a", 2]], added: Infinity, wanted: ["<b>"] });
-  assert.deepEqual(tokens.map(({ p }) => p), [0, 1, 0]);
-  assert.deepEqual([chosen, added, wanted], [[[], [0, 2]], 0, "<b>"]);
-});
-
 test("Redraft uses the answer to the latest question only, and names the problem without a server", () => {
   const asked = [];
   const selection = { shown: 2, shownNode: null, pause() {}, pin() {} };

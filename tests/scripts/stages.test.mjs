@@ -7,16 +7,15 @@ import { keyActions } from "../../assets/viewer/help.js";
 import { Player } from "../../assets/viewer/player.js";
 import { Selection } from "../../assets/viewer/selection.js";
 import { END, draftOf, durations, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
-import { readStep } from "../../assets/viewer/step.js";
-import { RUN, stepLine } from "./fixtures.mjs";
+import { stepLine, stepOf } from "./fixtures.mjs";
 
 const recorded = gunzipSync(readFileSync(new URL("../../assets/traces/opening.jsonl.gz", import.meta.url))).toString().split("\n");
-const STEPS = recorded.filter((line) => line.includes('"StepDone"')).map((line, at) => readStep(JSON.parse(line), at, RUN));
+const STEPS = recorded.filter((line) => line.includes('"StepDone"')).map((line, at) => ({ ...stepOf(JSON.parse(line)), index: at }));
 const D2SD = STEPS[1];
-const dflash = (passes = 1) => readStep({ ...JSON.parse(stepLine(6, 3)), draft_passes: passes }, 0, RUN);
+const dflash = (passes = 1) => stepOf({ ...JSON.parse(stepLine(6, 3)), draft_passes: passes });
 const node = (id, parent, depth, state) => ({ id, parent, depth, token: id, text: `t${id}`, candidates: [], proposer: "first", state });
-const EAGLE = readStep({ nodes: [node(0, -1, 0, "root"), node(1, 0, 1, "accepted"), node(2, 0, 1, "rejected"), node(3, 1, 2, "accepted")], accepted: [1, 3], committed: [{ text: "t1", proposer: "first", node: 1 }], levels: [{ nodes: [1, 2], scores: [-0.1, -1], scored: 4 }, { nodes: [3], scores: [-0.3], scored: 2 }] }, 0, RUN);
-const PLAIN = readStep({ nodes: [node(0, -1, 0, "root")], accepted: [], committed: [{ text: "x", proposer: "target", node: null }], choices: [], seconds: { verify: 0.004 } }, 0, RUN);
+const EAGLE = stepOf({ nodes: [node(0, -1, 0, "root"), node(1, 0, 1, "accepted"), node(2, 0, 1, "rejected"), node(3, 1, 2, "accepted")], accepted: [1, 3], committed: [{ text: "t1", proposer: "first", node: 1 }], levels: [{ nodes: [1, 2], texts: ["t1", "t2"], scores: [-0.1, -1], scored: 4 }, { nodes: [3], texts: ["t3"], scores: [-0.3], scored: 2 }] });
+const PLAIN = stepOf({ nodes: [node(0, -1, 0, "root")], accepted: [], committed: [{ text: "x", proposer: "target", node: null }], choices: [], seconds: { verify: 0.004 } });
 const ALL = [...STEPS, dflash(), dflash(6), EAGLE, PLAIN];
 
 /** Every value of a step at a time. */

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { oddsOf, stopsOf, tokensWith, visitsOf } from "../../app/learn/stops.js";
-import { readStep } from "../../assets/viewer/step.js";
+import { stepOf } from "./fixtures.mjs";
 
 const RUN = { steps: 8, alpha: 3.5, plain: 100 };
 const MANNER = { names: { first: "first drafter" }, lacks: "", sampled: false, random: false };
@@ -25,7 +25,7 @@ const raw = (changes = {}) => ({
   seconds: { first_draft: 0.004, second_draft: 0.0052, verify: 0.02 },
   ...changes,
 });
-const step = (changes, manner = {}, verdict = { verdict: "repaired", gained: 1, closed: null }) => readStep(raw(changes), 0, { ...MANNER, ...manner }, verdict);
+const step = (changes, manner = {}, verdict = { verdict: "repaired", gained: 1, closed: null }) => stepOf(raw(changes), { ...MANNER, ...manner }, verdict);
 const stops = (of = step()) => Object.fromEntries(stopsOf(of, RUN).map((stop) => [stop.id, stop]));
 const numbers = (stop) => Object.fromEntries(stop.numbers);
 const equation = (stop) => stop.equation.map((piece) => (Array.isArray(piece) ? piece[1] : piece)).join("");

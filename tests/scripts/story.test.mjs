@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { framesOf, placesOf, rowsOf, winnerOf } from "../../app/learn/story.js";
-import { readStep } from "../../assets/viewer/step.js";
+import { stepOf } from "./fixtures.mjs";
 
 const RUN = { names: {}, lacks: "", sampled: false, random: false };
 const node = (id, parent, text, candidates, state) => ({ id, parent, text, token: id, candidates, state, proposer: candidates[0] ? "second" : "first" });
@@ -21,7 +21,7 @@ const raw = (changes = {}) => ({
   seconds: { first_draft: 0.004, second_draft: 0.005, verify: 0.02 },
   ...changes,
 });
-const step = (changes, gained = 1) => readStep(raw(changes), 0, RUN, { verdict: "repaired", gained, closed: null });
+const step = (changes, gained = 1) => stepOf(raw(changes), RUN, { verdict: "repaired", gained, closed: null });
 const MEASURED = { steps: 3, plain: 100, alpha: 4, cycle: { cost: 2, brought: 4, gain: 2, parts: [] } };
 const said = (frames, id) => frames.find((frame) => frame.id === id).say.join(" ");
 
