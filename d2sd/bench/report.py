@@ -221,27 +221,16 @@ def body(result: dict[str, Any], by_domain: bool, published: PublishedTable | No
     if compared := cost_aware_ratios(result["by_domain"]):
         parts.append(f"{markdown_table(*cost_aware_cells(compared))}\n\n{COST_AWARE_NOTE}")
     if result["preset"]:
-        how = "Calculated" if result["calculated"] else "Measured here"
-        parts.append(f"{how}, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}")
+        parts.append(
+            f"Measured here, speedup / α ({result['preset']}: {result['preset_sentence']})\n\n{layout(result)}"
+        )
         if published is None:
             parts.append("No published figures are quoted for this table.")
         else:
             parts.append(
                 f"Published, speedup / α. Source: {published.source}\n\n{markdown_table(published.head, published.rows)}"
             )
-    if calculated := _calculated(result):
-        parts.append(plain_text(calculated))
     return "\n\n".join([*parts, *remarks(result), NOTES])
-
-
-def _calculated(result: dict[str, Any]) -> str:
-    costs = result["calculated"]
-    if not costs:
-        return ""
-    return (
-        f"All times are calculated, none was measured: from the costs of “{costs['machine']}”, in milliseconds over rows: "
-        f"{orjson.dumps(costs['milliseconds']).decode()}. {costs['source']}"
-    )
 
 
 def remarks(result: dict[str, Any]) -> list[str]:
@@ -270,12 +259,10 @@ def page(result: dict[str, Any], on_map: bool = False) -> str:
     facts = [(name, Table(*cells(rows))) for name, rows in groups.items()]
     origin = tuple(tuple(part.split(": ", 1)) for part in described(result["provenance"]))
     fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
-    calculated = _calculated(result)
     return report_page(
         f"{result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
         [
             f"{fastest['label']} is the fastest, with {fastest['tokens_per_second']:.0f} tokens/s.",
-            *([calculated] if calculated else []),
             *remarks(result),
             NOTES,
         ],

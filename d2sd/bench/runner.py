@@ -1,6 +1,6 @@
 """Runs entries over prompts, interleaved run by run, so that drift of the machine affects all of them alike.
 
-An entry is a setting, with measured times or with calculated ones, or a baseline (``d2sd.bench.baselines``). The processes of
+An entry is a setting or a baseline (``d2sd.bench.baselines``). The processes of
 ``accelerate launch`` share the prompts.
 """
 
@@ -12,7 +12,6 @@ import signal
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from functools import lru_cache
 from statistics import median
 from typing import Any, TypeVar
 
@@ -24,13 +23,11 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import MACHINES, Machine
+from d2sd.costs.machines import MACHINES
 from d2sd.costs.runs import works_of
-from d2sd.decoding.cost_aware import Experience
 from d2sd.engine import Engine
 from d2sd.trace.metrics import Work, boundary_hit
 from d2sd.trace.text import progress
-from d2sd.whatif import Replay
 
 T = TypeVar("T")
 
@@ -80,7 +77,7 @@ class Entry:
 
 
 def entry(engine: Engine, setting: BenchSetting) -> Entry:
-    """Returns a setting as an entry with measured times."""
+    """Returns a setting as an entry."""
     config = setting.config
 
     def run(ids: Sequence[int]) -> Run:
@@ -113,45 +110,6 @@ def cost_elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float
     """Returns the total cost of steps with this work on every known machine, in its plain steps."""
     costs = ((name, machine.plain_steps(method, works)) for name, machine in MACHINES.items())
     return tuple((name, cost) for name, cost in costs if cost is not None)
-
-
-def calculated(engine: Engine, base: DecodeConfig, costs: Machine) -> Callable[[BenchSetting], Entry]:
-    """Returns what makes entries whose times are calculated from stage costs, as on another machine, instead of measured.
-
-    Settings are replayed over the texts of plain decoding (``d2sd.whatif``). Cost-aware settings decide by the same costs, and
-    keep their statistics from text to text, as in an engine.
-
-    base: settings of the texts, at temperature 0.
-    """
-
-    @lru_cache(1)  # all entries run one prompt after the other
-    def replay_of(ids: tuple[int, ...]) -> Replay | None:
-        trace = engine.generate(ids, base)
-        return Replay(engine, trace) if trace.steps else None
-
-    def make(setting: BenchSetting) -> Entry:
-        config, experience = setting.config, Experience(costs.of(setting.config.method))
-
-        def run(ids: Sequence[int]) -> Run:
-            replay = replay_of(tuple(ids))
-            if replay is None:
-                return Run((), 0, 0, 0.0, 0.0)
-            (outcome,) = replay.run([config], costs, experience)
-            assert outcome.seconds is not None
-            return Run(
-                token_ids=tuple(replay.output),
-                cycle_tokens=sum(outcome.committed),
-                steps=len(outcome.committed),
-                seconds=outcome.seconds,
-                wall_seconds=outcome.seconds,
-                nodes=sum(outcome.nodes),
-                elsewhere=cost_elsewhere(config.method, outcome.works),
-                boundary_hits=(sum(outcome.hits), len(outcome.hits)),
-            )
-
-        return Entry(setting.label, config.method, config, run=run)
-
-    return make
 
 
 def run_bench(

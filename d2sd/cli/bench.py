@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON,
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
 from d2sd.bench.report import REPORT, body, markdown_table, pooled, remarks, to_json, write_files, write_report
-from d2sd.bench.runner import Processes, calculated, entry, run_bench, run_count
+from d2sd.bench.runner import Processes, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli.common import (
@@ -49,7 +48,6 @@ from d2sd.cli.common import (
     renew_folder,
 )
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import MACHINES, machine_of
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -87,10 +85,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="all, or some of: " + "; ".join(f"{name}: {sentence}" for name, sentence in BASELINES.items()),
     )  # fmt: skip
     parser.add_argument("--repeats", type=int, metavar="N", help="runs per prompt (default 1); times are their medians")
-    parser.add_argument(
-        "--costs", metavar="MACHINE", help="calculate times instead of timing: the text of plain decoding is replayed with "
-        f"every setting; one of: {', '.join(MACHINES)}"
-    )  # fmt: skip
     parser.add_argument("--by-domain", action="store_true", help="also one row per method and domain")
     add_output(
         parser,
@@ -158,15 +152,9 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     settings = parse_settings(methods, arguments.sweep, base)
     if base.temperature > 0 and arguments.baselines:
         raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
-    if base.temperature > 0 and arguments.costs:
-        raise InputError("times are calculated for greedy decoding; leave out --costs or set the temperature to 0")
-    if arguments.baselines and arguments.costs:
-        raise InputError("the times of baselines cannot be calculated; leave out --baselines or --costs")
-    costs = machine_of(arguments.costs) if arguments.costs else None
     engine, prompts = prepare(arguments, base, processes.device)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
-    make = partial(entry, engine) if costs is None else calculated(engine, base, costs)
-    entries = [make(s) for s in settings]
+    entries = [entry(engine, s) for s in settings]
     if arguments.baselines:
         names = list(BASELINES) if arguments.baselines == "all" else [p.strip() for p in arguments.baselines.split(",")]
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
@@ -191,7 +179,6 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
         "preset": arguments.preset,
         "preset_sentence": preset.sentence if preset else None,
         "left_out": left_out,
-        "calculated": costs and costs.to_dict(),
         "provenance": {**origin, "bootstrap_resamples": RESAMPLES, "repeats": arguments.repeats},
     }
     result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None

@@ -9,9 +9,7 @@ from itertools import count
 import pytest
 
 from d2sd.__main__ import main
-from d2sd.costs.machines import machine_of
 from d2sd.engine import Engine
-from d2sd.trace.metrics import Work
 
 
 def bench(capfd, arguments, *more):
@@ -49,27 +47,6 @@ def test_bench_report_has_tables_figures_and_provenance(capfd, tmp_path):
     assert origin["prompts"]["sha256"] in page
 
 
-def test_bench_costs_option_calculates_times_of_another_machine(capfd, tmp_path):
-    arguments = "--limit 2 --max-new-tokens 16"
-    elsewhere = f"{arguments} --by-domain --costs paper --methods autoregressive,dflash,d2sd:cost_aware=true --out"
-    code, out, _ = bench(capfd, elsewhere, tmp_path / "report")
-    assert code == 0
-    sentence = "All times are calculated, none was measured: from the costs of “H200 (D²SD paper)"
-    assert sentence in out
-    assert sentence in (tmp_path / "report" / "report.html").read_text()
-    result = json.loads((tmp_path / "report" / "results.json").read_text())
-    plain, dflash, adaptive = result["rows"]
-    assert plain["tokens_per_second"] == pytest.approx(50)
-    step = machine_of("paper").seconds("dflash", Work(16, (), 16))
-    assert dflash["tokens_per_second"] == pytest.approx(dflash["mean_acceptance_length"] / step)
-    assert adaptive["speedup"] > 1.2
-    assert all(r["identical"] == 1 for r in result["rows"])
-    code, _, _ = bench(capfd, f"{arguments} --methods dflash --out", tmp_path / "real")
-    assert code == 0
-    real = json.loads((tmp_path / "real" / "results.json").read_text())["rows"][0]
-    assert real["mean_acceptance_length"] == dflash["mean_acceptance_length"]
-
-
 def test_check_lossless_option_passes_for_d2sd(capfd, tmp_path):
     arguments = "--check-lossless --methods d2sd --limit 2 --max-new-tokens 6 --branches 4 --gamma 5,16 --out"
     code, out, _ = bench(capfd, arguments, tmp_path)
@@ -93,9 +70,6 @@ def test_check_lossless_option_fails_with_exit_code_1(capfd):
         ("--limit 0", "limit must be at least 1"),
         ("--baselines magic", "unknown baseline"),
         ("--baselines all --temperature 1", "the baselines decode greedily"),
-        ("--costs paper --temperature 1", "times are calculated for greedy decoding"),
-        ("--costs paper --baselines all", "times of baselines cannot be calculated"),
-        ("--costs nowhere.json", "there is no machine 'nowhere.json'; choose one of: paper"),
         ("--check-lossless --temperature 1", "compares greedy texts"),
         ("--check-lossless --sweep K=1,2", "lays out its own settings"),
         ("--check-lossless --methods d2sd --gamma 2 --branches 4", "below a γ"),

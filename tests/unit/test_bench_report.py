@@ -46,7 +46,7 @@ def shown(rows, on_map=True):
     """The HTML report of these rows."""
     origin = {"argv": ["bench"], "date": "today", "commit": None, "versions": {"torch": "2"}, "hardware": HARDWARE}
     done = {"prompts": "heldout", "prompts_done": 2, "prompts_counted": 2, "stopped": False, "left_out": {}}
-    found = {"model": "m", **done, "rows": rows, "by_domain": {}, "calculated": None, "provenance": origin}
+    found = {"model": "m", **done, "rows": rows, "by_domain": {}, "provenance": origin}
     return page(found, on_map)
 
 
