@@ -9,6 +9,7 @@ import json
 import os
 from dataclasses import asdict
 from importlib.util import find_spec
+from itertools import chain
 from typing import Any
 
 import gradio as gr
@@ -82,9 +83,10 @@ def generate(
         "chat": chat,
     }
     request = RunRequest(prompt, Chosen(model), method, False, values)
-    recorder = RunRecorder(prepare(request.models, prompt, request.config()), never, warm_up)
+    run = prepare(request.models, prompt, request.config())
+    recorder = RunRecorder(run, never)
     try:
-        for _ in TURNS.taken(recorder, (Update() for _ in paced(recorder))):
+        for _ in TURNS.taken(recorder, (Update() for _ in paced(chain(warm_up(run, never), recorder)))):
             pass
     except Exception as error:
         raise InputError(failure_sentence(error).rstrip(".")) from None

@@ -120,21 +120,13 @@ class RunRecorder:
     """Runs a request and records its events. Iterating over it runs it, and yields None per event.
 
     stop: the run ends before its next step if it returns True.
-    before: what is run first and not recorded, such as ``warm_up``.
     """
 
-    def __init__(
-        self,
-        run: Prepared,
-        stop: Callable[[], bool],
-        before: Callable[[Prepared, Callable[[], bool]], Iterable[None]] | None = None,
-    ):
-        self._run, self._stop, self._before = run, stop, before
+    def __init__(self, run: Prepared, stop: Callable[[], bool]):
+        self._run, self._stop = run, stop
         self._events: list[Event] = []
 
     def __iter__(self) -> Iterator[None]:
-        if self._before is not None:
-            yield from self._before(self._run, self._stop)
         with closing(stream(self._run, self._stop)) as events:
             for event in events:
                 self._events.append(event)

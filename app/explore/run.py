@@ -211,7 +211,9 @@ def _timed(run: Prepared, tokens: int, stop: Callable[[], bool], timed: Rounds) 
         most = min(tokens, max(LEAST_CHECKED, tokens // CHECKED)) if long else tokens
         for own, rounds in zip((config, plain), timed, strict=True):
             request = replace(run.request, config=replace(own, max_new_tokens=most))
-            recorder = RunRecorder(replace(run, request=request), stop, warm_up)
+            once = replace(run, request=request)
+            recorder = RunRecorder(once, stop)
+            yield from warm_up(once, stop)
             yield from recorder
             rounds.append(recorder.trace())
 

@@ -7,6 +7,7 @@ import json
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
+from itertools import chain
 from typing import Any
 
 from app import models, settings
@@ -146,10 +147,10 @@ def run(
 def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Update[Race], None, Lane]:
     """Yields progress and returns the lane."""
     yield Update(replace(race, status=f"{title}, warming up …"))
-    recorder = RunRecorder(prepared, job.cancelled, first_tokens)
+    recorder = RunRecorder(prepared, job.cancelled)
     problem = ""
     try:
-        for _ in paced(recorder):
+        for _ in paced(chain(first_tokens(prepared, job.cancelled), recorder)):
             yield Update(replace(race, status=f"{title}, {recorder.trace().totals.tokens} tokens …"))
     except Exception as error:  # the other methods still run
         problem = failure_sentence(error)

@@ -88,6 +88,7 @@ def unreachable(monkeypatch):
     monkeypatch.setattr(socket, "create_connection", connect)
     monkeypatch.setattr(store, "create_connection", connect)
     monkeypatch.setattr(store, "getproxies", dict)
+    monkeypatch.setattr(store.constants, "HF_HUB_OFFLINE", False)
     store.hub_answers.cache_clear()
     yield
     store.hub_answers.cache_clear()

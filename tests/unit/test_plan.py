@@ -146,6 +146,7 @@ def test_plan_reports_missing_folder_and_unreachable_hub(tmp_path, monkeypatch):
 
     monkeypatch.setattr(store, "create_connection", unreachable)
     monkeypatch.setattr(store, "getproxies", dict)
+    monkeypatch.setattr(store.constants, "HF_HUB_OFFLINE", False)
     store.hub_answers.cache_clear()
     assert "couldn't connect" in plan("some-owner/some-model").refused
     assert len(tries) == 1
