@@ -51,7 +51,7 @@ export class StripView {
     if (!fresh) return;
     this.step = step;
     this.place();
-    this.svg.setAttribute("aria-label", step && !secret ? this.summary() : "Confidence and predicted boundaries");
+    this.svg.setAttribute("aria-label", secret ? "Confidence of the first draft" : step ? this.summary() : "Confidence and predicted boundaries");
   }
 
   summary() {
