@@ -52,7 +52,6 @@ class Link:
         return f"Its text is drawn at temperature {temperature:g}, so it may be another one." if temperature else ""
 
     def fits(self, header: Mapping[str, Any]) -> bool:
-        """Returns whether a recorded run has the link's prompt, models and settings."""
         if not header or not self.values:
             return False
         defaults = {s.name: s.default for s in SETTINGS}  # runs recorded before there was a setting do not have it

@@ -31,7 +31,6 @@ RECALL = """() => {
 
 
 def element(setting: Setting) -> str:
-    """Returns the id of a setting's control."""
     return setting.control or setting.name.replace("_", "-")
 
 
