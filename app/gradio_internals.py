@@ -86,7 +86,6 @@ class View(gr.HTML):
 
 @lru_cache(maxsize=64)
 def _quoted(script: str) -> frozenset[str]:
-    """All names in quotes."""
     return frozenset(re.findall(r"""['"`](\w+)(?=['"`])""", script))
 
 
@@ -100,7 +99,6 @@ class EarlyHead:
         self.app, self.tag = app, f"<script>{{{script}}}</script>{markup}".encode()
 
     async def __call__(self, scope: Message, receive: Any, send: Callable[[Message], Awaitable[None]]) -> None:
-        """Answer as before, with both inserted."""
         held: Message | None = None  # its length is known with the first part of the page
 
         async def answer(message: Message) -> None:

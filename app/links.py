@@ -51,13 +51,10 @@ class Link:
         return f"Its text is drawn at temperature {temperature:g}, so it may be another one." if temperature else ""
 
     def fits(self, header: Mapping[str, Any]) -> bool:
-        """Returns whether a recorded run has the link's prompt, models and settings."""
-        config = header.get("config")
-        of_models = header.get("models")
-        if not isinstance(config, Mapping) or not isinstance(of_models, Mapping) or not self.values:
+        if not header or not self.values:
             return False
         defaults = {s.name: s.default for s in SETTINGS}  # runs recorded before there was a setting do not have it
-        run = {**defaults, **config, "prompt": header.get("prompt"), "model": of_models.get("preset")}
+        run = {**defaults, **header["config"], "prompt": header["prompt"], "model": header["models"].get("preset")}
         method = self.values.get("method", DecodeConfig().method)
         requested = {k: v for k, v in defaults.items() if k in used_by(method)} | {"method": method} | self.values
         # what the link leaves open was chosen by the engine
@@ -93,12 +90,8 @@ def read(query: Mapping[str, str]) -> Link:
 
 def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
     """Returns the query fields that ask for a recorded run again: its prompt, models and settings, as far as it names them."""
-    config, of_models = header.get("config"), header.get("models")
-    known = {**(config if isinstance(config, Mapping) else {}), "prompt": header.get("prompt")}
-    known |= {
-        "model": of_models.get("preset") if isinstance(of_models, Mapping) else None,
-        "method": header.get("method"),
-    }
+    model, method = header["models"].get("preset"), header["method"]
+    known = {**header["config"], "prompt": header["prompt"], "model": model, "method": method}
     return {name: _written(known[name]) for name in RUN_FIELDS if known.get(name) is not None}
 
 

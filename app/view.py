@@ -31,7 +31,6 @@ def _plotly(_: Request) -> Response:
 
 
 def _font(request: Request) -> Response:
-    """Serves a font of the page."""
     name = request.path_params["name"]
     if name not in FAMILIES.values():
         return Response(status_code=404)
@@ -102,5 +101,4 @@ def panel_sheets(*sheets: str) -> dict[str, str]:
 
 
 def read(path: Path) -> str:
-    """Returns a source file of the page."""
     return path.read_text(encoding="utf-8")

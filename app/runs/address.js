@@ -2,7 +2,6 @@
 // and Forward move between views, a reload comes back to the same one, and a link can name a trace to open.
 
 import { readAddress, readNode, withFields } from "../../assets/viewer/address.js";
-import { text, whole } from "../../assets/viewer/dom.js";
 
 const SETTLE_MS = 250;
 const PATIENCE_MS = 4000;
@@ -87,9 +86,9 @@ export class Address {
 
   /** Back or Forward: to a view that was looked at before. */
   go(state) {
-    if (!state || typeof state !== "object") return;
-    const [tab, run] = [text(state.tab), text(state.run)];
-    const step = whole(state.step, 1, 1e9, null);
+    if (!state?.tab) return; // none of those written here
+    const { tab, run, stop } = state;
+    const step = state.step === "" ? null : state.step - 1;
     const node = readNode(state.node);
     this.going = this.before = state;
     this.unwritten = null; // of the entry that was left, which can no longer be written
@@ -99,11 +98,10 @@ export class Address {
     }, PATIENCE_MS);
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
-    const stop = whole(state.stop, 0, 99, null);
-    const tour = stop !== null && document.querySelector("#learn [data-at]");
-    if (tour) tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
-    if (run && run !== this.list().shown) this.show(run, step === null ? null : step - 1, node);
-    else if (step !== null && explorer()) explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step: step - 1, node } }));
+    const tour = document.querySelector("#learn [data-at]");
+    if (tour && Number.isInteger(stop)) tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
+    if (run && run !== this.list().shown) this.show(run, step, node);
+    else if (step !== null && explorer()) explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
     this.soon();
   }
 }

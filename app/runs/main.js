@@ -1,14 +1,9 @@
 // The runs of this window: a list of them, the address of the page, the memory of its form, and keys that its controls lack.
 
-import { button, h, list, number, readJson, text } from "../../assets/viewer/dom.js";
+import { button, h, readJson } from "../../assets/viewer/dom.js";
 import { spoken } from "../../assets/viewer/words.js";
 import { copyLink, saveFile } from "../../assets/viewer/share.js";
 import { Address, explorer, openLinked } from "./address.js";
-
-function readRun(raw) {
-  const run = raw && typeof raw === "object" ? raw : {};
-  return { key: text(run.key), run: text(run.run).slice(0, 200), label: text(run.label), about: text(run.about), at: number(run.at, 0, 1e11, 0), query: text(run.query) };
-}
 
 /** Hours and minutes, with the day where it is not today's. */
 function clock(seconds) {
@@ -114,12 +109,12 @@ class RunsView {
 
   /** Shows a new state of the list, JSON text, and saves the file that comes with it, if one does. */
   load(value) {
-    const read = readJson(value) || {};
-    this.data = { shown: text(read.shown), runs: list(read.runs).map(readRun) };
+    const { shown, runs, file } = readJson(value) ?? { shown: "", runs: [] };
+    this.data = { shown, runs };
     this.element.dataset.runs = this.data.runs.length;
     this.all.hidden = this.data.runs.length < 2; // one run has Share
     this.draw();
-    if (read.file) save(read.file);
+    if (file) save(file);
     if (!this.linked && this.data.shown) {
       this.linked = true; // the window has its runs again: what is opened now stays in the list
       openLinked(this.options, (words) => {
@@ -187,9 +182,8 @@ class RunsView {
   }
 }
 
-function save({ name, type, text: content, base64 }) {
-  const bytes = base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : text(content);
-  saveFile(text(name), text(type), bytes);
+function save({ name, type, text, base64 }) {
+  saveFile(name, type, base64 ? Uint8Array.from(atob(base64), (c) => c.charCodeAt(0)) : text);
 }
 
 export function start(element, trigger, props, watch, server, options) {

@@ -154,14 +154,12 @@ def show(call: Call, session: Session) -> tuple[Any, Any]:
 
 
 def rename(session: Session, data: gr.EventData) -> str:
-    """Rename a run."""
     fields = event_fields(data)
     session.history.rename(fields.get("key"), fields.get("label"))
     return runs_view.drawing(session.history, session.shown.key)
 
 
 def move(session: Session, data: gr.EventData) -> str:
-    """Move a run to another place of the list."""
     fields = event_fields(data)
     session.history.move(fields.get("key"), fields.get("by"))
     return runs_view.drawing(session.history, session.shown.key)
@@ -174,7 +172,6 @@ def remove(session: Session, data: gr.EventData) -> str:
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
-    """Returns a run as a trace file."""
     found = session.history.find(event_fields(data).get("key"))
     if found is None:
         return gr.skip(), sentence(problem=GONE)

@@ -70,7 +70,7 @@ def _row(recording: Recording) -> dict[str, Any]:
     query = urlencode(fields)
     return {
         "key": recording.run.key,
-        "run": str(header.get("run", "")),
+        "run": header["run"],
         "label": recording.label,
         "about": f"{recording.source}: {about(header)}",
         "at": recording.at,
@@ -80,9 +80,7 @@ def _row(recording: Recording) -> dict[str, Any]:
 
 def about(header: Mapping[str, Any]) -> str:
     """Returns method, models and non-default settings in a few words."""
-    config, of_models = header.get("config"), header.get("models")
-    known = config if isinstance(config, Mapping) else {}
-    name = of_models.get("preset") if isinstance(of_models, Mapping) else None
+    known, name = header["config"], header["models"].get("preset")
     model = REMOTE[name].title if isinstance(name, str) and name in REMOTE else str(name)[:40]
     words = [f"{run_title(header)}{f' on {model}' if name else ''}"]
     words += [f"drafter {str(d)[:40]}" for d in _drafters(header) if not str(d).startswith(f"{name}/")]
@@ -92,9 +90,8 @@ def about(header: Mapping[str, Any]) -> str:
 
 
 def _drafters(header: Mapping[str, Any]) -> list[Any]:
-    """Returns the names of a run's drafters."""
-    models, method = header.get("models"), METHODS.get(str(header.get("method")))
-    if not isinstance(models, Mapping) or method is None:
+    models, method = header["models"], METHODS.get(header["method"])
+    if method is None:  # of another version
         return []
     used = {
         "first_drafter": method.first_drafter,

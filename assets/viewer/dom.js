@@ -52,15 +52,8 @@ export const sum = (values) => values.reduce((total, value) => total + value, 0)
 export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) => (typeof value === "string" ? value : value === null || value === undefined ? "" : String(value));
 
-/** A value of the page, JSON of an object, as that object; null where it is nothing of the kind. */
-export function readJson(value) {
-  try {
-    const read = JSON.parse(value);
-    return read && typeof read === "object" ? read : null;
-  } catch {
-    return null;
-  }
-}
+/** A value of the page, JSON of an object, as that object; null where there is none. */
+export const readJson = (value) => (value ? JSON.parse(value) : null);
 
 /** What this browser remembers under a name; null where there is nothing, or where it keeps nothing. */
 export function remembered(name) {

@@ -26,7 +26,7 @@ export function contributions(step) {
 }
 
 /** The first re-draft that has a node; null where none has. */
-const drafted = (step, node) => node.candidates.find((candidate) => candidate > 0 && step.branches[candidate - 1]) ?? null;
+const drafted = (step, node) => node.candidates.find((candidate) => candidate > 0) ?? null;
 
 /** The draft that candidate `candidate` has its token at this depth from; null where it is none's own. */
 const draftAt = (step, candidate, depth) => lineage(step, candidate).findLast((d) => d.prefix < depth) || null;
@@ -52,18 +52,14 @@ export function equalDrafts(step) {
   const routes = new Map();
   for (const node of step.nodes.values()) for (const c of node.candidates) if (c > 0) routes.set(c, (routes.get(c) || "") + " " + node.id);
   const groups = new Map();
-  for (const [c, route] of routes) if (step.branches[c - 1]) groups.set(route, [...(groups.get(route) || []), step.branches[c - 1]]);
+  for (const [c, route] of routes) groups.set(route, [...(groups.get(route) || []), step.branches[c - 1]]);
   return [...groups.values()].filter((group) => group.length > 1);
 }
 
 /** A re-draft and those that it goes on from, the earliest first; empty for the first draft. */
 function lineage(step, candidate) {
   const drafts = [];
-  for (let c = candidate; c > 0 && step.branches[c - 1]; ) {
-    const draft = step.branches[c - 1];
-    drafts.unshift(draft);
-    c = draft.base < c ? draft.base : 0;
-  }
+  for (let c = candidate; c > 0; c = step.branches[c - 1].base) drafts.unshift(step.branches[c - 1]);
   return drafts;
 }
 

@@ -30,12 +30,12 @@ const AFTER = 4.7; // what the target did not reach is known
 /** When what happens in a step happens: computed once a step. */
 function scheduleOf(step) {
   const { nodes, accepted, branches, drafted, levels } = step;
-  const path = [nodes.keys().next().value, ...accepted];
+  const path = [0, ...accepted];
   const place = new Map(path.map((id, at) => [id, at]));
   const walked = (at) => WALK[0] + ((WALK[1] - WALK[0]) * at) / (path.length + (step.bonus ? 0 : -1) || 1);
   const deepest = Math.max(1, ...[...nodes.values()].map(({ depth }) => depth));
   const inTurn = levels.length ? levels.length : step.passes >= drafted ? drafted : 0; // passes of a drafter that writes one place a pass
-  const nested = (c) => (branches[c - 1].base > 0 && branches[c - 1].base < c ? 1 + nested(branches[c - 1].base) : 0);
+  const nested = (c) => (branches[c - 1].base > 0 ? 1 + nested(branches[c - 1].base) : 0);
   const levelsDeep = 1 + Math.max(0, ...branches.map((_, at) => nested(at + 1)));
   /** When the token that draft `c` wrote at a depth begins to be there as a mask, and when as a token. */
   const born = (c, depth) => {

@@ -51,7 +51,7 @@ export class StripView {
     if (!fresh) return;
     this.step = step;
     this.place();
-    this.svg.setAttribute("aria-label", step && !secret ? this.summary() : "Confidence and predicted boundaries");
+    this.svg.setAttribute("aria-label", secret ? "Confidence of the first draft" : step ? this.summary() : "Confidence and predicted boundaries");
   }
 
   summary() {
@@ -190,14 +190,13 @@ export class StripView {
       );
     });
     if (step.closed !== null) group.prepend(this.drawClosed());
-    const flags = step.selected.filter((i) => i < at.length).map((i) => at[i]);
+    const flags = step.selected.map((i) => at[i]);
     const lifts = liftFlags(flags);
     const groups = step.selected.map((i, n) => {
-      if (i >= at.length) return "";
       const [x, y] = at[i];
       // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
       const clear = !flags.some(([a, b], other) => a > x && a < x + VALUE && b - lifts[other] - FLAG < y - lifts[n] - 8);
-      return this.drawFlag(x, y, lifts[n], n,  i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 50));
+      return this.drawFlag(x, y, lifts[n], n, i === step.boundary, all[i], clear && (i === likeliest || i === step.boundary || this.width(i) >= 50));
     });
     group.append(...groups.reverse()); // likelier ones over others
     return group;

@@ -104,9 +104,6 @@ export class TimelineView {
     set("aria-valuemax", Math.max(1, this.store.length));
     set("aria-valuenow", at === null ? 1 : at + 1);
     set("aria-valuetext", summary ? `Step ${at + 1} of ${this.store.length}${this.store.live || this.store.waiting.length ? " so far" : ""}, ${count(summary.total, "token")}` : "no steps yet");
-    this.host.dataset.step = at === null ? "" : at;
-    this.host.dataset.steps = this.store.length;
-    this.host.dataset.pinned = this.selection.pinned === null ? "" : this.selection.pinned;
   }
 
   colours() {

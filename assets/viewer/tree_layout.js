@@ -14,14 +14,10 @@ const MOST_CHAINS = 64; // more never fit on a screen
  * counts the nodes that are hidden below each node. The accepted path and the selected node are always there.
  */
 export function layoutTree(step, selected, fits) {
+  const [root, ...others] = step.nodes.values();
   const children = new Map();
-  let root = null;
-  for (const node of step.nodes.values()) {
-    if (node.parent < 0) root = node;
-    else children.set(node.parent, [...(children.get(node.parent) || []), node]);
-  }
-  if (!root) return { lanes: new Map(), chains: [], folded: new Map(), hidden: 0, low: 0, high: 0 };
-  const bonus = step.bonus && step.nodes.has(step.bonus.parent) ? { id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, candidates: [] } : null;
+  for (const node of others) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
+  const bonus = step.bonus && { id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, candidates: [] };
   const main = chainFrom(root, children, heights(step.nodes), bonus);
   const order = byWorth(main, step, selected);
   if (!fits) return arrange(main, order, order.length);
@@ -193,13 +189,13 @@ export function wantedTokens(step) {
 /** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
 export function sharedWithRedraft(step, node) {
   if (!step.draft || !node.candidates.includes(0)) return false;
-  return node.candidates.some((c) => c > 0 && step.branches[c - 1] && !step.branches[c - 1].resampled && step.branches[c - 1].prefix < node.depth);
+  return node.candidates.some((c) => c > 0 && !step.branches[c - 1].resampled && step.branches[c - 1].prefix < node.depth);
 }
 
 /** The next node in a direction: up and down across lanes, sideways along the path. */
 export function nextNode(step, layout, node, direction) {
-  if (!step || !step.nodes.size) return null;
-  if (node === null || !layout.lanes.has(node)) return step.accepted.at(-1) ?? step.nodes.keys().next().value;
+  if (!step) return null;
+  if (node === null || !layout.lanes.has(node)) return step.accepted.at(-1) ?? 0;
   const all = [...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];
   const here = all.find((n) => n.id === node);
   if (direction === "left") return here.parent >= 0 ? here.parent : node;

@@ -101,7 +101,6 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     has(shown, pinned=REPAIRED, node=step.committed[0].node)
     own.last.click()
     has(shown, node="bonus")
-    expect(shown.locator("#timeline")).to_have_attribute("data-pinned", str(REPAIRED))
     expect(shown.locator("#sentence")).to_contain_text(f"Step {REPAIRED + 1}")
     expect(shown.locator("#text .tok.pinned")).to_have_count(len(texts))
     gained = len(step.accepted) - step.actual_boundary

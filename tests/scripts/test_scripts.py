@@ -47,6 +47,12 @@ def test_no_module_makes_markup_or_code_from_text():
     assert not found
 
 
+def test_browser_storage_is_reached_where_it_may_fail():
+    """A browser may refuse it: every access throws."""
+    found = [path.name for path in MODULES if "localStorage" in path.read_text(encoding="utf-8")]
+    assert found == ["dom.js"]
+
+
 def joined(folder: Path, **sources: str) -> str:
     """The script of the module ``main`` among these, as Node runs it."""
     for name, source in sources.items():

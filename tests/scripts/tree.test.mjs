@@ -87,10 +87,6 @@ test("a selected node is never folded", () => {
   assert.equal(layoutTree(STEP, 8, () => false).lanes.has(8), true);
 });
 
-test("a step without nodes has no lanes", () => {
-  assert.equal(layoutTree({ nodes: new Map(), bonus: null }, null, null).lanes.size, 0);
-});
-
 test("laneRows places rows around the trunk without overlapping labels", () => {
   const pill = (lane, left) => ({ lane, left, right: left + 40, top: -PILL / 2, bottom: PILL / 2 });
   const near = laneRows({ low: -1, high: 1 }, [pill(-1, 0), pill(0, 0), pill(1, 100)]);

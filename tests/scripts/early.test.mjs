@@ -1,0 +1,28 @@
+// What runs before Gradio builds the page.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+const [frames, later, places] = [[], [], []];
+const location = new URL("http://page.example/?step=2#step=4&theme=dark");
+location.replace = (address) => places.push(address);
+Object.assign(globalThis, {
+  location,
+  history: { state: null, replaceState: (_, __, address) => places.push(address) },
+  window: { requestAnimationFrame: (work) => frames.push(work) },
+  addEventListener() {},
+  localStorage: { getItem: () => "dark" },
+  setTimeout: (work, wait) => later.push([work, wait]),
+});
+await import("../../app/static/early.js");
+
+test("fields behind # are asked for, and the chosen theme is put where Gradio looks for one", () => {
+  assert.deepEqual(places, ["http://page.example/?step=4&__theme=dark", "/?step=2&__theme=dark#step=4&theme=dark"]);
+});
+
+test("Gradio's clocks tick five times a second under an id that no frame has; other frames come as before", () => {
+  const clock = new Function("return (()=>{F(Pe,(performance.now()-w(de))/1e3),W&&ze()})")();
+  const other = () => performance.now();
+  const next = globalThis.window.requestAnimationFrame;
+  assert.deepEqual([next(clock), next(other)], [0, 1]);
+  assert.deepEqual([frames, later], [[other], [[clock, 200]]]);
+});
