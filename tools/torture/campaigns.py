@@ -96,7 +96,7 @@ def _read_everywhere(path: Path) -> str | None:
         return "what the page shows is not what the file holds"
     for step in trace.steps:
         "".join(networkx.generate_graphml(graph(step)))
-    links.Link({"prompt": "x"}, step=0).fits(header)
+    links.Link({"prompt": "x"}, {"step": 0, "node": None, "text": None}).fits(header)
     try:
         recorded_config(trace)
     except InputError as error:
