@@ -38,7 +38,6 @@ class Lane:
 
     @property
     def complete(self) -> bool:
-        """Whether the run ended without being stopped."""
         return self.trace.finished is not None and self.trace.finished.stop_reason != "stopped"
 
 
@@ -199,7 +198,6 @@ def reference(race: Race) -> Lane | None:
 
 
 def lane_figures(race: Race) -> list[LaneFigures]:
-    """Returns the figures of every lane, in order."""
     base = reference(race)
     plain = base.trace.totals if base and base.trace.header["method"] == PLAIN else None
     order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete)

@@ -162,7 +162,6 @@ class Replay:
             yield self._replay(config, costs, experience)
 
     def _extend(self, proposer: Proposer, begin: int, end: int) -> None:
-        """Feed the recorded tokens from ``begin`` up to ``end`` to the drafters."""
         positions = torch.arange(begin, end, device=self.engine.models.target.device)
         with self.engine.lock:
             proposer.committed(lambda layers: self.features[tuple(layers)][:, begin:end], positions)

@@ -22,15 +22,11 @@ NOT_IN_RESULTS = "not in this file: single steps, acceptance by position and con
 
 
 class Speculation(Struct):
-    """TensorRT-LLM's totals of a request."""
-
     total_accepted_draft_tokens: Count
     total_draft_tokens: Count
 
 
 class Profile(Struct):
-    """ModelOpt's profile."""
-
     num_speculative_tokens: Count
     conditional_accept_rates: Rates
     marginal_accept_rates: Rates

@@ -50,15 +50,11 @@ Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
 
 
 class Usage(Struct):
-    """Token counts of a request."""
-
     prompt_tokens: Count | None = None
     completion_tokens: Count | None = None
 
 
 class Message(Struct):
-    """A chat reply."""
-
     content: str | None = None
 
 
@@ -124,7 +120,6 @@ class VllmTimes(Struct):
 
 
 def read_vllm(record: dict[str, Any], where: str) -> Counts:
-    """Returns the counts of a reply of vLLM."""
     place, stats = f"{where}: metrics.speculative_decoding", None
     metrics = record.get("metrics")
     if isinstance(metrics, dict):
@@ -176,7 +171,6 @@ class SglangLengths(Struct):
 
 
 def read_sglang(record: dict[str, Any], where: str) -> Counts:
-    """Returns the counts of a reply of SGLang."""
     extra, known = record.get("sglext"), read_reply(record, where)
     details = extra.get("spec_tokens_details") if isinstance(extra, dict) else None
     place = f"{where}: sglext.spec_tokens_details"
@@ -325,8 +319,6 @@ class DumpedToken(DumpedAlternative):
 
 
 class DumpedStep(Struct):
-    """One line of a dump."""
-
     step: Count
     n_draft: Annotated[int, Meta(ge=0, lt=MAX_ITEMS)]
     n_accepted: Count
@@ -335,7 +327,6 @@ class DumpedStep(Struct):
 
 
 def is_dump(record: dict[str, Any]) -> bool:
-    """Whether a record is a line of ``LLAMA_SPEC_DUMP``."""
     return {"n_draft", "n_accepted", "pos"} <= record.keys()
 
 

@@ -30,8 +30,6 @@ class _Refuse(request.HTTPRedirectHandler):
 
 
 class Server:
-    """A server at an HTTP address."""
-
     def __init__(self, address: str, allow_remote: bool = False):
         """Raises ``InputError`` for an address that is none, or of another machine where that is not allowed."""
         parts = urlsplit(address)

@@ -111,7 +111,6 @@ def _is_known(record: Any) -> bool:
 
 
 def _source_of(reply: dict[str, Any]) -> str | None:
-    """The source whose reader fits a reply; None for none."""
     return next((name for name, fits in FITS.items() if fits(reply)), None)
 
 
