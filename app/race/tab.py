@@ -53,7 +53,9 @@ def drawing(race: Race) -> str:
     base = reference(race)
     lanes = [_lane(lane) for lane in race.lanes]
     for lane, figures in zip(lanes, lane_figures(race), strict=True):
-        lane["row"] = asdict(figures)
+        row = asdict(figures)
+        totals = row.pop("totals")
+        lane["row"] = {**totals, **row}
     running = bool(race.status)
     for number, method in enumerate(race.methods[len(lanes) :]):
         state = "running" if running and number == 0 else "waiting" if running else "not run"
