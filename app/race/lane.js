@@ -23,7 +23,8 @@ export class LaneView {
   /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
    *  the lane's run in Explore. */
   constructor(lane, longest, decided, open) {
-    Object.assign(this, { lane, decided, shown: 0 });
+    const ends = lane.steps.map((step) => step.elapsed);
+    Object.assign(this, { lane, decided, ends, longest: Math.max(1e-9, longest), shown: 0, painted: false });
     this.rail = h("span", { class: "rail" });
     this.result = h("span", { class: "result" });
     this.track = h("li", { class: "track", "data-method": lane.method }, h("span", { class: "name", title: lane.name }, lane.name), this.rail, this.result);
@@ -39,7 +40,6 @@ export class LaneView {
     new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
     if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
     this.tokens = lane.steps.flatMap((step, number) => step.tokens.map((token, at) => this.addToken(token, at, number)));
-    Object.assign(this, { ends: lane.steps.map((step) => step.elapsed), longest: Math.max(1e-9, longest), painted: false });
     this.rail.append(...this.blocks());
   }
 
