@@ -5,8 +5,7 @@ import { button, h, list, readJson, text } from "../../assets/viewer/dom.js";
 import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/words.js";
 import { BreakEvenMap } from "../../assets/viewer/machine.js";
 import { copyLink } from "../../assets/viewer/share.js";
-import { LaneView, readLane } from "./lane.js";
-import { Controls, Player } from "./player.js";
+import { Controls, LaneView, Player, readLane } from "./replay.js";
 import { mapPoints, raceTable, stageLegend, timeAxis, whyWords } from "./results.js";
 
 export function start(element, trigger, props, watch) {

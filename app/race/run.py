@@ -39,7 +39,6 @@ class Lane:
 
     @property
     def complete(self) -> bool:
-        """Whether the run ended without being stopped."""
         return self.trace.finished is not None and self.trace.finished.stop_reason != "stopped"
 
 
@@ -66,8 +65,6 @@ class Race:
 class LaneFigures:
     """Figures of one lane. Its text is compared with the reference: plain decoding, or else the first complete lane.
 
-    seconds: time of all steps, without prefill.
-    stage_seconds: the same by stage.
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete.
     there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if it is not known.
@@ -77,12 +74,7 @@ class LaneFigures:
     """
 
     method: str
-    tokens: int
-    seconds: float
-    mean_acceptance_length: float
-    tokens_per_second: float
-    nodes_per_step: float
-    stage_seconds: dict[str, float]
+    totals: Totals
     speedup: float | None
     place: int | None
     there: float | None
@@ -171,7 +163,8 @@ def baseline(figures: LaneFigures) -> Baseline | None:
     """Returns the speeds of a lane as the race measured them; None without plain decoding to compare with."""
     if not figures.speedup or figures.method == PLAIN:
         return None
-    return Baseline(figures.tokens_per_second / figures.speedup, figures.tokens_per_second, figures.disturbed)
+    speed = figures.totals.tokens_per_second
+    return Baseline(speed / figures.speedup, speed, figures.disturbed)
 
 
 def recorded(lane: Lane, figures: LaneFigures) -> RecordedRun:
@@ -200,7 +193,6 @@ def reference(race: Race) -> Lane | None:
 
 
 def lane_figures(race: Race) -> list[LaneFigures]:
-    """Returns the figures of every lane, in order."""
     base = reference(race)
     plain = base.trace.totals if base and base.trace.header["method"] == PLAIN else None
     order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete)
@@ -214,12 +206,7 @@ def _figures(lane: Lane, base: Lane | None, plain: Totals | None, order: list[fl
     differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(
         method=trace_lane(lane.trace),
-        tokens=totals.tokens,
-        seconds=totals.seconds,
-        mean_acceptance_length=totals.mean_acceptance_length,
-        tokens_per_second=totals.tokens_per_second,
-        nodes_per_step=totals.nodes_per_step,
-        stage_seconds=totals.stage_seconds,
+        totals=totals,
         speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
         place=order.index(totals.seconds) + 1 if lane.complete else None,
         there=mean_cost(PAPER, lane.trace),

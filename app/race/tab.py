@@ -47,7 +47,9 @@ def drawing(race: Race) -> str:
     base = reference(race)
     lanes = [_lane(lane) for lane in race.lanes]
     for lane, figures in zip(lanes, lane_figures(race), strict=True):
-        lane["row"] = asdict(figures)
+        row = asdict(figures)
+        totals = row.pop("totals")
+        lane["row"] = {**totals, **row}
     running = bool(race.status)
     for number, method in enumerate(race.methods[len(lanes) :]):
         state = "running" if running and number == 0 else "waiting" if running else "not run"
@@ -81,7 +83,6 @@ def race_query(race: Race) -> str:
 
 
 def lane_sentence(lane: str) -> str:
-    """Returns a description of a lane."""
     method = method_of(lane)
     words = METHODS[method].sentence
     return words if lane == method else f"{words[:-1]}, drafting and verifying only what is expected to save time."
@@ -127,7 +128,6 @@ class RaceTab:
 
     @property
     def outputs(self) -> list[Any]:
-        """What ``restored`` changes."""
         return [*self.inputs.values(), self.lanes, *self.whatif.outputs]
 
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
@@ -189,7 +189,6 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
 
 
 def _linked(query: Mapping[str, str]) -> list[str]:
-    """Returns the lanes named in a link."""
     named = query.get("methods", "").split(",")
     return [lane for lane in LANES if lane in named]
 
@@ -263,7 +262,6 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
 
 
 def _ticks(title: str) -> gr.CheckboxGroup:
-    """The boxes of a group of methods."""
     group = GROUPS[title]
     return gr.CheckboxGroup(
         [(name, lane) for lane, name in group.items()],

@@ -203,7 +203,6 @@ class Results(msgspec.Struct, frozen=True):
     sweeps: tuple[Sweep, ...]
 
     def value(self) -> str:
-        """The value of the view: a figure for every sweep."""
         measured = f"{self.tokens} tokens; as run: α {self.run.alpha:.2f}, {self.run.nodes:.1f} nodes per step"
         shown = {"source": self.source, "status": self.status, "recorded": self.recorded, "measured": measured}
         panels = sweep_panels(self.sweeps, self.run)
@@ -211,7 +210,6 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def results(answers: Answers) -> Results:
-    """Returns the results so far."""
     totals, base = answers.trace.totals, answers.base
     run = Recorded(lane_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
     swept = {p.sweep for p in answers.points}
@@ -269,7 +267,6 @@ class WhatIf:
 
     @property
     def outputs(self) -> list[Any]:
-        """What ``about`` changes."""
         return [self.source, self.charts, self.notice]
 
     def about(self, race: Race | None) -> list[Any]:
@@ -324,7 +321,6 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
 
 
 def run_name(lane: str) -> str:
-    """Returns what a lane's run is called here."""
     return f"Race: {lane_name(lane)}"
 
 

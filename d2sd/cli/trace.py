@@ -79,7 +79,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Runs the action that the arguments name."""
     ACTIONS[arguments.action](arguments)
 
 

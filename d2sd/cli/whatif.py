@@ -206,7 +206,6 @@ def _line(row: dict[str, Any]) -> str:
 
 
 def _cost_tables(engine: Engine, configs: Sequence[DecodeConfig], machine: Machine | None) -> list[dict[str, Any]]:
-    """The cost tables that answers rest on: that of the machine, or those that were measured here."""
     if machine is not None:
         return [machine.to_dict()]
     measured = [engine.costs(c).to_dict() for c in configs if c.decides]

@@ -32,7 +32,6 @@ class Table(msgspec.Struct, frozen=True):
     other: Annotated[float, msgspec.Meta(ge=0)]
 
     def machine(self) -> Machine:
-        """Returns the costs."""
         first, second, verify = (Curve.through(getattr(self, stage)) for stage in STAGES)
         return Machine(first, second, verify, self.other)
 
@@ -41,7 +40,6 @@ _READ = msgspec.json.Decoder(list[Table])
 
 
 def processor() -> str:
-    """Returns the name of the CPU."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:

@@ -201,7 +201,7 @@ H200 = Machine(
 )
 
 MACHINES = {"paper": PAPER, "h200-measured": H200}
-DEFAULT = "paper"  # what is compared with where nothing else was chosen
+DEFAULT = "paper"  # what reports compare with
 
 
 def machine_of(name: str) -> Machine:

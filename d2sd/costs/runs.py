@@ -14,7 +14,6 @@ LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
 
 
 def works_of(trace: Trace) -> list[Work]:
-    """Returns the work of every step of a run."""
     return [Work.of(step, trace.header) for step in trace.steps]
 
 
@@ -141,13 +140,11 @@ class BreakEvenMap:
         self._sums[method] = (steps + len(trace.steps), tokens + more, before + cost)
 
     def passing(self, traces: Iterable[Trace]) -> Iterator[Trace]:
-        """Yields runs after adding them."""
         for trace in traces:
             self.add(trace)
             yield trace
 
     def points(self) -> list[BreakEvenPoint]:
-        """Returns the methods with their means."""
         return [
             BreakEvenPoint(method, tokens / steps, cost / steps) for method, (steps, tokens, cost) in self._sums.items()
         ]

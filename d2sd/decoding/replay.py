@@ -48,9 +48,8 @@ class Text:
 def recorded_config(trace: Trace) -> DecodeConfig:
     """Returns the settings of a recorded trace; fields unknown to this version are dropped. Raises ``InputError``."""
     known = {f.name for f in fields(DecodeConfig)}
-    recorded = trace.header.get("config")
     try:
-        return DecodeConfig(**{k: v for k, v in dict(recorded or {}).items() if k in known})
+        return DecodeConfig(**{k: v for k, v in trace.header["config"].items() if k in known})
     except (TypeError, ValueError) as error:
         raise InputError(f"the trace's settings cannot be read: {error}") from None
 

@@ -64,7 +64,6 @@ class Point(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def interval(self) -> str:
-        """Returns the interval of α in brackets, or an empty string."""
         return "" if self.low is None else f" ({self.low:.2f} to {self.high:.2f})"
 
 
@@ -124,7 +123,6 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
 
 
 def lane_name(lane: str) -> str:
-    """Returns what a method is called; of a cost-aware one as the page says it."""
     method = lane.removesuffix(" cost-aware")
     return f"{METHODS[method].name}{', quickest here' if lane != method else ''}" if method in METHODS else lane
 

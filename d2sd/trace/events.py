@@ -139,7 +139,6 @@ class StageSeconds(Data, frozen=True):
 
     @property
     def total(self) -> float:
-        """Sum of all stages."""
         return self.first_draft + self.second_draft + self.tree + self.verify + self.commit
 
 

@@ -58,7 +58,6 @@ def utf8_lines(path: Path) -> Iterator[tuple[int, str]]:
 
 
 def cannot_read(kind: str, path: str | Path, error: Exception) -> InputError:
-    """Returns the error for a file of this kind that cannot be read."""
     return InputError(f"cannot read the {kind} {path}: {getattr(error, 'strerror', None) or error}")
 
 

@@ -195,7 +195,6 @@ class Outcome(Struct, frozen=True, tag_field="event", tag=True):
 
     @classmethod
     def of(cls, step: StepDone, header: Mapping[str, Any]) -> Outcome:
-        """Returns the outcome of a step. ``header``: of its trace."""
         closed = closed_from(step, str(header.get("method")))
         return cls(verdict(step), tokens_gained(step), closed, Work.of(step, header))
 

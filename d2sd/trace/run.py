@@ -98,7 +98,6 @@ class RecordedRun:
         return "".join([to_line(head | notes), *(entry + "\n" for entry in self._entries[start:])])
 
     def note(self, **notes: Any) -> str:
-        """Returns a segment without entries."""
         return self.segment(len(self), **notes)
 
     def lines(self, outcomes: bool = False) -> list[str]:

@@ -46,7 +46,6 @@ class Detokenizer:
         self._shown = ""
 
     def feed(self, token: int) -> str:
-        """Returns the text that this token adds."""
         self._window.append(token)
         text = str(self.tokenizer.decode(self._window, skip_special_tokens=False))
         if text.endswith(BROKEN) and len(self._window) < 2 * WINDOW:
@@ -87,12 +86,10 @@ class _Lines:
         self._file = file
 
     def write(self, text: str) -> None:
-        """Write what is visible of a state."""
         if line := text.strip():
             self._file.write(f"{line}\n")
 
     def flush(self) -> None:
-        """Flush the file."""
         self._file.flush()
 
 

@@ -91,11 +91,9 @@ class Trace:
 
     @property
     def totals(self) -> Totals:
-        """Acceptance, speed and stage times over all steps."""
         return totals(self.steps, self.prefill)
 
     def events(self) -> Iterator[Event]:
-        """Yields the events of the run."""
         if self.prefill:
             yield self.prefill
         yield from self.steps
@@ -108,7 +106,6 @@ class Trace:
         yield from self.events()
 
     def lines(self) -> Iterator[str]:
-        """Yields the JSON lines of the trace file."""
         return map(to_line, self.records())
 
     def save(self, path: str | Path) -> None:
@@ -201,11 +198,9 @@ class Reader:
 
     @property
     def trace(self) -> Trace:
-        """The trace of the lines that were read so far."""
         return Trace(self.header, self.prefill, RecordedSteps(self._steps), self.finished)
 
     def read(self, lines: Iterable[Line]) -> None:
-        """Read all lines, as ``records`` does."""
         for _ in self.records(lines):
             pass
 

@@ -141,7 +141,6 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
 
 
 def _agreed(draft: Sequence[int], text: Sequence[int]) -> int:
-    """Returns how many leading tokens are the same."""
     pairs = zip(draft, text, strict=False)
     return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(text)))
 

@@ -21,7 +21,7 @@ PRICES = """
 import { meanCost, readWork } from "HOME/assets/viewer/machine.js";
 import { MEASURED, PAPER } from "HOME/assets/viewer/constants.js";
 import { mapPoints } from "HOME/app/race/results.js";
-import { readLane } from "HOME/app/race/lane.js";
+import { readLane } from "HOME/app/race/replay.js";
 import { costOf } from "HOME/app/learn/live.js";
 const works = data.works.map(readWork);
 const [k, , , point] = data.point;

@@ -55,12 +55,12 @@ def test_race_runs_methods_in_order_with_status_and_ends_with_notes(monkeypatch)
 def test_lane_figures_compare_with_plain_decoding_if_present(done):
     plain, branched = race.lane_figures(done)
     assert plain.speedup == 1
-    assert plain.mean_acceptance_length == plain.nodes_per_step == 1
+    assert plain.totals.mean_acceptance_length == plain.totals.nodes_per_step == 1
     assert branched.identical is True
-    assert branched.speedup == pytest.approx(branched.tokens_per_second / plain.tokens_per_second)
+    assert branched.speedup == pytest.approx(branched.totals.tokens_per_second / plain.totals.tokens_per_second)
     assert sorted((plain.place, branched.place)) == [1, 2]
-    assert sum(branched.stage_seconds.values()) <= branched.seconds
-    assert branched.stage_seconds["verify"] > 0
+    assert sum(branched.totals.stage_seconds.values()) <= branched.totals.seconds
+    assert branched.totals.stage_seconds["verify"] > 0
     only = replace(done, methods=done.methods[1:], lanes=done.lanes[1:])
     (alone,) = race.lane_figures(only)
     assert (alone.speedup, alone.identical, json.loads(drawing(only))["plain"]) == (None, True, False)

@@ -1,8 +1,7 @@
 // Race: lanes, the clock, figures.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { ordinal, readLane } from "../../app/race/lane.js";
-import { Player, clockWords } from "../../app/race/player.js";
+import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";
 import { mapPoints, stagesOf, timeTicks, whyWords } from "../../app/race/results.js";
 
 const frames = [];

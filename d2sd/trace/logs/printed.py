@@ -220,7 +220,6 @@ def _row(form: Form, before: str, text: str) -> LogTotals | None:
 
 
 def _named(found: re.Match[str]) -> dict[str, str]:
-    """The figure that was found, by its name."""
     group = found.lastgroup or ""
     return {group.rpartition("_")[0]: found[group]}
 

@@ -65,7 +65,7 @@ def parsed(line: bytes) -> Any:
         return None
 
 
-def read_records(lines: Iterator[tuple[int, bytes]], most: int = MAX_BYTES, bad: Bad | None = None) -> Iterator[Record]:
+def read_records(lines: Iterator[tuple[int, bytes]], most: int, bad: Bad | None) -> Iterator[Record]:
     """Yields the records in the lines from ``numbered``. Raises ``InputError`` for one that is not a JSON object.
 
     bad: called with such an error instead; the record is then skipped.

@@ -52,7 +52,6 @@ class Texts:
         return self._labels[token]
 
     def pieces(self, tokens: Sequence[int], where: str) -> list[str]:
-        """Returns what each token adds to the decoded text."""
         labels = [self.label(token, f"{where}[{at}]") for at, token in enumerate(tokens)]
         if self._labels is None:
             return labels
@@ -74,8 +73,6 @@ def open_texts(folder: str | None) -> Texts:
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """A token and its text."""
-
     id: int
     text: str
 
@@ -193,7 +190,6 @@ def share_of(accepted: float | None, drafted: float | None) -> float | None:
 
 
 def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
-    """Returns the rows of each engine, model, drafter and unit."""
     groups: dict[tuple[str | None, ...], list[LogTotals]] = {}
     for row in rows:
         groups.setdefault((row.engine, row.model, row.drafter, row.unit), []).append(row)

@@ -31,8 +31,6 @@ class _Refuse(request.HTTPRedirectHandler):
 
 
 class Server:
-    """A server at an HTTP address."""
-
     def __init__(self, address: str, allow_remote: bool = False):
         """address: with or without /v1. Raises ``InputError`` for one that is none, or of another machine where that is not allowed."""
         parts = urlsplit(address)

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd.errors import InputError
-from d2sd.trace.logs.benchmarks import BENCHMARKS
-from d2sd.trace.logs.engines import ENGINES, is_dump, read_dump
+from d2sd.trace.logs.engines import READERS, is_dump, read_dump
 from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_text
 from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream
 from d2sd.trace.logs.requests import LogTotals, Texts
@@ -19,8 +18,7 @@ from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
 
 # By content the first source that fits is taken.
-FITS = {name: fits for readers in (ENGINES, BENCHMARKS) for name, (fits, _) in readers.items()}
-SOURCES = ("auto", *sorted([*FITS, "spec-dump", "text"]))
+SOURCES = ("auto", *sorted([*READERS, "spec-dump", "text"]))
 HEAD, MAX_HEAD = 50, 2**20  # lines and bytes from which it is decided how a log is read
 METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # how a JSON document over several lines begins
@@ -111,8 +109,7 @@ def _is_known(record: Any) -> bool:
 
 
 def _source_of(reply: dict[str, Any]) -> str | None:
-    """The source whose reader fits a reply; None for none."""
-    return next((name for name, fits in FITS.items() if fits(reply)), None)
+    return next((name for name, (fits, _) in READERS.items() if fits(reply)), None)
 
 
 def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
@@ -138,12 +135,12 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
         if source == "auto":  # a file may hold replies of several engines
             chosen = _source_of(_reply(record)) or chosen
         try:
-            if chosen in BENCHMARKS:
-                found: Trace | LogTotals = BENCHMARKS[chosen][1](record, where)
+            said = READERS[chosen][1](_reply(record), where)
+            domain = record.get("domain")
+            if isinstance(said, LogTotals):
+                found: Trace | LogTotals = said
             else:
-                counts = ENGINES[chosen][1](_reply(record), where)
-                domain = record.get("domain")
-                found = replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)
+                found = replace(said, domain=domain if isinstance(domain, str) else None).result(texts)
         except InputError as error:
             if bad is None:
                 raise
