@@ -1,7 +1,7 @@
 // What a step would cost with an 8B model on an H200, in steps of plain decoding (as d2sd/costs/machines.py computes it), and the break-even
 // map.
 
-import { h, number, s, sum } from "./dom.js";
+import { h, s, sum } from "./dom.js";
 import { PAPER } from "./constants.js";
 import { fixed, joined, methodName } from "./words.js";
 
@@ -54,13 +54,6 @@ const ticksTo = (most) => {
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => at * step);
 };
 
-/** What a point of the map says. */
-export function pointWords(name, alpha, cost) {
-  const gain = alpha / cost;
-  const verdict = Math.abs(gain - 1) < 0.005 ? "as fast as plain decoding" : `${fixed(gain, 2)}× as fast as plain decoding`;
-  return `${name}: ${fixed(alpha, 2)} tokens for the price of ${fixed(cost, 2)}, ${verdict}; at this price ${fixed(cost, 2)} tokens would break even`;
-}
-
 /** The box of words that stand there. */
 const boxOf = (x, y, words, anchor) => ({ left: x - (anchor === "end" ? words.length * LETTER : 0), top: y - 11, width: words.length * LETTER, height: LINE });
 
@@ -73,16 +66,12 @@ export function freeBox(boxes, taken, frame) {
   return covered.indexOf(Math.min(...covered));
 }
 
-/** Tokens of a step against what it costs, with lines of equal speedup. Any point of it can be tried. */
+/** Tokens of a step against what it costs, with lines of equal speedup. */
 export class BreakEvenMap {
   constructor() {
-    this.svg = s("svg", { class: "breakeven", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "group", "aria-label": "Break-even map: tokens of a step against its cost" });
-    this.said = h("p", { class: "said", role: "status" });
+    this.svg = s("svg", { class: "breakeven", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": "Break-even map: tokens of a step against its cost" });
+    this.said = h("p", { class: "said" });
     this.box = h("div", { class: "map" }, this.svg, this.said);
-    this.svg.addEventListener("pointerdown", (event) => this.grab(event));
-    this.svg.addEventListener("pointermove", (event) => this.held && this.drag(event));
-    for (const end of ["pointerup", "pointercancel"]) this.svg.addEventListener(end, () => (this.held = false));
-    this.svg.addEventListener("keydown", (event) => this.key(event));
   }
 
   /** `points`: name, alpha, and what a step costs `here` and `there`, with an 8B model on the paper's H200, in plain steps, null where
@@ -90,12 +79,10 @@ export class BreakEvenMap {
   show(points) {
     this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
     const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);
-    const [first] = this.points;
     const room = (values) => Math.min(MOST, Math.max(3, ...values));
     this.most = { x: 1.15 * room(costs), y: 1.2 * room(this.points.map(({ alpha }) => alpha)) };
-    this.probe = first ? { alpha: first.alpha, cost: first.here || first.there } : null; // the point that can be moved
     this.draw();
-    this.said.textContent = first ? `${this.points.some(({ here }) => here) ? "● measured here, " : ""}○ an 8B model on ${PAPER.name}, ${originWords()}. Drag the ring, or use the arrow keys, to try other points.` : "";
+    this.said.textContent = this.points.length ? `${this.points.some(({ here }) => here) ? "● measured here, " : ""}○ an 8B model on ${PAPER.name}, ${originWords()}.` : "";
   }
 
   x = (cost) => EDGE.left + (Math.min(cost, this.most.x) / this.most.x) * (WIDE - EDGE.left - EDGE.right);
@@ -124,7 +111,7 @@ export class BreakEvenMap {
       s("text", { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" }, "a step costs, in plain steps"),
       s("text", { class: "tick", x: 11, y: (EDGE.top + floor) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})` }, "tokens a step, α"),
     ];
-    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)), ...(this.probe ? [this.ring()] : []));
+    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)));
   }
 
   /** A method: filled here, hollow on the H200; between them only the cost changes. */
@@ -147,42 +134,5 @@ export class BreakEvenMap {
     const at = freeBox(boxes, this.taken, { left: EDGE.left, top: 0, width: WIDE - EDGE.left, height: HIGH - EDGE.bottom });
     this.taken.push(boxes[at]);
     return SPOTS[at];
-  }
-
-  /** The point that can be moved: by the pointer, or by the arrow keys. */
-  ring() {
-    const { alpha, cost } = this.probe;
-    return s("circle", { class: "probe", cx: this.x(cost), cy: this.y(alpha), r: 9, tabindex: 0, role: "slider", "aria-label": "A point to try: arrow keys move it", "aria-valuetext": pointWords("Here", alpha, cost), "aria-valuenow": fixed(alpha / cost, 2) });
-  }
-
-  grab(event) {
-    if (!this.probe) return;
-    this.held = true;
-    this.svg.setPointerCapture(event.pointerId);
-    this.drag(event);
-    event.preventDefault();
-  }
-
-  drag(event) {
-    const box = this.svg.getBoundingClientRect();
-    const [px, py] = [((event.clientX - box.left) * WIDE) / box.width, ((event.clientY - box.top) * HIGH) / box.height];
-    const cost = ((px - EDGE.left) / (WIDE - EDGE.left - EDGE.right)) * this.most.x;
-    const alpha = ((HIGH - EDGE.bottom - py) / (HIGH - EDGE.top - EDGE.bottom)) * this.most.y;
-    this.move(alpha, cost);
-  }
-
-  key(event) {
-    const step = { ArrowLeft: [0, -0.1], ArrowRight: [0, 0.1], ArrowUp: [0.1, 0], ArrowDown: [-0.1, 0] }[event.key];
-    if (!step || !event.target.matches(".probe")) return;
-    this.move(this.probe.alpha + step[0], this.probe.cost + step[1]);
-    this.svg.querySelector(".probe").focus();
-    event.preventDefault();
-    event.stopPropagation();
-  }
-
-  move(alpha, cost) {
-    this.probe = { alpha: number(alpha, 1, this.most.y, 1), cost: number(cost, 0.2, this.most.x, 1) };
-    this.svg.querySelector(".probe").replaceWith(this.ring());
-    this.said.textContent = `${pointWords("This point", this.probe.alpha, this.probe.cost)}.`;
   }
 }

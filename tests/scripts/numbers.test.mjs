@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MEASURED, PAPER } from "../../assets/viewer/constants.js";
-import { freeBox, meanCost, originWords, pointWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { freeBox, meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import { NumbersView, cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
 
 const words = (given) => gist(given).map(({ text }) => text).join("");
@@ -18,11 +18,6 @@ test("gist compares with plain decoding, and states a speedup only where times a
   assert.equal(words({ ...run, step: null, full: true, cycle: { cost: 5.4, gain: 0.722 } }), "The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding: a full tree costs 5.4 plain passes here.");
   assert.match(words({ ...run, method: "autoregressive", cycle: null }), /plain decoding/);
   assert.equal(words({ ...run, steps: 0, cycle: null }), "");
-});
-
-test("pointWords names the speedup of a point and its break-even α", () => {
-  assert.equal(pointWords("D²SD", 3.9, 1.3), "D²SD: 3.90 tokens for the price of 1.30, 3.00× as fast as plain decoding; at this price 1.30 tokens would break even");
-  assert.match(pointWords("x", 2, 2), /as fast as plain decoding/);
 });
 
 test("cycleWords explains the speedup by cost and tokens of a step", () => {
