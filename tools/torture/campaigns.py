@@ -21,7 +21,9 @@ from app.calibrate import measure as calibrate
 from app.guard import control_value, event_data
 from app.layout import build
 from app.runs import recordings as uploads
-from app.runs.recordings import Recordings
+from app.runs.recordings import Recording, Recordings
+from app.runs.view import drawing
+from app.session import History
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
 from d2sd.folders.loading import BUNDLED
@@ -96,7 +98,8 @@ def _read_everywhere(path: Path) -> str | None:
         return "what the page shows is not what the file holds"
     for step in trace.steps:
         "".join(networkx.generate_graphml(graph(step)))
-    links.Link({"prompt": "x"}, {"step": 0, "node": None, "text": None}).fits(header)
+    links.Link({"prompt": "x"}).fits(header)
+    drawing(History(runs=[Recording("x", run)]), run.key)
     try:
         recorded_config(trace)
     except InputError as error:
