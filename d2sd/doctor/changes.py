@@ -24,7 +24,7 @@ from d2sd.nets.eagle3 import Eagle3Config
 from d2sd.nets.layouts import DrafterForm
 
 Kind = Literal[
-    "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "dtype", "rotary", "swapped", "transposed",
+    "taps", "mask", "rope", "window", "causal", "reads", "rows", "layer", "sublayer", "rotary", "swapped", "transposed",
     "norms", "order", "tables", "map", "eps", "head_dim", "residual", "output", "scale",
 ]  # fmt: skip
 Form = DrafterForm | Eagle3Config
@@ -49,7 +49,6 @@ class Variant:
     edit_weights: maps all weights, by our names, to the changed ones.
     edit_config: maps the folder's config to a changed one; None if it stays, or cannot express the change.
     left_out: the layer, or the part of one, that has no effect in this variant.
-    in_float32: whether the weights are read in float32.
     min_gain: relative gain from which on it is reported.
     as_target: whether it makes equal what differs between drafter and target.
     """
@@ -61,7 +60,6 @@ class Variant:
     edit_weights: WeightEdit | None = None
     edit_config: ConfigEdit | None = None
     left_out: str | None = None
-    in_float32: bool = False
     min_gain: float = MIN_GAIN
     as_target: bool = False
 
@@ -70,7 +68,7 @@ class Variant:
         """Identifies the change: equal for changes with the same effect."""
         form = self.form
         read = form if isinstance(form, DrafterForm) else (form.layer.to_dict(), replace(form, layer=None))
-        return read, self.in_float32, self.description if self.edit_weights is not None else ""
+        return read, self.description if self.edit_weights is not None else ""
 
     @property
     def unspecific(self) -> bool:
@@ -92,7 +90,7 @@ class Variant:
         if self.edit_weights is not None:
             for name, weight in self.edit_weights(weights_of(changed)).items():
                 _set_weight(changed, name, weight)
-        return copy.deepcopy(changed).float() if self.in_float32 else changed
+        return changed
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,11 +40,7 @@ Naming = Callable[[str], str | None]  # maps published names of tensors to ours
 FIRST = "fc.weight"  # a tensor that every drafter has
 MOST_NAMES = 4  # in a sentence
 MIN_SIMILARITY = 0.5  # of two names of tensors of one shape, to be taken for the same
-# Markers of turns, and a template with each.
-MARKERS = {
-    "<|im_start|>": "<|im_start|>user\n{}<|im_end|>\n<|im_start|>assistant\n",
-    "<|start_header_id|>": "<|start_header_id|>user<|end_header_id|>\n\n{}<|eot_id|><|start_header_id|>assistant<|end_header_id|>\n\n",
-}
+MARKERS = ("<|im_start|>", "<|start_header_id|>")  # of turns
 
 
 @dataclass(frozen=True, slots=True)

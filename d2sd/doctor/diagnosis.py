@@ -26,7 +26,6 @@ SENTENCES: dict[Kind, str] = {
     "rows": "its block has another number of rows than in training",
     "layer": "the weights of a layer are damaged or were never trained",
     "sublayer": "some weights of a layer are damaged or were never trained",
-    "dtype": "its weights lose too much precision in this dtype",
     "rotary": "the rows of its queries or keys are not in the order that the rotary embedding expects",
     "swapped": "two of its weights are swapped",
     "transposed": "some of its weights are transposed",

@@ -20,7 +20,6 @@ from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.checks import MARKERS, unused_marker
 from d2sd.doctor.redraft import BlockRedrafter, Walk, alpha, redrafter, tokens_and_steps, walk
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
@@ -208,9 +207,4 @@ def templates(engine: Engine, prompts: Sequence[str], config: DecodeConfig) -> l
             special = (t.content for t in tokenizer.added_tokens_decoder.values() if t.special)
             has_markers = any(token in tokenizer.chat_template for token in special)
             found.append(Template(description, fix, other, MIN_RISE_OWN if has_markers and not chat else MIN_RISE))
-    marker = unused_marker(target)
-    if config.chat and marker is not None:
-        encoded = tuple(tuple(tokenizer(MARKERS[marker].format(p))["input_ids"]) for p in prompts)
-        fix = "the target's chat_template, as the drafter was trained with"
-        found.append(Template(f"a template with {marker}", fix, encoded))
     return found

@@ -36,9 +36,6 @@ def variants(model: Drafter, target: Target, longest: int, whole: bool) -> list[
     """
     form = model.form if isinstance(model, DFlashDraftModel) else model.config
     found = [*readings(model, target, longest, whole), *weight_variants(model, target)]
-    if isinstance(model, DFlashDraftModel) and model.dtype.itemsize < 4:
-        description = "the drafter's weights in float32"
-        found.append(Variant("dtype", description, "run with --dtype float32", form, in_float32=True))
     seen, distinct = [Variant("taps", "", None, form).key], []
     for variant in found:
         if variant.key not in seen:
