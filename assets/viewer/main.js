@@ -266,7 +266,7 @@ class Explorer {
     const nothing = store.key === null || (!store.received && !store.early.size);
     page.empty.hidden = !nothing;
     page.views.hidden = nothing;
-    const lost = wanted && this.served && store.complete && !store.live ? `There is no step ${wanted.step + 1}: this run has ${store.length}.` : "";
+    const lost = wanted && this.served && store.complete && (store.recorded || store.finished) ? `There is no step ${wanted.step + 1}: this run has ${store.length}.` : "";
     page.notify(store.failed ?? (lost || otherText(store, this.expected)));
   }
 
