@@ -202,7 +202,7 @@ def test_model_download_reports_progress_and_stop(request_target):
     assert any("5 of 93 MB" in update.news for update in updates)
     job.stopped = True
     stopped.set()
-    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; the next download resumes from there."
+    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; a download from the hub resumes from there."
     assert job.ended
 
 
