@@ -22,7 +22,6 @@ from d2sd.cli.common import (
     print_json,
     read_sets,
     record_runs,
-    renew_folder,
 )
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
@@ -66,12 +65,9 @@ def run(arguments: argparse.Namespace) -> int:
         config = decode_config(arguments, arguments.method)
         folder = arguments.traces_out
         if folder:
-            check_folder(arguments, folder)
+            check_folder(folder)
         engine, prompts = prepare(arguments, config)
         paths = [folder / f"{number:03d}.jsonl.gz" for number in range(1, len(prompts) + 1)] if folder else []
-        if folder:
-            renew_folder(arguments, folder, [])  # so that a run that is stopped leaves no older ones beside its own
-            renew_folder(arguments, folder, [path.name for path in paths])
         try:
             for trace in record_runs(engine, prompts, engine.resolve(config), "calibrate", paths):
                 add(trace)
