@@ -16,7 +16,6 @@ from d2sd.trace.logs.serving import Server
 from d2sd.train.settings import (
     BLOCK_SIZE,
     LAYERS,
-    QUESTIONS,
     BlockObjective,
     BlockTraining,
     DrafterTraining,
@@ -36,15 +35,12 @@ DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 mil
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages. Defaults are those of ``d2sd.train.settings``."""
-    stages = parser.add_subparsers(
-        dest="stage", required=True, metavar="pair|questions|regenerate|dflash|vp|eagle3|recipe"
-    )
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|dflash|vp|eagle3|recipe")
     _add_pair(
         stages.add_parser(
             "pair", help="a DFlash and a VP-Drafter for your model, from nothing, within the minutes given"
         )
     )
-    _add_questions(stages.add_parser("questions", help="a chat model writes what its users would ask"))
     _add_regenerate(stages.add_parser("regenerate", help="the target writes the responses to prompts"))
     for name in ("dflash", "vp"):
         _add_block_drafter(stages.add_parser(name, help=f"{name} drafter from the target's responses"))
@@ -100,20 +96,6 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add("--seed", type=int, default=0)
 
 
-def _add_questions(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--target", required=True, metavar=TARGET)
-    add_output(parser, "--out", own=(".settings.json",), type=Path, required=True, metavar=JSONL)
-    add("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
-    add("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
-    add("--batch-size", type=int, default=QUESTIONS.batch_size)
-    add("--max-new-tokens", type=int, default=QUESTIONS.max_new_tokens)
-    add("--temperature", type=float, default=QUESTIONS.temperature)
-    add("--top-k", type=int, default=QUESTIONS.top_k)
-    add("--seed", type=int, default=QUESTIONS.seed)
-    add("--dtype", choices=DTYPES, help=DTYPE)
-
-
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
     add, default = parser.add_argument, RegenerateConfig()
     add("--target", required=True, metavar=TARGET)
@@ -129,8 +111,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
         help="let an OpenAI-compatible server write that runs the target (vLLM, SGLang, llama.cpp)",
     )
     add("--allow-remote", action="store_true", help="the server may be on another machine")
-    add("--greedy-share", type=float, default=default.greedy_share)
-    add("--temperature", type=float, default=default.temperature)
+    add("--temperature", type=float, default=default.temperature, help="0: greedily")
     add("--dtype", choices=DTYPES, help=DTYPE)
 
 
@@ -216,15 +197,6 @@ def _settings(kind: type[T], arguments: argparse.Namespace, **others: Any) -> T:
     return kind(**named | others)
 
 
-def _questions(arguments: argparse.Namespace) -> None:
-    from d2sd.train.text import ask, load_writer
-
-    config = _settings(RegenerateConfig, arguments, greedy_share=QUESTIONS.greedy_share)
-    target = load_writer(arguments.target, arguments.dtype)
-    questions = ask(target, arguments.first_words, arguments.count, arguments.out, config)
-    print(f"{questions} different questions of {arguments.count} tried: {arguments.out}")
-
-
 def _regenerate(arguments: argparse.Namespace) -> None:
     from d2sd.train.text import regenerate_responses
 
@@ -287,7 +259,6 @@ def _recipe(arguments: argparse.Namespace) -> None:
 
 STAGES = {
     "pair": _pair,
-    "questions": _questions,
     "regenerate": _regenerate,
     "dflash": _block_drafter,
     "vp": _block_drafter,

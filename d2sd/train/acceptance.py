@@ -80,7 +80,7 @@ class HeldOut:
         target = Target(copy.deepcopy(model, weights), tokenizer, "target")
         engine, config = Engine(Models(target)), DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat)
         prompts = [engine.encode(row["prompt"], config) for row in read_jsonl(path, "prompt")]
-        answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS, greedy_share=1.0))
+        answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS))
         found = cls(target, zip(prompts, answers, strict=True))
         if not found.lengths:
             raise InputError("the target's answers to all held-out prompts are empty; a chat model needs --chat")

@@ -19,24 +19,22 @@ class RegenerateConfig:
 
     batch_size: sequences that are written at once.
     max_new_tokens: longest text, in tokens.
-    greedy_share: share of the prompts, chosen at random, that are continued greedily.
-    temperature: of all other prompts.
-    top_k: these sample from so many likeliest tokens; 0: from all.
+    temperature: 0: greedily.
+    top_k: above temperature 0, tokens are sampled from so many likeliest ones; 0: from all.
     """
 
     batch_size: int = 64
     max_new_tokens: int = 160
-    greedy_share: float = 0.75
-    temperature: float = 0.7
+    temperature: float = 0.0
     top_k: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.greedy_share <= 1 or self.temperature <= 0 or min(self.batch_size, self.max_new_tokens) < 1:
-            raise InputError("greedy_share must be in [0, 1]; temperature, batch size and new tokens above 0")
+        if self.temperature < 0 or min(self.batch_size, self.max_new_tokens) < 1:
+            raise InputError("batch size and new tokens must be at least 1, and the temperature at least 0")
 
 
-QUESTIONS = RegenerateConfig(max_new_tokens=80, greedy_share=0.0, temperature=0.9, top_k=50)
+QUESTIONS = RegenerateConfig(max_new_tokens=64, temperature=0.9, top_k=50)
 
 
 @dataclass(frozen=True, slots=True)

@@ -163,7 +163,7 @@ def test_killed_training_resumes_bit_exactly_and_with_equal_settings_only(folder
 
 
 def test_regeneration_resumes_truncated_file_with_equal_settings_only(folder, tmp_path):
-    prompts, config = [[prompt_of(t)] for t in sums(200)[:20]], RegenerateConfig(8, 20, greedy_share=1.0)
+    prompts, config = [[prompt_of(t)] for t in sums(200)[:20]], RegenerateConfig(8, 20)
     regenerate_responses(folder / "target", prompts, tmp_path / "whole.jsonl", config)
     whole, cut = (tmp_path / "whole.jsonl").read_bytes(), tmp_path / "r.jsonl"
     lines = whole.split(b"\n")
