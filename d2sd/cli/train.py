@@ -19,7 +19,6 @@ from d2sd.train.settings import (
     BlockObjective,
     BlockTraining,
     DrafterTraining,
-    Eagle3Objective,
     Eagle3Training,
     LoopConfig,
     PairTraining,
@@ -44,7 +43,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_regenerate(stages.add_parser("regenerate", help="the target writes the responses to prompts"))
     for name in ("dflash", "vp"):
         _add_block_drafter(stages.add_parser(name, help=f"{name} drafter from the target's responses"))
-    _add_eagle3(stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses"))
+    eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
+    _add_training(eagle3, Eagle3Training, "1, L/2 - 1, L - 4")
     _add_recipe(stages.add_parser("recipe", help="drafters for a known target: a pair, then EAGLE-3"))
     for parser in stages.choices.values():
         _show_defaults(parser)
@@ -78,22 +78,9 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for everything")
     add("--layers", type=int, default=_default("layers", PairTraining), help="layers of each drafter")
     add("--block-size", type=int, default=_default("block_size", PairTraining), metavar="G", help="γ, anchor included")
-    add(
-        "--target-layers",
-        type=int,
-        nargs="+",
-        dest="target_layer_ids",
-        metavar="N",
-        help="tapped layers (default: five)",
-    )
-    add(
-        "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token, else an unused one)"
-    )
     add("--draft-vocab-size", type=int, metavar="D", help="draft the D most frequent tokens (default: 16384, or all)")
-    add("--markov-rank", type=int, default=_default("markov_rank", PairTraining), metavar="R")
     add("--max-new-tokens", type=int, default=_default("max_new_tokens", PairTraining), help="longest answer")
     add("--dtype", choices=DTYPES, help="of the target (default: bfloat16 on a GPU, else as for regenerate)")
-    add("--seed", type=int, default=0)
 
 
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
@@ -117,7 +104,7 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
 
 def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
     _add_training(parser, BlockTraining, "evenly spaced")
-    add, default = parser.add_argument, BlockObjective()
+    add = parser.add_argument
     add("--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)")
     add("--layers", type=int, help=f"layers of a new drafter (default {LAYERS})")
     add("--block-size", type=int, metavar="G", help=f"γ of a new drafter, anchor included (default {BLOCK_SIZE})")
@@ -125,16 +112,6 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
         "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token, else an unused one)"
     )
     add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
-    add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
-    add("--beta", type=float, default=default.beta, help="visible-prefix prior (vp)")
-
-
-def _add_eagle3(parser: argparse.ArgumentParser) -> None:
-    _add_training(parser, Eagle3Training, "1, L/2 - 1, L - 4")
-    add, default = parser.add_argument, Eagle3Objective()
-    add("--unrolled", type=int, default=default.unrolled, metavar="N", help="steps of training-time test")
-    add("--decay", type=float, default=default.decay, help="weight of unrolled step i is this to the power i")
-    add("--rows", type=int, default=default.rows, help="unrolled rows per sequence and step")
 
 
 def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> None:
@@ -149,15 +126,8 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add("--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens (default: all)")
     add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
     add("--steps", type=int, default=default.steps, help="may be raised when the command is run again")
-    add("--batch-size", type=int, default=default.batch_size, help="rows per process and micro-step")
-    add("--accumulate", type=int, default=default.accumulate)
+    add("--batch-size", type=int, default=default.batch_size, help="rows of a step")
     add("--learning-rate", type=float, default=default.learning_rate)
-    add(
-        "--warmup",
-        type=int,
-        default=default.warmup,
-        help="steps in which the rate rises (default: a twentieth of --steps)",
-    )
     add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what is quick here")
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
     add("--seed", type=int, default=default.seed)
@@ -238,16 +208,14 @@ def _pair(arguments: argparse.Namespace) -> None:
 def _block_drafter(arguments: argparse.Namespace) -> None:
     from d2sd.train.block_drafters import train_drafter
 
-    objective = _settings(BlockObjective, arguments, variable_prefix=arguments.stage == "vp")
-    loop = _settings(LoopConfig, arguments)
+    objective, loop = BlockObjective(variable_prefix=arguments.stage == "vp"), _settings(LoopConfig, arguments)
     train_drafter(_settings(BlockTraining, arguments, objective=objective, loop=loop))
 
 
 def _eagle3(arguments: argparse.Namespace) -> None:
     from d2sd.train.eagle3 import train_eagle3
 
-    objective, loop = _settings(Eagle3Objective, arguments), _settings(LoopConfig, arguments)
-    train_eagle3(_settings(Eagle3Training, arguments, objective=objective, loop=loop))
+    train_eagle3(_settings(Eagle3Training, arguments, loop=_settings(LoopConfig, arguments)))
 
 
 def _recipe(arguments: argparse.Namespace) -> None:

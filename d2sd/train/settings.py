@@ -39,11 +39,10 @@ QUESTIONS = RegenerateConfig(max_new_tokens=64, temperature=0.9, top_k=50)
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """Settings of the training loop. ``batch_size`` counts rows per process and micro-step; times are in steps.
+    """Settings of the training loop. Times are in steps.
 
     precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
         with it (``d2sd.nets.dtypes.quick_bfloat16``).
-    warmup: steps in which the learning rate rises; None: a twentieth of all steps.
     seconds: time that training takes; None: as long as ``steps`` take. With it, schedule and intervals follow the time, of which
         a step is the part 1 / ``steps``.
     save_every: interval of checkpoints to resume from; only the newest one stays.
@@ -52,10 +51,8 @@ class LoopConfig:
 
     steps: int
     batch_size: int = 12
-    accumulate: int = 1
     learning_rate: float = 2e-3
     min_rate: float = 0.02
-    warmup: int | None = None
     seconds: float | None = None
     weight_decay: float = 0.05
     clip: float = 1.0
@@ -66,11 +63,9 @@ class LoopConfig:
     log_every: int = 10
 
     def __post_init__(self) -> None:
-        counts = (self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every)
+        counts = (self.steps, self.batch_size, self.save_every, self.log_every)
         if min(counts) < 1 or self.keep_every < 0:
-            raise InputError(
-                "steps, batch size, accumulation and intervals must be at least 1, and keep-every at least 0"
-            )
+            raise InputError("steps, batch size and intervals must be at least 1, and keep-every at least 0")
         if self.precision not in PRECISIONS:
             raise InputError(
                 f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 import torch
-from accelerate.state import AcceleratorState
 from torch import nn
 
 from d2sd import load
@@ -43,16 +42,8 @@ def test_orthogonalized_moves_singular_values_near_one():
     assert values.max() < 1.5
 
 
-@pytest.fixture
-def fresh_accelerator():
-    """A process keeps the precision of its first ``Accelerator``."""
-    AcceleratorState._reset_state(True)
-    yield
-    AcceleratorState._reset_state(True)
-
-
 @pytest.mark.parametrize("quick", [True, False])
-def test_precision_and_optimizer_follow_quick_bfloat16(quick, monkeypatch, tmp_path, capsys, fresh_accelerator):
+def test_precision_and_optimizer_follow_quick_bfloat16(quick, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(loop, "quick_bfloat16", lambda: quick)
     kinds = [type(o) for o in make_optimizers({"fc": nn.Parameter(torch.ones(4, 4))}, LoopConfig(1))]
     assert kinds == [torch.optim.Muon if quick else Float32Muon]

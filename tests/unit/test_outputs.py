@@ -140,7 +140,7 @@ def test_output_to_device_missing_folder_or_two_at_once(trace, tmp_path, capsys)
     )
     assert "it is a folder" in refused(capsys, "trace", "to-html", trace, "-o", tmp_path)
     both = tmp_path / "both"
-    asked = ["board", tmp_path, "--target", "tiny", "--html", both, "--json", both]
+    asked = ["calibrate", "--traces-out", both, "--html", both]
     assert "named for two outputs" in refused(capsys, *asked)
 
 
