@@ -15,7 +15,8 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +97,7 @@ def train(
 
     now = place(step)
     bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1)
-    with Interruptions() as interrupted:
+    with interruptions() as interrupted:
         while now < config.steps:
             rate = rate_at(config, now)
             for group in (g for o in optimizers for g in o.param_groups):
@@ -146,31 +147,30 @@ def train(
     bar.close()
 
 
-class Interruptions:
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
     """Context in which the first Ctrl-C is remembered instead of raised, so that a step ends before training does.
 
-    Entered, it gives a function that returns whether there was one. The second Ctrl-C is raised.
+    Its value is a function that returns whether there was one. The second Ctrl-C is raised.
     """
+    before, asked = signal.getsignal(signal.SIGINT), False
 
-    def __init__(self) -> None:
-        ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as by nohup
-        self._catches = not ignored and threading.current_thread() is threading.main_thread()
-        self._asked = False
-
-    def __enter__(self) -> Callable[[], bool]:
-        if self._catches:
-            self._before = signal.signal(signal.SIGINT, self._ask)
-        return lambda: self._asked
-
-    def _ask(self, *_: Any) -> None:
-        if self._asked:
+    def ask(*_: Any) -> None:
+        nonlocal asked
+        if asked:
             raise KeyboardInterrupt
-        self._asked = True
+        asked = True
         print("Stopping after this step; Ctrl-C again stops at once, without saving.", file=sys.stderr)
 
-    def __exit__(self, *_: Any) -> None:
-        if self._catches:
-            signal.signal(signal.SIGINT, self._before)
+    # as by nohup, or as on a thread, which may not set handlers
+    ignored = before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread()
+    if not ignored:
+        signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        if not ignored:
+            signal.signal(signal.SIGINT, before)
 
 
 def rate_at(config: LoopConfig, step: float) -> float:

@@ -6,7 +6,7 @@ import json
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -76,11 +76,6 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
         raise InputError(f"{path} holds no response of at least two tokens")
     ids = nn.utils.rnn.pad_sequence(texts, batch_first=True, padding_value=pad_id)
     return Responses(ids, torch.tensor(prompts), torch.tensor([len(text) for text in texts]))
-
-
-def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
 
 
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
