@@ -1,4 +1,4 @@
-"""This machine: its memory, threads and speed, and the GPU that a ZeroGPU Space of Hugging Face lends for one call at a time.
+"""This machine: its memory and threads, and the GPU that a ZeroGPU Space of Hugging Face lends for one call at a time.
 
 Only this module uses the ``spaces`` package; without that package its functions do nothing special.
 """
@@ -8,9 +8,7 @@ from __future__ import annotations
 import ctypes
 import gc
 import os
-import time
 from collections.abc import Callable
-from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -25,8 +23,6 @@ except ImportError:
 
 ON_ZERO_GPU = spaces is not None and on_zero_gpu()
 SECONDS = 60  # of a GPU, for each run; what is not used is given back
-SIDE = 6144  # of the measured matrix: larger than caches, gone in a moment
-REPEATS = 3
 GROUPS = Path("/sys/fs/cgroup")
 Function = TypeVar("Function", bound=Callable[..., Any])
 
@@ -62,26 +58,6 @@ def give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):
         return
-
-
-@cache
-def seconds_per_weight(dtype: str) -> float:
-    """Returns the seconds per weight of a pass over one token on this CPU, measured once with a matrix larger than its caches."""
-    kind = getattr(torch, dtype)
-    weights, vector = torch.ones(SIDE, SIDE, dtype=kind), torch.ones(SIDE, dtype=kind)
-    times = []
-    for _ in range(REPEATS):
-        began = time.perf_counter()
-        torch.mv(weights, vector)
-        times.append(time.perf_counter() - began)
-    return min(times) / SIDE**2
-
-
-def about(seconds: float) -> str:
-    """Returns a time as a rough figure: 0.4 s, 2 s, 30 s."""
-    if seconds >= 9.5:
-        return f"{round(seconds, -1):.0f} s"
-    return f"{seconds:.0f} s" if seconds >= 0.95 else f"{max(0.1, seconds):.1f} s"
 
 
 def threads_here() -> str:

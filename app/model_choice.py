@@ -120,7 +120,7 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
                 yield Update(news=f"Getting {remote.title}: {state} …")
             work.result()
         except Stopped:
-            yield Update(note=f"Stopped at {so_far()}; the next download resumes from there.")
+            yield Update(note=f"Stopped at {so_far()}; a download from the hub resumes from there.")
         except OSError as error:
             raise InputError(f"{error}") from None
         else:

@@ -190,21 +190,12 @@ def to_get() -> Remote | None:
 def _offer(pair: Pair) -> ModelOffer:
     reason = obstacle(pair)
     slow = reason is None and pair is not DSPARK and not torch.cuda.is_available() and not ON_ZERO_GPU
-    return ModelOffer(pair.name, pair.name, reason and without_paths(reason), _slowness(pair) if slow else "")
+    return ModelOffer(pair.name, pair.name, reason and without_paths(reason), "on the CPU: slow" if slow else "")
 
 
 def templated(model: str) -> bool:
     """Returns whether an offered model is a chat model, for which the page applies the chat template by default."""
     return model in REMOTE or model in {pair.name for pair in PUBLISHED}
-
-
-def _slowness(pair: Pair) -> str:
-    """Returns roughly how long a token takes on this machine's processor, in words."""
-    weights = _weight_bytes(pair)
-    if weights is None:
-        return "on the CPU: slow"
-    seconds = machine.seconds_per_weight(pair.dtype) * weights / SIZES[pair.dtype]
-    return f"on the CPU: about {machine.about(seconds)} a token here"
 
 
 def _weight_bytes(pair: Pair) -> float | None:

@@ -70,12 +70,12 @@ def prompt_set(model: str) -> str:
 
 
 def opening() -> RecordedRun:
-    """Returns the recorded run that the page shows first; an empty one if there is none."""
+    """Returns the recorded run that the page shows first."""
     return _recorded(OPENING_TRACE)
 
 
 def second() -> RecordedRun:
-    """Returns the recorded run of another model; an empty one if there is none."""
+    """Returns the recorded run of another model."""
     return _recorded(SECOND_TRACE)
 
 
@@ -85,12 +85,9 @@ def second_label(run: RecordedRun) -> str:
 
 
 def _recorded(path: Path) -> RecordedRun:
-    return RecordedRun.read(gzip.decompress(path.read_bytes())) if path.exists() else RecordedRun()
+    return RecordedRun.read(gzip.decompress(path.read_bytes()))
 
 
 def lesson() -> dict[str, Any]:
-    """Returns the data of the tour: ``lines`` of a recorded run and, if recorded, its ``live`` settings. Without a recorded
-    lesson it is the run of Explore."""
-    if not LESSON.exists():
-        return {"lines": opening().lines(), "live": None}
+    """Returns the data of the tour: ``lines`` of a recorded run, and its ``live`` settings."""
     return json.loads(gzip.decompress(LESSON.read_bytes()))

@@ -26,7 +26,7 @@ def teach(
 ) -> DFlashDraftModel:
     """Train it for a second on what the target writes after ``prompts``: then it knows some of that, not all."""
     prompt_ids = [target.tokenizer(prompt)["input_ids"] for prompt in prompts]
-    answers = respond_to(target, prompt_ids, RegenerateConfig(max_new_tokens=TOKENS, greedy_share=1.0))
+    answers = respond_to(target, prompt_ids, RegenerateConfig(max_new_tokens=TOKENS))
     texts = [[*ids, *answer] for ids, answer in zip(prompt_ids, answers, strict=True)]
     starts, lengths = torch.tensor([len(ids) for ids in prompt_ids]), torch.tensor([len(ids) for ids in texts])
     rows = torch.zeros(len(texts), int(lengths.max()), dtype=torch.long)

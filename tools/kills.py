@@ -59,16 +59,13 @@ def stages(work: Path) -> list[Stage]:
     drafter = [*own, "--responses", responses, "--steps", "60", "--save-every", "5", "--keep-every", "20"]
     block = [*drafter, "--block-size", "4", "--layers", "1", "--held-out", str(work / "held-out.jsonl")]
     commands = {
-        "questions": ["--target", chat, "--count", "400", "--first-words", "Question:", "Question: Mia"],
         "regenerate": [*own, "--prompts", prompts, "--batch-size", "8", "--max-new-tokens", "24"],
         "dflash": block,
         "vp": block,
         "eagle3": [*drafter, "--target-layers", "0", "0", "0"],
     }
     found = [
-        Stage(
-            name, ["train", name, *given], work / name / ("out.jsonl" if name in ("questions", "regenerate") else "out")
-        )
+        Stage(name, ["train", name, *given], work / name / ("out.jsonl" if name == "regenerate" else "out"))
         for name, given in commands.items()
     ]
     short = ["--minutes", "0.2", "--prompts", str(work / "few.jsonl")]

@@ -15,7 +15,7 @@ from itertools import islice
 from pathlib import Path
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.train.text import letters, read_jsonl, write_jsonl
+from d2sd.train.text import letters, read_jsonl
 
 STORIES = 4000
 MEASURED = ("chat", "heldout")
@@ -54,7 +54,8 @@ def main() -> None:
             left_out |= {letters(text) for text in texts if isinstance(text, str)}
     found = {letters(text): text for text in prompts_of(given.folder)}
     kept = [text for key, text in found.items() if key and key not in left_out]
-    write_jsonl(given.out, ({"prompt": text} for text in kept))
+    with given.out.open("w", encoding="utf-8") as file:
+        file.writelines(json.dumps({"prompt": text}, ensure_ascii=False) + "\n" for text in kept)
     print(f"{len(kept)} prompts, {len(found) - len(kept)} left out: {given.out}")
 
 

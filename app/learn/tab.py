@@ -105,7 +105,7 @@ def _settings(trace: Trace) -> dict[str, Any]:
     """Other values of K and γ, and what the last stop needs beside them; empty for other runs than the recorded one."""
     recorded = presets.lesson()
     live = recorded["live"]
-    if live is None or live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
+    if live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
         return {}
     plain, unwatched = speeds(lesson_run())
     machine = here(trace, plain, unwatched, _table(recorded.get("table")))

@@ -15,8 +15,6 @@ from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import Entry, Run
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.sentences import decimal
-from d2sd.costs.machines import DEFAULT
-from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 
@@ -98,7 +96,6 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
         },
         "identical": None,
         "break_even": None,
-        "elsewhere": _elsewhere(runs, float(tokens.sum())),
     }
     if plain:
         own, base = (np.array([r.seconds / r.cycle_tokens for r in rs]) for rs in (runs, plain))
@@ -117,12 +114,6 @@ def _ratio(name: str, above: np.ndarray | None, below: np.ndarray | None, seed: 
         return dict.fromkeys(keys)
     values = float(above.sum() / below.sum()), interval(above, below, seed), float(np.median(above / below))
     return dict(zip(keys, values, strict=True))
-
-
-def _elsewhere(runs: Sequence[Run], tokens: float) -> dict[str, float]:
-    """Speedup over plain decoding by known machine, calculated; empty for entries whose work is not known."""
-    costs = [dict(r.elsewhere) for r in runs]
-    return {name: tokens / sum(c[name] for c in costs) for name in costs[0] if all(name in c for c in costs)}
 
 
 def _calibration_error(runs: Sequence[Run]) -> float | None:
@@ -249,8 +240,8 @@ def remarks(result: dict[str, Any]) -> list[str]:
 # Files.
 
 
-def page(result: dict[str, Any], on_map: bool = False) -> str:
-    """Returns the report as one HTML file: figures, all numbers, and where they are from; ``on_map``: also the break-even map."""
+def page(result: dict[str, Any]) -> str:
+    """Returns the report as one HTML file: figures, all numbers, and where they are from."""
     from d2sd.figures.measured import bench_panels
     from d2sd.figures.report import report_page
     from d2sd.figures.style import Table
@@ -268,23 +259,10 @@ def page(result: dict[str, Any], on_map: bool = False) -> str:
         ],
         bench_panels(result["rows"]),
         facts=[*facts, ("Provenance", Table(("", ""), origin))],
-        break_even=_break_even(result["rows"]) if on_map else (),
     )
 
 
-def _break_even(rows: Sequence[dict[str, Any]]) -> list[BreakEvenPoint]:
-    """Returns the drafting entries as points of the break-even map; none if no entry's cost is known."""
-    drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
-    out = []
-    for row in drafting:
-        alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
-        out.append(BreakEvenPoint(row["label"], alpha, gain and alpha / gain, row["break_even"]))
-    return out
-
-
-def write_report(
-    folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None, on_map: bool = False
-) -> None:
+def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
     """Write ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older ones in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
@@ -293,7 +271,7 @@ def write_report(
     ]
     ordered = sorted(runs, key=lambda r: r.prompt)
     data = {**result, "runs": [_plain(r) for r in ordered]}
-    texts = ("\n\n".join(lines) + "\n", page(result, on_map), to_json(data))
+    texts = ("\n\n".join(lines) + "\n", page(result), to_json(data))
     write_files(folder, dict(zip(REPORT, texts, strict=True)))
 
 

@@ -23,10 +23,8 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import MACHINES
-from d2sd.costs.runs import works_of
 from d2sd.engine import Engine
-from d2sd.trace.metrics import Work, boundary_hit
+from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.text import progress
 
 T = TypeVar("T")
@@ -46,7 +44,6 @@ class Run:
     stage_seconds: by stage; empty where not measured.
     boundary_hits: predicted rejections where a selected prefix was right, and all of them.
     scored, gaps: scored positions, and Σ (accepted − confidence) over those in each bin of ``uniform_edges()``.
-    elsewhere: by the id of a known machine, what the steps would cost there together, in its plain steps; calculated.
     """
 
     token_ids: tuple[int, ...]
@@ -63,7 +60,6 @@ class Run:
     label: str = ""
     prompt: int = 0
     domain: str = ""
-    elsewhere: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,18 +94,11 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=(sum(hits), len(hits)),
-            elsewhere=cost_elsewhere(config.method, works_of(trace)),
             scored=len(scored),
             gaps=bin_gaps(scored),
         )
 
     return Entry(setting.label, config.method, config, run=run)
-
-
-def cost_elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float], ...]:
-    """Returns the total cost of steps with this work on every known machine, in its plain steps."""
-    costs = ((name, machine.plain_steps(method, works)) for name, machine in MACHINES.items())
-    return tuple((name, cost) for name, cost in costs if cost is not None)
 
 
 def run_bench(

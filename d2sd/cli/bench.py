@@ -32,12 +32,11 @@ from d2sd.bench.gpu_stages import (
 from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON, grid, run_check, tally
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
-from d2sd.bench.report import REPORT, body, markdown_table, pooled, remarks, to_json, write_files, write_report
+from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
 from d2sd.bench.runner import Processes, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli.common import (
-    add_map_argument,
     add_output,
     add_run_arguments,
     check_folder,
@@ -45,7 +44,6 @@ from d2sd.cli.common import (
     decode_config,
     prepare,
     print_json,
-    renew_folder,
 )
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
@@ -94,7 +92,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="write results.json, report.md and report.html there",
     )
-    add_map_argument(parser)
     parser.add_argument(
         "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
     )
@@ -139,7 +136,7 @@ def run(arguments: argparse.Namespace) -> int:
         return _run_gpu(arguments)
     processes = Processes.launched()
     if arguments.out and processes.main:
-        check_folder(arguments, arguments.out)
+        check_folder(arguments.out)
     if arguments.check_lossless:
         return _run_lossless(arguments, processes)
     return _run_bench(arguments, processes)
@@ -184,8 +181,7 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     result, published = pooled(about, runs, entries, BOOTSTRAP_SEED), preset.published if preset else None
     _print(result, body(result, arguments.by_domain, published), arguments.json)
     if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
-        renew_folder(arguments, arguments.out, REPORT)
-        write_report(arguments.out, result, runs, published, arguments.map)
+        write_report(arguments.out, result, runs, published)
     return 130 if stopped else 0
 
 
@@ -242,7 +238,6 @@ def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
     text = _lossless_body(result, engine.texts)
     if arguments.out:
         files = {"lossless.json": to_json(result), "lossless.md": f"{text}\n\n{as_markdown(origin)}\n"}
-        renew_folder(arguments, arguments.out, list(files))
         write_files(arguments.out, files)
     _print(result, text, arguments.json)
     return 130 if stopped else 0 if passed else 1

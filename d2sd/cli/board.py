@@ -13,13 +13,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import orjson
-
 from d2sd.bench.prompts import Prompt, digest, read_prompts
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
-from d2sd.cli.common import add_output, add_text_arguments, ended_at_once, read_sets, record_runs, tell_of_template
+from d2sd.cli.common import add_output, add_text_arguments, ended_at_once, print_json, record_runs, tell_of_template
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -47,39 +45,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``board``."""
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the --out of `d2sd train … --keep-every N`")
     parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="what the drafters were trained for")  # fmt: skip
-    parser.add_argument("--role", choices=("first", "second"), help="second: VP-Drafters, measured by α of d2sd with the first drafter in --drafter")  # fmt: skip
-    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="with --role second: the first drafter")
-    parser.add_argument("--prompts", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
+    parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="the first drafter, for VP-Drafters, which are measured by α of d2sd with it")  # fmt: skip
+    parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl|ORG/NAME:SPLIT:COLUMN", help="as for calibrate; take prompts that were not trained on")  # fmt: skip
     add_text_arguments(parser)
     parser.add_argument("--max-new-tokens", type=int, default=128, metavar="N")
-    parser.add_argument(
-        "--traces", nargs="+", metavar="TRACE|FOLDER", help="greedy runs of this target instead of prompts"
-    )
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: figures, tables, where they are from")
-    add_output(parser, "--json", nargs="?", const="-", metavar="OUT.json", help="write one JSON object there; without a name print it and nothing else")  # fmt: skip
+    parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Measure what is new, then print a table; Ctrl-C leaves the checkpoints that are done."""
     a = arguments
-    if (a.role == "second") != (a.drafter is not None):
-        raise InputError(
-            "--role second and --drafter belong together: second drafters are measured with the first one that --drafter names, "
-            "and first ones alone"
-        )
     found = checkpoints(a.folder)
-    if a.traces and (a.prompts or a.limit or a.chat):
-        raise InputError("--traces brings the texts: leave out --prompts, --limit and --chat")
-    prompts, traces = (
-        ([], list(read_sets(a.traces))) if a.traces else (read_prompts(a.prompts or "heldout", a.limit), [])
-    )
+    prompts = read_prompts(a.prompts, a.limit)
     models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
-    with_checkpoint(models, found[0], a.dtype, a.role)  # what does not fit is refused before texts are written
+    with_checkpoint(models, found[0], a.dtype)  # what does not fit is refused before texts are written
     done: list[tuple[Checkpoint, Measured]] = []
     try:
-        texts, source = (traces, "recorded runs") if a.traces else _written(a, models, prompts)
-        texts = _drafted(texts, a.chat or bool(a.traces))
-        board = Board(models, texts, a.folder / RESULTS, a.dtype, a.role)
+        texts, source = _written(a, models, prompts)
+        texts = _drafted(texts, a.chat)
+        board = Board(models, texts, a.folder / RESULTS, a.dtype)
         for checkpoint in found:
             done.append((checkpoint, board.measure(checkpoint)))
     except KeyboardInterrupt:
@@ -95,14 +80,11 @@ def run(arguments: argparse.Namespace) -> int:
     rows = compare_checkpoints([c.name for c, _ in done], [m.committed for _, m in done], [m.cut for _, m in done])
     origin = _origin(a, models, source, board.texts_digest, done)
     if a.html:
-        write_whole(a.html, _page(rows, done, texts, origin, a.role == "second"))
+        write_whole(a.html, _page(rows, done, texts, origin, a.drafter is not None))
         print(f"{a.html}: a report of {count(len(rows), 'checkpoint')}", file=sys.stderr)
-    result = orjson.dumps(_json(rows, done, origin), option=orjson.OPT_INDENT_2) + b"\n"
-    if a.json == "-":
-        sys.stdout.write(result.decode())
+    if a.json:
+        print_json(_json(rows, done, origin))
     else:
-        if a.json:
-            write_whole(a.json, result)
         print(printable(_table(rows, len(texts))))
     return 130 if stopped else 0
 
@@ -119,7 +101,7 @@ def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
 def _written(a: argparse.Namespace, models: Models, prompts: Sequence[Prompt]) -> tuple[list[Trace], str]:
     """The target's texts for these prompts, and where they are from."""
     config = DecodeConfig("autoregressive", a.max_new_tokens, chat=a.chat, inspect=False)
-    engine, name = Engine(Models(models.target, name=models.name)), a.prompts or "heldout"
+    engine, name = Engine(Models(models.target, name=models.name)), a.prompts
     tell_of_template(engine, config)
     encoded = [(prompt, engine.encode(prompt.text, config)) for prompt in prompts]
     paths = text_paths(engine, [ids for _, ids in encoded], config, a.folder / TEXTS)
@@ -154,7 +136,7 @@ def _origin(a: argparse.Namespace, models: Models, source: str, texts: str, done
     }
     return {
         **described,
-        "Role": "second drafter, method d2sd" if a.role == "second" else "first drafter",
+        "Role": "second drafter, method d2sd" if a.drafter else "first drafter",
         "Texts": f"greedy answers to {source}; fingerprint {texts}",
         "Command": f"d2sd {shlex.join(map(_public, a.argv))}",
         "Measured": " and ".join(sorted({f"{m.date} with {m.versions}" for _, m in done})),

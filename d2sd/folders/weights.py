@@ -1,14 +1,12 @@
-"""Weight files of model folders, safetensors and GGUF, and short fingerprints of loaded weights."""
+"""Weight files of model folders, and short fingerprints of loaded weights."""
 
 from __future__ import annotations
 
 import hashlib
 import json
-import struct
 from collections.abc import Callable, Iterable
-from math import prod
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 import torch
 from huggingface_hub import snapshot_download
@@ -22,12 +20,6 @@ CONVERT = (
     "python -c \"import torch, safetensors.torch as s; w = torch.load('pytorch_model.bin', weights_only=True); "
     "s.save_file({k: v.contiguous() for k, v in w.items()}, 'model.safetensors')\""
 )
-GGUF_ARCHITECTURES = ("llama", "qwen2", "qwen3", "gemma3")
-GGUF_VERSIONS = (2, 3)
-ALIGNMENT = 32  # bytes, of the tensors after a GGUF file's header
-STRING, ARRAY = 8, 9  # types of values in the header
-NUMBERS = {0: "B", 1: "b", 2: "H", 3: "h", 4: "I", 5: "i", 6: "f", 7: "?", 10: "Q", 11: "q", 12: "d"}
-CUT_SHORT = "the GGUF file is cut short or damaged; get it again"
 LFS = b"version https://git-lfs"  # how a Git LFS pointer begins
 DIGESTED = 1024  # numbers of every weight that a fingerprint reads: a large network is not copied to the host
 
@@ -77,106 +69,6 @@ def read_weights(files: Iterable[Path], wanted: Callable[[str], bool] = lambda _
         with safe_open(path, "pt") as file:
             found |= {key: file.get_tensor(key) for key in file.keys() if wanted(key)}  # noqa: SIM118 (not a dict)
     return found
-
-
-# GGUF files, which transformers reads; their weights are widened to floating point at loading.
-
-
-def gguf_options(source: str) -> tuple[str, dict[str, Any]]:
-    """The folder of a GGUF file and the options by which transformers reads its config and its tokenizer; a source of
-    another kind as it is, and no options.
-
-    Raises ``InputError`` where the file is missing, cut short, no GGUF file, or of an architecture that is not supported.
-    """
-    if not source.lower().endswith(".gguf"):
-        return source, {}
-    path = Path(source)
-    if not path.is_file():
-        raise InputError("there is no such file")
-    check_gguf(path)
-    return str(path.resolve().parent), {"gguf_file": path.name}
-
-
-def check_gguf(path: Path) -> None:
-    """Check a file's header against its size and against what is supported; raises ``InputError``."""
-    size = path.stat().st_size
-    with path.open("rb") as file:
-        if file.read(4) != b"GGUF":
-            raise InputError("it is no GGUF file")
-        try:
-            kind, rows = _read_header(_Header(file, size))
-        except (struct.error, UnicodeDecodeError, OverflowError, KeyError) as error:
-            raise InputError(CUT_SHORT) from error
-        start = -(-file.tell() // ALIGNMENT) * ALIGNMENT
-    if kind not in GGUF_ARCHITECTURES:
-        raise InputError(
-            f"GGUF files of type {kind[:40]!r} are not supported; choose {', '.join(GGUF_ARCHITECTURES[:-1])} or {GGUF_ARCHITECTURES[-1]}"
-        )
-    if max((start + offset + length for offset, length in rows), default=0) > size:
-        raise InputError(CUT_SHORT)
-
-
-class _Header:
-    """Reads little-endian values in sequence, bounded by the file size."""
-
-    def __init__(self, file: IO[bytes], size: int):
-        self.file, self.size = file, size
-
-    def number(self, form: str) -> Any:
-        width = struct.calcsize(form)
-        return struct.unpack(f"<{form}", self.file.read(width))[0]
-
-    def count(self) -> int:
-        value = int(self.number("Q"))
-        if value > self.size:
-            raise OverflowError
-        return value
-
-    def text(self) -> str:
-        length = self.count()
-        raw = self.file.read(length)
-        if len(raw) < length:
-            raise OverflowError
-        return raw.decode("utf-8")
-
-    def value(self, kind: int) -> Any:
-        """Returns a value of one of the header's types; of an array only the length."""
-        if kind == STRING:
-            return self.text()
-        if kind != ARRAY:
-            return self.number(NUMBERS[kind])
-        inner, length = self.number("I"), self.count()
-        if inner == STRING:
-            for _ in range(length):
-                self.text()
-        else:
-            self.file.seek(length * struct.calcsize(NUMBERS[inner]), 1)
-        return length
-
-
-def _read_header(header: _Header) -> tuple[str, list[tuple[int, int]]]:
-    """Returns the architecture, and offset and length in bytes of every tensor after the header."""
-    from gguf import GGML_QUANT_SIZES, GGMLQuantizationType
-
-    version = header.number("I")
-    if version not in GGUF_VERSIONS:
-        raise InputError(f"it is of GGUF version {version}; versions {' and '.join(map(str, GGUF_VERSIONS))} are read")
-    tensors, entries = header.count(), header.count()
-    known: dict[str, Any] = {}
-    for _ in range(entries):
-        name = header.text()
-        known[name] = header.value(header.number("I"))
-    rows = []
-    for _ in range(tensors):
-        header.text()
-        count = prod(header.count() for _ in range(header.number("I")))
-        kind, offset = header.number("I"), header.count()
-        try:
-            block, width = GGML_QUANT_SIZES[GGMLQuantizationType(kind)]
-        except ValueError:
-            raise InputError(f"its weights are of the unknown GGUF type {kind}") from None
-        rows.append((offset, count // block * width))
-    return str(known["general.architecture"]), rows
 
 
 # Fingerprints, by which recorded runs tell two checkpoints apart.

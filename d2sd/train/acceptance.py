@@ -80,7 +80,7 @@ class HeldOut:
         target = Target(copy.deepcopy(model, weights), tokenizer, "target")
         engine, config = Engine(Models(target)), DecodeConfig("autoregressive", HELD_OUT_TOKENS, chat=chat)
         prompts = [engine.encode(row["prompt"], config) for row in read_jsonl(path, "prompt")]
-        answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS, greedy_share=1.0))
+        answers = respond_to(target, prompts, RegenerateConfig(max_new_tokens=HELD_OUT_TOKENS))
         found = cls(target, zip(prompts, answers, strict=True))
         if not found.lengths:
             raise InputError("the target's answers to all held-out prompts are empty; a chat model needs --chat")
@@ -177,27 +177,26 @@ def checkpoints(folder: Path) -> list[Checkpoint]:
     return found
 
 
-def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None, role: str | None) -> Models:
+def with_checkpoint(models: Models, checkpoint: Checkpoint, dtype: str | None) -> Models:
     """Returns the models with a checkpoint's drafter.
 
     models: the target, and for second drafters the first one.
     dtype: of the target.
-    role: of the drafter, ``first`` or ``second``; None for first, which refuses VP-Drafters.
 
     Raises ``InputError``, also if the drafter was trained for another target.
     """
+    second = models.first is not None or models.eagle3 is not None
     try:
-        found = with_drafter(models, str(checkpoint.folder), dtype, role == "second")
+        found = with_drafter(models, str(checkpoint.folder), dtype, second)
     except InputError as error:
         if str(error).endswith("do not fit"):
             raise InputError(f"{error}; give the target that it was trained for with --target") from None
         raise
-    if role == "second" and found.first is None:
+    if second and found.first is None:
         raise InputError("the drafter in --drafter is an EAGLE-3 one, which drafts alone; give a DFlash drafter")
-    if role is None and found.first is not None and found.first.form.second_role:
+    if not second and found.first is not None and found.first.form.second_role:
         raise InputError(
-            f"{checkpoint.folder} is a VP-Drafter, which drafts second: give --role second and its first drafter with "
-            "--drafter, or --role first to measure it as a first one"
+            f"{checkpoint.folder} is a VP-Drafter, which drafts second: give its first drafter with --drafter"
         )
     return found
 
@@ -222,16 +221,14 @@ def _facts(models: Models) -> dict[str, dict[str, Any]]:
 class Board:
     """Drafters over the same texts. Results are written to a file immediately, and read from it the next time."""
 
-    def __init__(
-        self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None, role: str | None = None
-    ):
+    def __init__(self, models: Models, texts: Sequence[Trace], path: Path, dtype: str | None = None):
         """Raises ``InputError`` if the file cannot be read.
 
-        models, dtype, role: as for ``with_checkpoint``.
+        models, dtype: as for ``with_checkpoint``.
         texts: greedy runs of this target, of at least two tokens each.
         path: the file of results.
         """
-        self._models, self._texts, self._path, self._dtype, self._role = models, texts, path, dtype, role
+        self._models, self._texts, self._path, self._dtype = models, texts, path, dtype
         prompts = [list(text.prefill.prompt_token_ids) if text.prefill else [] for text in texts]
         written = [[text.token_ids, asdict(recorded_config(text))] for text in texts]
         self.texts_digest = digest_of([[prompt, *text] for prompt, text in zip(prompts, written, strict=True)])
@@ -249,8 +246,8 @@ class Board:
 
         Raises ``InputError``, as ``replayed`` does.
         """
-        models = with_checkpoint(self._models, checkpoint, self._dtype, self._role)
-        method = "d2sd" if self._role == "second" else "dflash" if models.first is not None else "eagle3"
+        models = with_checkpoint(self._models, checkpoint, self._dtype)
+        method = "d2sd" if self._models.first is not None else "dflash" if models.first is not None else "eagle3"
         facts = _facts(models)
         key = digest_of([method, self.texts_digest, facts])
         if key not in self._results:

@@ -17,7 +17,7 @@ from d2sd.folders.loading import target_folder, widened_experts
 from d2sd.nets.types import check_supported, text_options
 from d2sd.train.acceptance import HeldOut
 from d2sd.train.features import read_features
-from d2sd.train.loop import digest, processes, train
+from d2sd.train.loop import digest, train
 from d2sd.train.settings import DrafterTraining
 from d2sd.train.text import Responses, read_responses
 
@@ -62,7 +62,7 @@ def fit(
     """
     data, loop, features = material.data, settings.loop, None
     read = ("features", "hidden") if kind == "eagle3" else ("features",)
-    if loop.steps * loop.batch_size * loop.accumulate * processes().num_processes >= len(data.ids):  # all are read
+    if loop.steps * loop.batch_size >= len(data.ids):  # all are read
         features = read_features(material.target.model, drafter.target_layer_ids, data, read)
 
     def sample(index: Tensor, generator: torch.Generator) -> dict[str, Tensor]:
@@ -81,12 +81,12 @@ def fit(
         save(copy.deepcopy(drafter).bfloat16(), folder)
 
     identity = {**identity, "data": digest(data.ids)}
-    if train(objective, len(data.ids), sample, settings.out, settings.loop, measure, kind, identity, save_so_far):
-        save(drafter.bfloat16(), settings.out)
+    train(objective, len(data.ids), sample, settings.out, settings.loop, measure, kind, identity, save_so_far)
+    save(drafter.bfloat16(), settings.out)
 
 
 def load_frozen(source: str | Path) -> tuple[Any, Any]:
-    """Returns a target in float32 on this process's device, without gradients, and its tokenizer.
+    """Returns a target in float32 on this machine's first device, without gradients, and its tokenizer.
 
     source: folder, hub id, bundled preset, or the name that ``d2sd get`` knows. Raises ``InputError``.
     """
@@ -100,4 +100,4 @@ def load_frozen(source: str | Path) -> tuple[Any, Any]:
         model: Any = AutoModelForCausalLM.from_pretrained(source, dtype=torch.float32, **options)
     except (OSError, ValueError) as error:
         raise InputError(f"cannot load the target {source}: {first_line(error)}") from error
-    return model.to(processes().device).eval().requires_grad_(False), tokenizer
+    return model.to("cuda" if torch.cuda.is_available() else "cpu").eval().requires_grad_(False), tokenizer

@@ -1,8 +1,7 @@
 """One training loop for all drafters: schedule, optimizers, clipping, checkpoints that resume bit-exactly.
 
-Every random choice of a step comes from a generator seeded by (seed, step, process), and rows from a permutation seeded by
-(seed, epoch): nothing but weights, optimizer state and the step number has to be stored. Runs in one process or in many
-(``accelerate launch -m d2sd train …``).
+Every random choice of a step comes from a generator seeded by (seed, step), and rows from a permutation seeded by (seed, epoch):
+nothing but weights, optimizer state and the step number has to be stored.
 """
 
 from __future__ import annotations
@@ -16,14 +15,13 @@ import sys
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import orjson
 import torch
-from accelerate import Accelerator, PartialState
 from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import Tensor, nn
@@ -51,8 +49,8 @@ def train(
     identity: dict[str, Any] | None = None,
     save: Callable[[Path], None] | None = None,
     clock: Callable[[], float] = time.monotonic,
-) -> bool:
-    """Trains ``objective`` in place. Returns whether this is the main process, which should save the result.
+) -> None:
+    """Trains ``objective`` in place.
 
     Writes ``metrics.jsonl`` and ``checkpoint/`` under ``out``, and continues from the checkpoint found there. Raises
     ``InputError`` if that is of another run.
@@ -69,26 +67,17 @@ def train(
     # under autocast torch's RMSNorm takes its slower path, and says so once
     warnings.filterwarnings("ignore", message="Mismatch dtype between input and weight", category=UserWarning)
     precision = config.precision if config.precision != "auto" else ("bfloat16" if quick_bfloat16() else "float32")
-    accelerator = Accelerator(
-        cpu=not torch.cuda.is_available(),
-        mixed_precision="bf16" if precision == "bfloat16" else "no",
-        gradient_accumulation_steps=config.accumulate,
-    )
     parameters = {n: p for n, p in objective.named_parameters() if p.requires_grad}
     optimizers = make_optimizers(parameters, config)
-    if accelerator.is_main_process:
-        names = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
-        print(f"Training in {precision}; optimizers: {names}.", file=sys.stderr)
+    names = ", ".join(type(optimizer).__name__ for optimizer in optimizers)
+    print(f"Training in {precision}; optimizers: {names}.", file=sys.stderr)
     out.mkdir(parents=True, exist_ok=True)
-    identity = {**config.identity(), "processes": accelerator.num_processes, "rows": count, **(identity or {})}
+    identity = {**config.identity(), "rows": count, **(identity or {})}
     before = load_checkpoint(out, parameters, optimizers, identity)
     step, spent, rows = int(before.get("step", 0)), float(before.get("seconds", 0)), int(before.get("rows", 0))
-    wrapped, *prepared = accelerator.prepare(objective, *optimizers)
-    main, world = bool(accelerator.is_main_process), accelerator.num_processes
-    metrics_file = out / "metrics.jsonl"
-    if main:
-        truncate_metrics(metrics_file, step)
-        metrics_file.touch()  # by which the folder is known from now on
+    device, metrics_file = next(iter(parameters.values())).device, out / "metrics.jsonl"
+    truncate_metrics(metrics_file, step)
+    metrics_file.touch()  # by which the folder is known from now on
     began, seen, size = clock(), 0, config.batch_size
 
     def place(done: int) -> float:
@@ -97,40 +86,33 @@ def train(
 
     def keep(row: dict[str, float], last: bool) -> None:
         """Write a checkpoint, and measure and log first if there is a row of figures."""
-        if main:
-            if row:
-                record(row | (evaluate(last) if evaluate else {}))
-            state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
-            save_checkpoint(out, parameters, optimizers, state)
-        accelerator.wait_for_everyone()
+        if row:
+            record(row | (evaluate(last) if evaluate else {}))
+        state = {"step": step, "seconds": spent + clock() - began, "rows": rows, "identity": identity}
+        save_checkpoint(out, parameters, optimizers, state)
 
     def record(row: dict[str, float]) -> None:
         with metrics_file.open("a") as f:
             f.write(json.dumps({k: round(v, 6) for k, v in row.items()}) + "\n")
 
     now = place(step)
-    bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1, disable=not main)
-    with Interruptions(world == 1) as interrupted:
+    bar = progress(initial=int(now), total=config.steps, desc=note, mininterval=1)
+    with interruptions() as interrupted:
         while now < config.steps:
             rate = rate_at(config, now)
             for group in (g for o in optimizers for g in o.param_groups):
                 group["lr"] = rate
-            logged: dict[str, Tensor] = {}
+            generator = torch.Generator().manual_seed((config.seed * 7_919 + step) % 2**63)
+            batch = sample(rows_at(count, step, size, config.seed), generator)
             try:
-                for micro in range(config.accumulate):
-                    index = (step * config.accumulate + micro) * world + accelerator.process_index
-                    generator = torch.Generator().manual_seed((config.seed * 7_919 + index) % 2**63)
-                    batch = sample(rows_at(count, index, size, config.seed), generator)
-                    batch = {k: v.to(accelerator.device) for k, v in batch.items()}
-                    last = micro + 1 == config.accumulate
-                    with accelerator.autocast(), nullcontext() if last else accelerator.no_sync(wrapped):
-                        loss, metrics = wrapped(**batch)
-                        accelerator.backward(loss / config.accumulate * accelerator.gradient_accumulation_steps)
-                    for key, value in {"loss": loss, **metrics}.items():
-                        logged[key] = logged.get(key, 0.0) + value.detach() / config.accumulate
-                    seen += next(iter(batch.values())).numel()
+                batch = {k: v.to(device) for k, v in batch.items()}
+                with torch.autocast(device.type, torch.bfloat16, enabled=precision == "bfloat16"):
+                    loss, metrics = objective(**batch)
+                loss.backward()
+                logged = {"loss": loss.detach(), **metrics}
+                seen += next(iter(batch.values())).numel()
             except torch.OutOfMemoryError:
-                if size == 1 or world > 1:
+                if size == 1:
                     raise
                 size //= 2
                 for optimizer in optimizers:
@@ -138,23 +120,23 @@ def train(
                 torch.cuda.empty_cache()
                 print(f"Not enough memory: batches of {size} rows from here on.", file=sys.stderr)
                 continue
-            norm = accelerator.clip_grad_norm_(wrapped.parameters(), config.clip)
-            for optimizer in prepared:
+            norm = nn.utils.clip_grad_norm_(list(parameters.values()), config.clip)
+            for optimizer in optimizers:
                 optimizer.step()
                 optimizer.zero_grad()
-            step, rows = step + 1, rows + size * config.accumulate * world
+            step, rows = step + 1, rows + size
             after = place(step)
             saves = after // config.save_every > now // config.save_every or after >= config.steps
             row = dict[str, float]()
-            if main and (saves or step % config.log_every == 0):
+            if saves or step % config.log_every == 0:
                 figures = {k: float(v) for k, v in logged.items()}
                 row = {"step": step, "rate": rate, "grad_norm": float(norm), **figures,
-                       "tokens_per_second": seen * world / (clock() - began)}  # fmt: skip
+                       "tokens_per_second": seen / (clock() - began)}  # fmt: skip
                 bar.set_postfix({k: f"{v:.3g}" for k, v in figures.items()}, refresh=False)
                 if not saves:
                     record(row)
             # Before the checkpoint: a run that goes on from there does not come by this step again.
-            if save and config.keep_every and step % config.keep_every == 0 and main:
+            if save and config.keep_every and step % config.keep_every == 0:
                 save(out / f"step-{step}")
             if saves or interrupted():
                 keep(row if saves else {}, after >= config.steps)
@@ -163,40 +145,37 @@ def train(
                 raise KeyboardInterrupt
             now = after
     bar.close()
-    accelerator.wait_for_everyone()
-    return main
 
 
-class Interruptions:
+@contextmanager
+def interruptions() -> Iterator[Callable[[], bool]]:
     """Context in which the first Ctrl-C is remembered instead of raised, so that a step ends before training does.
 
-    Entered, it gives a function that returns whether there was one. The second Ctrl-C is raised.
+    Its value is a function that returns whether there was one. The second Ctrl-C is raised.
     """
+    before, asked = signal.getsignal(signal.SIGINT), False
 
-    def __init__(self, catches: bool):
-        ignored = signal.getsignal(signal.SIGINT) in (signal.SIG_IGN, None)  # as by nohup
-        self._catches = catches and not ignored and threading.current_thread() is threading.main_thread()
-        self._asked = False
-
-    def __enter__(self) -> Callable[[], bool]:
-        if self._catches:
-            self._before = signal.signal(signal.SIGINT, self._ask)
-        return lambda: self._asked
-
-    def _ask(self, *_: Any) -> None:
-        if self._asked:
+    def ask(*_: Any) -> None:
+        nonlocal asked
+        if asked:
             raise KeyboardInterrupt
-        self._asked = True
+        asked = True
         print("Stopping after this step; Ctrl-C again stops at once, without saving.", file=sys.stderr)
 
-    def __exit__(self, *_: Any) -> None:
-        if self._catches:
-            signal.signal(signal.SIGINT, self._before)
+    # as by nohup, or as on a thread, which may not set handlers
+    ignored = before in (signal.SIG_IGN, None) or threading.current_thread() is not threading.main_thread()
+    if not ignored:
+        signal.signal(signal.SIGINT, ask)
+    try:
+        yield lambda: asked
+    finally:
+        if not ignored:
+            signal.signal(signal.SIGINT, before)
 
 
 def rate_at(config: LoopConfig, step: float) -> float:
-    """Learning rate at a step: linear warm-up, then a cosine down to ``min_rate`` of the peak."""
-    warmup = config.steps // 20 if config.warmup is None else config.warmup
+    """Learning rate at a step: linear warm-up over a twentieth of the steps, then a cosine down to ``min_rate`` of the peak."""
+    warmup = config.steps // 20
     if step < warmup:
         return config.learning_rate * min(1.0, (step + 1) / warmup)
     progress = (step - warmup) / max(1, config.steps - warmup)
@@ -213,11 +192,6 @@ def rows_at(count: int, index: int, size: int, seed: int) -> Tensor:
         here = wanted // count == epoch
         out[here] = order[wanted[here] % count]
     return out
-
-
-def processes() -> PartialState:
-    """Returns the processes of ``accelerate launch``, or just this one; on CPUs they communicate by gloo."""
-    return PartialState(cpu=not torch.cuda.is_available())
 
 
 # Optimizers.

@@ -183,7 +183,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
     with state.stage("writing") as over:
         prompts, held_out = _prompts(settings, target, chat)
         if "writing" not in state.done:
-            config = RegenerateConfig(plan.rows, settings.max_new_tokens, greedy_share=1.0, seed=settings.seed)
+            config = RegenerateConfig(plan.rows, settings.max_new_tokens, seed=settings.seed)
             _answer(target, prompts, out / "responses.jsonl", config, over, plan.room)
     with state.stage("features"):
         longest = LONGEST + settings.max_new_tokens
@@ -199,7 +199,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
         objective = PairObjective(first, second, target.model)
         if "held-out" not in state.done:
             latest = clock() + WRITING_HELD_OUT * total
-            config = RegenerateConfig(HELD_OUT, HELD_OUT_TOKENS, greedy_share=1.0)
+            config = RegenerateConfig(HELD_OUT, HELD_OUT_TOKENS)
             _answer(target, held_out, out / "held-out.jsonl", config, lambda: clock() >= latest)
         rows = read_jsonl(out / "held-out.jsonl", "prompt_ids", "response_ids")
         measured = HeldOut(target, ((row["prompt_ids"], row["response_ids"]) for row in rows))
@@ -286,7 +286,7 @@ def _plan(
 
 
 def _ask(settings: PairTraining, target: Target, plan: Plan, stop: Callable[[], bool]) -> None:
-    config = replace(QUESTIONS, batch_size=plan.rows, max_new_tokens=64, seed=settings.seed)
+    config = replace(QUESTIONS, batch_size=plan.rows, seed=settings.seed)
     ask(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), settings.out / "questions.jsonl", config, stop)
 
 

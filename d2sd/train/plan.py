@@ -172,9 +172,9 @@ def _training_speeds(
 @torch.inference_mode()
 def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Callable[[], float]) -> float:
     """Tokens a second of so many rows."""
-    config = RegenerateConfig(rows, settings.max_new_tokens, greedy_share=1.0)
-    batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config, False)
-    batch.put(range(rows), [Request(n, [n % target.config.vocab_size] * LONGEST, True) for n in range(rows)])
+    config = RegenerateConfig(rows, settings.max_new_tokens)
+    batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config)
+    batch.put(range(rows), [Request(n, [n % target.config.vocab_size] * LONGEST) for n in range(rows)])
 
     def step() -> None:
         batch.advance(STRIDE if target.device.type == "cuda" else 1)

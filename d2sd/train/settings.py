@@ -19,33 +19,30 @@ class RegenerateConfig:
 
     batch_size: sequences that are written at once.
     max_new_tokens: longest text, in tokens.
-    greedy_share: share of the prompts, chosen at random, that are continued greedily.
-    temperature: of all other prompts.
-    top_k: these sample from so many likeliest tokens; 0: from all.
+    temperature: 0: greedily.
+    top_k: above temperature 0, tokens are sampled from so many likeliest ones; 0: from all.
     """
 
     batch_size: int = 64
     max_new_tokens: int = 160
-    greedy_share: float = 0.75
-    temperature: float = 0.7
+    temperature: float = 0.0
     top_k: int = 0
     seed: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.greedy_share <= 1 or self.temperature <= 0 or min(self.batch_size, self.max_new_tokens) < 1:
-            raise InputError("greedy_share must be in [0, 1]; temperature, batch size and new tokens above 0")
+        if self.temperature < 0 or min(self.batch_size, self.max_new_tokens) < 1:
+            raise InputError("batch size and new tokens must be at least 1, and the temperature at least 0")
 
 
-QUESTIONS = RegenerateConfig(max_new_tokens=80, greedy_share=0.0, temperature=0.9, top_k=50)
+QUESTIONS = RegenerateConfig(max_new_tokens=64, temperature=0.9, top_k=50)
 
 
 @dataclass(frozen=True, slots=True)
 class LoopConfig:
-    """Settings of the training loop. ``batch_size`` counts rows per process and micro-step; times are in steps.
+    """Settings of the training loop. Times are in steps.
 
     precision: of the drafter's products, ``float32`` or ``bfloat16`` autocast; ``auto``: bfloat16 where this machine is quick
         with it (``d2sd.nets.dtypes.quick_bfloat16``).
-    warmup: steps in which the learning rate rises; None: a twentieth of all steps.
     seconds: time that training takes; None: as long as ``steps`` take. With it, schedule and intervals follow the time, of which
         a step is the part 1 / ``steps``.
     save_every: interval of checkpoints to resume from; only the newest one stays.
@@ -54,10 +51,8 @@ class LoopConfig:
 
     steps: int
     batch_size: int = 12
-    accumulate: int = 1
     learning_rate: float = 2e-3
     min_rate: float = 0.02
-    warmup: int | None = None
     seconds: float | None = None
     weight_decay: float = 0.05
     clip: float = 1.0
@@ -68,11 +63,9 @@ class LoopConfig:
     log_every: int = 10
 
     def __post_init__(self) -> None:
-        counts = (self.steps, self.batch_size, self.accumulate, self.save_every, self.log_every)
+        counts = (self.steps, self.batch_size, self.save_every, self.log_every)
         if min(counts) < 1 or self.keep_every < 0:
-            raise InputError(
-                "steps, batch size, accumulation and intervals must be at least 1, and keep-every at least 0"
-            )
+            raise InputError("steps, batch size and intervals must be at least 1, and keep-every at least 0")
         if self.precision not in PRECISIONS:
             raise InputError(
                 f"precision must be {', '.join(PRECISIONS[:-1])} or {PRECISIONS[-1]}, not {self.precision!r}"

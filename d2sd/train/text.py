@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import random
 import re
 import sys
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
@@ -79,11 +78,6 @@ def read_responses(path: Path, max_length: int, pad_id: int) -> Responses:
     return Responses(ids, torch.tensor(prompts), torch.tensor([len(text) for text in texts]))
 
 
-def write_jsonl(path: Path, rows: Iterable[dict[str, Any]]) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    write_whole(path, "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows))
-
-
 def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
     """Returns the ``count`` most frequent tokens of the responses, ascending; unused ids fill up if there are too few."""
     if not 1 <= count <= vocabulary:
@@ -97,12 +91,9 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
 # The target writes responses.
 
 
-def requests_of(prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[Request]:
+def requests_of(prompts: Sequence[Sequence[int]]) -> list[Request]:
     """Returns a request for each prompt, longest prompts first, so that the last texts to end are short ones."""
-    greedy = [i < round(config.greedy_share * len(prompts)) for i in range(len(prompts))]
-    random.Random(config.seed).shuffle(greedy)
-    requests = [Request(n, list(p), g) for n, (p, g) in enumerate(zip(prompts, greedy, strict=True))]
-    return sorted(requests, key=lambda r: -len(r.prompt))
+    return sorted((Request(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
 
 
 def written(
@@ -131,7 +122,7 @@ def served(
     def one(request: Request) -> tuple[Request, list[int]]:
         body = {
             "model": model, "prompt": request.prompt, "max_tokens": config.max_new_tokens, "return_token_ids": True,
-            "temperature": 0.0 if request.greedy else config.temperature, "seed": config.seed + request.number,
+            "temperature": config.temperature, "seed": config.seed + request.number,
         }  # fmt: skip
         found = server.request("/v1/completions", body)
         try:
@@ -173,7 +164,7 @@ def regenerate(
     rows = resumed_rows(out, identity)
     left, total = Counter(tuple(row["prompt_ids"]) for row in rows), sum(map(_tokens, rows))
     requests = []
-    for request in requests_of(prompts, config):
+    for request in requests_of(prompts):
         if left[tuple(request.prompt)]:
             left[tuple(request.prompt)] -= 1
         else:
@@ -201,7 +192,7 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     Raises ``InputError`` if it was written under another ``identity``, which is kept beside it.
     """
     out.parent.mkdir(parents=True, exist_ok=True)
-    note, identity = _note(out), json.loads(json.dumps(identity))
+    note, identity = out.with_name(out.name + ".settings.json"), json.loads(json.dumps(identity))
     there = out.read_bytes() if out.exists() else b""
     lines = [line for line in there.splitlines(keepends=True) if line.endswith(b"\n")]
     if there and (not note.exists() or json.loads(note.read_text()) != identity):
@@ -212,14 +203,9 @@ def resumed_rows(out: Path, identity: dict[str, Any]) -> list[dict[str, Any]]:
     return [json.loads(line) for line in lines]
 
 
-def _note(out: Path) -> Path:
-    """The file that says how ``out`` is written."""
-    return out.with_name(out.name + ".settings.json")
-
-
 def respond_to(target: Target, prompts: Sequence[Sequence[int]], config: RegenerateConfig) -> list[list[int]]:
     """Returns the responses in the order of the prompts, without a file."""
-    requests = requests_of(prompts, config)
+    requests = requests_of(prompts)
     found = {
         request.number: response
         for request, response in progress(
@@ -366,14 +352,15 @@ def prompt_ids(
 def user_header(target: Target) -> str:
     """Returns what the chat template writes before a user's first message.
 
-    Raises ``InputError`` if there is no template, or if it changes the message.
+    Raises ``InputError`` if there is no template, if it changes the message, or if it writes nothing before it.
     """
     if not target.tokenizer.chat_template:
         raise InputError(f"{target.name} has no chat template; only chat models write questions")
     text = target.tokenizer.apply_chat_template([{"role": "user", "content": MARK}], tokenize=False)
     header, mark, _ = text.partition(MARK)
-    if not mark:
-        raise InputError(f"the chat template of {target.name} changes messages, so that it cannot write questions")
+    if not mark or not header:
+        fault = "writes nothing before a message" if mark else "changes messages"
+        raise InputError(f"the chat template of {target.name} {fault}, so that it cannot write questions")
     return str(header)
 
 
@@ -384,18 +371,15 @@ def ask(
     out: Path,
     config: RegenerateConfig,
     stop: Callable[[], bool] | None = None,
-) -> int:
-    """Appends lines with ``prompt``, questions of a chat model, to ``out``. Returns the number of its lines.
+) -> None:
+    """Appends lines with ``prompt``, questions of a chat model, to ``out``.
 
-    An interrupted run continues behind the lines that are there, each of which counts as a try; a finished file is left as it is.
-    Raises ``InputError`` if the file is of another run.
+    An interrupted run continues behind the lines that are there, each of which counts as a try. Raises ``InputError`` if the file is
+    of another run.
 
     count: tries; see ``write_questions``.
     """
-    identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words], "count": count}
-    finished = {**identity, "finished": True}
-    if out.exists() and _note(out).exists() and json.loads(_note(out).read_text()) == finished:
-        return sum(1 for _ in read_jsonl(out))
+    identity = {**asdict(config), "target": weights_digest(target.base), "first_words": [*first_words]}
     known = [row["prompt"] for row in resumed_rows(out, identity)]
     # Other random numbers than those of the lines that are there.
     config = replace(config, seed=config.seed + len(known))
@@ -403,9 +387,6 @@ def ask(
         for text in write_questions(target, first_words, count, config, stop, known):
             file.write(json.dumps({"prompt": text}, ensure_ascii=False).encode("utf-8", "replace") + b"\n")
             file.flush()
-            known.append(text)
-    write_whole(_note(out), json.dumps(finished))
-    return len(known)
 
 
 def write_questions(
@@ -427,9 +408,7 @@ def write_questions(
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
     begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
-    if not all(begins):
-        raise InputError(f"the chat template of {target.name} writes nothing before a message; give its first words")
-    requests = [Request(n, begins[n % len(begins)], False) for n in range(len(known), count)]
+    requests = [Request(n, begins[n % len(begins)]) for n in range(len(known), count)]
     found = set(map(letters, known))
     answers = write(target, requests, config, stop)
     for request, response in progress(answers, initial=len(known), total=count, desc="questions", mininterval=1):

@@ -29,23 +29,22 @@ KEPT = 0.6  # share of a GPU's free memory that rows may take
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A prompt, its number, and whether its text is greedy."""
+    """A prompt and its number."""
 
     number: int
     prompt: list[int]
-    greedy: bool
 
 
 class Rows:
     """The rows of a batch and their cache: texts (B, W), the place of each row's newest token, and where its text must end."""
 
-    def __init__(self, target: Target, count: int, width: int, config: RegenerateConfig, samples: bool):
-        """width: longest text, prompt included; samples: whether some texts will not be greedy."""
-        self._target, self._config, self._samples, device = target, config, samples, target.device
+    def __init__(self, target: Target, count: int, width: int, config: RegenerateConfig):
+        """width: longest text, prompt included."""
+        self._target, self._config, device = target, config, target.device
         self.cache = target.new_cache(-(-width // 8) * 8, count)
         self.text = torch.zeros(count, self.cache.capacity, dtype=torch.long, device=device)
         self.place, self.prompt, self.last = (torch.zeros(count, dtype=torch.long, device=device) for _ in range(3))
-        self.greedy, self.idle = (torch.ones(count, dtype=torch.bool, device=device) for _ in range(2))
+        self.idle = torch.ones(count, dtype=torch.bool, device=device)
         self._slot = torch.zeros(1, dtype=torch.long, device=device)
         self._ends = torch.tensor(sorted(target.end_ids), dtype=torch.long, device=device)
         self._graph: Any = None
@@ -60,7 +59,6 @@ class Rows:
         self.text[index, : padded.shape[1]] = padded
         self.prompt[index], self.last[index] = lengths, lengths + self._config.max_new_tokens - 1
         self.place[index], self.idle[index] = 0, False
-        self.greedy[index] = torch.tensor([r.greedy for r in requests], device=device)
         if isinstance(self.cache, LayerCache):
             self.cache.forget(index)
 
@@ -112,20 +110,19 @@ class Rows:
         return ()
 
     def _choose(self, logits: Tensor) -> Tensor:
-        """(B,) next tokens: the likeliest in greedy rows, elsewhere sampled at the temperature."""
-        tokens = logits.argmax(-1)
-        if self._samples:
-            scores = restrict(logits / self._config.temperature, self._config.top_k, 1.0)
-            noise = -torch.empty_like(scores).exponential_().log()
-            tokens = torch.where(self.greedy, tokens, (scores + noise).argmax(-1))
-        return tokens
+        """(B,) next tokens: the likeliest, or sampled at the temperature."""
+        if not self._config.temperature:
+            return logits.argmax(-1)
+        scores = restrict(logits / self._config.temperature, self._config.top_k, 1.0)
+        noise = -torch.empty_like(scores).exponential_().log()
+        return (scores + noise).argmax(-1)
 
     def keep(self, rows: Sequence[int]) -> None:
         """Drop all other rows."""
         index = torch.tensor(rows, device=self.text.device)
         self.cache.keep_sequences(index)
-        self.text, self.place, self.prompt, self.last, self.greedy, self.idle = (
-            t[index] for t in (self.text, self.place, self.prompt, self.last, self.greedy, self.idle)
+        self.text, self.place, self.prompt, self.last, self.idle = (
+            t[index] for t in (self.text, self.place, self.prompt, self.last, self.idle)
         )
         self._graph = None
 
@@ -146,7 +143,7 @@ def write(
     queue = deque(requests)
     if not queue:
         return
-    if not all(r.greedy for r in queue):
+    if config.temperature:
         torch.manual_seed(config.seed)
     width = max(len(r.prompt) for r in queue) + config.max_new_tokens
     count = config.batch_size
@@ -169,8 +166,7 @@ def _written(
     stop: Callable[[], bool] | None,
 ) -> Iterator[tuple[Request, list[int]]]:  # fmt: skip
     """Texts of ``queue`` in rows of one batch. taken: the request of each row, None once its text was yielded."""
-    samples, kind = not all(r.greedy for r in queue), target.device.type
-    rows = Rows(target, count, width, config, samples)
+    kind, rows = target.device.type, Rows(target, count, width, config)
     taken[:] = [queue.popleft() for _ in range(count)]
     begun = [r for r in taken if r is not None]
     rows.put(range(count), begun)

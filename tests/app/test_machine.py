@@ -37,8 +37,7 @@ def test_threads_here_states_count_and_reason(monkeypatch):
     assert threads_here() == "The nets use 1 thread, as OMP_NUM_THREADS says."
 
 
-def test_machine_times_and_memory_are_plausible():
-    assert [machine.about(s) for s in (0.01, 0.42, 2.3, 9.7, 34)] == ["0.1 s", "0.4 s", "2 s", "10 s", "30 s"]
+def test_machine_memory_is_plausible():
     assert 1e6 < machine.memory() < 1e15
     assert machine._available() > 1e6
 

@@ -66,15 +66,14 @@ def test_model_list_keeps_bundled_model_of_equal_name(monkeypatch):
         models.pairs.cache_clear()
 
 
-def test_offer_states_cpu_speed_or_memory_obstacle(monkeypatch):
+def test_offer_states_slow_cpu_or_memory_obstacle(monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
     monkeypatch.setattr(models, "_complete", lambda source: True)
     monkeypatch.setattr(machine, "memory", lambda: 16e9)
-    monkeypatch.setattr(machine, "seconds_per_weight", lambda dtype: 5e-10)
     offers = {offer.id: offer for offer in models.offers()}
     small, large = offers["Qwen/Qwen3-4B"], offers["Qwen/Qwen3-8B"]
     assert small.obstacle is None
-    assert small.note == "on the CPU: about 2 s a token here"
+    assert small.note == "on the CPU: slow"
     assert "its weights take 16 GB, and this machine has no CUDA GPU and 16 GB of memory free" in large.obstacle
 
 
@@ -202,7 +201,7 @@ def test_model_download_reports_progress_and_stop(request_target):
     assert any("5 of 93 MB" in update.news for update in updates)
     job.stopped = True
     stopped.set()
-    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; the next download resumes from there."
+    assert list(updates)[-1].note == "Stopped at 5 of 93 MB; a download from the hub resumes from there."
     assert job.ended
 
 

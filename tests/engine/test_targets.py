@@ -99,7 +99,7 @@ def test_tree_logits_equal_logits_of_each_path(typed, backend):
 def test_respond_to_batch_equals_single_prompts(typed, rows):
     """Two rows take new prompts twice, and their ring of slots comes around."""
     engine, _, _ = typed
-    config = RegenerateConfig(rows, 10, greedy_share=1.0)
+    config = RegenerateConfig(rows, 10)
     texts = (*PROMPTS, PROMPTS[0] + " the cat", "cat", PROMPTS[1] + " the")
     prompts = [engine.encode(prompt, DecodeConfig()) for prompt in texts]
     alone = [engine.generate(ids, DecodeConfig("autoregressive", 10)).token_ids for ids in prompts]

@@ -16,7 +16,7 @@ from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.settings import BlockObjective, BlockTraining, Eagle3Objective, Eagle3Training, LoopConfig
 from tests.train.texts import prompt_of, save_run
 
-LOOP = {"batch_size": 4, "warmup": 2, "save_every": 2, "log_every": 1, "keep_every": 2}
+LOOP = {"batch_size": 4, "save_every": 2, "log_every": 1, "keep_every": 2}
 TOKENS = 8
 
 
@@ -76,7 +76,7 @@ def test_board_alpha_equals_alpha_of_real_runs(trained, folder, capsys):
 
 def test_board_second_role_measures_with_first_drafter(trained, capsys):
     first = str(trained / "dflash")
-    assert board(trained, trained / "vp", "--role", "second", "--drafter", first, "--json") == 0
+    assert board(trained, trained / "vp", "--drafter", first, "--json") == 0
     rows = figures(capsys)["checkpoints"]
     assert [r["name"] for r in rows] == ["step-2", "step-4 (final)"]
     engine = load(target=str(trained / "target"), drafter=first, second_drafter=str(trained / "vp"))
@@ -106,13 +106,13 @@ def test_board_reuses_measurements_also_after_ctrl_c(trained, folder, capsys, mo
     captured = capsys.readouterr()
     assert "Stopped: 1 of 3 checkpoints measured" in captured.err
     assert "There is one checkpoint, step-2" in captured.out
-    assert board(trained, folder, "--json", str(folder / "a.json")) == 0
+    assert board(trained, folder, "--json") == 0
+    first = figures(capsys)
     assert len(calls) == 6 + 8
     monkeypatch.setattr(module, "replayed", lambda *_: pytest.fail("measured again"))
     monkeypatch.setattr("d2sd.engine.Engine.generate", lambda *_: pytest.fail("decoded again"))
-    assert board(trained, folder, "--json", str(folder / "b.json")) == 0
-    first, second = (json.loads((folder / name).read_text()) for name in ("a.json", "b.json"))
-    assert first["checkpoints"] == second["checkpoints"]
+    assert board(trained, folder, "--json") == 0
+    assert figures(capsys)["checkpoints"] == first["checkpoints"]
     monkeypatch.setattr(module, "replayed", counted)
     engine = load(target=str(trained / "target"))
     texts = [load_trace(p) for p in sorted((folder / "board-texts").iterdir())]
@@ -132,17 +132,6 @@ def test_board_html_report_names_prompts_and_weights(trained, folder, tmp_path):
     assert "<script src" not in text
 
 
-def test_board_traces_option_equals_prompts(trained, folder, tmp_path, capsys):
-    engine = load(target=str(trained / "target"), drafter=str(folder))
-    for n, prompt in enumerate(prompts(trained)):
-        engine.generate(prompt, DecodeConfig("dflash", TOKENS)).save(tmp_path / f"{n}.jsonl")
-    files = [str(tmp_path / f"{n}.jsonl") for n in range(4)]
-    assert main(["board", str(folder), "--target", str(trained / "target"), "--traces", *files, "--json"]) == 0
-    traced = figures(capsys)["checkpoints"]
-    assert board(trained, folder, "--json") == 0
-    assert traced == figures(capsys)["checkpoints"]
-
-
 def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     def said(*arguments):
         assert main(["board", *map(str, arguments)]) == 2
@@ -151,11 +140,9 @@ def test_board_bad_input_is_one_sentence(trained, folder, tmp_path, capsys):
     target = ("--target", trained / "target")
     assert "there is no folder" in said(tmp_path / "none", *target)
     assert "holds no step-N folders: train with --keep-every N" in said(trained / "target", *target)
-    assert "--role second and --drafter belong together" in said(folder, *target, "--role", "second")
     held = ("--prompts", trained / "held.jsonl")
     assert "they do not fit; give the target that it was trained for" in said(folder, "--target", "tiny", *held)
     assert "is a VP-Drafter, which drafts second" in said(trained / "vp", *target, *held)
-    assert "leave out --prompts" in said(folder, *target, *held, "--traces", "x.jsonl")
     assert "A chat model needs its template: add --chat" in said(folder, *target, *held, "--max-new-tokens", 1)
     (folder / "board.json").write_text('{"a": 1}')
     assert "remove it to measure its checkpoints again" in said(folder, *target, *held)

@@ -41,7 +41,7 @@ from d2sd.train.text import read_responses, regenerate_responses
 from tests.train.kills import Killed
 from tests.train.texts import prompt_of, save_run, sums
 
-LOOP = {"batch_size": 4, "warmup": 2, "save_every": 3, "log_every": 1}
+LOOP = {"batch_size": 4, "save_every": 3, "log_every": 1}
 
 
 @pytest.fixture(scope="module")
@@ -128,12 +128,11 @@ def test_rows_at_reads_whole_shuffled_epochs():
 
 
 def test_rate_at_warms_up_and_falls_to_minimum():
-    for steps, warmup in ((100, 10), (200, None)):  # by default in a twentieth of the steps
-        rates = [rate_at(LoopConfig(steps, learning_rate=1.0, min_rate=0.1, warmup=warmup), s) for s in range(steps)]
-        assert rates[0] == pytest.approx(0.1)
-        assert max(rates) == rates[9] == 1
-        assert rates[10:] == sorted(rates[10:], reverse=True)
-        assert rates[-1] == pytest.approx(0.1, abs=0.01)
+    rates = [rate_at(LoopConfig(200, learning_rate=1.0, min_rate=0.1), step) for step in range(200)]
+    assert rates[0] == pytest.approx(0.1)
+    assert max(rates) == rates[9] == 1
+    assert rates[10:] == sorted(rates[10:], reverse=True)
+    assert rates[-1] == pytest.approx(0.1, abs=0.01)
 
 
 def test_killed_training_resumes_bit_exactly_and_with_equal_settings_only(folder, tmp_path):
@@ -163,7 +162,7 @@ def test_killed_training_resumes_bit_exactly_and_with_equal_settings_only(folder
 
 
 def test_regeneration_resumes_truncated_file_with_equal_settings_only(folder, tmp_path):
-    prompts, config = [[prompt_of(t)] for t in sums(200)[:20]], RegenerateConfig(8, 20, greedy_share=1.0)
+    prompts, config = [[prompt_of(t)] for t in sums(200)[:20]], RegenerateConfig(8, 20)
     regenerate_responses(folder / "target", prompts, tmp_path / "whole.jsonl", config)
     whole, cut = (tmp_path / "whole.jsonl").read_bytes(), tmp_path / "r.jsonl"
     lines = whole.split(b"\n")

@@ -33,7 +33,7 @@ def folder(tokenizer, tmp_path_factory):
     target = make_typed(tokenizer, "qwen3_5_text")
     target.model.save_pretrained(out / "target")
     tokenizer.save_pretrained(out / "target")
-    regenerate_responses(out / "target", [[p] for p in PROMPTS], out / "r.jsonl", RegenerateConfig(2, 32, 1.0))
+    regenerate_responses(out / "target", [[p] for p in PROMPTS], out / "r.jsonl", RegenerateConfig(2, 32))
     return out
 
 
@@ -42,7 +42,7 @@ def paths(folder, out):
 
 
 def trained(folder, out, steps):
-    loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, warmup=2, save_every=1000, log_every=1000)
+    loop = LoopConfig(steps, batch_size=2, learning_rate=6e-3, min_rate=6e-3, save_every=1000, log_every=1000)
     objective = BlockObjective(anchors=24)
     train_drafter(BlockTraining(**paths(folder, out), objective=objective, loop=loop, **SHAPE))
     return load_drafter(str(out), torch.float32, "cpu")
@@ -89,8 +89,8 @@ def test_drafters_of_all_kinds_train_and_draft(tokenizer, tmp_path, kind):
     target = make_typed(tokenizer, kind)
     target.model.save_pretrained(tmp_path / "target")
     tokenizer.save_pretrained(tmp_path / "target")
-    text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, warmup=1, save_every=1000, log_every=1)
-    regenerate_responses(tmp_path / "target", [[p] for p in PROMPTS], text, RegenerateConfig(2, 16, 1.0))
+    text, loop = tmp_path / "r.jsonl", LoopConfig(2, batch_size=2, save_every=1000, log_every=1)
+    regenerate_responses(tmp_path / "target", [[p] for p in PROMPTS], text, RegenerateConfig(2, 16))
     folders = {name: str(tmp_path / name) for name in ("target", "dflash", "vp", "eagle3")}
 
     def settings(name, objective, **more):

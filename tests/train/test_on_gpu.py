@@ -44,7 +44,7 @@ def target(gpu, run):
 
 def texts_of(target):
     prompts = [list(target.tokenizer(prompt_of(text))["input_ids"]) for text in sums(5)]
-    requests = [Request(n, ids, True) for n, ids in enumerate(prompts)]
+    requests = [Request(n, ids) for n, ids in enumerate(prompts)]
     return {r.number: ids for r, ids in write(target, requests, RegenerateConfig(3, 12))}
 
 

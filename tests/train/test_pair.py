@@ -163,7 +163,7 @@ def test_train_pair_resumes_after_kill(target, killed, moment, monkeypatch):
 
 
 def test_regenerate_stops_at_token_limit(target, tmp_path):
-    writer, config = load_writer(target, None), RegenerateConfig(4, 8, greedy_share=1.0)
+    writer, config = load_writer(target, None), RegenerateConfig(4, 8)
     prompts = [writer.tokenizer(prompt_of(text))["input_ids"] for text in sums(40)]
     regenerate(partial(written, writer, config=config), prompts, tmp_path / "r.jsonl", config, {}, most=500)
     rows = map(json.loads, (tmp_path / "r.jsonl").read_text().splitlines())
@@ -209,7 +209,7 @@ def test_state_keeps_time_of_running_stage(tmp_path, monkeypatch):
 def test_held_out_leaves_out_texts_without_drafts_and_of_other_models(target, capsys):
     writer = load_writer(target, None)
     prompts = [list(writer.tokenizer(prompt_of(text))["input_ids"]) for text in sums(3)]
-    first, second, third = respond_to(writer, prompts, RegenerateConfig(max_new_tokens=8, greedy_share=1.0))
+    first, second, third = respond_to(writer, prompts, RegenerateConfig(max_new_tokens=8))
     other = [*second[:-1], (second[-1] + 1) % 500]
     assert HeldOut(writer, zip(prompts, [first, other, third[:1]], strict=True)).lengths == [len(first)]
     assert "2 of 3 answers are empty, or not the same when read again" in capsys.readouterr().err

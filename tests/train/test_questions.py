@@ -22,7 +22,7 @@ def chat_target():
 
 def test_write_questions_start_as_given_without_repeats(chat_target):
     assert user_header(chat_target) == "<|endoftext|>user: "
-    config = RegenerateConfig(8, 60, greedy_share=0.0, top_k=20)
+    config = RegenerateConfig(8, 60, temperature=0.7, top_k=20)
     found = list(write_questions(chat_target, ["Question: Tom has 3", "What is"], 8, config))
     assert found
     assert len(set(found)) == len(found)
@@ -35,10 +35,10 @@ def test_user_header_needs_chat_template(chat_target):
         user_header(chat_target)
 
 
-def test_write_questions_needs_a_beginning(chat_target):
+def test_user_header_needs_words_before_message(chat_target):
     chat_target.tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}{% endfor %}"
-    with pytest.raises(InputError, match="give its first words"):
-        list(write_questions(chat_target, ["What is", ""], 2, RegenerateConfig(2, 8)))
+    with pytest.raises(InputError, match="writes nothing before a message"):
+        user_header(chat_target)
 
 
 def test_prompt_ids_add_special_tokens_once(chat_target):

@@ -24,7 +24,7 @@ from d2sd.train.writer import Request, Rows, write
 from tests.train.kills import Killed, survives
 from tests.train.test_questions import TEMPLATE
 
-TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6, greedy_share=1.0)
+TINY, CONFIG = "assets/models/tiny/target", RegenerateConfig(4, 6)
 PROMPTS = ("Once upon a time", "Tom had 3 pens and", "def add(", "One day, Mia", "The cat")
 
 
@@ -57,10 +57,10 @@ def test_respond_to_out_of_memory_halves_rows(tiny, monkeypatch, capsys):
 
 def test_write_cuts_texts_at_time_limit(tiny):
     prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS[:2]]
-    whole = respond_to(tiny, prompts, RegenerateConfig(2, 40, greedy_share=1.0))
-    requests = [Request(n, prompt, True) for n, prompt in enumerate(prompts)]
+    whole = respond_to(tiny, prompts, RegenerateConfig(2, 40))
+    requests = [Request(n, prompt) for n, prompt in enumerate(prompts)]
     passes = iter(range(100))
-    written = write(tiny, requests, RegenerateConfig(2, 40, greedy_share=1.0), lambda: next(passes) >= 12)
+    written = write(tiny, requests, RegenerateConfig(2, 40), lambda: next(passes) >= 12)
     found = {r.number: text for r, text in written}
     for number, text in found.items():
         assert 0 < len(text) <= 12 < len(whole[number])
@@ -97,7 +97,7 @@ def numbered(monkeypatch, tmp_path):
 
     monkeypatch.setattr("d2sd.train.text.load_writer", lambda *_: target)
     monkeypatch.setattr("d2sd.train.text.write", write)
-    return lambda out, tries=5: ask(target, ["What is ", "Add "], tries, out, QUESTIONS)
+    return lambda out: ask(target, ["What is ", "Add "], 5, out, QUESTIONS)
 
 
 def killed_everywhere(folder, work, field):
@@ -143,8 +143,6 @@ def test_questions_leave_file_of_something_else_as_it_is(tmp_path, numbered):
 
 def test_questions_resume_after_kill_at_any_change(tmp_path, numbered):
     assert killed_everywhere(tmp_path, numbered, "prompt") > 4
-    with pytest.raises(InputError, match="written with other settings"):
-        numbered(tmp_path / "1" / "lines.jsonl", tries=6)
 
 
 def test_questions_are_in_file_as_soon_as_they_are_written(tmp_path, numbered, monkeypatch):
@@ -162,7 +160,7 @@ def test_questions_are_in_file_as_soon_as_they_are_written(tmp_path, numbered, m
         numbered(out)
     before = out.read_bytes()
     monkeypatch.setattr("d2sd.train.text.write", write)
-    assert numbered(out) == 5
+    numbered(out)
     assert out.read_bytes().startswith(before)
     assert [row["prompt"].split()[0] for row in rows(out)] == ["What", "Add", "What", "Add", "What"]
 
@@ -195,7 +193,7 @@ def server(tiny):
             if body["prompt"] == [5]:
                 self.send_error(400, "too short")
                 return
-            (ids,) = respond_to(tiny, [body["prompt"]], RegenerateConfig(1, body["max_tokens"], greedy_share=1.0))
+            (ids,) = respond_to(tiny, [body["prompt"]], RegenerateConfig(1, body["max_tokens"]))
             ended = ids[-1] in tiny.end_ids
             choice = {
                 "text": tiny.tokenizer.decode(ids, skip_special_tokens=True),
@@ -225,7 +223,7 @@ def test_regenerate_server_option_equals_local_text(server, tmp_path, ids):
     url, handler = server
     handler.ids = ids
     (tmp_path / "p.jsonl").write_text("".join(json.dumps({"prompt": p}) + "\n" for p in PROMPTS))
-    command = ["train", "regenerate", "--target", "tiny", "--prompts", str(tmp_path / "p.jsonl"), "--greedy-share", "1"]
+    command = ["train", "regenerate", "--target", "tiny", "--prompts", str(tmp_path / "p.jsonl")]
     command += ["--max-new-tokens", "6", "--batch-size", "2", "--out"]
     assert main([*command, str(tmp_path / "here.jsonl")]) == 0
     assert main([*command, str(tmp_path / "there.jsonl"), "--server", url]) == 0
@@ -244,7 +242,7 @@ def test_regenerate_server_errors_are_one_sentence(server, tiny, tmp_path, capsy
     assert regenerate_from(tmp_path, "--server", "http://127.0.0.1:9") == 2
     assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
     with pytest.raises(InputError, match="answered 400"):
-        list(served(Server(server[0]), "tiny", tiny.tokenizer, tiny.end_ids, [Request(0, [5], True)], CONFIG))
+        list(served(Server(server[0]), "tiny", tiny.tokenizer, tiny.end_ids, [Request(0, [5])], CONFIG))
 
 
 def test_regenerate_asks_no_other_machine_and_follows_no_redirect(server, tmp_path, capsys):
@@ -267,7 +265,7 @@ def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, m
 
     monkeypatch.setattr(Server, "request", request)
     found = {
-        model: next(served(Server(server[0]), model, tokenizer, ends, [Request(0, [5], True)], CONFIG))[1]
+        model: next(served(Server(server[0]), model, tokenizer, ends, [Request(0, [5])], CONFIG))[1]
         for model in answers
     }
     assert found["ids"] == [11, 7]

@@ -206,7 +206,6 @@ def test_save_checkpoint_keeps_previous_on_full_disk(tmp_path, monkeypatch):
         (["whatif", str(OPENING), str(OPENING), "--methods", "nope"], "unknown method"),
         (["calibrate", "--limit", "0"], "limit must be at least 1"),
         (["board", "{}", "--target", "tiny", "--limit", "0"], "limit must be at least 1"),
-        (["board", "{}", "--target", "tiny", "--traces", "{}/gone.jsonl"], "cannot read the log"),
         (["generate", "--prompt", "a", "--drafter", "{}/gone"], "there is no such folder"),
         (["calibrate", "--second-drafter", "{}/gone"], "there is no such folder"),
         (["generate", "--prompt", "a", "--draft-model", "{}/gone"], "there is no such folder"),

