@@ -313,7 +313,6 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
 
     * run, step: where it is.
     * matched: scored positions (or of ``paths``) that were accepted; −1: nothing was drafted.
-    * drafted: tokens of the first draft.
     * predicted, happened: outcomes as in the matrix.
     * rank: of the true boundary, from 1; 0: none.
     * confidence, depths, tokens, nodes: of its scored positions.
@@ -337,7 +336,6 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
         "run": table.run.tolist(),
         "step": table.step.tolist(),
         "matched": matched.tolist(),
-        "drafted": table.drafted.tolist(),
         "predicted": predicted(table).tolist(),
         "happened": np.where(table.seen, happened(table), -1).tolist(),
         "rank": _rank(table).tolist(),

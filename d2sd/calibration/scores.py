@@ -162,21 +162,6 @@ def chance_error(confidence: np.ndarray) -> float:
     return float(np.sqrt(2 / np.pi * spread).sum() / len(confidence))
 
 
-def auroc(scores: Scores, resampler: Resampler) -> Resampled:
-    """Returns the probability that an accepted position has a higher confidence than a rejected one, ties counting half."""
-    values, place = np.unique(scores.confidence, return_inverse=True)
-
-    def share(weights: np.ndarray) -> float:
-        right, wrong = (
-            np.bincount(place, weights * side, len(values)) for side in (scores.accepted, 1 - scores.accepted)
-        )
-        pairs = right.sum() * wrong.sum()
-        return float((right * (np.cumsum(wrong) - wrong / 2)).sum() / pairs) if pairs else float("nan")
-
-    resamples = np.array([share(weights[scores.unit]) for weights in resampler.weights])
-    return Resampled(share(np.ones(len(scores))), resamples)
-
-
 @dataclass(frozen=True, slots=True)
 class ConfidenceFigures:
     """Figures of a drafter's confidence over its scored positions.
