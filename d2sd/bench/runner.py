@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -40,7 +39,6 @@ class Run:
     cycle_tokens: tokens committed after prefill; tokens that prefill commits are counted for no entry.
     steps: the target's passes after prefill.
     seconds: from the end of prefill.
-    wall_seconds: from the call to the whole text.
     nodes: verified in all; None where not measured.
     draft_passes: passes of drafters that waited for each other; None where not measured.
     stage_seconds: by stage; empty where not measured.
@@ -53,7 +51,6 @@ class Run:
     cycle_tokens: int
     steps: int
     seconds: float
-    wall_seconds: float
     nodes: int | None = None
     draft_passes: int | None = None
     stage_seconds: tuple[tuple[str, float], ...] = ()
@@ -81,10 +78,7 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
     config = setting.config
 
     def run(ids: Sequence[int]) -> Run:
-        began = time.perf_counter()
-        read = engine.finish(engine.request(ids, config))
-        wall = time.perf_counter() - began
-        trace = read()
+        trace = engine.finish(engine.request(ids, config))()
         totals = trace.totals
         hits = [h for s in trace.steps if (h := boundary_hit(s)) is not None]
         scored = [pair for s in trace.steps for pair in scored_positions(s)]
@@ -93,7 +87,6 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             cycle_tokens=sum(len(s.committed) for s in trace.steps),
             steps=totals.steps,
             seconds=totals.seconds,
-            wall_seconds=wall,
             nodes=sum(len(s.nodes) for s in trace.steps),
             draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
@@ -149,7 +142,6 @@ def _median(runs: list[Run]) -> Run:
     return replace(
         runs[0],
         seconds=median(r.seconds for r in runs),
-        wall_seconds=median(r.wall_seconds for r in runs),
         stage_seconds=tuple((same[0][0], median(s for _, s in same)) for same in stages),
     )
 

@@ -25,7 +25,7 @@ def timed(label, method, tokens, steps, seconds, calls):
     def run(_):
         calls.append(label)
         now = next(times)
-        return Run(tuple(range(tokens + 1)), tokens, steps, now, now + 1, 2 * steps, stage_seconds=(("verify", now),))
+        return Run(tuple(range(tokens + 1)), tokens, steps, now, 2 * steps, stage_seconds=(("verify", now),))
 
     return Entry(label, method, run=run)
 
@@ -82,10 +82,9 @@ def test_summarise_pools_tokens_and_compares_with_autoregressive():
     field, runs, _ = measure(3)
     plain, ours = summarise(runs, field)
     assert (plain["label"], ours["label"], ours["method"]) == ("autoregressive", "d2sd:K=2", "d2sd")
-    assert ours["mean_acceptance_length"] == ours["mean_acceptance_length_median"] == 3
+    assert ours["mean_acceptance_length"] == 3
     assert ours["tokens_per_second"] == pytest.approx(24 / 3.5)
-    assert ours["wall_tokens_per_second"] == pytest.approx(26 / 5.5)  # with the tokens of prefill
-    assert (plain["speedup"], ours["speedup"], ours["speedup_median"]) == (1, 2, 2)
+    assert (plain["speedup"], ours["speedup"]) == (1, 2)
     assert ours["speedup_interval"] == [2, 2]
     assert ours["break_even"] == 1.5  # the α at which it would be as fast: a step of it takes as long as 1.5 plain ones
     assert ours["identical"] == 1
@@ -112,7 +111,7 @@ def test_bench_report_prints_rows_without_baseline():
     field, runs, _ = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
-    assert "| d2sd:K=2 | 3.00 | – | 3.00 |" in markdown_table(*cells(rows))
+    assert f"| d2sd:K=2 | 3.00 | – | {rows[0]['tokens_per_second']:.0f} |" in markdown_table(*cells(rows))
     speed = data_of(shown(rows), "panel-speed")
     assert speed["table"]["rows"] == [["d2sd:K=2", f"{rows[0]['tokens_per_second']:.2f}"]]
 
