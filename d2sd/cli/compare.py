@@ -50,7 +50,7 @@ def _page(a: Gathering, b: Gathering, maps: Sequence[BreakEvenMap]) -> str:
     return report_page(
         f"Comparison: {count(len(a), 'recorded run')} (A) with {len(b)} (B)",
         [*results.reading, results.how],
-        results.panels,
+        [results.panel],
         facts=settings(a.headers, b.headers, names="AB"),
         break_even=[point for its, side in zip(maps, "AB", strict=True) for point in named(its.points(), f"{side}: ")],
     )
