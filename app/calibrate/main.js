@@ -157,7 +157,7 @@ export function surprises({ steps }) {
 const PATIENCE_MS = 20000;
 // In reading order; the first stand beside the list of steps.
 const MAIN = ["uniform", "positions", "matrix", "ranks", "gains"];
-const FURTHER = ["second", "domain", "moved"];
+const FURTHER = ["second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;

@@ -34,20 +34,14 @@ class TemperatureAdvice:
 
     error_before, error_after: ECE of the evaluation half.
     improvement: their difference, with its interval.
-    steps: number of evaluated steps that selected prefixes.
-    rows: rows of the table among them whose set of K prefixes would change.
     moved: share of all selected prefixes that would change.
     hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
     """
 
     temperature: float
-    fitted_positions: int
-    judged_positions: int
     error_before: float
     error_after: float
     improvement: Estimate
-    steps: int
-    rows: tuple[int, ...]
     moved: float | None
     hits_before: float | None
     hits_after: float | None
@@ -112,17 +106,13 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
     rows = np.flatnonzero(judged & (table.selected > 0))
     steps = table.take(rows)
     other = at_temperature(curves(steps.confidence, steps.tempered), temperature)
-    moved, partly = _replaced(steps, other), steps.partly
+    partly = steps.partly
     return TemperatureAdvice(
         temperature=temperature,
-        fitted_positions=int(fit.sum()),
-        judged_positions=int(judge.sum()),
         error_before=before.value,
         error_after=after.value,
         improvement=resampler.figure(*before.minus(after)),
-        steps=len(rows),
-        rows=tuple(rows[moved > 0].tolist()),
-        moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
+        moved=float(_replaced(steps, other).sum() / steps.selected.sum()) if len(rows) else None,
         hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
         hits_after=_hits(other, steps)[partly].mean().item() if partly.any() else None,
     )

@@ -118,7 +118,7 @@ def calibrate(
         unit=name,
         **confidence_figures(scores, resampler),
         by_position=tuple(acceptance_by_position(scores if of_paths else every)),
-        matrix=outcome_matrix(table, unit, resampler),
+        matrix=outcome_matrix(table),
         ranks=rank_table(table, unit, resampler),
         gains=gains(table, unit, resampler),
         advice=None if of_paths else temperature_advice(table, scores, resampler),
@@ -360,13 +360,11 @@ def step_places(counted: Counted, report: Report, paths: Paths | None = None) ->
     won_row, won = np.nonzero(table.gained)
     groups = {g.name: n for n, g in enumerate(report.domains)}
     of_run = np.array([groups.get(d, -1) for d in counted.domains], int)
-    moved = np.array(report.advice.rows if report.advice else (), int)
     positions = {"uniform": places(confidence), "positions": depths}
     steps = {
         "matrix": (seen, cells[seen]),
         "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
         "gains": (won_row, np.where(won == table.gained.shape[1] - 1, OTHER, won)),
-        "moved": (moved, np.zeros(len(moved), int)),
         "second": (redrafts.row, places(redrafts.confidence)),
         "domain": (np.arange(count), of_run[table.run]),
     }

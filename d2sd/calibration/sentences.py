@@ -217,7 +217,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
     yield Sentence(
         "good" if (hits.low or hits.value) > 2 * chance else "mixed",
         f"The true boundary is among {what} in {with_interval(hits)} of {steps} steps; "
-        f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report) if hits is ranks.used else ''}",
+        f"prefixes drawn at random would hit {percent(chance)}.",
         "ranks",
         tuple(range(k)),
     )
@@ -227,21 +227,6 @@ def _boundary(report: Report) -> Iterator[Sentence]:
             f"In {count(matrix.unseen, 'more step')} the tree or the text ended before target and draft differed; these are not among "
             "the boundaries, so long ones are missing there. Confidence is scored in them as far as they went.",
         )
-        return
-    whole, expected = matrix.all_happened.value, matrix.all_expected.value
-    if whole is not None and expected is not None and max(whole, expected) >= 0.005:
-        yield Sentence(
-            "note",
-            f"The whole first draft is accepted in {percent(whole)} of the steps; the drafter expects {percent(expected)}.",
-        )
-
-
-def _repaired(report: Report) -> str:
-    # a hit alone does not mean that tokens were gained
-    repaired, gain = report.ranks.repaired.value, report.gains.per_redraft.value
-    if repaired is None or gain is None:
-        return ""
-    return f" Re-drafts added tokens there in {percent(repaired)}, {gain:.2f} tokens per re-draft."
 
 
 def _temperature(report: Report) -> Iterator[Sentence]:
@@ -257,7 +242,7 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     if advice.hits_before is not None and advice.hits_after is not None:
         text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
     text += ". This is not a setting of a run, nor its sampling temperature: it says how a drafter should be trained"
-    yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.", "moved", (0,) if advice.rows else ())
+    yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.")
 
 
 def temperature_words(temperature: float) -> str:

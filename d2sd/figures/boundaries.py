@@ -1,5 +1,4 @@
-"""Figures of a report: the predicted and the actual end of the first draft, gain and cost of drafts, confidence by group, and the
-effect of another softmax temperature."""
+"""Figures of a report: the predicted and the actual end of the first draft, gain and cost of drafts, and confidence by group."""
 
 from __future__ import annotations
 
@@ -10,10 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate, Report
-from d2sd.calibration.alternatives import TemperatureAdvice
 from d2sd.calibration.boundaries import OTHER, Gain, Gains, Matrix, Ranks
 from d2sd.calibration.scores import Group
-from d2sd.calibration.sentences import count, digits, hundredths, percent, signed, temperature_words, with_interval
+from d2sd.calibration.sentences import count, digits, hundredths, percent, signed, with_interval
 from d2sd.figures.style import (
     BAR,
     COLOURS,
@@ -368,57 +366,3 @@ def _accepted(group: Group) -> Estimate:
     """Returns the accepted share of a group with an interval as wide as that of its gap."""
     ends = (None if end is None else end + (group.confidence or 0.0) for end in (group.gap.low, group.gap.high))
     return Estimate(group.accepted, *ends)
-
-
-def temperature_panel(report: Report) -> Panel:
-    """Returns the effect of the advised temperature, which the report must have."""
-    advice = report.advice
-    assert advice is not None
-    steps: Cell = (f"{len(advice.rows)} of {advice.steps}", 0) if advice.rows else f"0 of {advice.steps}"
-    rows: tuple[tuple[Cell, ...], ...] = (
-        ("ECE", digits(advice.error_before), digits(advice.error_after)),
-        ("Boundary hits", percent(advice.hits_before), percent(advice.hits_after)),
-        ("ECE lower by", with_interval(advice.improvement, digits), ""),
-        ("Prefixes replaced", percent(advice.moved), ""),
-        ("Steps with other prefixes", steps, ""),
-        ("Positions fitted, judged", f"{advice.fitted_positions}", f"{advice.judged_positions}"),
-    )
-    return Panel(
-        "moved",
-        "Softmax temperature",
-        f"T divides the drafter’s logits; fitted on one half, judged on the other, halves by {report.unit}.",
-        temperature(advice),
-        Table(("", "As it is", "With T"), rows),
-        {0: "Other prefixes with the temperature"},
-    )
-
-
-def temperature(advice: TemperatureAdvice) -> go.Figure:
-    """Calibration error and boundary hits of the judged half, as they are and with the suggested temperature."""
-    hits = (advice.hits_before, advice.hits_after)
-    rows = [
-        ("ECE", (advice.error_before, advice.error_after)),
-        *([("boundary hits", hits)] if None not in hits else []),
-    ]
-
-    def both(name: str, which: int, faint: bool) -> Trace:
-        shown = [digits(v[which]) if n == "ECE" else percent(v[which]) for n, v in rows]
-        options = {
-            "name": name,
-            "text": [f" {value}" for value in shown],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "customdata": [0 if advice.rows else None] * len(rows),
-        }
-        words = [f"{n}, {name}: {value}" for (n, _), value in zip(rows, shown, strict=True)]
-        values = [v[which] or 0.0 for _, v in rows]
-        return bars(list(range(len(rows))), values, fill("first", faint), words, across=True, **options)
-
-    return draw(
-        [both("as it is", 0, True), both(f"with T = {temperature_words(advice.temperature)}", 1, False)],
-        height=110 + 56 * len(rows),
-        barmode="group",
-        margin={"l": 30, "r": 40, "t": 28, "b": 56},
-        xaxis=share_axis(),
-        yaxis=places_axis([n for n, _ in rows], range=[len(rows) - 0.5, -0.5]),
-    )
