@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from d2sd.calibration import Estimate, Report
 from d2sd.calibration.boundaries import OTHER, Gain, Gains, Matrix, Ranks
 from d2sd.calibration.scores import Group
-from d2sd.calibration.sentences import count, digits, hundredths, percent, signed, with_interval
+from d2sd.calibration.sentences import count, decimal, digits, percent, signed, with_interval
 from d2sd.figures.style import (
     BAR,
     COLOURS,
@@ -224,12 +224,12 @@ def gains_panel(report: Report) -> Panel:
         name = source_name(g)
         names[place] = f"{name[:1].upper()}{name[1:]} brought tokens"
         won: Cell = (count(g.won, "step"), place) if g.won else "no step"
-        rows.append((name, with_interval(g.tokens, hundredths), f"{g.nodes:.1f}", percent(g.wasted), won))
-    rows.append(("the target’s own token", hundredths(gains.bonus), "—", "—", "—"))
+        rows.append((name, with_interval(g.tokens, decimal), f"{g.nodes:.1f}", percent(g.wasted), won))
+    rows.append(("the target’s own token", decimal(gains.bonus), "—", "—", "—"))
     rows.append(
         (
             "together (α)",
-            with_interval(gains.tokens_per_step, hundredths),
+            with_interval(gains.tokens_per_step, decimal),
             f"{gains.nodes_per_step:.1f}",
             percent(gains.wasted),
             "",
@@ -301,7 +301,7 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
             percent(g.accepted),
             with_interval(g.gap, signed),
             digits(g.error),
-            with_interval(g.tokens, hundredths),
+            with_interval(g.tokens, decimal),
             with_interval(g.repaired),
         )
         for place, g in enumerate(groups)
@@ -323,7 +323,7 @@ def source_name(gain: Gain) -> str:
 
 
 def gain_words(gain: Gain) -> str:
-    tokens = with_interval(gain.tokens, hundredths)
+    tokens = with_interval(gain.tokens, decimal)
     name = source_name(gain)
     return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
 

@@ -9,7 +9,7 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, first_position
-from d2sd.calibration.sentences import decimal, digits, hundredths, signed_decimal, with_interval
+from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.figures.style import (
     COLOURS,
     EDGE,
@@ -55,7 +55,7 @@ def bench_panels(rows: Rows) -> Iterator[Panel]:
 def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: str) -> Panel:
     """One dot per row, with the interval of the figure ``name``."""
     figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
-    words = [with_interval(figure, hundredths) for figure in figures]
+    words = [with_interval(figure, decimal) for figure in figures]
     hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
     look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "x")}
     dots = scatter("markers", values_of(figures), list(range(len(rows))), hovers, **look)
@@ -82,7 +82,7 @@ def _stages(rows: Rows) -> Panel:
     ]
     head = ("Method", *(stage.replace("_", " ") for stage in names))
     cells = tuple(
-        (row["label"], *(digits(time, 2) for time in times)) for row, times in zip(rows, milliseconds, strict=True)
+        (row["label"], *(decimal(time) for time in times)) for row, times in zip(rows, milliseconds, strict=True)
     )
     figure = _by_row(traces, rows, axis("ms per step", rangemode="tozero"), barmode="stack")
     return Panel("stages", "Time of a step", "Which stages does the time of a step go to?", figure, Table(head, cells))

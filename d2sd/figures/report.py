@@ -12,7 +12,7 @@ from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
-from d2sd.calibration.sentences import digits
+from d2sd.calibration.sentences import decimal
 from d2sd.costs.machines import PAPER
 from d2sd.costs.runs import BreakEvenPoint
 from d2sd.figures.modules import html_page, join_modules
@@ -111,8 +111,7 @@ def _map(methods: Sequence[BreakEvenPoint]) -> str:
         return ""
     points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in methods]
     rows = tuple(
-        (p.method, f"{p.alpha:.2f}", digits(p.there, 2), f"{p.alpha / p.there:.2f}×" if p.there else "—")
-        for p in methods
+        (p.method, f"{p.alpha:.2f}", decimal(p.there), f"{p.alpha / p.there:.2f}×" if p.there else "—") for p in methods
     )
     table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
     question = (
