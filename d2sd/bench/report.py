@@ -88,7 +88,6 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
         "nodes_per_step": sum(nodes) / all_steps if nodes else None,
         "draft_passes_per_step": sum(passes) / all_steps if passes else None,
         "boundary_hit_rate": hits / predicted if predicted else None,
-        "expected_calibration_error": _calibration_error(runs),
         "seconds_per_step": {
             stage: sum(dict(r.stage_seconds)[stage] for r in runs) / all_steps for stage, _ in runs[0].stage_seconds
         },
@@ -113,11 +112,6 @@ def _elsewhere(runs: Sequence[Run], tokens: float) -> dict[str, float]:
     """Speedup over plain decoding by known machine, calculated; empty for entries whose work is not known."""
     costs = [dict(r.elsewhere) for r in runs]
     return {name: tokens / sum(c[name] for c in costs) for name in costs[0] if all(name in c for c in costs)}
-
-
-def _calibration_error(runs: Sequence[Run]) -> float | None:
-    gaps = [r.gaps for r in runs if r.scored]
-    return float(np.abs(np.sum(gaps, axis=0)).sum() / sum(r.scored for r in runs)) if gaps else None
 
 
 def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
@@ -168,7 +162,6 @@ COLUMNS = (
     Column("nodes/step", "nodes_per_step", "{:.1f}"),
     Column("draft passes/step", "draft_passes_per_step", "{:.0f}"),
     Column("hit rate", "boundary_hit_rate", "{:.0%}"),
-    Column("ECE", "expected_calibration_error", "{:.3f}"),
     Column("ms/step {}", "seconds_per_step", "{:.2f}"),
     Column("identical", "identical", "{:.0%}"),
 )

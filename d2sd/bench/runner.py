@@ -20,7 +20,6 @@ from accelerate.utils import gather_object
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
-from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES
 from d2sd.costs.runs import works_of
@@ -43,7 +42,6 @@ class Run:
     draft_passes: passes of drafters that waited for each other; None where not measured.
     stage_seconds: by stage; empty where not measured.
     boundary_hits: predicted rejections where a selected prefix was right, and all of them.
-    scored, gaps: scored positions, and Σ (accepted − confidence) over those in each bin of ``uniform_edges()``.
     elsewhere: by the id of a known machine, what the steps would cost there together, in its plain steps; calculated.
     """
 
@@ -55,8 +53,6 @@ class Run:
     draft_passes: int | None = None
     stage_seconds: tuple[tuple[str, float], ...] = ()
     boundary_hits: tuple[int, int] = (0, 0)
-    scored: int = 0
-    gaps: tuple[float, ...] = ()
     label: str = ""
     prompt: int = 0
     domain: str = ""
@@ -81,7 +77,6 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
         trace = engine.finish(engine.request(ids, config))()
         totals = trace.totals
         hits = [h for s in trace.steps if (h := boundary_hit(s)) is not None]
-        scored = [pair for s in trace.steps for pair in scored_positions(s)]
         return Run(
             token_ids=tuple(trace.token_ids),
             cycle_tokens=sum(len(s.committed) for s in trace.steps),
@@ -92,8 +87,6 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=(sum(hits), len(hits)),
             elsewhere=cost_elsewhere(config.method, works_of(trace)),
-            scored=len(scored),
-            gaps=bin_gaps(scored),
         )
 
     return Entry(setting.label, config.method, config, run=run)

@@ -227,8 +227,6 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     name = f"dividing the first drafter’s logits by {temperature_words(advice.temperature)}, fitted on one half,"
     verdict = name if helps else f"no softmax temperature clearly helps: {name}"
     text = f"{verdict} takes the other half’s ECE from {digits(advice.error_before)} to {digits(advice.error_after)}"
-    if advice.moved is not None:
-        text += f" and would move {percent(advice.moved)} of the prefix choices"
     if advice.hits_before is not None and advice.hits_after is not None:
         text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
     text += ". This is not a setting of a run, nor its sampling temperature: it says how a drafter should be trained"
