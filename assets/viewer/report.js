@@ -1,6 +1,5 @@
 // Draws the figures of a report in place; their numbers stand below them without any script.
 
-import { BreakEvenMap } from "./machine.js";
 import { FigureView } from "./figures.js";
 
 /** `options`: what figures need. */
@@ -10,10 +9,5 @@ export function start(options) {
     const figure = new FigureView(panel.id, { ...options, outOfView: true });
     host.replaceWith(figure.box);
     figure.show(panel);
-  }
-  for (const host of document.querySelectorAll("[data-map]")) {
-    const map = new BreakEvenMap();
-    map.show(JSON.parse(document.getElementById(host.dataset.map).textContent));
-    host.replaceWith(map.box);
   }
 }

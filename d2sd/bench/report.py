@@ -15,8 +15,6 @@ from d2sd.bench.provenance import as_markdown, described
 from d2sd.bench.runner import Entry, Run
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.sentences import decimal
-from d2sd.costs.machines import DEFAULT
-from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 
@@ -59,7 +57,6 @@ def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> l
 
     Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. Speedup and
     ``identical`` compare an entry with plain decoding on the same prompts; they are None if plain decoding was not run.
-    ``break_even`` is the α at which an entry would be as fast as plain decoding here: what its step costs in plain steps.
     """
     by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -92,13 +89,10 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
             stage: sum(dict(r.stage_seconds)[stage] for r in runs) / all_steps for stage, _ in runs[0].stage_seconds
         },
         "identical": None,
-        "break_even": None,
-        "elsewhere": _elsewhere(runs, float(tokens.sum())),
     }
     if plain:
         own, base = (np.array([r.seconds / r.cycle_tokens for r in rs]) for rs in (runs, plain))
         row |= _ratio("speedup", base, own, seed)
-        row["break_even"] = row["mean_acceptance_length"] / row["speedup"]
         row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(runs, plain, strict=True)) / len(runs)
     return row
 
@@ -106,12 +100,6 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
 def _ratio(name: str, above: np.ndarray, below: np.ndarray, seed: int) -> dict[str, Any]:
     """Σabove/Σbelow and its interval."""
     return {name: float(above.sum() / below.sum()), f"{name}_interval": interval(above, below, seed)}
-
-
-def _elsewhere(runs: Sequence[Run], tokens: float) -> dict[str, float]:
-    """Speedup over plain decoding by known machine, calculated; empty for entries whose work is not known."""
-    costs = [dict(r.elsewhere) for r in runs]
-    return {name: tokens / sum(c[name] for c in costs) for name in costs[0] if all(name in c for c in costs)}
 
 
 def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
@@ -156,7 +144,6 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("method", "label"),
     Column("α", "mean_acceptance_length", "{:.2f}", spread=True),
-    Column("breaks even at α", "break_even", "{:.2f}"),
     Column("tokens/s", "tokens_per_second", "{:.0f}", spread=True),
     Column("speedup", "speedup", "{:.2f}", spread=True),
     Column("nodes/step", "nodes_per_step", "{:.1f}"),
@@ -230,8 +217,8 @@ def remarks(result: dict[str, Any]) -> list[str]:
 # Files.
 
 
-def page(result: dict[str, Any], on_map: bool = False) -> str:
-    """Returns the report as one HTML file: figures, all numbers, and where they are from; ``on_map``: also the break-even map."""
+def page(result: dict[str, Any]) -> str:
+    """Returns the report as one HTML file: figures, all numbers, and where they are from."""
     from d2sd.figures.measured import bench_panels
     from d2sd.figures.report import report_page
     from d2sd.figures.style import Table
@@ -249,23 +236,10 @@ def page(result: dict[str, Any], on_map: bool = False) -> str:
         ],
         bench_panels(result["rows"]),
         facts=[*facts, ("Provenance", Table(("", ""), origin))],
-        break_even=_break_even(result["rows"]) if on_map else (),
     )
 
 
-def _break_even(rows: Sequence[dict[str, Any]]) -> list[BreakEvenPoint]:
-    """Returns the drafting entries as points of the break-even map; none if no entry's cost is known."""
-    drafting = (r for r in rows if r["method"] != PLAIN and (r["break_even"] or DEFAULT in r["elsewhere"]))
-    out = []
-    for row in drafting:
-        alpha, gain = row["mean_acceptance_length"], row["elsewhere"].get(DEFAULT)
-        out.append(BreakEvenPoint(row["label"], alpha, gain and alpha / gain, row["break_even"]))
-    return out
-
-
-def write_report(
-    folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None, on_map: bool = False
-) -> None:
+def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
     """Write ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older ones in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
@@ -274,7 +248,7 @@ def write_report(
     ]
     ordered = sorted(runs, key=lambda r: r.prompt)
     data = {**result, "runs": [_plain(r) for r in ordered]}
-    texts = ("\n\n".join(lines) + "\n", page(result, on_map), to_json(data))
+    texts = ("\n\n".join(lines) + "\n", page(result), to_json(data))
     write_files(folder, dict(zip(REPORT, texts, strict=True)))
 
 

@@ -21,10 +21,8 @@ from accelerate.utils import gather_object
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import MACHINES
-from d2sd.costs.runs import works_of
 from d2sd.engine import Engine
-from d2sd.trace.metrics import Work, boundary_hit
+from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.text import progress
 
 T = TypeVar("T")
@@ -42,7 +40,6 @@ class Run:
     draft_passes: passes of drafters that waited for each other; None where not measured.
     stage_seconds: by stage; empty where not measured.
     boundary_hits: predicted rejections where a selected prefix was right, and all of them.
-    elsewhere: by the id of a known machine, what the steps would cost there together, in its plain steps; calculated.
     """
 
     token_ids: tuple[int, ...]
@@ -56,7 +53,6 @@ class Run:
     label: str = ""
     prompt: int = 0
     domain: str = ""
-    elsewhere: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,16 +82,9 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
             draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=(sum(hits), len(hits)),
-            elsewhere=cost_elsewhere(config.method, works_of(trace)),
         )
 
     return Entry(setting.label, config.method, config, run=run)
-
-
-def cost_elsewhere(method: str, works: Sequence[Work]) -> tuple[tuple[str, float], ...]:
-    """Returns the total cost of steps with this work on every known machine, in its plain steps."""
-    costs = ((name, machine.plain_steps(method, works)) for name, machine in MACHINES.items())
-    return tuple((name, cost) for name, cost in costs if cost is not None)
 
 
 def run_bench(

@@ -37,7 +37,6 @@ from d2sd.bench.runner import Processes, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli.common import (
-    add_map_argument,
     add_output,
     add_run_arguments,
     check_folder,
@@ -94,7 +93,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="write results.json, report.md and report.html there",
     )
-    add_map_argument(parser)
     parser.add_argument(
         "--check-lossless", action="store_true", help="compare all texts with plain decoding, without timing"
     )
@@ -185,7 +183,7 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     _print(result, body(result, arguments.by_domain, published), arguments.json)
     if arguments.out:  # last: what was measured is on the screen, whatever has become of the folder
         renew_folder(arguments, arguments.out, REPORT)
-        write_report(arguments.out, result, runs, published, arguments.map)
+        write_report(arguments.out, result, runs, published)
     return 130 if stopped else 0
 
 

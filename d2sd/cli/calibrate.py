@@ -13,20 +13,17 @@ from pathlib import Path
 from d2sd.calibration import Gathering, read_report
 from d2sd.calibration.sentences import count, decimal, digits, with_interval
 from d2sd.cli.common import (
-    add_map_argument,
     add_output,
     add_run_arguments,
     check_folder,
     decode_config,
     ended_at_once,
-    named,
     prepare,
     print_json,
     read_sets,
     record_runs,
     renew_folder,
 )
-from d2sd.costs.runs import BreakEvenMap
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import escaped, printable
@@ -49,7 +46,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write every run there, as NNN.jsonl.gz",
     )
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
-    add_map_argument(parser)
     add_run_arguments(parser)
 
 
@@ -57,11 +53,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
-    groups, break_even, stopped = {"all": Gathering()}, BreakEvenMap(), ""
+    groups, stopped = {"all": Gathering()}, ""
 
     def add(trace: Trace) -> None:
-        if arguments.map:
-            break_even.add(trace)
         for name in dict.fromkeys(("all", trace.domain)):
             groups.setdefault(name, Gathering()).add(trace)
 
@@ -86,7 +80,7 @@ def run(arguments: argparse.Namespace) -> int:
                 raise
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
     if arguments.html and len(groups["all"]):
-        _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt", break_even)
+        _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt")
     if arguments.json:
         print_json({name: runs.report().to_dict() for name, runs in groups.items()})
     else:
@@ -99,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stopped else 0
 
 
-def _write_html(path: str, runs: Gathering, what: str, break_even: BreakEvenMap) -> None:
+def _write_html(path: str, runs: Gathering, what: str) -> None:
     """Write a report of all runs. ``what``: a word for one of them."""
     from d2sd.figures.calibration import calibration_results
     from d2sd.figures.report import report_page, settings
@@ -112,7 +106,6 @@ def _write_html(path: str, runs: Gathering, what: str, break_even: BreakEvenMap)
         results.panels,
         results.stats,
         settings(runs.headers),
-        named(break_even.points()),
     )
     write_whole(path, page)
     print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)

@@ -15,9 +15,7 @@ import orjson
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
-from d2sd.costs.runs import BreakEvenPoint
 from d2sd.errors import InputError
-from d2sd.methods import METHODS
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.logs import read_runs
 from d2sd.trace.text import progress
@@ -217,14 +215,6 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
 
-def add_map_argument(parser: argparse.ArgumentParser) -> None:
-    """Adds the option that puts the break-even map of another machine into a report."""
-    parser.add_argument(
-        "--map", action="store_true", help="in the report, also show where drafting would pay with an 8B model on an H200, by "
-        "published times"
-    )  # fmt: skip
-
-
 def prepare(
     arguments: argparse.Namespace, config: DecodeConfig, device: str | None = None
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
@@ -344,12 +334,6 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
         raise InputError(f"the prompt file {path}, line {number}: not UTF-8; save the file in that encoding") from None
-
-
-def named(points: Iterable[BreakEvenPoint], prefix: str = "") -> list[BreakEvenPoint]:
-    """Returns points of the break-even map with the names of their methods, each behind ``prefix``."""
-    known = {method.id: method.name for method in METHODS.values()}
-    return [replace(point, method=f"{prefix}{known.get(point.method, point.method)}") for point in points]
 
 
 def print_json(value: Any) -> None:

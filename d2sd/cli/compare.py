@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Sequence
 from dataclasses import asdict
 
 from d2sd.calibration import Gathering
 from d2sd.calibration.report import compare_gathered
 from d2sd.calibration.sentences import count, how_compared, read_comparison
-from d2sd.cli.common import add_map_argument, add_output, named, print_json, read_sets
-from d2sd.costs.runs import BreakEvenMap
+from d2sd.cli.common import add_output, print_json, read_sets
 from d2sd.methods import unused
 from d2sd.trace.files import write_whole
 from d2sd.trace.metrics import what_differs
@@ -22,17 +20,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--a", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of one side")
     parser.add_argument("--b", nargs="+", required=True, metavar="TRACE|FOLDER", help="recorded runs of the other side")
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: differences, figures, tables, settings")
-    add_map_argument(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object and nothing else")
 
 
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
-    maps = BreakEvenMap(), BreakEvenMap()
-    sides = (read_sets(paths) for paths in (arguments.a, arguments.b))
-    a, b = (Gathering(its.passing(side) if arguments.map else side) for its, side in zip(maps, sides, strict=True))
+    a, b = (Gathering(read_sets(paths)) for paths in (arguments.a, arguments.b))
     if arguments.html:
-        write_whole(arguments.html, _page(a, b, maps))
+        write_whole(arguments.html, _page(a, b))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
     found, differs = compare_gathered(a, b), what_differs(a.headers, b.headers, unused)
     if arguments.json:
@@ -42,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
             print(printable(sentence))
 
 
-def _page(a: Gathering, b: Gathering, maps: Sequence[BreakEvenMap]) -> str:
+def _page(a: Gathering, b: Gathering) -> str:
     from d2sd.figures.comparison import comparison_results
     from d2sd.figures.report import report_page, settings
 
@@ -52,5 +47,4 @@ def _page(a: Gathering, b: Gathering, maps: Sequence[BreakEvenMap]) -> str:
         [*results.reading, results.how],
         [results.panel],
         facts=settings(a.headers, b.headers, names="AB"),
-        break_even=[point for its, side in zip(maps, "AB", strict=True) for point in named(its.points(), f"{side}: ")],
     )

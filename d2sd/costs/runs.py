@@ -1,12 +1,12 @@
-"""Costs of recorded runs: the machine that recorded one, from its own times, and the break-even map of several."""
+"""Costs of recorded runs, and the machine that recorded one, from its own times."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
-from d2sd.costs.machines import PAPER, Curve, Machine
+from d2sd.costs.machines import Curve, Machine
 from d2sd.trace.metrics import Totals, Work
 from d2sd.trace.trace import Trace
 
@@ -100,51 +100,3 @@ def uneven(rounds: Sequence[Trace]) -> bool:
         return False
     times = [trace.steps[shared - 1].elapsed for trace in rounds]
     return max(times) > MOST_SPREAD * min(times)
-
-
-# The break-even map: what the steps of each method commit, and what they cost on another machine, added up over runs.
-
-PLAIN = "autoregressive"
-
-
-@dataclass(frozen=True, slots=True)
-class BreakEvenPoint:
-    """A method on the break-even map.
-
-    method: its id; a report may put a name there.
-    alpha: mean committed tokens per step.
-    there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps: the α that breaks even.
-    here: the same, as measured on this machine. None: not known.
-    """
-
-    method: str
-    alpha: float
-    there: float | None
-    here: float | None = None
-
-
-class BreakEvenMap:
-    """Adds up the steps of runs by their method; plain decoding is left out, and methods whose drafter's time is not known."""
-
-    def __init__(self) -> None:
-        self._sums: dict[str, tuple[int, int, float]] = {}
-
-    def add(self, trace: Trace) -> None:
-        """Add the steps of a run."""
-        method = str(trace.header.get("method"))
-        cost = None if method == PLAIN else PAPER.plain_steps(method, works_of(trace))
-        if cost is None or not trace.steps:
-            return
-        steps, tokens, before = self._sums.get(method, (0, 0, 0.0))
-        more = sum(len(step.committed) for step in trace.steps)
-        self._sums[method] = (steps + len(trace.steps), tokens + more, before + cost)
-
-    def passing(self, traces: Iterable[Trace]) -> Iterator[Trace]:
-        for trace in traces:
-            self.add(trace)
-            yield trace
-
-    def points(self) -> list[BreakEvenPoint]:
-        return [
-            BreakEvenPoint(method, tokens / steps, cost / steps) for method, (steps, tokens, cost) in self._sums.items()
-        ]

@@ -12,9 +12,6 @@ from plotly import __version__ as plotly_version
 from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
-from d2sd.calibration.sentences import decimal
-from d2sd.costs.machines import PAPER
-from d2sd.costs.runs import BreakEvenPoint
 from d2sd.figures.modules import html_page, join_modules
 from d2sd.figures.style import COLOURS, VIEWER, Panel, Stat, Table
 from d2sd.trace.text import escaped
@@ -29,7 +26,6 @@ def report_page(
     panels: Iterable[Panel],
     stats: Iterable[Stat] = (),
     facts: Iterable[tuple[str, Table]] = (),
-    break_even: Sequence[BreakEvenPoint] = (),
 ) -> str:
     """Returns one HTML file with plotly.js, figures and numbers.
 
@@ -38,7 +34,6 @@ def report_page(
     panels: the figures.
     stats: the headline figures.
     facts: more tables, each with its name, such as ``settings`` gives.
-    break_even: methods on the break-even map; none for no map.
 
     Nothing in the texts can become markup or code. The page's policy allows its own two scripts and no connection at all.
     """
@@ -55,7 +50,7 @@ def report_page(
 {_stats(stats)}
 <h2>Figures</h2>
 <main class="grid">
-{"".join(map(_panel, panels))}{_map(break_even)}</main>
+{"".join(map(_panel, panels))}</main>
 <h2>What was run</h2>
 <div class="grid">
 {more}</div>
@@ -105,27 +100,6 @@ def _data(id: str, data: Any) -> str:
     return f'<script type="application/json" id="{id}">{written}</script>\n'
 
 
-def _map(methods: Sequence[BreakEvenPoint]) -> str:
-    """Returns the break-even map as data for the script, and its numbers; nothing without methods."""
-    if not methods:
-        return ""
-    points = [{"name": p.method, "alpha": p.alpha, "here": p.here, "there": p.there} for p in methods]
-    rows = tuple(
-        (p.method, f"{p.alpha:.2f}", decimal(p.there), f"{p.alpha / p.there:.2f}×" if p.there else "—") for p in methods
-    )
-    table = _table(Table(("Method", "α here", "breaks even at", "calculated speed"), rows))
-    question = (
-        f"Tokens of a step, as measured here, against what such a step costs with an 8B model on {PAPER.name}, in plain steps: "
-        f"above the line drafting is faster. {'Filled: at the times of this benchmark. ' if any(p.here for p in methods) else ''}"
-        f"{PAPER.source}"
-    )
-    return (
-        f'<section class="panel explorer"><h3>Where drafting pays</h3><p class="question">{_text(question)}</p>'
-        f'<div data-map="map"></div><div class="numbers">{table}</div></section>\n'
-        f"{_data('map', points)}"
-    )
-
-
 def _table(table: Table) -> str:
     def row(cells: Sequence[Any]) -> str:
         words = [_text(c if isinstance(c, str) else c[0]) for c in cells]
@@ -150,8 +124,7 @@ def _styles() -> str:
     colours = (VIEWER / "colours.css").read_text(encoding="utf-8")
     light, _, dark = colours.partition(".dark .explorer")
     dark = f"@media (prefers-color-scheme: dark) {{ :root {dark} }}"
-    rules = "".join((VIEWER / name).read_text(encoding="utf-8") for name in ("map.css", "report.css"))
-    return light.replace(".explorer", ":root") + dark + rules
+    return light.replace(".explorer", ":root") + dark + (VIEWER / "report.css").read_text(encoding="utf-8")
 
 
 def _text(words: str) -> str:

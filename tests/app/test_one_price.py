@@ -1,4 +1,4 @@
-"""All places that speak of another machine name one price for one run: why?, Race, Learn, What if, bench."""
+"""All places that speak of another machine name one price for one run: why?, Race, Learn, What if."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ import pytest
 from app.race import tab as race_tab
 from app.race.run import Lane, Race
 from d2sd import DecodeConfig
-from d2sd.bench.runner import entry
-from d2sd.bench.settings import BenchSetting
 from d2sd.costs.machines import MACHINES
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay
@@ -42,12 +40,10 @@ def test_run_price_is_equal_in_all_views(engine, method):
     point = record.live_data(trace, points)["points"][0]
     lane = drawn["lanes"][0]
     on_the_page = run_script(PRICES, {"header": trace.header, "works": works, "lane": lane, "point": point})
-    benched = dict(entry(engine, BenchSetting(method, config)).run(engine.request("the cat sat", config).ids).elsewhere)
     tokens = sum(outcome.committed)
     for name, machine in MACHINES.items():
         price = machine.plain_steps(method, outcome.works)
         assert on_the_page[name] == pytest.approx([price / len(works)] * 2, rel=1e-4)
-        assert benched[name] == pytest.approx(price)
         assert outcome.speedup(machine) == pytest.approx(tokens / price)
     assert on_the_page["race"] == pytest.approx(MACHINES["paper"].plain_steps(method, outcome.works) / len(works))
 
