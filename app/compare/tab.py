@@ -94,7 +94,6 @@ def add_files(session: Session, paths: list[str] | None, a: str | None, b: str |
 
 
 def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any, Any]:
-    """Show a step of one side in Explore."""
     side, run, step = (call.data.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()

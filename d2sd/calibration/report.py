@@ -177,7 +177,6 @@ class Gathering:
         return list(self._headers.values())
 
     def counted(self) -> Counted:
-        """Returns the statistics of all runs."""
         if self._waiting or not self._parts:
             self._count()
         if len(self._parts) > 1:
@@ -192,7 +191,6 @@ class Gathering:
         return self._report
 
     def side(self) -> Side:
-        """Returns the runs as one side of a comparison."""
         counted = self.counted()
         return Side(counted.table, counted.prompts, weights_of(self.headers, "first_drafter"))
 
@@ -243,7 +241,6 @@ class StepWords:
 
     @classmethod
     def of(cls, step: StepDone) -> StepWords:
-        """Returns the texts of a step."""
         matched, boundary = observed(step)
         draft = step.first_draft
         count = 0 if draft is None else min(matched + (boundary != UNSEEN), len(draft.ids))

@@ -84,13 +84,6 @@ def headline(report: Report) -> Iterator[Stat]:
 def _boundary_stats(report: Report) -> Iterator[Stat]:
     ranks = report.ranks
     if ranks.repaired.value is None:
-        top = ranks.within[min(3, len(ranks.within) - 1)] if ranks.within else Estimate(None)
-        yield Stat(
-            "Boundary in top 4",
-            percent(top.value),
-            f"{_range(top, percent)} of {count(ranks.steps, 'step')}" if top.value is not None else "",
-            "How often the place where the first draft was rejected was among the four likeliest boundaries.",
-        )
         return
     found = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"
     yield Stat(

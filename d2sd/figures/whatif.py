@@ -174,7 +174,6 @@ def _setting(sweep: Sweep, line: Line, point: Point) -> str:
 
 
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
-    """Returns an answer as a sentence."""
     value = _setting(sweep, line, point)
     there = "".join(
         f"<br>8B on {machine.name}: {point.speedups[name]:.2f}×, calculated"
