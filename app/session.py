@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import re
 import threading
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from app.guard import MAX_WINDOWS
@@ -89,16 +89,6 @@ class History:
         self.sets = [RunSet(_free(title, others), tuple(runs)), *others][:MAX_SETS]
         while len(self.sets) > 1 and sum(s.size for s in self.sets) > MAX_SET_BYTES:
             self.sets.pop()
-
-    def rename_set(self, title: str, wanted: object) -> str:
-        """Rename a set. An empty name changes nothing."""
-        words = " ".join(str(wanted).split())
-        own = next((s for s in self.sets if s.title == title), None)
-        if own is None or not words:
-            return title
-        new = _free(words, [s for s in self.sets if s is not own])
-        self.sets = [replace(s, title=new) if s is own else s for s in self.sets]
-        return new
 
     @property
     def size(self) -> int:

@@ -40,41 +40,6 @@ class SummaryView {
   }
 }
 
-// The figures as JSON and the scored positions as CSV, made in the page.
-
-/** A cell of a CSV file. Text that a spreadsheet would take for a formula gets an apostrophe. */
-export function cell(value) {
-  if (typeof value === "number") return String(value);
-  const words = text(value);
-  const safe = /^[=+\-@\t\r]/.test(words) ? "'" + words : words;
-  return `"${safe.replace(/"/g, '""')}"`;
-}
-
-export function positionsCsv(data) {
-  const { steps, runs } = data;
-  const head = ["run", "label", "step", "position", "confidence", "accepted", "token", "wanted", "boundary", "drafted", "predicted", "rank", "outcome"];
-  const rows = [head.join(",")];
-  const all = data.report.matrix.counts.length - 1;
-  steps.confidence.forEach((own, row) =>
-    own.forEach((c, at) => {
-      const right = at < steps.matched[row];
-      const { run, label } = runs[steps.run[row]];
-      const name = (outcome) => (outcome === all ? "all" : outcome < 0 ? "" : outcome);
-      const values = [run, label, steps.step[row] + 1, steps.depths[row][at], c, right ? 1 : 0, steps.tokens[row][at], right ? "" : steps.wanted[row], name(steps.happened[row]), steps.drafted[row], name(steps.predicted[row]), steps.rank[row], steps.outcome[row]];
-      rows.push(values.map(cell).join(","));
-    }),
-  );
-  return rows.join("\r\n") + "\r\n";
-}
-
-function downloads(get) {
-  const saver = (words, kind, make) => button(words, { class: "small", "data-save": kind }, () => get() && saveFile(`calibration.${kind}`, kind === "csv" ? "text/csv" : "application/json", make(get())));
-  return [
-    saver("CSV", "csv", positionsCsv),
-    saver("JSON", "json", (data) => JSON.stringify({ title: data.progress.title, runs: data.runs, reading: data.reading, report: data.report }, null, 1)),
-  ];
-}
-
 const AT_ONCE = 60;
 
 /** The steps behind a bar, a cell or a row, each one click from Explore. */
@@ -143,6 +108,10 @@ class MembersView {
   }
 }
 
+function figuresJson({ progress, runs, reading, report }) {
+  return JSON.stringify({ title: progress.title, runs, reading, report }, null, 1);
+}
+
 // Which steps are behind the mark of a figure, and behind which marks a step is.
 
 /** The steps behind these places, as items of the list: scored positions where the figure counts those, the most surprising
@@ -188,7 +157,7 @@ export function surprises({ steps }) {
 const PATIENCE_MS = 20000;
 // In reading order; the first stand beside the list of steps.
 const MAIN = ["uniform", "positions", "matrix", "ranks", "gains"];
-const FURTHER = ["second", "domain", "moved"];
+const FURTHER = ["second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
@@ -205,7 +174,7 @@ export function start(element, trigger, props, watch, server, options) {
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
-  const tools = h("div", { class: "tools", hidden: true }, ...downloads(() => data));
+  const tools = h("div", { class: "tools", hidden: true }, button("JSON", { class: "small", "data-save": "json" }, () => data && saveFile("calibration.json", "application/json", figuresJson(data))));
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
   const empty = h("p", { class: "empty" }, "Press Measure: the prompts of the set are run one by one, and the verdict grows with them. “The run in Explore” shows at once what one text can tell, which is too little for a verdict. Of a server’s log, “Trace files and logs” says what its acceptance means.");
   const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");

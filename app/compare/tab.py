@@ -49,9 +49,6 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
                 file_count="multiple",
                 elem_id="compare-add",
             )
-            called = gr.Textbox(
-                label="Name of the set in B", placeholder="a name, then Enter", max_length=60, elem_id="compare-name"
-            )
             notice = notice_box("compare-notice")
         with gr.Column(scale=1, min_width=320):
             # ``select`` with ``side`` (0 or 1), ``run`` and ``step`` asks for a step in Explore
@@ -65,7 +62,6 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     for event in (go.click, *(side.input for side in sides), swapped.then):
         answer(event, show, ticket, inputs, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
-    called.submit(rename, [session, called, *sides], [called, *sides, notice], **AT_ONCE)
     shown.after(answer(view.select, open_step, session, inputs, [shown.view, tabs], notice, show_progress="hidden"))
 
 
@@ -97,17 +93,7 @@ def add_files(session: Session, paths: list[str] | None, a: str | None, b: str |
     return [*boxes, sentence(problem=calibrate.left_out(bad, len(paths)), note=f"Added: {title}. Choose it as A or B.")]
 
 
-def rename(session: Session, called: str | None, a: str | None, b: str | None) -> list[Any]:
-    """Rename the set in B; runs are renamed in the list of runs."""
-    kind, _, title = (b or "").partition(" ")
-    if kind != "set":
-        return [gr.skip()] * 3 + [sentence(note="B is a run; rename it in the list of runs below Explore.")]
-    new = f"set {session.history.rename_set(title, called or '')}"
-    return ["", *offer(session, new if a == b else a, new), sentence()]
-
-
 def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any, Any]:
-    """Show a step of one side in Explore."""
     side, run, step = (call.data.get(name) for name in ("side", "run", "step"))
     if side not in (0, 1) or not isinstance(run, int) or not isinstance(step, int):
         return gr.skip(), gr.skip(), gr.skip()

@@ -24,7 +24,7 @@ from app.session import Session
 from app.view import FIGURES, drawn_view
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.calibration.comparison import length_difference
-from d2sd.costs.machines import MACHINES, STAGES
+from d2sd.costs.machines import MACHINES
 from d2sd.figures.whatif import Line, Point, Recorded, Sweep, lane_name, sweep_panels
 from d2sd.folders.store import REMOTE
 from d2sd.trace.run import RecordedRun
@@ -125,26 +125,12 @@ def run(
             break
         yield Update(replace(answers, status=f"{count} of {len(configs)}: {config.method} …"))
         answers = replace(answers, outcomes={**answers.outcomes, config: next(outcomes)})
-    notes = [f"Left out: {reason}." for reason in dict.fromkeys(missing.values())]
-    yield Update(answers, note=" ".join([*notes, *_costs(which, configs)]))
+    yield Update(answers, note=" ".join(f"Left out: {reason}." for reason in dict.fromkeys(missing.values())))
 
 
 @on_gpu
 def _outcomes(chosen: Chosen, trace: Trace, configs: Sequence[DecodeConfig]) -> Iterator[Outcome]:
     yield from Replay(models.engine(chosen), trace).run(configs)
-
-
-@on_gpu
-def _costs(chosen: Chosen, configs: Sequence[DecodeConfig]) -> Iterator[str]:
-    """Yields a sentence about the times that cost-aware settings went by: those of a method with all stages, if there is one."""
-    aware = sorted((c for c in configs if c.cost_aware), key=lambda c: METHODS[c.method].second_drafter == "none")
-    if aware:
-        stages = models.engine(chosen).costs(aware[0]).to_dict()["milliseconds"]
-        shown = [
-            f"{stage.replace('_', ' ')} " + ", ".join(f"{ms:.1f} ms for {rows}" for rows, ms in stages[stage])
-            for stage in STAGES
-        ]
-        yield f"Cost-aware settings decide by times measured on this machine ({'; '.join(shown)} rows)."
 
 
 def sweep_points(

@@ -98,7 +98,6 @@ class Generate:
         self.twin.generation_config = self.config
         handle = self.twin.register_forward_hook(count, with_kwargs=True)
         try:
-            began = time.perf_counter()
             out = self.twin.generate(
                 prompt, attention_mask=torch.ones_like(prompt), generation_config=copy.copy(self.config), **self.models
             )
@@ -107,7 +106,7 @@ class Generate:
         finally:
             handle.remove()
         first = int(begins[0][0, 0]) + 1 - len(ids) if begins else len(output)
-        return Run(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0], ended - began)
+        return Run(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
 
 
 def _draft_model(engine: Engine, whole: bool) -> Any:

@@ -23,8 +23,7 @@ REPORT = ("report.md", "report.html", "results.json")  # what ``write_report`` w
 NOTES = (
     "α: committed tokens per cycle. Draft passes: of the drafters in a cycle, those that wait for each other. Brackets: 95% "
     "bootstrap interval over prompts. Cycles alone are counted, for every row: prefill and the tokens that it commits are in "
-    "neither α, tokens/s nor speedup; “from the call” counts everything. Speedup and identical hold a row against plain decoding "
-    "of the same run."
+    "neither α, tokens/s nor speedup. Speedup and identical hold a row against plain decoding of the same run."
 )
 
 
@@ -56,10 +55,8 @@ def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry],
 def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     """Returns one row per entry. Intervals resample prompts.
 
-    Pooled figures are ratios of sums over the cycles (tokens / steps, tokens / seconds). Medians are over the ratios of single
-    prompts. Prefill counts in ``wall_…`` only. Speedup and ``identical`` compare an entry with plain decoding on the same
-    prompts; they are None if plain decoding was not run. ``break_even`` is the α at which an entry would be as fast as plain
-    decoding here: what its step costs in plain steps.
+    Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. Speedup and
+    ``identical`` compare an entry with plain decoding on the same prompts; they are None if plain decoding was not run.
     """
     by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
@@ -69,9 +66,8 @@ def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> l
 
 
 def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
-    written = np.array([len(r.token_ids) for r in runs], dtype=float)
     tokens = np.array([r.cycle_tokens for r in runs], dtype=float)
-    steps, seconds, wall = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds", "wall_seconds"))
+    steps, seconds = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds"))
     hits, predicted = (sum(r.boundary_hits[n] for r in runs) for n in (0, 1))
     nodes = [r.nodes for r in runs if r.nodes is not None]
     passes = [r.draft_passes for r in runs if r.draft_passes is not None]
@@ -81,44 +77,29 @@ def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> d
         "method": entry.method,
         "config": None if entry.config is None else asdict(entry.config),
         "prompts": len(runs),
-        "tokens": int(written.sum()),
+        "tokens": sum(len(r.token_ids) for r in runs),
         **_ratio("mean_acceptance_length", tokens, steps, seed),
         **_ratio("tokens_per_second", tokens, seconds, seed),
-        **_ratio("wall_tokens_per_second", written, wall, seed),
-        **_ratio("speedup", None, None, seed),
-        **_ratio("wall_speedup", None, None, seed),
+        "speedup": None,
+        "speedup_interval": None,
         "nodes_per_step": sum(nodes) / all_steps if nodes else None,
         "draft_passes_per_step": sum(passes) / all_steps if passes else None,
         "boundary_hit_rate": hits / predicted if predicted else None,
-        "expected_calibration_error": _calibration_error(runs),
         "seconds_per_step": {
             stage: sum(dict(r.stage_seconds)[stage] for r in runs) / all_steps for stage, _ in runs[0].stage_seconds
         },
         "identical": None,
-        "break_even": None,
     }
     if plain:
         own, base = (np.array([r.seconds / r.cycle_tokens for r in rs]) for rs in (runs, plain))
         row |= _ratio("speedup", base, own, seed)
-        row["break_even"] = row["mean_acceptance_length"] / row["speedup"]
-        own, base = (np.array([r.wall_seconds / len(r.token_ids) for r in rs]) for rs in (runs, plain))
-        row |= _ratio("wall_speedup", base, own, seed)
         row["identical"] = sum(a.token_ids == b.token_ids for a, b in zip(runs, plain, strict=True)) / len(runs)
     return row
 
 
-def _ratio(name: str, above: np.ndarray | None, below: np.ndarray | None, seed: int) -> dict[str, Any]:
-    """Σabove/Σbelow, its interval, and the median of above/below, under three names."""
-    keys = name, f"{name}_interval", f"{name}_median"
-    if above is None or below is None:
-        return dict.fromkeys(keys)
-    values = float(above.sum() / below.sum()), interval(above, below, seed), float(np.median(above / below))
-    return dict(zip(keys, values, strict=True))
-
-
-def _calibration_error(runs: Sequence[Run]) -> float | None:
-    gaps = [r.gaps for r in runs if r.scored]
-    return float(np.abs(np.sum(gaps, axis=0)).sum() / sum(r.scored for r in runs)) if gaps else None
+def _ratio(name: str, above: np.ndarray, below: np.ndarray, seed: int) -> dict[str, Any]:
+    """Σabove/Σbelow and its interval."""
+    return {name: float(above.sum() / below.sum()), f"{name}_interval": interval(above, below, seed)}
 
 
 def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[float] | None:
@@ -163,15 +144,11 @@ class Column(NamedTuple):
 COLUMNS = (
     Column("method", "label"),
     Column("α", "mean_acceptance_length", "{:.2f}", spread=True),
-    Column("breaks even at α", "break_even", "{:.2f}"),
-    Column("median α", "mean_acceptance_length_median", "{:.2f}"),
     Column("tokens/s", "tokens_per_second", "{:.0f}", spread=True),
     Column("speedup", "speedup", "{:.2f}", spread=True),
-    Column("tokens/s from the call", "wall_tokens_per_second", "{:.0f}"),
     Column("nodes/step", "nodes_per_step", "{:.1f}"),
     Column("draft passes/step", "draft_passes_per_step", "{:.0f}"),
     Column("hit rate", "boundary_hit_rate", "{:.0%}"),
-    Column("ECE", "expected_calibration_error", "{:.3f}"),
     Column("ms/step {}", "seconds_per_step", "{:.2f}"),
     Column("identical", "identical", "{:.0%}"),
 )
@@ -276,7 +253,7 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
 
 
 def _plain(run: Run) -> dict[str, Any]:
-    figures = ("label", "prompt", "domain", "steps", "seconds", "wall_seconds", "nodes")
+    figures = ("label", "prompt", "domain", "steps", "seconds", "nodes")
     return {
         **{name: getattr(run, name) for name in figures},
         "tokens": len(run.token_ids),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
@@ -21,7 +20,6 @@ from accelerate.utils import gather_object
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
-from d2sd.calibration import bin_gaps, scored_positions
 from d2sd.config import DecodeConfig
 from d2sd.engine import Engine
 from d2sd.trace.metrics import boundary_hit
@@ -38,25 +36,20 @@ class Run:
     cycle_tokens: tokens committed after prefill; tokens that prefill commits are counted for no entry.
     steps: the target's passes after prefill.
     seconds: from the end of prefill.
-    wall_seconds: from the call to the whole text.
     nodes: verified in all; None where not measured.
     draft_passes: passes of drafters that waited for each other; None where not measured.
     stage_seconds: by stage; empty where not measured.
     boundary_hits: predicted rejections where a selected prefix was right, and all of them.
-    scored, gaps: scored positions, and Σ (accepted − confidence) over those in each bin of ``uniform_edges()``.
     """
 
     token_ids: tuple[int, ...]
     cycle_tokens: int
     steps: int
     seconds: float
-    wall_seconds: float
     nodes: int | None = None
     draft_passes: int | None = None
     stage_seconds: tuple[tuple[str, float], ...] = ()
     boundary_hits: tuple[int, int] = (0, 0)
-    scored: int = 0
-    gaps: tuple[float, ...] = ()
     label: str = ""
     prompt: int = 0
     domain: str = ""
@@ -77,25 +70,18 @@ def entry(engine: Engine, setting: BenchSetting) -> Entry:
     config = setting.config
 
     def run(ids: Sequence[int]) -> Run:
-        began = time.perf_counter()
-        read = engine.finish(engine.request(ids, config))
-        wall = time.perf_counter() - began
-        trace = read()
+        trace = engine.finish(engine.request(ids, config))()
         totals = trace.totals
         hits = [h for s in trace.steps if (h := boundary_hit(s)) is not None]
-        scored = [pair for s in trace.steps for pair in scored_positions(s)]
         return Run(
             token_ids=tuple(trace.token_ids),
             cycle_tokens=sum(len(s.committed) for s in trace.steps),
             steps=totals.steps,
             seconds=totals.seconds,
-            wall_seconds=wall,
             nodes=sum(len(s.nodes) for s in trace.steps),
             draft_passes=sum(s.draft_passes or 0 for s in trace.steps),
             stage_seconds=tuple(totals.stage_seconds.items()),
             boundary_hits=(sum(hits), len(hits)),
-            scored=len(scored),
-            gaps=bin_gaps(scored),
         )
 
     return Entry(setting.label, config.method, config, run=run)
@@ -138,7 +124,6 @@ def _median(runs: list[Run]) -> Run:
     return replace(
         runs[0],
         seconds=median(r.seconds for r in runs),
-        wall_seconds=median(r.wall_seconds for r in runs),
         stage_seconds=tuple((same[0][0], median(s for _, s in same)) for same in stages),
     )
 

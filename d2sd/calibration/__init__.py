@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from d2sd.calibration.report import Gathering, Report, calibrate
 from d2sd.calibration.resampling import Estimate
-from d2sd.calibration.scores import Bin, bin_gaps, scored_positions
+from d2sd.calibration.scores import Bin
 from d2sd.calibration.sentences import Sentence, read_report
 from d2sd.calibration.steps import tabulate, tabulate_paths, tabulate_redrafts
 
@@ -18,10 +18,8 @@ __all__ = [
     "Gathering",
     "Report",
     "Sentence",
-    "bin_gaps",
     "calibrate",
     "read_report",
-    "scored_positions",
     "tabulate",
     "tabulate_paths",
     "tabulate_redrafts",

@@ -14,7 +14,6 @@ from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import Scores, resampled_error, score
 from d2sd.calibration.steps import StepTable, widened
 from d2sd.trace.events import TEMPERATURES
-from d2sd.tree.boundary import boundary_posteriors
 
 # Another temperature: would it calibrate the softmax better, and would it change the selected prefixes?
 #
@@ -34,21 +33,13 @@ class TemperatureAdvice:
 
     error_before, error_after: ECE of the evaluation half.
     improvement: their difference, with its interval.
-    steps: number of evaluated steps that selected prefixes.
-    rows: rows of the table among them whose set of K prefixes would change.
-    moved: share of all selected prefixes that would change.
     hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
     """
 
     temperature: float
-    fitted_positions: int
-    judged_positions: int
     error_before: float
     error_after: float
     improvement: Estimate
-    steps: int
-    rows: tuple[int, ...]
-    moved: float | None
     hits_before: float | None
     hits_after: float | None
 
@@ -109,40 +100,21 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
     after = resampled_error(replace(half, confidence=at_temperature(curve[judge], temperature)), resampler)
     judged = np.zeros(len(table), bool)
     judged[half.row] = True
-    rows = np.flatnonzero(judged & (table.selected > 0))
-    steps = table.take(rows)
+    steps = table.take(judged & table.redrafted)
     other = at_temperature(curves(steps.confidence, steps.tempered), temperature)
-    moved, partly = _replaced(steps, other), steps.partly
     return TemperatureAdvice(
         temperature=temperature,
-        fitted_positions=int(fit.sum()),
-        judged_positions=int(judge.sum()),
         error_before=before.value,
         error_after=after.value,
         improvement=resampler.figure(*before.minus(after)),
-        steps=len(rows),
-        rows=tuple(rows[moved > 0].tolist()),
-        moved=float(moved.sum() / steps.selected.sum()) if len(rows) else None,
-        hits_before=_hits(steps.confidence, steps)[partly].mean().item() if partly.any() else None,
-        hits_after=_hits(other, steps)[partly].mean().item() if partly.any() else None,
+        hits_before=_hit_rate(steps.confidence, steps),
+        hits_after=_hit_rate(other, steps),
     )
 
 
-def _hits(confidence: np.ndarray, steps: StepTable) -> np.ndarray:
-    """Returns whether the true boundary is among the K likeliest, with K as selected, (N,) bool."""
-    return ranks(confidence, steps.boundary) < steps.selected
-
-
-def _replaced(steps: StepTable, other: np.ndarray) -> np.ndarray:
-    """Returns how many of its K likeliest prefixes each step would replace with other confidences, (N,)."""
-
-    def likeliest(confidence: np.ndarray) -> np.ndarray:
-        order = np.argsort(-boundary_posteriors(confidence)[0], axis=1, kind="stable")
-        place = np.empty_like(order)
-        np.put_along_axis(place, order, np.arange(order.shape[1])[None, :], axis=1)
-        return place < steps.selected[:, None]
-
-    return (likeliest(steps.confidence) & ~likeliest(other)).sum(1)
+def _hit_rate(confidence: np.ndarray, steps: StepTable) -> float | None:
+    """Returns the share of steps whose true boundary is among the K likeliest, with K as selected."""
+    return float((ranks(confidence, steps.boundary) < steps.selected).mean()) if len(steps) else None
 
 
 # A trained confidence head.

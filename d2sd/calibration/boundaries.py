@@ -26,14 +26,10 @@ class Matrix:
 
     counts: [actual][predicted]: number of steps whose boundary is known, (G+1, G+1).
     unseen: number of other steps that drafted.
-    all_expected, all_happened: mean predicted probability that the whole first draft is accepted, and the share of steps
-        where it was.
     """
 
     counts: tuple[tuple[int, ...], ...]
     unseen: int
-    all_expected: Estimate
-    all_happened: Estimate
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +71,15 @@ def happened(table: StepTable) -> np.ndarray:
     return np.where(table.boundary >= table.drafted, table.confidence.shape[1], table.boundary)
 
 
-def outcome_matrix(table: StepTable, unit: np.ndarray, resampler: Resampler) -> Matrix:
+def outcome_matrix(table: StepTable) -> Matrix:
     """Returns predicted against actual boundaries of the steps whose boundary was observed."""
-    table, unit = table.take(table.sure), unit[table.sure]
+    table = table.take(table.sure)
     seen, size = table.seen, table.confidence.shape[1] + 1
     both = happened(table)[seen] * size + predicted(table)[seen]
     counts = np.bincount(both, minlength=size * size).reshape(size, size)
     return Matrix(
         tuple(map(tuple, counts.tolist())),
         int((~seen & (table.drafted > 0)).sum()),
-        resampler.mean(boundary_posteriors(table.confidence)[1][seen], unit[seen]),
-        resampler.share(~table.partly[seen], unit[seen]),
     )
 
 

@@ -14,9 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from d2sd.calibration.boundaries import Ranks, rank_table
 from d2sd.calibration.resampling import Estimate, Resampled, Resampler, bounded, newcombe, wider
-from d2sd.calibration.scores import Bin, Scores, chance_error, reliability, resampled_error, score
+from d2sd.calibration.scores import Scores, chance_error, resampled_error, score
 from d2sd.calibration.steps import MAX_BLOCKS, MIN_PROMPTS, StepTable, units
 from d2sd.trace.events import StepDone
 from d2sd.trace.trace import Trace
@@ -125,22 +124,6 @@ def _difference(
 
 
 @dataclass(frozen=True, slots=True)
-class Curves:
-    """What a comparison draws of one side, as in ``Report``."""
-
-    steps: int
-    positions: int
-    uniform: tuple[Bin, ...]
-    ranks: Ranks
-
-    @classmethod
-    def of(cls, side: ResampledSide) -> Curves:
-        """Returns reliability and boundary ranks of a side."""
-        ranks = rank_table(side.table, side.unit, side.resampler)
-        return cls(len(side.table), len(side.scores), tuple(reliability(side.scores)), ranks)
-
-
-@dataclass(frozen=True, slots=True)
 class Comparison:
     """Figures of both sides, and B − A with its interval. The intervals hold simultaneously with 95% (Bonferroni).
 
@@ -148,14 +131,12 @@ class Comparison:
     paired: whether both sides are resampled together, for the differences.
     same_drafter: whether both have the same first drafter.
     figures: those of ``FIGURES``, and "error", the ECE above the one expected by chance.
-    curves: of A and of B.
     """
 
     unit: str
     paired: bool
     same_drafter: bool
     figures: tuple[Difference, ...]
-    curves: tuple[Curves, Curves]
 
 
 def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
@@ -175,8 +156,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
         figures = tuple(
             replace(d, difference=Estimate(d.difference.value)) if d.name in OF_DRAFTER else d for d in figures
         )
-    curves = (Curves.of(sides[0].alone or sides[0]), Curves.of(sides[1].alone or sides[1]))
-    return Comparison(name, paired, same, figures, curves)
+    return Comparison(name, paired, same, figures)
 
 
 def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:

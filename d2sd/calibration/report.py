@@ -118,7 +118,7 @@ def calibrate(
         unit=name,
         **confidence_figures(scores, resampler),
         by_position=tuple(acceptance_by_position(scores if of_paths else every)),
-        matrix=outcome_matrix(table, unit, resampler),
+        matrix=outcome_matrix(table),
         ranks=rank_table(table, unit, resampler),
         gains=gains(table, unit, resampler),
         advice=None if of_paths else temperature_advice(table, scores, resampler),
@@ -177,7 +177,6 @@ class Gathering:
         return list(self._headers.values())
 
     def counted(self) -> Counted:
-        """Returns the statistics of all runs."""
         if self._waiting or not self._parts:
             self._count()
         if len(self._parts) > 1:
@@ -192,7 +191,6 @@ class Gathering:
         return self._report
 
     def side(self) -> Side:
-        """Returns the runs as one side of a comparison."""
         counted = self.counted()
         return Side(counted.table, counted.prompts, weights_of(self.headers, "first_drafter"))
 
@@ -243,7 +241,6 @@ class StepWords:
 
     @classmethod
     def of(cls, step: StepDone) -> StepWords:
-        """Returns the texts of a step."""
         matched, boundary = observed(step)
         draft = step.first_draft
         count = 0 if draft is None else min(matched + (boundary != UNSEEN), len(draft.ids))
@@ -313,7 +310,6 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
 
     * run, step: where it is.
     * matched: scored positions (or of ``paths``) that were accepted; −1: nothing was drafted.
-    * drafted: tokens of the first draft.
     * predicted, happened: outcomes as in the matrix.
     * rank: of the true boundary, from 1; 0: none.
     * confidence, depths, tokens, nodes: of its scored positions.
@@ -337,7 +333,6 @@ def step_columns(table: StepTable, words: Sequence[StepWords], paths: Paths | No
         "run": table.run.tolist(),
         "step": table.step.tolist(),
         "matched": matched.tolist(),
-        "drafted": table.drafted.tolist(),
         "predicted": predicted(table).tolist(),
         "happened": np.where(table.seen, happened(table), -1).tolist(),
         "rank": _rank(table).tolist(),
@@ -362,13 +357,11 @@ def step_places(counted: Counted, report: Report, paths: Paths | None = None) ->
     won_row, won = np.nonzero(table.gained)
     groups = {g.name: n for n, g in enumerate(report.domains)}
     of_run = np.array([groups.get(d, -1) for d in counted.domains], int)
-    moved = np.array(report.advice.rows if report.advice else (), int)
     positions = {"uniform": places(confidence), "positions": depths}
     steps = {
         "matrix": (seen, cells[seen]),
         "ranks": (np.flatnonzero(rank), rank[rank > 0] - 1),
         "gains": (won_row, np.where(won == table.gained.shape[1] - 1, OTHER, won)),
-        "moved": (moved, np.zeros(len(moved), int)),
         "second": (redrafts.row, places(redrafts.confidence)),
         "domain": (np.arange(count), of_run[table.run]),
     }

@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampled, Resampler, wilson
-from d2sd.calibration.steps import UNSEEN, StepTable, observed
-from d2sd.trace.events import StepDone
+from d2sd.calibration.steps import StepTable
 
 BINS = 10
 EDGES = np.linspace(0, 1, BINS + 1)
@@ -74,24 +73,6 @@ class PositionAcceptance:
     accepted: float
     low: float
     high: float
-
-
-def scored_positions(step: StepDone) -> list[tuple[float, bool]]:
-    """Returns (c_k, accepted) of the first draft's observed positions (see ``StepTable.scored``); empty without confidences."""
-    matched, boundary = observed(step)
-    if step.first_draft is None or matched == UNSEEN:
-        return []
-    end = matched + (boundary != UNSEEN)
-    return [(c, k < matched) for k, c in enumerate(step.first_draft.confidence[:end])]
-
-
-def bin_gaps(scored: Sequence[tuple[float, bool]]) -> tuple[float, ...]:
-    """Returns Σ (accepted − confidence) over the scored positions in each of the ``BINS`` bins. Summed over several runs, these
-    give the ECE of all of them."""
-    if not scored:
-        return ()
-    confidence, accepted = np.array(scored, dtype=float).T
-    return tuple(np.bincount(places(confidence), accepted - confidence, BINS).tolist())
 
 
 def score(table: StepTable, unit: np.ndarray) -> Scores:
@@ -160,21 +141,6 @@ def chance_error(confidence: np.ndarray) -> float:
         return float("nan")
     spread = np.bincount(places(confidence), weights=confidence * (1 - confidence), minlength=BINS)
     return float(np.sqrt(2 / np.pi * spread).sum() / len(confidence))
-
-
-def auroc(scores: Scores, resampler: Resampler) -> Resampled:
-    """Returns the probability that an accepted position has a higher confidence than a rejected one, ties counting half."""
-    values, place = np.unique(scores.confidence, return_inverse=True)
-
-    def share(weights: np.ndarray) -> float:
-        right, wrong = (
-            np.bincount(place, weights * side, len(values)) for side in (scores.accepted, 1 - scores.accepted)
-        )
-        pairs = right.sum() * wrong.sum()
-        return float((right * (np.cumsum(wrong) - wrong / 2)).sum() / pairs) if pairs else float("nan")
-
-    resamples = np.array([share(weights[scores.unit]) for weights in resampler.weights])
-    return Resampled(share(np.ones(len(scores))), resamples)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,31 +37,26 @@ def percent(share: float | None) -> str:
     return f"{share:.1%}" if 0.0005 <= share < 0.9995 else "<0.1%" if share < 0.5 else ">99.9%"
 
 
-def signed(share: float | None) -> str:
-    """Returns a difference of shares in percentage points, with its sign."""
-    return "—" if share is None else f"{'−' if share < 0 else '+'}{abs(100 * share):.1f}"
-
-
 def digits(value: float | None, places: int = 3) -> str:
     return "—" if value is None else f"{value:.{places}f}".replace("-", "−")
 
 
-def hundredths(value: float | None) -> str:
+def decimal(value: float | None) -> str:
     return digits(value, 2)
 
 
 def change(value: float | None, places: int = 3) -> str:
+    """Returns a difference, with its sign."""
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
-def decimal(value: float | None) -> str:
-    """Returns a number for the terminal, with two decimals."""
-    return "–" if value is None else f"{value:.2f}"
-
-
 def signed_decimal(value: float | None) -> str:
-    """Returns a difference for the terminal, with two decimals and its sign."""
-    return "–" if value is None else f"{value:+.2f}"
+    return change(value, 2)
+
+
+def signed(share: float | None) -> str:
+    """Returns a difference of shares in percentage points, with its sign."""
+    return change(None if share is None else 100 * share, 1)
 
 
 def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()") -> str:
@@ -73,11 +68,6 @@ def with_interval(figure: Estimate, write: Write = percent, brackets: str = "()"
     if figure.low is None:
         return write(figure.value)
     return f"{write(figure.value)} {brackets[0]}{write(figure.low)} to {write(figure.high)}{brackets[1]}"
-
-
-def points(share: float | None) -> str:
-    """Returns a difference of shares in percentage points."""
-    return digits(None if share is None else 100 * share, 1)
 
 
 def count(n: int, noun: str) -> str:
@@ -150,7 +140,7 @@ def _verdict(report: Report) -> Sentence:
     if report.positions < MIN_POSITIONS:
         return Sentence("few", f"Too few to say: {where}; a verdict takes at least {MIN_POSITIONS}. So far, {means}.")
     gap, error, chance = report.gap, report.error.value, report.chance or 0.0
-    off = f"bins are off by {with_interval(report.error, points)} percentage points (ECE), by chance alone {points(chance)}"
+    off = f"bins are off by {with_interval(report.error, digits)} (ECE), by chance alone {digits(chance)}"
     if gap.excludes_zero:
         word, tone = gap_words(gap.value or 0.0)
         return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
@@ -217,7 +207,7 @@ def _boundary(report: Report) -> Iterator[Sentence]:
     yield Sentence(
         "good" if (hits.low or hits.value) > 2 * chance else "mixed",
         f"The true boundary is among {what} in {with_interval(hits)} of {steps} steps; "
-        f"prefixes drawn at random would hit {percent(chance)}.{_repaired(report) if hits is ranks.used else ''}",
+        f"prefixes drawn at random would hit {percent(chance)}.",
         "ranks",
         tuple(range(k)),
     )
@@ -227,21 +217,6 @@ def _boundary(report: Report) -> Iterator[Sentence]:
             f"In {count(matrix.unseen, 'more step')} the tree or the text ended before target and draft differed; these are not among "
             "the boundaries, so long ones are missing there. Confidence is scored in them as far as they went.",
         )
-        return
-    whole, expected = matrix.all_happened.value, matrix.all_expected.value
-    if whole is not None and expected is not None and max(whole, expected) >= 0.005:
-        yield Sentence(
-            "note",
-            f"The whole first draft is accepted in {percent(whole)} of the steps; the drafter expects {percent(expected)}.",
-        )
-
-
-def _repaired(report: Report) -> str:
-    # a hit alone does not mean that tokens were gained
-    repaired, gain = report.ranks.repaired.value, report.gains.per_redraft.value
-    if repaired is None or gain is None:
-        return ""
-    return f" Re-drafts added tokens there in {percent(repaired)}, {gain:.2f} tokens per re-draft."
 
 
 def _temperature(report: Report) -> Iterator[Sentence]:
@@ -251,13 +226,11 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     helps = advice.improvement.low is not None and advice.improvement.low > 0
     name = f"dividing the first drafter’s logits by {temperature_words(advice.temperature)}, fitted on one half,"
     verdict = name if helps else f"no softmax temperature clearly helps: {name}"
-    text = f"{verdict} takes the other half’s ECE from {points(advice.error_before)} to {points(advice.error_after)} percentage points"
-    if advice.moved is not None:
-        text += f" and would move {percent(advice.moved)} of the prefix choices"
+    text = f"{verdict} takes the other half’s ECE from {digits(advice.error_before)} to {digits(advice.error_after)}"
     if advice.hits_before is not None and advice.hits_after is not None:
         text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
     text += ". This is not a setting of a run, nor its sampling temperature: it says how a drafter should be trained"
-    yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.", "moved", (0,) if advice.rows else ())
+    yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.")
 
 
 def temperature_words(temperature: float) -> str:
@@ -328,9 +301,9 @@ def _unit(report: Report) -> Sentence:
 
 # The name of every compared figure, and how it and a difference are written.
 COMPARED: dict[str, tuple[str, Write, Write]] = {
-    "tokens": ("Tokens per step α", hundredths, partial(change, places=2)),
+    "tokens": ("Tokens per step α", decimal, signed_decimal),
     "speed": ("Tokens per second", partial(digits, places=0), partial(change, places=0)),
-    "first": ("Accepted of the first draft", hundredths, partial(change, places=2)),
+    "first": ("Accepted of the first draft", decimal, signed_decimal),
     "hit": ("Boundary re-drafted from", percent, signed),
     "repaired": ("Repaired", percent, signed),
     "redraft": ("Tokens a re-draft brings", digits, change),
@@ -356,7 +329,7 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
         )
     alpha = next(d for d in comparison.figures if d.name == "tokens")
     if alpha.difference.value is not None and alpha not in clear:
-        yield f"Tokens per step α: {hundredths(alpha.a.value)} → {hundredths(alpha.b.value)}, which is not clear."
+        yield f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, which is not clear."
     if comparison.same_drafter:
         yield "Same first drafter: its calibration cannot differ, so it is not compared."
 

@@ -45,6 +45,6 @@ def _page(a: Gathering, b: Gathering) -> str:
     return report_page(
         f"Comparison: {count(len(a), 'recorded run')} (A) with {len(b)} (B)",
         [*results.reading, results.how],
-        results.panels,
+        [results.panel],
         facts=settings(a.headers, b.headers, names="AB"),
     )

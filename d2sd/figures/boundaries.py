@@ -1,5 +1,4 @@
-"""Figures of a report: the predicted and the actual end of the first draft, gain and cost of drafts, confidence by group, and the
-effect of another softmax temperature."""
+"""Figures of a report: the predicted and the actual end of the first draft, gain and cost of drafts, and confidence by group."""
 
 from __future__ import annotations
 
@@ -10,10 +9,9 @@ from typing import Any
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate, Report
-from d2sd.calibration.alternatives import TemperatureAdvice
 from d2sd.calibration.boundaries import OTHER, Gain, Gains, Matrix, Ranks
 from d2sd.calibration.scores import Group
-from d2sd.calibration.sentences import count, digits, hundredths, percent, signed, temperature_words, with_interval
+from d2sd.calibration.sentences import count, decimal, digits, percent, signed, with_interval
 from d2sd.figures.style import (
     BAR,
     COLOURS,
@@ -226,12 +224,12 @@ def gains_panel(report: Report) -> Panel:
         name = source_name(g)
         names[place] = f"{name[:1].upper()}{name[1:]} brought tokens"
         won: Cell = (count(g.won, "step"), place) if g.won else "no step"
-        rows.append((name, with_interval(g.tokens, hundredths), f"{g.nodes:.1f}", percent(g.wasted), won))
-    rows.append(("the target’s own token", hundredths(gains.bonus), "—", "—", "—"))
+        rows.append((name, with_interval(g.tokens, decimal), f"{g.nodes:.1f}", percent(g.wasted), won))
+    rows.append(("the target’s own token", decimal(gains.bonus), "—", "—", "—"))
     rows.append(
         (
             "together (α)",
-            with_interval(gains.tokens_per_step, hundredths),
+            with_interval(gains.tokens_per_step, decimal),
             f"{gains.nodes_per_step:.1f}",
             percent(gains.wasted),
             "",
@@ -303,7 +301,7 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
             percent(g.accepted),
             with_interval(g.gap, signed),
             digits(g.error),
-            with_interval(g.tokens, hundredths),
+            with_interval(g.tokens, decimal),
             with_interval(g.repaired),
         )
         for place, g in enumerate(groups)
@@ -325,7 +323,7 @@ def source_name(gain: Gain) -> str:
 
 
 def gain_words(gain: Gain) -> str:
-    tokens = with_interval(gain.tokens, hundredths)
+    tokens = with_interval(gain.tokens, decimal)
     name = source_name(gain)
     return f"{name[:1].upper()}{name[1:]}: {tokens} tokens a step, in {count(gain.won, 'step')}<br>{gain.nodes:.1f} nodes a step, {percent(gain.wasted)} wasted"
 
@@ -368,57 +366,3 @@ def _accepted(group: Group) -> Estimate:
     """Returns the accepted share of a group with an interval as wide as that of its gap."""
     ends = (None if end is None else end + (group.confidence or 0.0) for end in (group.gap.low, group.gap.high))
     return Estimate(group.accepted, *ends)
-
-
-def temperature_panel(report: Report) -> Panel:
-    """Returns the effect of the advised temperature, which the report must have."""
-    advice = report.advice
-    assert advice is not None
-    steps: Cell = (f"{len(advice.rows)} of {advice.steps}", 0) if advice.rows else f"0 of {advice.steps}"
-    rows: tuple[tuple[Cell, ...], ...] = (
-        ("ECE", digits(advice.error_before), digits(advice.error_after)),
-        ("Boundary hits", percent(advice.hits_before), percent(advice.hits_after)),
-        ("ECE lower by", with_interval(advice.improvement, digits), ""),
-        ("Prefixes replaced", percent(advice.moved), ""),
-        ("Steps with other prefixes", steps, ""),
-        ("Positions fitted, judged", f"{advice.fitted_positions}", f"{advice.judged_positions}"),
-    )
-    return Panel(
-        "moved",
-        "Softmax temperature",
-        f"T divides the drafter’s logits; fitted on one half, judged on the other, halves by {report.unit}.",
-        temperature(advice),
-        Table(("", "As it is", "With T"), rows),
-        {0: "Other prefixes with the temperature"},
-    )
-
-
-def temperature(advice: TemperatureAdvice) -> go.Figure:
-    """Calibration error and boundary hits of the judged half, as they are and with the suggested temperature."""
-    hits = (advice.hits_before, advice.hits_after)
-    rows = [
-        ("ECE", (advice.error_before, advice.error_after)),
-        *([("boundary hits", hits)] if None not in hits else []),
-    ]
-
-    def both(name: str, which: int, faint: bool) -> Trace:
-        shown = [digits(v[which]) if n == "ECE" else percent(v[which]) for n, v in rows]
-        options = {
-            "name": name,
-            "text": [f" {value}" for value in shown],
-            "textposition": "outside",
-            "cliponaxis": False,
-            "customdata": [0 if advice.rows else None] * len(rows),
-        }
-        words = [f"{n}, {name}: {value}" for (n, _), value in zip(rows, shown, strict=True)]
-        values = [v[which] or 0.0 for _, v in rows]
-        return bars(list(range(len(rows))), values, fill("first", faint), words, across=True, **options)
-
-    return draw(
-        [both("as it is", 0, True), both(f"with T = {temperature_words(advice.temperature)}", 1, False)],
-        height=110 + 56 * len(rows),
-        barmode="group",
-        margin={"l": 30, "r": 40, "t": 28, "b": 56},
-        xaxis=share_axis(),
-        yaxis=places_axis([n for n, _ in rows], range=[len(rows) - 0.5, -0.5]),
-    )

@@ -11,8 +11,8 @@ import plotly.graph_objects as go
 from d2sd.calibration import Bin, Estimate, Gathering, Report, Sentence, read_report
 from d2sd.calibration.boundaries import Second
 from d2sd.calibration.scores import PositionAcceptance
-from d2sd.calibration.sentences import Write, count, digits, percent, signed, with_interval
-from d2sd.figures.boundaries import gains_panel, groups_panel, matrix_panel, ranks_panel, temperature_panel
+from d2sd.calibration.sentences import Write, count, digits, percent, signed
+from d2sd.figures.boundaries import gains_panel, groups_panel, matrix_panel, ranks_panel
 from d2sd.figures.style import (
     BAR,
     COLOURS,
@@ -84,13 +84,6 @@ def headline(report: Report) -> Iterator[Stat]:
 def _boundary_stats(report: Report) -> Iterator[Stat]:
     ranks = report.ranks
     if ranks.repaired.value is None:
-        top = ranks.within[min(3, len(ranks.within) - 1)] if ranks.within else Estimate(None)
-        yield Stat(
-            "Boundary in top 4",
-            percent(top.value),
-            f"{_range(top, percent)} of {count(ranks.steps, 'step')}" if top.value is not None else "",
-            "How often the place where the first draft was rejected was among the four likeliest boundaries.",
-        )
         return
     found = "" if ranks.used.value is None else f"; boundary found in {percent(ranks.used.value)}"
     yield Stat(
@@ -119,12 +112,10 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     question = "Of the tokens drafted with this confidence, how many does the target accept?"
     yield _reliability("uniform", "Reliability", question, report.uniform)
     yield _by_position(report.by_position)
-    if report.matrix.all_happened.value is not None:
+    if any(map(any, report.matrix.counts)):
         yield matrix_panel(report)
         yield ranks_panel(report)
     yield gains_panel(report)
-    if report.advice is not None:
-        yield temperature_panel(report)
     if report.second is not None and report.second.positions:
         yield _second(report.second)
     if report.domains:
@@ -167,10 +158,9 @@ def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Seque
 
 
 def _second(second: Second) -> Panel:
-    gap = "" if second.gap.low is None else f", gap {with_interval(second.gap, signed)} points"
     question = (
-        f"Of {count(second.redrafts, 're-draft')}, {second.right} had a right prefix. Of their tokens, up to the first wrong one, "
-        f"it says {percent(second.confidence)} and {percent(second.accepted)} are accepted{gap}; ECE {with_interval(second.error, digits)}."
+        f"Of {count(second.redrafts, 're-draft')}, {second.right} had a right prefix. Of their tokens drafted with this confidence, "
+        "up to the first wrong one, how many does the target accept?"
     )
     return _reliability("second", "Second drafter’s confidence", question, second.uniform, "Second drafter says")
 

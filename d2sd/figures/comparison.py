@@ -1,47 +1,35 @@
-"""The results of a comparison as the page and the reports show them, and its figures: what differs, reliability of both sides, and
-how often the boundary is among the K likeliest.
-
-A is a dashed line with circles, B a solid one with squares.
-"""
+"""The results of a comparison as the page and the reports show them, and the figure of what differs."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from itertools import zip_longest
 from typing import Any
 
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate, Gathering
-from d2sd.calibration.comparison import Comparison, Curves, Difference
+from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import compare_gathered
-from d2sd.calibration.sentences import COMPARED, how_compared, percent, read_comparison, with_interval
+from d2sd.calibration.sentences import COMPARED, how_compared, read_comparison, with_interval
 from d2sd.figures.style import (
-    COLOURS,
     EDGE,
-    FEW,
     INK,
     MUTED,
     PANEL,
     ROW,
     Panel,
     Table,
-    Trace,
     axis,
     draw,
     places_axis,
     scatter,
-    share_axis,
     values_of,
     vertical,
     whiskers,
 )
 from d2sd.methods import unused
 from d2sd.trace.metrics import what_differs
-
-SIDES = (("A", "muted", "dash", "circle"), ("B", "ink", "solid", "square"))
-DEEPEST = 12
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +43,14 @@ class ComparisonResults:
     comparison: Comparison
     reading: tuple[str, ...]
     how: str
-    panels: tuple[Panel, ...]
+    panel: Panel
 
     def to_dict(self) -> dict[str, Any]:
         return {
             "comparison": asdict(self.comparison),
             "how": self.how,
             "reading": self.reading,
-            "panels": [panel.to_dict() for panel in self.panels],
+            "panel": self.panel.to_dict(),
         }
 
 
@@ -72,48 +60,18 @@ def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
         found,
         (what_differs(a.headers, b.headers, unused), *read_comparison(found)),
         how_compared(found),
-        tuple(comparison_panels(found)),
+        differences_panel(found),
     )
 
 
-def comparison_panels(found: Comparison) -> Iterator[Panel]:
-    """Yields the differences between two sides, and the curves of both."""
-    yield Panel(
+def differences_panel(found: Comparison) -> Panel:
+    return Panel(
         "differences",
         "B − A",
         "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
         differences(found),
         _differences(found.figures),
     )
-    yield Panel(
-        "both-reliability",
-        "Reliability, both",
-        "Of the tokens drafted with this confidence, how many does the target accept? On the diagonal the confidence is honest.",
-        reliability_curves(found.curves),
-        _reliability(found.curves),
-    )
-    yield Panel(
-        "both-ranks",
-        "Boundary, both",
-        "How often is the true boundary among the K likeliest?",
-        rank_curves(found.curves),
-        _ranks(found.curves),
-    )
-
-
-def _reliability(curves: Sequence[Curves]) -> Table:
-    rows = []
-    for bins in zip(*(c.uniform for c in curves), strict=True):
-        if any(b.count for b in bins):
-            shares = [with_interval(Estimate(b.accepted, b.low, b.high)) if b.count else "—" for b in bins]
-            rows.append((f"{bins[0].left:.1f}–{bins[0].right:.1f}", *(f"{b.count}" for b in bins), *shares))
-    return Table(("Confidence", "n of A", "n of B", "A accepted (95%)", "B accepted (95%)"), tuple(rows))
-
-
-def _ranks(curves: Sequence[Curves]) -> Table:
-    shares = zip_longest(*(c.ranks.within for c in curves), fillvalue=Estimate(None))
-    rows = tuple((f"{k}", *map(with_interval, both)) for k, both in enumerate(shares, 1))
-    return Table(("K", *(f"{side[0]} (95%), n = {c.ranks.steps}" for side, c in zip(SIDES, curves, strict=True))), rows)
 
 
 def _differences(rows: Sequence[Difference]) -> Table:
@@ -124,51 +82,6 @@ def _differences(rows: Sequence[Difference]) -> Table:
         sides = (with_interval(d.a, write), with_interval(d.b, write))
         cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
     return Table(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))
-
-
-def reliability_curves(sides: Sequence[Curves]) -> go.Figure:
-    """Reliability curves of both sides; the diagonal is perfect calibration."""
-    honest = scatter("lines", [0, 1], [0, 1], line={"color": EDGE, "dash": "dot"}, showlegend=False)
-    curves = []
-    for side, own in zip(SIDES, sides, strict=True):
-        seen = [x for x in own.uniform if x.count]
-        words = [f"{side[0]}: says {percent(x.confidence)}, {percent(x.accepted)} of {x.count} accepted" for x in seen]
-        figures = [Estimate(x.accepted, x.low, x.high) for x in seen]
-        curves.append(_curve(side, [x.confidence for x in seen], figures, words, [x.count < FEW for x in seen]))
-    across = axis("confidence", range=[-0.02, 1.02], tickvals=[0, 0.2, 0.4, 0.6, 0.8, 1])
-    return draw([honest, *curves], xaxis=across, yaxis=share_axis())
-
-
-def rank_curves(sides: Sequence[Curves]) -> go.Figure:
-    """How often the true boundary is among the K likeliest, of both sides."""
-    depth = min(DEEPEST, max(1, *(len(own.ranks.within) for own in sides)))
-    curves = []
-    for side, own in zip(SIDES, sides, strict=True):
-        seen = [(n, f) for n, f in enumerate(own.ranks.within[:depth], 1) if f.value is not None]
-        words = [
-            f"{side[0]}: among the {n} likeliest in {with_interval(f)} of {own.ranks.steps} steps" for n, f in seen
-        ]
-        curves.append(_curve(side, [float(n) for n, _ in seen], [f for _, f in seen], words, [False] * len(seen)))
-    across = axis("K", range=[0.5, depth + 0.5], dtick=1, showgrid=False)
-    return draw(curves, xaxis=across, yaxis=share_axis())
-
-
-def _curve(
-    side: tuple[str, str, str, str], x: list[float], figures: list[Estimate], words: list[str], few: list[bool]
-) -> Trace:
-    name, kind, dash, shape = side
-    colour = COLOURS[kind]
-    fills = [PANEL if f else colour for f in few]
-    return scatter(
-        "lines+markers",
-        x,
-        values_of(figures),
-        words,
-        name=name,
-        line={"color": colour, "dash": dash, "width": 2},
-        marker={"symbol": shape, "size": 8, "color": fills, "line": {"color": colour, "width": 1.5}},
-        **whiskers(figures, color=colour, width=2),
-    )
 
 
 NO_INTERVALS = {

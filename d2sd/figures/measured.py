@@ -9,14 +9,10 @@ import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
 from d2sd.calibration.replays import DrafterFigures, best, first_position
-from d2sd.calibration.sentences import decimal, digits, hundredths, signed_decimal, with_interval
+from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.figures.style import (
     COLOURS,
-    EDGE,
     INK,
-    LINE,
-    MUTED,
-    PANEL,
     ROW,
     Panel,
     Table,
@@ -32,11 +28,6 @@ from d2sd.figures.style import (
 )
 
 Rows = Sequence[Mapping[str, Any]]
-# stages of time are told apart by texture: colours say who wrote a token
-STAGES = tuple(
-    {"color": colour, "pattern": {"shape": shape, "fgcolor": PANEL, "fillmode": "overlay", "size": 6}}
-    for colour, shape in ((MUTED, ""), (MUTED, "/"), (EDGE, ""), (MUTED, "."), (LINE, ""), (EDGE, "x"))
-)
 
 
 def bench_panels(rows: Rows) -> Iterator[Panel]:
@@ -47,51 +38,24 @@ def bench_panels(rows: Rows) -> Iterator[Panel]:
     )
     question = "How many tokens does decoding give in a second? Bars: 95% interval over prompts."
     yield _measured("speed", "Decoding speed", question, "tokens per second", rows, "tokens_per_second")
-    timed = [row for row in rows if row["seconds_per_step"]]
-    if timed:
-        yield _stages(timed)
 
 
 def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: str) -> Panel:
-    """One dot per row, with the interval of the figure ``name``."""
+    """One dot per row, with the interval of the figure ``name``; the first row is at the top."""
     figures = [Estimate(row[name], *(row[f"{name}_interval"] or ())) for row in rows]
-    words = [with_interval(figure, hundredths) for figure in figures]
+    words = [with_interval(figure, decimal) for figure in figures]
     hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
     look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "x")}
     dots = scatter("markers", values_of(figures), list(range(len(rows))), hovers, **look)
     table = Table(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
-    figure = _by_row([dots], rows, axis(unit, rangemode="tozero"), margin={"l": 44, "r": 12, "t": 12, "b": 44})
-    return Panel(id, title, question, figure, table)
-
-
-def _stages(rows: Rows) -> Panel:
-    """One bar per row, of its stages one after another."""
-    names = list(dict.fromkeys(stage for row in rows for stage in row["seconds_per_step"]))
-    milliseconds = [[1e3 * row["seconds_per_step"].get(stage, 0.0) for stage in names] for row in rows]
-    traces: list[Trace] = [
-        {
-            "type": "bar",
-            "orientation": "h",
-            "name": stage.replace("_", " "),
-            "x": [times[n] for times in milliseconds],
-            "y": list(range(len(rows))),
-            "marker": STAGES[n % len(STAGES)],
-            "hovertemplate": "%{x:.2f} ms",
-        }
-        for n, stage in enumerate(names)
-    ]
-    head = ("Method", *(stage.replace("_", " ") for stage in names))
-    cells = tuple(
-        (row["label"], *(digits(time, 2) for time in times)) for row, times in zip(rows, milliseconds, strict=True)
+    figure = draw(
+        [dots],
+        height=130 + ROW * len(rows),
+        margin={"l": 44, "r": 12, "t": 12, "b": 44},
+        xaxis=axis(unit, rangemode="tozero"),
+        yaxis=places_axis([safe(row["label"]) for row in rows], range=[len(rows) - 0.5, -0.5]),
     )
-    figure = _by_row(traces, rows, axis("ms per step", rangemode="tozero"), barmode="stack")
-    return Panel("stages", "Time of a step", "Which stages does the time of a step go to?", figure, Table(head, cells))
-
-
-def _by_row(traces: list[Trace], rows: Rows, along: dict[str, Any], **layout: Any) -> go.Figure:
-    """A figure with a line for each row, the first one at the top."""
-    names = places_axis([safe(row["label"]) for row in rows], range=[len(rows) - 0.5, -0.5])
-    return draw(traces, height=130 + ROW * len(rows), xaxis=along, yaxis=names, **layout)
+    return Panel(id, title, question, figure, table)
 
 
 # Checkpoints.

@@ -126,7 +126,6 @@ def font_faces(address: Callable[[str], str]) -> str:
 
 @cache
 def inlined_fonts() -> str:
-    """Returns the style rules of the fonts with the fonts in them."""
     return font_faces(lambda name: f"data:font/woff2;base64,{base64.b64encode((FONTS / name).read_bytes()).decode()}")
 
 

@@ -8,7 +8,7 @@ import msgspec
 import plotly.graph_objects as go
 
 from d2sd.calibration import Estimate
-from d2sd.calibration.sentences import change, digits
+from d2sd.calibration.sentences import decimal, digits, signed_decimal
 from d2sd.costs.machines import MACHINES
 from d2sd.figures.style import (
     COLOURS,
@@ -100,12 +100,12 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
         rows = []
         for line in sweep.lines:
             for point in line.points[:1] if line.flat else line.points:
-                speedups = (digits(point.speedups.get(name), 2) for name in MACHINES)
+                speedups = (decimal(point.speedups.get(name)) for name in MACHINES)
                 rows.append(
                     (
                         _setting(sweep, line, point),
                         lane_name(line.method),
-                        f"{digits(point.alpha, 2)}{point.interval}",
+                        f"{decimal(point.alpha)}{point.interval}",
                         digits(point.nodes, 1),
                         *speedups,
                     )
@@ -174,7 +174,6 @@ def _setting(sweep: Sweep, line: Line, point: Point) -> str:
 
 
 def point_words(sweep: Sweep, line: Line, point: Point) -> str:
-    """Returns an answer as a sentence."""
     value = _setting(sweep, line, point)
     there = "".join(
         f"<br>8B on {machine.name}: {point.speedups[name]:.2f}×, calculated"
@@ -221,6 +220,6 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     if less is None or more is None:
         difference = "too short a text for an interval"
     else:
-        ends = " to ".join(change(v, 2) for v in (less, more))
+        ends = " to ".join(map(signed_decimal, (less, more)))
         difference = f"{ends}, {'clearly more on this text' if less > 0 or more < 0 else 'no clear difference'}"
     return f"{method}: {words(own)} as recorded; highest {words(best)} ({difference})"

@@ -53,7 +53,6 @@ class Trace:
 
     @classmethod
     def of(cls, header: dict[str, Any], events: Iterable[Event]) -> Trace:
-        """Returns the trace of a stream of events."""
         prefill, steps, finished = None, [], None
         for event in events:
             if isinstance(event, StepDone):

@@ -206,7 +206,7 @@ def test_figures_have_places_in_page(data):
     main = (APP / "calibrate" / "main.js").read_text(encoding="utf-8")
     places = set(re.findall(r"\w+", " ".join(re.findall(r"^const (?:MAIN|FURTHER) = \[(.*?)\]", main, re.MULTILINE))))
     drawn = {panel["id"] for panel in data["panels"]}
-    assert places == drawn | {"moved", "domain"}  # which one text of this drafter has not
+    assert places == drawn | {"domain"}  # which one text of this drafter has not
     assert places == data["places"]["positions"].keys() | data["places"]["steps"].keys()
 
 

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app import presets
-from app.compare.tab import add_files, choices, drawing, offer, open_step, partners, pick, rename, show
+from app.compare.tab import add_files, choices, drawing, offer, open_step, partners, pick, show
 from app.jobs import Ticket
 from app.race.run import recorded_race
 from app.runs.recordings import Recording, RunSet
@@ -54,8 +54,7 @@ def test_compare_pairs_greedy_race_methods_by_text(session):
 def test_compare_figure_says_too_few_steps(session):
     whole = session.history.runs[0].run.trace()
     sides = [RunSet.of(name, [replace(whole, steps=whole.steps[:2], finished=None)]) for name in "AB"]
-    panels = json.loads(drawing(*sides))["panels"]
-    figure = next(panel for panel in panels if panel["id"] == "differences")["figure"]
+    figure = json.loads(drawing(*sides))["panel"]["figure"]
     assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
     assert not any(trace["x"] for trace in figure["data"])
 
@@ -104,18 +103,3 @@ def test_compare_step_opens_in_explore(session):
         "no longer there"
         in answered(open_step, session, session, "set mine", b, side=0, run=9, step=0, outputs=2)[2].value
     )
-
-
-def test_set_rename_keeps_titles_unique(session):
-    for title in ("one", "two"):
-        session.history.keep_set(title, [Recording(title, presets.opening())])
-    _, a, b, said = rename(session, " step  400 ", "set one", "set two")
-    assert (a.value, b.value, said.visible) == ("set one", "set step 400", False)
-    _, _, b, _ = rename(session, "one", "set one", "set step 400")
-    assert b.value == "set one (2)"
-    for same in ("", "one (2)"):  # its own name is not taken
-        _, a, b, _ = rename(session, same, "set one (2)", "set one (2)")
-        assert a.value == b.value == "set one (2)"
-    _, a, b, _ = rename(session, "three", "set one (2)", "set one (2)")
-    assert a.value == b.value == "set three"
-    assert "is a run" in rename(session, "x", None, names(session)[-1])[-1].value

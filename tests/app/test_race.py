@@ -240,14 +240,12 @@ def test_sweep_points_cover_every_method():
         assert len(settings) > 3 or "block_size" not in METHODS[method].settings
 
 
-def test_whatif_answers_cost_aware_and_states_costs(done):
+def test_whatif_answers_cost_aware(done):
     last = ask(done.lanes[1].trace, sweeps=["num_branches"], methods=["d2sd", "d2sd cost-aware"])[-1]
     lines = {line.method: line.points for line in results(last.value).sweeps[0].lines}
     assert set(lines) == {"d2sd", "d2sd cost-aware"}
     # what is spent follows the costs: never more nodes than with everything spent
     assert all(aware.nodes <= fixed.nodes for aware, fixed in zip(lines["d2sd cost-aware"], lines["d2sd"], strict=True))
-    assert "times measured on this machine (first draft" in last.note
-    assert "Cost-aware" not in ask(done.lanes[1].trace, methods=["d2sd"])[-1].note
 
 
 def test_whatif_refusals_are_one_sentence(done, monkeypatch):

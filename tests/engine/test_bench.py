@@ -57,7 +57,7 @@ def test_baselines_write_the_text_of_plain_decoding(engine, twin, prompts):
         for baseline in baselines:
             run = baseline.run(ids)
             assert run.token_ids == expected.token_ids
-            assert 0 < run.seconds < run.wall_seconds
+            assert run.seconds > 0
             assert run.steps <= run.cycle_tokens < len(run.token_ids)  # what prefill commits is not counted
             if baseline.label != "transformers assistant" and baseline.label != "transformers assistant_chain":
                 assert run.cycle_tokens == len(run.token_ids) - 1

@@ -41,7 +41,7 @@ def test_bench_report_has_tables_figures_and_provenance(capfd, tmp_path):
     assert "Published, speedup / α. Source: D²SD, arXiv 2606.04446" in text
     assert "Measured here, speedup / α" in out
     page = (tmp_path / "report.html").read_text()
-    for name in ("acceptance", "speed", "stages"):
+    for name in ("acceptance", "speed"):
         (data,) = re.findall(rf'<script type="application/json" id="panel-{name}">(.*?)</script>', page)
         assert labels[3] in str(json.loads(data)["table"]["rows"])
     assert origin["prompts"]["sha256"] in page

@@ -1,7 +1,7 @@
-// Calibrate: lists behind a mark, frames around it, files.
+// Calibrate: lists behind a mark, frames around it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { cell, nameOf, placesOf, positionsCsv, stepsBehind, surprises } from "../../app/calibrate/main.js";
+import { nameOf, placesOf, stepsBehind, surprises } from "../../app/calibrate/main.js";
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 
 const DATA = {
@@ -13,7 +13,7 @@ const DATA = {
     steps: { gains: [[4], [7, -1], []], ranks: [[0], [], []] },
   },
   steps: {
-    run: [0, 0, 0], step: [0, 1, 2], matched: [1, 2, 2], drafted: [2, 2, 2], predicted: [1, 1, 1], happened: [1, 2, -1], rank: [1, 0, 0],
+    run: [0, 0, 0], step: [0, 1, 2], matched: [1, 2, 2], predicted: [1, 1, 1], happened: [1, 2, -1], rank: [1, 0, 0],
     confidence: [[0.9, 0.8], [0.6, 0.7], [0.5, 0.4]], depths: [[1, 2], [1, 2], [1, 2]],
     tokens: [["a", "b"], ["c", "d"], ["e", "f"]], wanted: ["x,\ny", "", ""], outcome: ["repaired", "all", ""],
   },
@@ -40,13 +40,4 @@ test("frames enclose the marked bar or heatmap cell", () => {
   assert.deepEqual(sides({ type: "bar", orientation: "h", x: [9, 9], y: [0, 3], customdata: [4, 5] }), [[0, 1, 2.5, 3.5]]);
   assert.deepEqual(sides({ type: "heatmap", customdata: [[1, 2], [3, 5]] }), [[0.5, 1.5, 0.5, 1.5]]);
   assert.deepEqual(sides({ type: "scatter", x: [1], y: [1] }), []);
-});
-
-test("CSV cells start no formula and keep quotes and commas", () => {
-  assert.equal(cell('=1+"2"'), `"'=1+""2"""`);
-  assert.equal(cell(-1), "-1");
-  const [head, first, second] = positionsCsv(DATA).split("\r\n");
-  assert.match(head, /^run,label,step,position,confidence,accepted,token,wanted/);
-  assert.match(first, /^"r","'=1\+""2""",\d,1,0\.9,1,"a","",1,2,1,1/);
-  assert.match(second, /,1,2,0\.8,0,"b","x,\ny",1,2,1,1,"repaired"$/);
 });

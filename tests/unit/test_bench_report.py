@@ -24,7 +24,7 @@ def timed(label, method, tokens, steps, seconds, calls):
     def run(_):
         calls.append(label)
         now = next(times)
-        return Run(tuple(range(tokens + 1)), tokens, steps, now, now + 1, 2 * steps, stage_seconds=(("verify", now),))
+        return Run(tuple(range(tokens + 1)), tokens, steps, now, 2 * steps, stage_seconds=(("verify", now),))
 
     return Entry(label, method, run=run)
 
@@ -81,12 +81,10 @@ def test_summarise_pools_tokens_and_compares_with_autoregressive():
     field, runs, _ = measure(3)
     plain, ours = summarise(runs, field)
     assert (plain["label"], ours["label"], ours["method"]) == ("autoregressive", "d2sd:K=2", "d2sd")
-    assert ours["mean_acceptance_length"] == ours["mean_acceptance_length_median"] == 3
+    assert ours["mean_acceptance_length"] == 3
     assert ours["tokens_per_second"] == pytest.approx(24 / 3.5)
-    assert ours["wall_tokens_per_second"] == pytest.approx(26 / 5.5)  # with the tokens of prefill
-    assert (plain["speedup"], ours["speedup"], ours["speedup_median"]) == (1, 2, 2)
+    assert (plain["speedup"], ours["speedup"]) == (1, 2)
     assert ours["speedup_interval"] == [2, 2]
-    assert ours["break_even"] == 1.5  # the α at which it would be as fast: a step of it takes as long as 1.5 plain ones
     assert ours["identical"] == 1
     assert ours["nodes_per_step"] == 2
     assert ours["seconds_per_step"] == {"verify": pytest.approx(3.5 / 8)}
@@ -94,8 +92,6 @@ def test_summarise_pools_tokens_and_compares_with_autoregressive():
     dots = data_of(written, "panel-acceptance")["figure"]["data"][0]
     assert dots["x"] == [1, 3]
     assert dots["hovertext"][1].startswith("d2sd:K=2: 3.00 (3.00 to 3.00)")
-    stages = data_of(written, "panel-stages")["figure"]["data"]
-    assert [(s["name"], s["x"][1]) for s in stages] == [("verify", pytest.approx(437.5))]
     assert "<td>2.00 [2.00–2.00]</td>" in written  # the table of all figures
 
 
@@ -111,7 +107,7 @@ def test_bench_report_prints_rows_without_baseline():
     field, runs, _ = measure(1)
     rows = summarise([r for r in runs if r.label == "d2sd:K=2" and r.prompt == 0], field[1:])
     assert rows[0]["speedup"] is rows[0]["identical"] is rows[0]["tokens_per_second_interval"] is None
-    assert "| d2sd:K=2 | 3.00 | – | 3.00 |" in markdown_table(*cells(rows))
+    assert f"| d2sd:K=2 | 3.00 | {rows[0]['tokens_per_second']:.0f} |" in markdown_table(*cells(rows))
     speed = data_of(shown(rows), "panel-speed")
     assert speed["table"]["rows"] == [["d2sd:K=2", f"{rows[0]['tokens_per_second']:.2f}"]]
 

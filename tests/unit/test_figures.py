@@ -7,18 +7,16 @@ import re
 from dataclasses import replace
 
 import pytest
-from msgspec import structs
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
 from d2sd.calibration import calibrate, tabulate, tabulate_paths, tabulate_redrafts
 from d2sd.calibration.comparison import Side, compare
 from d2sd.figures.calibration import calibration_panels
-from d2sd.figures.comparison import comparison_panels
+from d2sd.figures.comparison import differences_panel
 from d2sd.figures.report import report_page, settings
 from d2sd.figures.style import COLOURS, safe
 from d2sd.figures.whatif import Line, Point, Recorded, Sweep, sweep_panels, sweep_reading
-from d2sd.trace.events import TEMPERATURES
 from d2sd.trace.trace import load_trace
 
 OPENING = HOME / "assets" / "traces" / "opening.jsonl.gz"
@@ -42,12 +40,8 @@ def test_figure_colours_match_light_page():
 
 
 def test_calibration_panels_draw_every_figure(trace):
-    others = [
-        structs.replace(s, tempered=[[c] * len(TEMPERATURES) for c in s.first_draft.confidence]) for s in trace.steps
-    ]
-    trace = replace(trace, steps=others)
     panels = {p.id: p for p in calibration_panels(report_of([trace] * 8, ["a", "b"] * 4))}
-    ids = "uniform positions matrix ranks gains moved second domain"
+    ids = "uniform positions matrix ranks gains second domain"
     assert set(panels) == set(ids.split())
     for panel in panels.values():
         assert panel.figure.data
@@ -60,7 +54,7 @@ def test_figures_escape_markup_in_texts(trace):
     assert safe(HOSTILE).startswith("&lt;/script&gt;&lt;b&gt;&#36;{x}")
     figures = [p.figure for p in calibration_panels(report_of([trace] * 2, ["a", HOSTILE]))]
     side = Side(tabulate([trace.steps] * 10), tuple(map(str, range(10))))
-    figures += [p.figure for p in comparison_panels(compare(side, side))]
+    figures.append(differences_panel(compare(side, side)).figure)
     point = Point(0, 1.0, 1.0)
     sweep = Sweep("K", "branches K", ("1",), 0, (Line(HOSTILE, False, (point,)),))
     figures += [p.figure for p in sweep_panels([sweep], Recorded(HOSTILE, 1.0, 1.0))]

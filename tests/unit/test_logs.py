@@ -44,10 +44,6 @@ LLAMACPP = {
     "content": " a cat",
     "timings": {"predicted_n": 12, "predicted_ms": 600.0, "draft_n": 16, "draft_n_accepted": 9},
 }
-PROFILE = {
-    "schema_version": "1.0", "measured": True, "num_speculative_tokens": 2, "conditional_accept_rates": [0.8, 0.5],
-    "marginal_accept_rates": [0.8, 0.4], "mean_accept_length": 2.2, "acceptance_length_histogram": {"1": 2, "2": 4, "3": 4},
-}  # fmt: skip
 DUMP = {
     "step": 1, "seq": 3, "n_draft": 3, "n_accepted": 2, "pmin_drop": 0,
     "pos": [
@@ -78,13 +74,12 @@ def changed(record, path, value):
 
 
 def test_import_log_step_counts_become_boundaries(tmp_path):
-    for record in (VLLM, {"choices": [{"text": "", "speculative_decoding_stats": DETAILED}]}):
-        (run,) = imported(tmp_path, record)
-        assert parse_trace("".join(run.lines()).encode()) == run
-        assert [s.actual_boundary for s in run.steps] == DETAILED["per_step_accepted"]
-        assert run.totals.mean_acceptance_length == 3.25
-        assert run.missing == ("confidence", "tokens", "times")
-        assert {n.text for s in run.steps for n in s.nodes} == {UNKNOWN}
+    (run,) = imported(tmp_path, VLLM)
+    assert parse_trace("".join(run.lines()).encode()) == run
+    assert [s.actual_boundary for s in run.steps] == DETAILED["per_step_accepted"]
+    assert run.totals.mean_acceptance_length == 3.25
+    assert run.missing == ("confidence", "tokens", "times")
+    assert {n.text for s in run.steps for n in s.nodes} == {UNKNOWN}
     with pytest.raises(InputError, match="20 output tokens, where the steps committed at least 24"):
         imported(tmp_path, {**VLLM, "usage": {"completion_tokens": 20}})
 
@@ -142,7 +137,6 @@ def test_import_log_totals_say_what_is_unknown(tmp_path):
         (DUMP, ["n_accepted"], 1, "pos[1].acc: n_accepted is 1, so it must be False"),
         (DUMP, ["n_draft"], 4, "pos: 3 positions, where n_draft is 4"),
         (DUMP, ["pos", 1, "p"], 1.5, "pos[1].p: expected `float` <= 1.0"),
-        (PROFILE, ["marginal_accept_rates"], [0.8, 0.5], "marginal_accept_rates[1]: 0.5, where the conditional rates give 0.4"),
     ],
 )  # fmt: skip
 def test_import_log_refuses_inconsistent_figures(tmp_path, record, path, value, sentence):
@@ -220,11 +214,6 @@ vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",pos
 vllm:spec_decode_num_accepted_tokens_per_pos_total{engine="0",model_name="m",position="2"} 30.0
 """
 SGLANG_METRICS = 'sglang:spec_accept_length{model_name="m"} 3.25\nsglang:spec_accept_rate{model_name="m"} 0.45\n'
-OLDER = {"meta_info": {"spec_accept_token_num": 69, "spec_draft_token_num": 231, "spec_verify_ct": 33, "completion_tokens": 102}}  # fmt: skip
-TRTLLM = {
-    "choices": [{"text": "a", "avg_decoded_tokens_per_iter": 4.0}], "usage": {"completion_tokens": 40},
-    "perf_metrics": {"speculative_decoding": {"acceptance_rate": 0.6, "total_accepted_draft_tokens": 30, "total_draft_tokens": 50}},
-}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -232,12 +221,9 @@ TRTLLM = {
     [
         (METRICS, [(100, 300, 180, 2.8, (0.9, 0.6, 0.3))]),
         (SGLANG_METRICS, [(None, None, None, 3.25, ())]),
-        (json.dumps(OLDER), [(33, 231, 69, 1 + 69 / 33, ())]),
-        (json.dumps(PROFILE), [(10, 20, 12, 2.2, (0.8, 0.4))]),
-        (json.dumps(TRTLLM), [(10, 50, 30, 4.0, ())]),
     ],
 )  # fmt: skip
-def test_import_log_reads_metrics_and_benchmark_outputs(tmp_path, text, rows):
+def test_import_log_reads_metrics_pages(tmp_path, text, rows):
     (tmp_path / "log").write_text(text, encoding="utf-8")
     found = list(import_log(tmp_path / "log"))
     assert [(r.steps, r.drafted, r.accepted, r.by_position) for r in found] == [(*r[:3], r[4]) for r in rows]

@@ -35,10 +35,6 @@ FINISH = (
     "'meta_info': {'id': '5a', 'finish_reason': {'type': 'stop'}, 'prompt_tokens': 17, 'completion_tokens': 200, 'spec_accept_rate': 0.2, "
     "'spec_accept_length': 4.0, 'spec_verify_ct': 50, 'e2e_latency': 1.5}}\n"
 )
-CUMULATIVE = (
-    "INFO 10-16 19:05:47 metrics.py:367] Speculative metrics: Draft acceptance rate: 0.650, System efficiency: 0.600, Number of speculative "
-    "tokens: 3, Number of accepted tokens: {}, Number of draft tokens: {}, Number of emitted tokens: {}.\n"
-)
 BENCH = """\
 ---------------Speculative Decoding---------------
 Acceptance rate (%):                     51.00
@@ -135,7 +131,6 @@ FORMS = {
     "vLLM": (VLLM, [VLLM_ROW]),
     "vLLM, wrapped when pasted": (WRAPPED, [("vllm", None, None, None, 1.5, (0.3, 0.15, 0.05))]),
     "vLLM behind docker compose": (COMPOSE, [VLLM_ROW]),
-    "vLLM 0.6": (CUMULATIVE.format(900, 1200, 1000) + CUMULATIVE.format(8547, 13311, 10616), [("vllm", 4437, 13311, 6179, 10616 / 4437, ())]),
     "vllm bench serve": (BENCH, [("vllm", 2000, 6000, 3060, 2.53, (0.73, 0.49, 0.31))]),
     "vLLM's offline example": (OFFLINE, [("vllm", 4000, 12000, 6000, 2.5, (0.8, 0.45, 0.25))]),
     "SGLang": (SGLANG.format(1, "3.37"), [("sglang", None, None, None, 3.37, ())]),

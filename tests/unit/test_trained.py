@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import numpy as np
-import pytest
 from msgspec.structs import replace
 
 from d2sd.calibration import calibrate, read_report, tabulate
-from d2sd.calibration.resampling import Resampler
-from d2sd.calibration.scores import Scores, auroc
 from d2sd.trace.events import to_line
 from tests.unit.steps import made_step
 
@@ -50,17 +47,6 @@ def test_calibrate_scores_head_on_steps_that_have_one():
     report = calibrate(tabulate([*runs, *plain]))
     assert report.head.positions == report.positions / 2
     assert calibrate(tabulate(plain)).head is None
-
-
-def test_auroc_counts_all_pairs_with_half_ties():
-    rng = np.random.default_rng(1)
-    confidence, accepted = rng.integers(0, 6, 80) / 5, (rng.random(80) < 0.6).astype(float)
-    scores = Scores(confidence, accepted, np.ones(80, int), np.arange(80), np.arange(80) // 8)
-    value, resamples = auroc(scores, Resampler(10))
-    right, wrong = confidence[accepted > 0], confidence[accepted == 0]
-    assert value == pytest.approx(np.mean([(a > b) + (a == b) / 2 for a in right for b in wrong]))
-    assert np.nanmean(resamples) == pytest.approx(value, abs=0.03)
-    assert np.isnan(auroc(scores.take(accepted > 0), Resampler(10)).value)
 
 
 def test_to_line_omits_absent_trained_field():

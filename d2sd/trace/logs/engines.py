@@ -2,8 +2,7 @@
 
 docs/import.md says what each engine logs and how to get it. Of llama.cpp's server: the target passes once over the prompt,
 which gives the first token, and once a step, which gives the accepted tokens and one more, so there are ``predicted_n`` −
-``draft_n_accepted`` passes. A stream has running totals in each part, so that every step is known. ModelOpt's rates by position are
-both of the steps that got there and of all steps; the two must agree.
+``draft_n_accepted`` passes. A stream has running totals in each part, so that every step is known.
 """
 
 from __future__ import annotations
@@ -28,24 +27,14 @@ from d2sd.trace.events import (
     PrefillDone,
     Probability,
 )
-from d2sd.trace.logs.records import PARTS, Record, convert, first_choice
-from d2sd.trace.logs.requests import NOT_KNOWN, Counts, LogTotals, Texts, Token, chain_step, check_mean, dense, share_of
+from d2sd.trace.logs.records import PARTS, Record, convert
+from d2sd.trace.logs.requests import NOT_KNOWN, Counts, Texts, Token, chain_step, check_mean, dense, share_of
 from d2sd.trace.trace import Trace
 
 VLLM_OPTION = "--per-request-spec-decode-metrics detailed"
 SGLANG_OPTION = '"return_spec_tokens_details": true'
-OLDER_NAMES = {  # of versions up to 0.5.9
-    "spec_accept_token_num": "spec_num_correct_drafts",
-    "spec_draft_token_num": "spec_num_proposed_drafts",
-    "spec_accepted_tokens": "spec_num_correct_drafts",
-    "spec_accept_histogram": "spec_correct_drafts_histogram",
-}
-NOT_IN_RESULTS = "not in this file: single steps, acceptance by position and confidences"
 MAX_SEQUENCES = 4096  # of a dump that are open at once
 Amount = Annotated[float, Meta(ge=0)]
-Length = Annotated[float, Meta(ge=1)]
-Rate = Annotated[float, Meta(ge=0, le=1)]
-Rates = Annotated[list[Rate], Meta(max_length=1024)]
 Ids = Annotated[list[Count], Meta(max_length=MAX_TEXTS)]
 PerStep = Annotated[tuple[Count, ...], Meta(max_length=100_000)]
 Histogram = Annotated[list[Count], Meta(max_length=MAX_ITEMS)]
@@ -130,9 +119,6 @@ def read_vllm(record: dict[str, Any], where: str) -> Counts:
     if isinstance(metrics, dict):
         stats = metrics.get("speculative_decoding")
     if stats is None:
-        place = f"{where}: choices[0].speculative_decoding_stats"
-        stats = first_choice(record).get("speculative_decoding_stats")
-    if stats is None:
         raise InputError(
             f"{where}: metrics.speculative_decoding: nothing is there; start the server with {VLLM_OPTION} and ask for one "
             "output a request"
@@ -187,9 +173,7 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
         known["seconds"] = meta.e2e_latency
     if details is None:
         raise InputError(f"{place}: nothing is there; send {SGLANG_OPTION} with the request")
-    figures = convert(details, dict[str, Any], place)
-    renamed = {new: figures[old] for old, new in OLDER_NAMES.items() if old in figures}
-    stats = convert({**renamed, **figures}, SglangDetails, place)
+    stats = convert(details, SglangDetails, place)
     correct, proposed = stats.spec_num_correct_drafts, stats.spec_num_proposed_drafts
     check_mean(stats.spec_accept_rate, share_of(correct, proposed), f"{place}.spec_accept_rate")
     steps, histogram = stats.spec_verify_ct, stats.spec_correct_drafts_histogram
@@ -297,91 +281,11 @@ def read_llamacpp_stream(prompt: str | None, prompt_tokens: Sequence[Any], parts
     )  # fmt: skip
 
 
-# TensorRT-LLM's replies and ModelOpt's profiles, which are rows of figures.
-
-
-class Speculation(Struct):
-    total_accepted_draft_tokens: Count
-    total_draft_tokens: Count
-
-
-def read_trtllm(record: dict[str, Any], where: str) -> LogTotals:
-    """Returns TensorRT-LLM's figures of a request."""
-    perf, mean = _perf(record), _iterations(record)
-    if mean is None:
-        raise InputError(
-            f"{where}: it has no avg_decoded_tokens_per_iter, so α is not known; keep the replies of /v1/completions too"
-        )
-    alpha: float = convert(mean, Length, f"{where}: avg_decoded_tokens_per_iter")
-    usage = record.get("usage")
-    tokens = _count(usage.get("completion_tokens")) if isinstance(usage, dict) else None
-    accepted = drafted = None
-    if (found := perf.get("speculative_decoding")) is not None:
-        stats = convert(found, Speculation, f"{where}: speculative_decoding")
-        accepted, drafted = stats.total_accepted_draft_tokens, stats.total_draft_tokens
-        if accepted > drafted:
-            raise InputError(f"{where}: {accepted} tokens accepted of {drafted} drafted")
-    return LogTotals(
-        engine="tensorrt-llm", tokens=tokens, steps=round(tokens / alpha) if tokens else None, drafted=drafted,
-        accepted=accepted, acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=alpha, unknown=NOT_IN_RESULTS,
-    )  # fmt: skip
-
-
-def _count(value: Any) -> int | None:
-    return value if isinstance(value, int) and value >= 0 else None
-
-
-def _iterations(record: dict[str, Any]) -> Any:
-    """The mean number of tokens per step, of the first choice or else of the whole reply."""
-    return next(
-        (v for of in (first_choice(record), record) if (v := of.get("avg_decoded_tokens_per_iter")) is not None), None
-    )
-
-
-def _perf(record: dict[str, Any]) -> dict[str, Any]:
-    found = (record.get(name) for name in ("perf_metrics", "request_perf_metrics"))
-    return next((inner for inner in found if isinstance(inner, dict)), {})
-
-
-class Profile(Struct):
-    num_speculative_tokens: Count
-    conditional_accept_rates: Rates
-    marginal_accept_rates: Rates
-    mean_accept_length: Length | None = None
-    acceptance_length_histogram: dict[str, Count] | None = None
-    measured: bool = True
-
-
-def read_modelopt(record: dict[str, Any], where: str) -> LogTotals:
-    """Returns ModelOpt's figures of a benchmark; its rates must go with each other."""
-    found = convert(record, Profile, where)
-    if not found.measured or found.mean_accept_length is None:
-        raise InputError(f"{where}: measured is false: the profile holds no figures")
-    before = 1.0
-    for at, (own, of_all) in enumerate(zip(found.conditional_accept_rates, found.marginal_accept_rates, strict=False)):
-        if abs(before * own - of_all) > 1e-3:
-            raise InputError(
-                f"{where}: marginal_accept_rates[{at}]: {of_all:g}, where the conditional rates give {before * own:.4g}"
-            )
-        before = of_all
-    lengths = {int(k): n for k, n in (found.acceptance_length_histogram or {}).items() if k.isdecimal()}
-    steps = sum(lengths.values()) or None
-    accepted = sum((k - 1) * n for k, n in lengths.items()) if steps else None
-    drafted = None if steps is None else steps * found.num_speculative_tokens
-    return LogTotals(
-        engine="modelopt", steps=steps, drafted=drafted, accepted=accepted, acceptance_rate=share_of(accepted, drafted),
-        mean_acceptance_length=found.mean_accept_length, by_position=tuple(found.marginal_accept_rates),
-        unknown="not in this file: single requests and confidences",
-    )  # fmt: skip
-
-
 # By source, whether a record is of this kind, and what it says, given its place in the log.
-READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts | LogTotals]]] = {
+READERS: dict[str, tuple[Callable[[Any], bool], Callable[[Any, str], Counts]]] = {
     "sglang": (lambda r: "sglext" in r or _sglang_meta(r) is not None, read_sglang),
-    "vllm": (lambda r: "metrics" in r or "speculative_decoding_stats" in first_choice(r), read_vllm),
+    "vllm": (lambda r: "metrics" in r, read_vllm),
     "llamacpp": (lambda r: "timings" in r, read_llamacpp),
-    "modelopt": (lambda r: {"conditional_accept_rates", "marginal_accept_rates"} <= r.keys(), read_modelopt),
-    "trtllm": (lambda r: _iterations(r) is not None or "speculative_decoding" in _perf(r), read_trtllm),
 }
 
 

@@ -28,7 +28,7 @@ class Form:
 
     begins: pattern of the line that begins a row.
     fields: by the pattern that stands before a value, the name of the figure. ``tokens`` includes the first one of a request, which
-        is no step's, ``written`` does not; ``emitted`` counts them since the start; ``at`` and ``at_percent`` come once a position.
+        is no step's, ``written`` does not; ``at`` and ``at_percent`` come once a position.
     before: the same of lines before the first.
     """
 
@@ -48,10 +48,6 @@ FORMS = (
         "Mean acceptance length:": "alpha", "Accepted:": "accepted", "Drafted:": "drafted",
         "Per-position acceptance rate:": "rates", "[Dd]raft acceptance rate:": "percent",
     }),
-    Form("vllm", "running", "Speculative metrics:", {  # up to version 0.8
-        "Draft acceptance rate:": "rate", "Number of speculative tokens:": "longest", "Number of accepted tokens:": "accepted",
-        "Number of draft tokens:": "drafted", "Number of emitted tokens:": "emitted",
-    }),
     Form("vllm", "benchmark", r"Acceptance rate \(%\):", {  # vllm bench serve
         r"Acceptance rate \(%\):": "percent", "Acceptance length:": "alpha", "Drafts:": "steps", "Draft tokens:": "drafted",
         "Accepted tokens:": "accepted", r"Position [0-9]{1,4}:": "at_percent",
@@ -65,8 +61,8 @@ FORMS = (
     }),
     Form("sglang", "request", r"\bFinish: obj=", {
         _json("completion_tokens"): "tokens", _json("spec_accept_length"): "alpha", _json("spec_accept_rate"): "rate",
-        _json("spec_verify_ct"): "steps", _json("(?:spec_accept_token_num|spec_num_correct_drafts)"): "accepted",
-        _json("(?:spec_draft_token_num|spec_num_proposed_drafts)"): "drafted",
+        _json("spec_verify_ct"): "steps", _json("spec_num_correct_drafts"): "accepted",
+        _json("spec_num_proposed_drafts"): "drafted",
     }),
     Form("sglang", "benchmark", "Accept length:", {"Accept length:": "alpha", "Spec verify ct:": "steps"}, {
         "Output tokens:": "tokens", "Total generated tokens:": "tokens", r"Output token throughput \(tok/s\):": "speed",
@@ -184,7 +180,7 @@ def _row(form: Form, before: str, text: str) -> LogTotals | None:
         else:
             own.setdefault(name, value)
     values |= own
-    if not values.keys() & {"alpha", "accepted", "emitted"}:
+    if not values.keys() & {"alpha", "accepted"}:
         return None
     word = {name: values.pop(name) for name in WORDS if name in values}
     number = {name: float(value) for name, value in values.items()}
@@ -192,10 +188,6 @@ def _row(form: Form, before: str, text: str) -> LogTotals | None:
     steps, accepted, drafted, alpha = (number.get(name) for name in ("steps", "accepted", "drafted", "alpha"))
     rate = number.get("rate", number["percent"] / 100 if "percent" in number else None)
     tokens = number.get("tokens", number.get("written"))
-    if drafted and number.get("longest"):
-        steps = drafted // number["longest"]
-    if steps and "emitted" in number:  # its count of accepted tokens includes those behind a rejected one
-        accepted = number["emitted"] - steps
     if steps is None and alpha is not None and alpha > 1 and accepted:
         steps = accepted / (alpha - 1)
     if steps is None and rates and drafted is not None and drafted % len(rates) == 0:

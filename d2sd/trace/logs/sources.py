@@ -135,12 +135,9 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
         if source == "auto":  # a file may hold replies of several engines
             chosen = _source_of(_reply(record)) or chosen
         try:
-            said = READERS[chosen][1](_reply(record), where)
+            counts = READERS[chosen][1](_reply(record), where)
             domain = record.get("domain")
-            if isinstance(said, LogTotals):
-                found: Trace | LogTotals = said
-            else:
-                found = replace(said, domain=domain if isinstance(domain, str) else None).result(texts)
+            found = replace(counts, domain=domain if isinstance(domain, str) else None).result(texts)
         except InputError as error:
             if bad is None:
                 raise
