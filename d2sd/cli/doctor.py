@@ -13,7 +13,6 @@ from pathlib import Path
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import add_output, add_text_arguments, tell_of_template
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import DEFAULT, MACHINES
 from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.examination import VISIBLE, examine
 from d2sd.doctor.findings import Asked, Examination
@@ -39,7 +38,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("drafter", nargs="?", metavar="DRAFTER", help="folder or hub id of its drafter")
     parser.add_argument("--log", metavar="FILE", help="instead of models: what the log of a server says of its drafter")
-    parser.add_argument("--costs", default=DEFAULT, metavar="MACHINE", help=f"with --log: for which the quickest γ is calculated, one of: {', '.join(MACHINES)} (default: {DEFAULT})")  # fmt: skip
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
@@ -70,7 +68,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _read_log(arguments: argparse.Namespace) -> int:
     if arguments.target:
         raise InputError("--log reads a log alone: leave out the target and the drafter")
-    readings = read_log(import_log(arguments.log), arguments.costs)
+    readings = read_log(import_log(arguments.log))
     _write("\n".join(report_lines(readings)), arguments.out)
     return int(any(reading.named for reading in readings))
 

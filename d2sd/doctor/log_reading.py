@@ -15,10 +15,8 @@ from statistics import fmean, geometric_mean, median, variance
 
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
-from d2sd.costs.machines import DEFAULT, Machine, machine_of
 from d2sd.errors import InputError
 from d2sd.trace.logs import LogTotals, by_source, together
-from d2sd.trace.metrics import Work
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
@@ -29,7 +27,6 @@ FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
 MOST_LENGTHS = 100_000  # entries of ``Profile.by_length``
-BLOCKS = ("dflash", "dspark", "jetspec", "d2sd")  # in names of drafters that draft a block in one pass
 MAX_SOURCES = 20
 
 # What to try, and the case that showed it.
@@ -88,10 +85,6 @@ class Profile:
     by_position: tuple[float, ...]
     by_length: tuple[tuple[int, float], ...] = ()
 
-    @property
-    def names(self) -> str:
-        return f"{self.model} {self.drafter}".lower()
-
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -100,13 +93,11 @@ class Reading:
     sentences: in order.
     named: whether something is out of the ordinary.
     tries: what to try, likeliest first.
-    source: where the times come from that the sentences calculate with; empty if they use none.
     """
 
     sentences: tuple[str, ...]
     named: bool = False
     tries: tuple[str, ...] = ()
-    source: str = ""
 
 
 @dataclass
@@ -174,28 +165,19 @@ def profiles_of(found: Iterable[Trace | LogTotals]) -> list[Profile]:
     return profiles[:MAX_SOURCES]
 
 
-def read_log(found: Iterable[Trace | LogTotals], machine: str = DEFAULT) -> list[Reading]:
-    """Returns what the log of a server says, a reading for each engine and model in it. Raises ``InputError``.
-
-    machine: for which the quickest γ is calculated.
-    """
-    known = machine_of(machine)
-    return [read_profile(profile, known) for profile in profiles_of(found)]
+def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
+    """Returns what the log of a server says, a reading for each engine and model in it. Raises ``InputError``."""
+    return [read_profile(profile) for profile in profiles_of(found)]
 
 
-def read_profile(profile: Profile, machine: Machine) -> Reading:
-    """Returns what one profile says."""
+def read_profile(profile: Profile) -> Reading:
     found = [*_out_of_the_ordinary(profile), *_falls_with_length(profile)]
     ordinary = ORDINARY if profile.by_position else NO_PROFILE
     sentences = [_headline(profile), *([sentence for sentence, _ in found] or [ordinary])]
-    source = ""
-    if profile.by_position and profile.by_position[0] > 0:
-        source = f"Times of “{machine.name}”: {machine.source}"
-        sentences.append(quickest(profile.by_position, machine, any(word in profile.names for word in BLOCKS)))
     if profile.alpha and profile.drafted and profile.alpha > 2.5 and (profile.alpha - 1) / profile.drafted < 0.25:
         sentences.append(RATE)
     tries = dict.fromkeys(name for _, names in found for name in names)
-    return Reading(tuple(sentences), bool(found), tuple(TRIES[name] for name in tries), source)
+    return Reading(tuple(sentences), bool(found), tuple(TRIES[name] for name in tries))
 
 
 def _headline(p: Profile) -> str:
@@ -309,27 +291,6 @@ def _falls_with_length(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
         )
 
 
-def quickest(by_position: Sequence[float], machine: Machine, block: bool) -> str:
-    """Returns a sentence about the number of drafted tokens with the most tokens per second at these rates.
-
-    by_position: share of the steps that accept each position. Nothing is known of positions behind the last.
-    block: whether it is known that the drafter drafts all tokens in one pass.
-    """
-    plain, alpha, speeds = machine.plain(), 1.0, []
-    for drafted, share in enumerate(by_position, 1):
-        alpha += share
-        seconds = machine.seconds("dflash", Work(drafted + 1, (), drafted + 1))
-        speeds.append(alpha * plain / (seconds or plain))
-    best = max(range(len(speeds)), key=speeds.__getitem__)
-    what = "" if block else "If the drafter drafts all its tokens in one pass: "
-    here = f" as against {speeds[-1]:.2f}× with {len(speeds)}" if best < len(speeds) - 1 else ""
-    pays = "" if speeds[best] > 1 else " Drafting does not pay there."
-    return (
-        f"{what}{'A' if block else 'a'}t these rates, {count(best + 1, 'drafted token')} a step (γ {best + 2}) would be quickest on "
-        f"“{machine.name}”, {speeds[best]:.2f}× plain decoding{here}.{pays} Calculated for one request at a time, not timed."
-    )
-
-
 def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
     """Yields the readings as lines of text; what several say to try comes once, at the end."""
     for reading in readings:
@@ -338,4 +299,3 @@ def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
     if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
         yield WHAT_TO_TRY
         yield from (f"* {one}" for one in tries)
-    yield from dict.fromkeys(f"\n{reading.source}" for reading in readings if reading.source)

@@ -45,7 +45,6 @@ def markdown_of_logs(readings: Sequence[Reading]) -> str:
         lines += [figures, f"**{said[0]}**" if reading.named else said[0], *said[1:]]
     if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
         lines += [WHAT_TO_TRY, "\n".join(f"* {one}" for one in tries)]
-    lines += dict.fromkeys(f"*{text(reading.source)}*" for reading in readings if reading.source)
     return "\n\n".join(lines)
 
 
