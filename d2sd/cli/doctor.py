@@ -87,7 +87,7 @@ def _examine_drafters(arguments: argparse.Namespace) -> int:
         raise InputError(f"{a.mend} is there already; name a folder that is not")
     if a.expect is not None and not a.expect >= 1:
         raise InputError(f"--expect is {a.expect:g}; α counts the bonus token, so it is at least 1")
-    chosen = read_prompts(a.prompts, a.limit)
+    prompts = [p.text for p in read_prompts(a.prompts, a.limit)]
     for source in filter(None, (a.drafter, a.vp, a.reference)):
         try:
             check_place(source)
@@ -99,8 +99,7 @@ def _examine_drafters(arguments: argparse.Namespace) -> int:
     )
     models = Models(models.target, name=models.name)
     tell_of_template(Engine(models), DecodeConfig("autoregressive", chat=a.chat, thinking=a.thinking))
-    prompts, domains = [p.text for p in chosen], [p.domain for p in chosen]
-    first = Asked(a.drafter, prompts, domains, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype)
+    first = Asked(a.drafter, prompts, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype)
     roles = [first, *([replace(first, drafter=a.vp, visible=VISIBLE, expected=None, reference=None)] if a.vp else [])]
     found = [Examination(asked, models.target.name) for asked in roles]
     whole = all(_examine(models, found, number) for number in range(len(roles)))
@@ -113,7 +112,7 @@ def _examine_drafters(arguments: argparse.Namespace) -> int:
             print(printable(f"error: {a.mend} was not written: {error}"), file=sys.stderr)
         changes = found[0].diagnosis.changes if found[0].diagnosis else ()
         if a.mend.exists() and any(isinstance(c, FolderEdit) for c in changes):
-            mended = replace(first, drafter=str(a.mend), domains=(), expected=None, reference=None)
+            mended = replace(first, drafter=str(a.mend), expected=None, reference=None)
             found.append(Examination(mended, models.target.name))
             whole = _examine(models, found, len(found) - 1)
     _write(markdown(found), a.out)

@@ -151,7 +151,7 @@ def _examine(found: Examination, models: Models, engine: Engine | None, texts: l
         raise InputError("the target ended every text at once")
     longest = max((len(texts[n].ids) for n in numbers), default=0)
     taps = {*on.model.target_layer_ids, *(n for v in readings(on.model, target, longest, True) for n in v.taps)}
-    texts, found = yield from _draft(on, [texts[n] for n in numbers], numbers, taps, found)
+    texts, found = yield from _draft(on, [texts[n] for n in numbers], taps, found)
     if asked.reference is not None:
         found = yield from _noting("the comparison with the reference", _compare(on, texts, found), found)
     found = yield from _noting("the statistics of the texts", _read_texts(on, texts, found), found)
@@ -179,7 +179,7 @@ def _write_texts(on: _Drafting, found: Examination) -> Generator[Progress, None,
 
 
 def _draft(
-    on: _Drafting, texts: list[Text], numbers: Sequence[int], taps: set[int], found: Examination
+    on: _Drafting, texts: list[Text], taps: set[int], found: Examination
 ) -> Generator[Progress, None, tuple[list[Text], Examination]]:
     """Returns the texts with the features of these layers, and the findings with the drafter's steps over them."""
     walks: list[Walk] = []
@@ -188,9 +188,8 @@ def _draft(
         with on.engine.lock:
             texts[done] = with_features(on.target, text, taps)
             walks += on.walk(on.model, texts[done : done + 1])
-    domains = tuple(found.asked.domains[number] for number in numbers) if found.asked.domains else ()
     longest = max((len(text.ids) for text in texts), default=0)
-    run = Run(tuple(walks), block_size(on.model), on.visible, domains, longest)
+    run = Run(tuple(walks), block_size(on.model), on.visible, longest)
     return texts, replace(found, run=run)
 
 

@@ -27,7 +27,6 @@ class Asked:
 
     drafter: its folder or hub id.
     prompts: without a chat template.
-    domains: group of each prompt; empty if they have none.
     chat, thinking: as in ``DecodeConfig``.
     visible: number of tokens after the anchor that the drafter is shown; 0 for a first drafter.
     expected: the α that somebody knows it to have; None if nobody does.
@@ -38,7 +37,6 @@ class Asked:
 
     drafter: str
     prompts: Sequence[str] = ()
-    domains: Sequence[str] = ()
     chat: bool = False
     thinking: bool = False
     visible: int = 0
@@ -64,14 +62,12 @@ class Run:
     walks: of each text.
     block: γ.
     visible: number of tokens after the anchor that the drafter is shown.
-    domains: group of each text; empty if they have none.
     longest: number of tokens of the longest text.
     """
 
     walks: tuple[Walk, ...]
     block: int
     visible: int = 0
-    domains: tuple[str, ...] = ()
     longest: int = 0
 
     @property

@@ -11,7 +11,7 @@ import torch
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import weights_of
 from d2sd.doctor.probes import change_of_alpha
-from d2sd.doctor.redraft import Drafter, Walk, alpha
+from d2sd.doctor.redraft import Drafter, Walk
 
 EQUAL = 1e-3  # relative difference of two tensors up to which they are the same but for rounding
 
@@ -78,11 +78,3 @@ def _flat(config: Mapping[str, Any], at: str = "") -> Iterator[tuple[str, Any]]:
             yield from _flat(value, f"{at}{key}.")
         else:
             yield at + key, value
-
-
-def by_domain(domains: Sequence[str], walks: Sequence[Walk]) -> dict[str, float]:
-    """Returns α of every group of prompts, in their order."""
-    groups: dict[str, list[Walk]] = {}
-    for domain, walked in zip(domains, walks, strict=True):
-        groups.setdefault(domain, []).append(walked)
-    return {domain: alpha(of) for domain, of in groups.items()}

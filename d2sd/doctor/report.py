@@ -13,7 +13,7 @@ from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.findings import Examination, Run
 from d2sd.doctor.log_reading import WHAT_TO_TRY, Reading
 from d2sd.doctor.redraft import SHAPES, alpha
-from d2sd.doctor.reference import Reference, by_domain
+from d2sd.doctor.reference import Reference
 from d2sd.trace.text import escaped
 
 MOST_TENSORS, MOST_CHARACTERS = 12, 80  # of the differences from a reference
@@ -89,8 +89,6 @@ def _run(e: Examination, run: Run) -> Iterator[str]:
         theirs = {p.number: f"{p.share:.2f}" for p in replace(run, walks=e.reference.walks).positions}
         yield "| of the reference | " + " | ".join(theirs.get(p.number, "–") for p in positions) + " |"
     yield "| of steps | " + " | ".join(str(p.steps) for p in positions) + " |"
-    if len(set(run.domains)) > 1 and (e.asked.expected is not None or e.reference is not None):
-        yield from _domains(run, e.reference)
     if e.reference is not None:
         yield from _reference(e.reference)
     if e.trials:
@@ -100,17 +98,10 @@ def _run(e: Examination, run: Run) -> Iterator[str]:
         yield f"* Other texts, with {text(t.template.description)}: α {t.alpha:.2f}, change {change}, {t.texts} prompts."
 
 
-def _domains(run: Run, reference: Reference | None) -> Iterator[str]:
-    own, theirs = by_domain(run.domains, run.walks), by_domain(run.domains, reference.walks) if reference else {}
-    yield from ("", "| prompts | α |" + " of the reference |" * bool(theirs), "| --- | --- |" + " --- |" * bool(theirs))
-    for domain, value in own.items():
-        yield f"| {text(domain)} | {value:.2f} |" + (f" {theirs[domain]:.2f} |" if theirs else "")
-
-
 def _reference(r: Reference) -> Iterator[str]:
     yield from ("", "### Compared with the reference", "")
     change = with_interval(r.change, signed_decimal, "[]")
-    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, {change} more. {r.equal} tensors are the same, {len(r.tensors)} differ."
+    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {change}. {r.equal} tensors are the same, {len(r.tensors)} differ."
     yield from ("", "| what | here | reference |", "| --- | --- | --- |")
     for key, own, theirs in r.keys:
         yield f"| {text(key)} | {text(own[:MOST_CHARACTERS])} | {text(theirs[:MOST_CHARACTERS])} |"

@@ -279,7 +279,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     monkeypatch.setattr(examination, "TOKENS", 40)
     name = "layers.1.mlp.down_proj.weight"
     folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
-    asked = Asked(str(folder), PROMPTS, domains=["a", "b", "a"], reference=str(TINY / "dflash"))
+    asked = Asked(str(folder), PROMPTS, reference=str(TINY / "dflash"))
     run = examine(asked, Models(bundled.models.target))
     found = next(step.found for step in run if step.found.reference is not None)
     run.close()
@@ -290,7 +290,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     assert diagnose(found).names_fault
     report = markdown([found])
     assert "| of the reference | " in report
-    assert re.search(r"\| b \| 1\.\d\d \| \d\.\d\d \|", report)
+    assert re.search(r"α \d\.\d\d, a difference of \+\d\.\d\d \[", report)
     assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
     poor = replace(found.reference, change=Estimate(1.0, 0.5, 1.5))
     assert concluded(reference=poor, run=ran(*random_walks(3), block=16)).cause == "below"
