@@ -37,11 +37,11 @@ FLAGS_OF_DRAFTERS = frozenset(
     {"attention_bias", "mlp_bias", "use_cache", "tie_word_embeddings", "return_dict", "tie_weights"}
 )
 # Other values of these change what any drafter computes, and no code here knows how.
-NEUTRAL = {"hidden_act": ("silu",), "logit_scale": (1,), "partial_rotary_factor": (1,), "pretraining_tp": (1,)}
-SINKS = frozenset(
-    {"add_attention_sink", "add_attention_sinks", "attention_sinks", "add_swa_attention_sink_bias", "add_full_attention_sink_bias",
-     "attention_sink_bias"}
-)  # fmt: skip
+NEUTRAL: dict[str, tuple[Any, ...]] = {
+    "hidden_act": ("silu",), "logit_scale": (1,), "partial_rotary_factor": (1,), "pretraining_tp": (1,),
+    "add_attention_sink": (False,), "add_attention_sinks": (False,), "attention_sinks": (False,),
+    "add_swa_attention_sink_bias": (False,), "add_full_attention_sink_bias": (False,), "attention_sink_bias": (False,),
+}  # fmt: skip
 LATENT = ("kv_lora_rank", "q_lora_rank", "dspark_block_size")
 EXPERTS = ("num_experts", "n_routed_experts", "num_local_experts")
 # Kinds of tensors that no network here has, by a part of their names.
@@ -173,10 +173,6 @@ def refuse_options(*parts: Mapping[str, Any], flags: Collection[str], neutral: M
     """
     neutral = {**NEUTRAL, **neutral}
     for key, value in ((k, v) for part in parts for k, v in part.items()):
-        if key in SINKS and value:
-            raise InputError(
-                f"its config has attention sinks ({key}), which is not supported here; {ENGINES} may run it"
-            )
         if key in neutral and value is not None and value not in neutral[key]:
             raise InputError(
                 f"its config sets {key} to {short(value)}, which is not supported here; {ENGINES} may run it"

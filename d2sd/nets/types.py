@@ -67,13 +67,6 @@ PARTS = {
     "mamba_d_state": "state-space layers",
     "attention_chunk_size": "chunked attention",
 }
-# types that no key tells apart, and their parts that nothing here was compared with
-PARTS_OF_TYPES = {
-    "phi3": "fused projections of queries, keys and values",
-    "glm4_moe": "router with a bias for each expert",
-    "exaone4": "norms behind attention and MLP, with RoPE in sliding layers alone",
-    "minimax_m2": "norms over all heads together, and its router with a bias for each expert",
-}
 
 
 def final_logits(config: Any, logits: Tensor) -> Tensor:
@@ -187,8 +180,7 @@ def check_supported(config: Any, name: str) -> None:
 def missing_part(config: Any) -> str | None:
     """Returns the unsupported part of a type's network, as a noun; None if only its name is unknown."""
     text = text_config(config)
-    part = PARTS_OF_TYPES.get(text.model_type)
-    part = part or next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
+    part = next((part for key, part in PARTS.items() if getattr(text, key, None)), None)
     if part is None and (kinds := sorted(set(layer_kinds(text)) - set(KINDS.values()))):
         part = f"{kinds[0].replace('_', ' ')} layers"
     return part

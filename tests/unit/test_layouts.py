@@ -40,7 +40,7 @@ REFUSED = [
     (nested(projector_type="domino"), "it is a Domino drafter.*SGLang runs it"),
     ({**flat(), "architectures": ["Qwen3Eagle3Model"]}, "it is an EAGLE-3 drafter in DeepSpec's form"),
     (nested(projector_type="other"), "its projector_type 'other' is not supported"),
-    ({**nested(), "attention_sink_bias": True}, "its config has attention sinks"),
+    ({**nested(), "attention_sink_bias": True}, "its config sets attention_sink_bias to True, which is not supported here"),
     ({**nested(), "attention_value_scale": 0.5}, "sets attention_value_scale to 0.5"),
     ({**nested(), "quantization_config": {"quant_method": "gptq"}}, "its weights are quantised.*vLLM or SGLang runs"),
     ({**flat(), "kv_lora_rank": 512}, r"latent attention \(MLA\)"),
