@@ -10,7 +10,7 @@ from starlette.middleware import Middleware
 from app import api, guard, presets
 from app.calibrate.tab import build_calibrate
 from app.compare.tab import build_compare
-from app.explore.controls import Shown
+from app.explore.controls import ExploreTab
 from app.explore.tab import build_explore
 from app.gradio_internals import EarlyHead, look_less_often
 from app.guard import GuardedBlocks
@@ -94,13 +94,13 @@ def launch_options() -> dict[str, Any]:
     }
 
 
-def _wire_example(button: gr.Button, tabs: gr.Tabs, explore: Shown) -> None:
+def _wire_example(button: gr.Button, tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
     """Wire the link to the recorded run of another model; the list of runs leads back."""
 
     def show(current: Session) -> tuple[Any, gr.Tabs]:
         return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
 
-    explore.after(button.click(show, explore.session, [explore.view, tabs], show_progress="hidden", queue=False))
+    explore_tab.after(button.click(show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False))
 
 
 def build() -> gr.Blocks:

@@ -61,7 +61,7 @@ class Link:
         return all(run.get(name) == value for name, value in requested.items() if value is not None)
 
 
-def read(query: Mapping[str, str]) -> Link:
+def read_link(query: Mapping[str, str]) -> Link:
     """Returns the link in a query string. Unknown names are ignored."""
     values: dict[str, Any] = {}
     ignored: list[str] = []

@@ -95,10 +95,10 @@ def fold_view(name: str, folds: str, *, elem_id: str) -> View:
 
 def panel_sheets(*sheets: str) -> dict[str, str]:
     """Style sheets by element id: what all views share, then these of ``app``, whose rules win over it."""
-    viewer = read(VIEWER / "colours.css") + read(VIEWER / "map.css")
-    shared = viewer.replace(".explorer", ".panels") + read(STATIC / "shared" / "panels.css")
-    return {"panels-style": shared, **{f"{Path(sheet).stem}-style": read(APP / sheet) for sheet in sheets}}
+    viewer = read_source(VIEWER / "colours.css") + read_source(VIEWER / "map.css")
+    shared = viewer.replace(".explorer", ".panels") + read_source(STATIC / "shared" / "panels.css")
+    return {"panels-style": shared, **{f"{Path(sheet).stem}-style": read_source(APP / sheet) for sheet in sheets}}
 
 
-def read(path: Path) -> str:
+def read_source(path: Path) -> str:
     return path.read_text(encoding="utf-8")

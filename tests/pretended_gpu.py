@@ -19,7 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode, _get_current_dispatc
 from torch.utils._pytree import tree_leaves
 
 from d2sd.nets.dtypes import quick_bfloat16
-from d2sd.nets.passes import CapturedPass, Recorder
+from d2sd.nets.passes import CapturedPass, PassRecorder
 
 GPU, HOST = torch.device("cuda", 0), torch.device("cpu")
 MEMORY = 4 * 2**30
@@ -169,8 +169,8 @@ class Frozen:
                     own.copy_(new)
 
 
-def capture(self: Recorder, function, inputs) -> CapturedPass:
-    """Stands for ``Recorder.capture``."""
+def capture(self: PassRecorder, function, inputs) -> CapturedPass:
+    """Stands for ``PassRecorder.capture``."""
     own = tuple(tensor.clone() for tensor in inputs)
     for _ in range(2):  # as before a real capture
         function(*own)
@@ -209,7 +209,7 @@ def one_gpu() -> Iterator[None]:
             torch.autocast, "__init__", lambda own, device_type, *args, **kw: autocast(own, "cpu", *args, **kw)
         )
         patch.setattr(torch.inference_mode, "__enter__", enter)
-        patch.setattr(Recorder, "capture", capture)
+        patch.setattr(PassRecorder, "capture", capture)
         torch.__future__.set_swap_module_params_on_conversion(True)
         forget()
         try:

@@ -17,12 +17,12 @@ import gradio as gr
 from playwright.sync_api import sync_playwright
 
 from app import presets
-from app.calibrate.measure import drawing
+from app.calibrate.measure import calibration_drawing
 from app.calibrate.tab import figures_view
 from app.layout import launch_options
 from app.runs.recordings import Recording
 from d2sd import Trace
-from d2sd.calibration.report import Measured
+from d2sd.calibration.report import MeasuredRuns
 from d2sd.trace.run import RecordedRun
 from tests.chromium import launch
 
@@ -69,8 +69,8 @@ def measure() -> dict[str, Any]:
 
     def compute() -> str:
         began = time.perf_counter()
-        value = drawing(
-            Measured(traces),
+        value = calibration_drawing(
+            MeasuredRuns(traces),
             [Recording(name, RecordedRun.of([trace.header])) for name, trace in zip(labels, traces, strict=True)],
             f"round {len(computed)}",
         )

@@ -33,7 +33,7 @@ from app.settings import SETTINGS
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
 from d2sd.trace.metrics import Work, instructiveness, verdict
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif import Outcome, Replay, recorded_config
+from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 
 LESSON_TOKENS = 60  # a shorter text has too few steps to compare
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
@@ -46,7 +46,7 @@ BLOCKS = (4, 6, 8, 12, 16)
 def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRun:
     """Returns a run of Explore's default method, timed against plain decoding."""
     session = Session()
-    for update in explore.run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, True, values)):
+    for update in explore.stream_run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, True, values)):
         if update.problem:
             raise SystemExit(update.problem)
     return session.shown
@@ -85,7 +85,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     The run of Explore of the same text and settings, which lies beside it, gets the speeds of its lane: one measurement.
     """
     done = Race(prompt, ())
-    for update in race.run(Job(), prompt, model, DEFAULT_LANES, values):
+    for update in race.run_race(Job(), prompt, model, DEFAULT_LANES, values):
         done = update.value or done
         if not done.status and any(lane.problem for lane in done.lanes):
             raise SystemExit("a method broke off")
@@ -98,7 +98,7 @@ def record_race(path: Path, model: Chosen, prompt: str, values: dict[str, Any]) 
     answers = None
     source = whatif.run_name(REPLAYED)
     lanes = [m for m in DEFAULT_LANES[1:] if m in METHODS]
-    for answered in whatif.run(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
+    for answered in whatif.run_sweeps(Job(), source, lane.trace, model, list(whatif.SWEEPS), lanes):
         answers = answered.value or answers
     assert answers is not None
     content = {
@@ -148,7 +148,7 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
             configs[k, gamma] = engine.resolve(own)
         except InputError:  # more re-drafts than the block has prefixes, or longer blocks than the drafter knows
             continue
-    outcomes: Sequence[Outcome] = list(Replay(engine, trace).run(list(configs.values())))
+    outcomes: Sequence[ReplayOutcome] = list(Replay(engine, trace).run(list(configs.values())))
     return [
         SettingsPoint(k, gamma, outcome.committed, outcome.works)
         for (k, gamma), outcome in zip(configs, outcomes, strict=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 from app.links import PLACE_FIELDS, RUN_FIELDS
 from d2sd.config import SETTINGS
-from d2sd.costs.machines import H200, PAPER, drawing
+from d2sd.costs.machines import H200, PAPER, cost_drawing
 from d2sd.figures.style import VIEWER
 from d2sd.methods import METHODS
 from d2sd.trace.metrics import SYMBOLS
@@ -30,8 +30,8 @@ def source() -> str:
             "// Written by python -m tools.write_constants from d2sd and app.",
             "",
             "// What passes of an 8B model cost on an H200, in steps of plain decoding: as published, and as measured.",
-            f"export const PAPER = {_json(_rounded(drawing(PAPER)))};",
-            f"export const MEASURED = {_json(_rounded(drawing(H200)))};",
+            f"export const PAPER = {_json(_rounded(cost_drawing(PAPER)))};",
+            f"export const MEASURED = {_json(_rounded(cost_drawing(H200)))};",
             "",
             "// What methods are called, by id.",
             f"export const METHOD_NAMES = {_json({m.id: m.name for m in METHODS.values()})};",

@@ -23,7 +23,7 @@ from app.streaming import RunRecorder, ahead, announce_loading, paced, prepare
 from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
-from d2sd.calibration.report import Measured
+from d2sd.calibration.report import MeasuredRuns
 from d2sd.doctor.examination import drafter_of, examine
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
@@ -38,8 +38,8 @@ MAX_PROMPT_BYTES = 5 * 10**6
 MAX_DOCTOR_PROMPTS = 60
 
 
-def drawing(
-    measured: Measured,
+def calibration_drawing(
+    measured: MeasuredRuns,
     runs: Sequence[Recording],
     title: str,
     total: int | None = None,
@@ -69,7 +69,7 @@ def shown(recordings: Recordings, run: RecordedRun) -> str:
     recordings.runs = [Recording.of(t) for t in traces]
     recordings.title = "The run in Explore"
     title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
-    return drawing(Measured(traces), recordings.runs, title)
+    return calibration_drawing(MeasuredRuns(traces), recordings.runs, title)
 
 
 def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str]:
@@ -87,7 +87,7 @@ def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str
     runs = [recording for recording, _ in good]
     recordings.runs = runs
     recordings.title = runs[0].label if len(runs) == 1 else f"{len(runs)} trace files"
-    return drawing(Measured(t for _, t in good), runs, recordings.title), left_out(bad, len(paths))
+    return calibration_drawing(MeasuredRuns(t for _, t in good), runs, recordings.title), left_out(bad, len(paths))
 
 
 def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
@@ -179,7 +179,7 @@ def prompts(
     yield from announce_loading(chosen)
     prepared = [prepare(chosen, prompt.text, config) for prompt in texts]
     title = f"{len(texts)} prompts of {source.name} with {method}"
-    measured = Measured()
+    measured = MeasuredRuns()
     runs: list[Recording] = []
     shown_runs = 0  # of the latest drawing
 
@@ -188,7 +188,7 @@ def prompts(
     def so_far(title: str, running: bool = False) -> str | None:
         if recordings.runs is not runs:
             return None
-        return drawing(measured, runs, title, len(texts), running)
+        return calibration_drawing(measured, runs, title, len(texts), running)
 
     yield Update(so_far(title, running=True))
     try:

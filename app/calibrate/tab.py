@@ -11,7 +11,7 @@ import gradio as gr
 import d2sd
 from app import presets
 from app.calibrate import measure as calibrate
-from app.explore.controls import Shown
+from app.explore.controls import ExploreTab
 from app.gradio_internals import View, hidden_when
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, notice_box, sentence, wire
 from app.machine import give_back
@@ -47,15 +47,15 @@ PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[st
 
 
 def figures_view() -> View:
-    """Returns the view of what ``calibrate.drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and
+    """Returns the view of what ``calibrate.calibration_drawing`` returns. A click on a listed step fires ``select`` with ``run``, ``step`` and
     ``loaded``, the run that Explore shows."""
     sheets = ("calibrate/calibrate.css",)
     return drawn_view(None, "calibrate/main.js", constants=FIGURES, sheets=sheets, elem_id="calibration")
 
 
-def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
+def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     """Lay out the tab and wire it. ``shown``: Explore, whose run is measured and where steps are opened."""
-    explore = shown.session
+    session = shown.session
     # Its own ticket: a run in Explore and a measurement wait for each other, but do not stop each other.
     ticket, recordings = gr.State(Ticket()), gr.State(Recordings())
     with gr.Row(elem_classes="beside"):
@@ -96,7 +96,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
             figures = figures_view()
 
     def quick(event: Any, function: Callable[..., Any]) -> None:
-        inputs, outputs = [source, recordings, explore, uploads, log], [figures, report]
+        inputs, outputs = [source, recordings, session, uploads, log], [figures, report]
         answer(event, function, ticket, inputs, outputs, notice, show_progress="hidden", concurrency_limit=4)
 
     quick(go.click, _measure)
@@ -110,7 +110,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
         go.click,
         _measure_prompts,
         ticket,
-        [source, recordings, explore, *inputs],
+        [source, recordings, session, *inputs],
         [figures],
         notice,
         stop=stop,
@@ -120,7 +120,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     report.change(None, js=SHOW_REPORT, **AT_ONCE)
     wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
     opened = answer(
-        figures.select, _open, explore, [explore, recordings], [shown.view, tabs], notice, show_progress="hidden"
+        figures.select, _open, session, [session, recordings], [shown.view, tabs], notice, show_progress="hidden"
     )
     shown.after(opened)
 
@@ -129,7 +129,7 @@ def _measure(
     call: Call,
     kind: str,
     recordings: Recordings,
-    explore: Session,
+    session: Session,
     paths: list[str] | None,
     log: str | None,
 ) -> tuple[Any, Any, Any]:
@@ -143,7 +143,7 @@ def _measure(
     call.check()
     call.ticket.replace(None)
     if kind == "shown":
-        value = calibrate.shown(found, explore.shown)
+        value = calibrate.shown(found, session.shown)
     else:
         said = calibrate.logs(paths, log)
         try:
@@ -153,7 +153,7 @@ def _measure(
                 raise
             call.check()
             return gr.skip(), gr.Markdown(said, visible=True), sentence()
-        explore.history.keep_set(found.title, found.runs)
+        session.history.keep_set(found.title, found.runs)
         give_back()
     call.check()
     recordings.runs, recordings.title = found.runs, found.title
@@ -165,7 +165,7 @@ def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any, Any]:
 
 
 def _measure_prompts(
-    job: Job, kind: str, recordings: Recordings, explore: Session, *values: Any
+    job: Job, kind: str, recordings: Recordings, session: Session, *values: Any
 ) -> Iterator[Update[str]]:
     title, runs = "", list[Recording]()
     for update in calibrate.prompts(job, recordings, *_prompt_request(kind, *values)):
@@ -173,7 +173,7 @@ def _measure_prompts(
             title, runs = recordings.title, recordings.runs
         yield update
     if runs:
-        explore.history.keep_set(title, runs)
+        session.history.keep_set(title, runs)
 
 
 def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
@@ -192,7 +192,7 @@ def _prompt_request(kind: str, *values: Any) -> PromptRequest:
     return source, limit, chosen, method or "", dict(zip(NAMES, settings, strict=True))
 
 
-def _open(call: Call, explore: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
+def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
     """Show a measured run in Explore (the page then selects the step there)."""
     at = call.data.get("run")
     if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
@@ -201,7 +201,7 @@ def _open(call: Call, explore: Session, recordings: Recordings) -> tuple[Any, An
         return gr.skip(), gr.Tabs(selected="explore"), gr.skip()
     opened = recordings.runs[at]
     call.check()
-    return explore.show(opened.run, "Calibrate", opened.label), gr.Tabs(selected="explore"), sentence()
+    return session.show(opened.run, "Calibrate", opened.label), gr.Tabs(selected="explore"), sentence()
 
 
 def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:

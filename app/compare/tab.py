@@ -11,7 +11,7 @@ import gradio as gr
 import orjson
 
 from app.calibrate import measure as calibrate
-from app.explore.controls import Shown
+from app.explore.controls import ExploreTab
 from app.jobs import AT_ONCE, Call, Ticket, answer, notice_box, sentence
 from app.methods import run_title
 from app.runs.recordings import FILE_TYPES, Recording, RunSet, read_uploads
@@ -33,7 +33,7 @@ MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
 MAX_LABEL = 80
 
 
-def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
+def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     """Lay out the tab and wire it. ``shown``: Explore, whose window keeps what is compared."""
     session = shown.session
     with gr.Row(elem_classes="beside"):
@@ -60,7 +60,7 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> None:
     tab.select(offer, inputs, sides, **AT_ONCE)
     swapped = swap.click(lambda a, b: (b, a), sides, sides, **AT_ONCE)
     for event in (go.click, *(side.input for side in sides), swapped.then):
-        answer(event, show, ticket, inputs, [view], notice, show_progress="hidden", concurrency_limit=4)
+        answer(event, show_comparison, ticket, inputs, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
     shown.after(answer(view.select, open_step, session, inputs, [shown.view, tabs], notice, show_progress="hidden"))
 
@@ -75,8 +75,8 @@ def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
     return [gr.Dropdown(choices=known, value=value) for value in chosen]
 
 
-def show(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
-    return drawing(pick(session.history, a), pick(session.history, b)), sentence()
+def show_comparison(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
+    return comparison_drawing(pick(session.history, a), pick(session.history, b)), sentence()
 
 
 def add_files(session: Session, paths: list[str] | None, a: str | None, b: str | None) -> list[Any]:
@@ -129,7 +129,7 @@ def pick(history: History, name: str | None) -> RunSet:
     raise InputError("choose two runs or sets that are still in the list" if name else "choose what to compare")
 
 
-def drawing(a: RunSet, b: RunSet) -> str:
+def comparison_drawing(a: RunSet, b: RunSet) -> str:
     results = comparison_results(a.gathering, b.gathering).to_dict()
     return orjson.dumps({"titles": [a.title, b.title], **results, "pairs": side_by_side(a, b)}).decode()
 

@@ -15,7 +15,7 @@ from app.links import Link
 from app.machine import threads_here
 from app.model_choice import build_models, download_label, follow_model, method_picker, model_picker
 from app.runs.recordings import FILE_TYPES
-from app.runs.view import drawing
+from app.runs.view import runs_drawing
 from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
 from app.view import fold_view, script_view
@@ -175,7 +175,7 @@ def explorer_view(value: str | None = None) -> View:
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class ExploreTab:
     """The parts of Explore that change when another run is shown."""
 
     session: gr.State
@@ -193,12 +193,12 @@ class Shown:
 
     def follow(self, session: Session, *values: Any) -> list[Any]:
         """Fill the settings of the shown run into the form, and store the user's settings."""
-        listed = drawing(session.history, session.shown.key)
+        listed = runs_drawing(session.history, session.shown.key)
         if session.followed == session.shown.key or not len(session.shown):
             return [*(gr.skip() for _ in values), gr.skip(), listed, gr.skip()]
         session.put_aside(dict(zip(self.controls.inputs, values, strict=True)))
         session.followed = session.shown.key
-        link = links.read(links.query_fields(session.shown.header))
+        link = links.read_link(links.query_fields(session.shown.header))
         session.filled = [*session.filled, filled_in(link)][-RECENT:]
         note = f"Some settings of this run cannot be filled in, so yours stay: {'; '.join(link.ignored)}."
         return [
@@ -215,4 +215,4 @@ class Shown:
     def started(self, session: Session) -> tuple[Any, str]:
         """Handle the start of a run: its settings count as the user's. Hides the button and updates the list."""
         session.own, session.followed = None, session.shown.key
-        return gr.Button(visible=False), drawing(session.history, session.shown.key)
+        return gr.Button(visible=False), runs_drawing(session.history, session.shown.key)

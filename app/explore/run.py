@@ -15,7 +15,7 @@ from weakref import WeakKeyDictionary
 import gradio as gr
 
 from app import settings
-from app.explore.controls import Shown
+from app.explore.controls import ExploreTab
 from app.jobs import AT_ONCE, Job, Update, failure_sentence, wire
 from app.links import check_length
 from app.methods import PLAIN
@@ -38,7 +38,7 @@ TRIES = 2  # of timing a run, where other work disturbs it
 _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
-def wire_run(shown: Shown) -> None:
+def wire_run(shown: ExploreTab) -> None:
     """Wire what requests a run: the button, the prompt's Enter, and the view's offer to run it as *quickest here*."""
     session, controls = shown.session, shown.controls
 
@@ -46,7 +46,7 @@ def wire_run(shown: Shown) -> None:
         before, request = current.shown, RunRequest.read(dict(zip(controls.inputs, values, strict=True)))
         if job.data.get("quickest") is True:
             request = replace(request, settings={**request.settings, "cost_aware": True})
-        updates: Iterator[Update[Any]] = run(current, job, request)
+        updates: Iterator[Update[Any]] = stream_run(current, job, request)
         for update in updates:
             listed: tuple[Any, Any] = (gr.skip(), gr.skip())
             if update.value is not None and current.shown is not before:
@@ -115,7 +115,7 @@ class RunRequest:
         return settings.config(self.method, self.settings)
 
 
-def run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
+def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Update[str]]:
     """Run, record in the session and yield new segments. On invalid input the shown run stays. Raises ``InputError``."""
     config = request.config()
     yield from announce_loading(request.models)

@@ -9,7 +9,7 @@ from typing import Any
 import gradio as gr
 
 from app import models, presets
-from app.explore.controls import Shown, build_controls, explorer_view
+from app.explore.controls import ExploreTab, build_controls, explorer_view
 from app.explore.questions import answer_question
 from app.explore.run import wire_run
 from app.gradio_internals import event_fields
@@ -25,7 +25,7 @@ from d2sd import InputError
 CUT_OFF = "This recording ends before its run does. The recorded steps are shown."
 
 
-def build_explore(session: gr.State) -> Shown:
+def build_explore(session: gr.State) -> ExploreTab:
     """Lay out the tab and wire it; ``session`` holds the window's ``Session``. Returns what changes with the shown run."""
     with gr.Row(elem_id="main-row"):
         with gr.Column(scale=0, min_width=290, elem_id="settings"):
@@ -35,7 +35,7 @@ def build_explore(session: gr.State) -> Shown:
             first = session.value.shown
             view = explorer_view(first.segment(recorded=True) if len(first) else None)
 
-    shown = Shown(session, controls, view, runs, controls.back)
+    shown = ExploreTab(session, controls, view, runs, controls.back)
     wire_run(shown)
     _wire_download(shown)
     for name, event in ("redraft", view.redraft), ("typed", view.typed):
@@ -55,7 +55,7 @@ def build_explore(session: gr.State) -> Shown:
     return shown
 
 
-def _wire_question(shown: Shown, name: str, event: Any) -> None:
+def _wire_question(shown: ExploreTab, name: str, event: Any) -> None:
     """A question about the shown step: it takes its turn as a run does, without cancelling the run of this window.
 
     name: of the kind of question.
@@ -71,7 +71,7 @@ def _wire_question(shown: Shown, name: str, event: Any) -> None:
     wire(event, run, ticket, [shown.session], [shown.view], controls.notice, stop=controls.stop, in_view=True)
 
 
-def _wire_download(shown: Shown) -> None:
+def _wire_download(shown: ExploreTab) -> None:
     """Wire the button that downloads a target, which the form then selects."""
     controls, form = shown.controls, shown.controls.inputs
 

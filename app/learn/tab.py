@@ -12,11 +12,11 @@ import gradio as gr
 import orjson
 
 from app import presets
-from app.explore.controls import Shown
+from app.explore.controls import ExploreTab
 from app.gradio_internals import event_fields
 from app.session import Session
-from app.view import APP, drawn_view, panel_sheets, read
-from d2sd.costs.machines import STAGES, Curve, Machine, drawing
+from app.view import APP, drawn_view, panel_sheets, read_source
+from d2sd.costs.machines import STAGES, Curve, Machine, cost_drawing
 from d2sd.costs.runs import here
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
 from d2sd.trace.metrics import instructiveness
@@ -27,8 +27,8 @@ SHEETS = ("learn/story.css", "learn/learn.css")
 HANDOUT = APP / "learn" / "handout.js"
 
 
-def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
-    """Lay out the tab and wire it. ``explore``: where the tour ends."""
+def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
+    """Lay out the tab and wire it. ``explore_tab``: where the tour ends."""
     # It asks for the tour when it is first seen. The last button fires ``select`` with the ``step`` to open in Explore.
     learn = drawn_view(
         None,
@@ -45,13 +45,13 @@ def build_learn(tabs: gr.Tabs, explore: Shown) -> None:
         wanted = {"step": fields.get("step"), "node": None}
         return current.show(lesson_run(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
-    opened = learn.select(open_recorded, explore.session, [explore.view, tabs], show_progress="hidden", queue=False)
-    explore.after(opened)
+    opened = learn.select(open_recorded, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False)
+    explore_tab.after(opened)
 
 
 def stage_styles() -> str:
     """Style sheets of the live view, which has a separate shadow root, so that its ids do not collide with Explore's."""
-    return "\n".join([viewer_styles(), read(APP / "learn" / "stage.css")])
+    return "\n".join([viewer_styles(), read_source(APP / "learn" / "stage.css")])
 
 
 def tours_page(runs: Sequence[PageRun], title: str) -> str:
@@ -111,7 +111,7 @@ def _settings(trace: Trace) -> dict[str, Any]:
     machine = here(trace, plain, unwatched, _table(recorded.get("table")))
     return {
         "live": live,
-        "here": machine and {**drawing(machine), "milliseconds": 1e3 * machine.plain()},
+        "here": machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()},
         "opening": "".join(c.text for c in trace.prefill.committed) if trace.prefill else "",
     }
 

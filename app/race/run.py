@@ -98,7 +98,7 @@ def recorded_race() -> Race:
     return Race(str(lanes[0].trace.header["prompt"]), methods, lanes, recorded=True)
 
 
-def run(
+def run_race(
     job: Job, prompt: str, chosen: Chosen, methods: Sequence[str], values: dict[str, Any]
 ) -> Iterator[Update[Race]]:
     """Yield updates while the methods run one after the other, in the order of ``LANES``.

@@ -12,7 +12,7 @@ import gradio as gr
 import orjson
 
 from app import links, models, presets
-from app.explore.controls import Shown
+from app.explore.controls import ExploreTab
 from app.gradio_internals import View
 from app.jobs import AT_ONCE, Call, Job, Ticket, Update, answer, forgive, notice_box, sentence, wire
 from app.methods import DEFAULT_LANES, LANES, PLAIN, grouped, method_of, trace_lane
@@ -42,7 +42,7 @@ NAMES = ("block_size", "num_branches", "node_budget", "temperature", "seed", "ma
 FILLED_IN = ("block_size", "second_block_size", "node_budget")  # by the engine, for each method its own
 
 
-def drawing(race: Race) -> str:
+def race_drawing(race: Race) -> str:
     """Returns the view's value: every planned lane with its state, and with steps and figures once it has run."""
     base = reference(race)
     lanes = [_lane(lane) for lane in race.lanes]
@@ -132,59 +132,59 @@ class RaceTab:
 
     def restored(self, history: History, query: Mapping[str, str]) -> list[Any]:
         """Returns the controls as set by a link to a race, and the window's race if it has one."""
-        values = dict(links.read(query).values) if "methods" in query else {}
+        values = dict(links.read_link(query).values) if "methods" in query else {}
         methods = _linked(query)
         if methods:
             values |= {title: [m for m in group if m in methods] for title, group in GROUPS.items()}
         controls = [values.get(name, gr.skip()) for name in self.inputs]
-        return [*controls, drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
+        return [*controls, race_drawing(history.race) if history.race else gr.skip(), *self.whatif.about(history.race)]
 
     def begins(self, history: History, query: Mapping[str, str]) -> bool:
         """Returns whether a link requests a race that can start immediately.
 
         This needs a completely valid link whose models are loaded, and a race that the window does not have yet.
         """
-        link, methods = links.read(query), _linked(query)
+        link, methods = links.read_link(query), _linked(query)
         values = {name: self.inputs[name].value for name in ("model", *NAMES)} | link.values
         if link.ignored or not methods or not values.get("prompt"):
             return False
         return not _ran(history.race, values, methods) and models.loaded(Chosen(values["model"] or ""))
 
 
-def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: Shown) -> RaceTab:
+def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
     """Lay out the tab and wire it. ``shown``: Explore, where lanes are opened, and whose window keeps the race."""
-    explore, opening = shown.session, recorded_race()
+    session, opening = shown.session, recorded_race()
     with gr.Row(elem_classes="beside"):
         with gr.Column(scale=0, min_width=290, elem_classes="settings", elem_id="race-settings"):
             inputs, start, stop, notice = _settings()
         with gr.Column(scale=1, min_width=320):
             # ``select`` with the number of a ``lane`` asks for its run in Explore
-            drawn = drawing(opening) if opening.lanes else None
+            drawn = race_drawing(opening) if opening.lanes else None
             lanes = drawn_view(drawn, "race/main.js", sheets=("race/race.css",), elem_id="race")
-            whatif = build_whatif(explore, [inputs[name] for name in CHOSEN])
+            whatif = build_whatif(session, [inputs[name] for name in CHOSEN])
 
     def run(job: Job, explored: Session, *values: Any) -> Iterator[Update[list[Any]]]:
         def draw(raced: Race) -> list[Any]:
             done = raced if not raced.status and raced.lanes else None
             if done:
                 keep(explored.history, done)
-            listed = runs_view.drawing(explored.history, explored.shown.key) if done else gr.skip()
-            return [drawing(raced), *whatif.about(done), listed]
+            listed = runs_view.runs_drawing(explored.history, explored.shown.key) if done else gr.skip()
+            return [race_drawing(raced), *whatif.about(done), listed]
 
-        for update in race.run(job, *_arguments(*values)):
+        for update in race.run_race(job, *_arguments(*values)):
             yield update.map(draw)
 
     forgive(notice, [box.change for box in inputs.values()])
     # Its own ticket: a run in Explore and a race wait for each other, but do not stop each other.
     ticket, outputs = gr.State(Ticket()), [lanes, *whatif.outputs, shown.runs]
-    wire(start.click, run, ticket, [explore, *inputs.values()], outputs, notice, stop=stop)
+    wire(start.click, run, ticket, [session, *inputs.values()], outputs, notice, stop=stop)
     mine = [inputs[name] for name in BROUGHT]
     brought = gr.Textbox(
         json.dumps([box.value for box in mine]), visible=False
     )  # not a State: this stays in the browser
     explored = [shown.controls.inputs[name] for name in BROUGHT]
     tab.select(None, [brought, *explored, *mine], [brought, *mine], js=BRING, **AT_ONCE)
-    shown.after(answer(lanes.select, open_lane, explore, [explore], [shown.view, tabs], notice, **AT_ONCE))
+    shown.after(answer(lanes.select, open_lane, session, [session], [shown.view, tabs], notice, **AT_ONCE))
     return RaceTab(inputs, lanes, whatif)
 
 
@@ -197,7 +197,7 @@ def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bo
     """Returns whether a race is the requested one, not counting requested methods that it had no drafter for."""
     if race is None or not set(race.methods) <= set(methods):
         return False
-    own = links.read(dict(parse_qsl(race_query(race)))).values
+    own = links.read_link(dict(parse_qsl(race_query(race)))).values
     return all(own.get(name) == values[name] for name in ("prompt", "model", *NAMES))
 
 

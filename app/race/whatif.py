@@ -28,7 +28,7 @@ from d2sd.costs.machines import MACHINES
 from d2sd.figures.whatif import Line, Point, Recorded, Sweep, lane_name, sweep_panels
 from d2sd.folders.store import REMOTE
 from d2sd.trace.run import RecordedRun
-from d2sd.whatif import Outcome, Replay, recorded_config
+from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 
 Value = int | None
 
@@ -87,12 +87,12 @@ class Answers:
     trace: Trace
     base: DecodeConfig
     points: tuple[SweepPoint, ...]
-    outcomes: dict[DecodeConfig, Outcome] = field(default_factory=dict)
+    outcomes: dict[DecodeConfig, ReplayOutcome] = field(default_factory=dict)
     status: str = ""
     recorded: bool = False
 
 
-def run(
+def run_sweeps(
     job: Job, source: str, trace: Trace | None, chosen: Chosen, sweeps: Sequence[str], lanes: Sequence[str]
 ) -> Iterator[Update[Answers]]:
     """Answer point by point, methods left out that these models have no drafter for. Raises ``InputError``.
@@ -129,7 +129,7 @@ def run(
 
 
 @on_gpu
-def _outcomes(chosen: Chosen, trace: Trace, configs: Sequence[DecodeConfig]) -> Iterator[Outcome]:
+def _outcomes(chosen: Chosen, trace: Trace, configs: Sequence[DecodeConfig]) -> Iterator[ReplayOutcome]:
     yield from Replay(models.engine(chosen), trace).run(configs)
 
 
@@ -177,7 +177,7 @@ def values(sweep: Varied, base: DecodeConfig) -> list[Value]:
     return [*known, None] if sweep.name == "node_budget" else [*known]
 
 
-class Results(msgspec.Struct, frozen=True):
+class WhatIfResults(msgspec.Struct, frozen=True):
     """The answers as the view takes them and as a recording stores them: the measured run, the number of ``tokens`` of its
     text, and a sweep for every setting that was varied."""
 
@@ -195,12 +195,12 @@ class Results(msgspec.Struct, frozen=True):
         return orjson.dumps({**shown, "panels": [p.to_dict() for p in panels]}).decode()
 
 
-def results(answers: Answers) -> Results:
+def results(answers: Answers) -> WhatIfResults:
     totals, base = answers.trace.totals, answers.base
     run = Recorded(lane_of(base.method, base.cost_aware), totals.mean_acceptance_length, totals.nodes_per_step)
     swept = {p.sweep for p in answers.points}
     sweeps = tuple(_sweep(answers, varied) for varied in SWEEPS.values() if varied.name in swept)
-    return Results(answers.source, answers.status, answers.recorded, totals.tokens, run, sweeps)
+    return WhatIfResults(answers.source, answers.status, answers.recorded, totals.tokens, run, sweeps)
 
 
 def _sweep(answers: Answers, varied: Varied) -> Sweep:
@@ -240,7 +240,7 @@ def _sweep(answers: Answers, varied: Varied) -> Sweep:
 def recorded_answers() -> str | None:
     """Returns the panel's initial value, which was recorded with the race; None if there is none."""
     answers = stored().get("whatif")
-    return msgspec.convert(answers, Results).value() if answers else None
+    return msgspec.convert(answers, WhatIfResults).value() if answers else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -263,10 +263,10 @@ class WhatIf:
         return [gr.Dropdown(**lane_choices(race)), None, sentence(note=NOT_GREEDY if sampled else "")]
 
 
-def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
+def build_whatif(session: gr.State, chosen: list[Component]) -> WhatIf:
     """Lay out the panel and wire it.
 
-    ``explore``: the session of Explore, whose window keeps the race; ``chosen``: the choice of models, for runs that do
+    ``session``: that of Explore, whose window keeps the race; ``chosen``: the choice of models, for runs that do
     not name bundled ones.
     """
     gr.Markdown(EXPLANATION, elem_id="whatif-explained")
@@ -299,10 +299,10 @@ def build_whatif(explore: gr.State, chosen: list[Component]) -> WhatIf:
 
     def ask(job: Job, wanted: str, explored: Session, *values: Any) -> Iterator[Update[str]]:
         title, trace = _trace(explored.history.race or recorded_race(), wanted, explored.shown)
-        for update in run(job, title, trace, Chosen.read(*values[:3]), *values[3:]):
+        for update in run_sweeps(job, title, trace, Chosen.read(*values[:3]), *values[3:]):
             yield update.map(lambda answers: results(answers).value())
 
-    wire(go.click, ask, gr.State(Ticket()), [source, explore, *chosen, sweeps, methods], [charts], notice, stop=stop)
+    wire(go.click, ask, gr.State(Ticket()), [source, session, *chosen, sweeps, methods], [charts], notice, stop=stop)
     return WhatIf(source, charts, notice)
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import gradio as gr
 
 from app import links, models
-from app.explore.controls import Shown
+from app.explore.controls import ExploreTab
 from app.gradio_internals import event_fields
 from app.guard import step_number
 from app.jobs import AT_ONCE, FILES, Call, answer, sentence
@@ -53,11 +53,11 @@ NAME_WINDOW = """(...values) => {
 }"""
 
 
-def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
+def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> None:
     """Wire the list, the form and the load event of the page. ``race``: the tab that draws a stored race."""
     session, controls, runs, view = shown.session, shown.controls, shown.runs, shown.view
     notice = controls.notice
-    shown.after(answer(runs.show, show, session, [session], [view], notice, **AT_ONCE))
+    shown.after(answer(runs.show, show_run, session, [session], [view], notice, **AT_ONCE))
     for event, change in ((runs.rename, rename), (runs.move, move), (runs.remove, remove)):
         event(change, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, notice], **AT_ONCE)
@@ -71,7 +71,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
         current.history = HISTORIES.of(name, History())
         if len(current.shown):
             current.shown = current.history.keep(current.shown, "Recorded")
-        link = current.link = links.read(query)
+        link = current.link = links.read_link(query)
         current.fetched = link.selection if "trace" in query else None
         opened = open_link(current, link, query, controls.inputs["model"].value or "")
         current.followed = current.shown.key
@@ -83,7 +83,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: Shown, race: Any) -> None:
             **dict(zip(controls.values, controls.restored(link), strict=True)),
             **dict(zip(race.outputs, race.restored(current.history, query), strict=True)),
             shown.back: gr.Button(visible=False),
-            runs: runs_view.drawing(current.history, current.shown.key),
+            runs: runs_view.runs_drawing(current.history, current.shown.key),
             notice: opened.notice,
             view: opened.segment,
             tabs: gr.Tabs(selected=tab) if tab in TABS else gr.skip(),
@@ -142,7 +142,7 @@ def open_link(session: Session, link: Link, query: Mapping[str, str], model: str
     return Opened(notice=sentence(note=NOT_KEPT) if run and not link.values else gr.skip())
 
 
-def show(call: Call, session: Session) -> tuple[Any, Any]:
+def show_run(call: Call, session: Session) -> tuple[Any, Any]:
     """Show a run of the list, with a step and node if given, unless another run was requested in the meantime."""
     found = session.history.find(call.data.get("key"))
     if found is None:
@@ -156,19 +156,19 @@ def show(call: Call, session: Session) -> tuple[Any, Any]:
 def rename(session: Session, data: gr.EventData) -> str:
     fields = event_fields(data)
     session.history.rename(fields.get("key"), fields.get("label"))
-    return runs_view.drawing(session.history, session.shown.key)
+    return runs_view.runs_drawing(session.history, session.shown.key)
 
 
 def move(session: Session, data: gr.EventData) -> str:
     fields = event_fields(data)
     session.history.move(fields.get("key"), fields.get("by"))
-    return runs_view.drawing(session.history, session.shown.key)
+    return runs_view.runs_drawing(session.history, session.shown.key)
 
 
 def remove(session: Session, data: gr.EventData) -> str:
     """Remove a run from the list. If it is the shown one, it remains visible until another one is shown."""
     session.history.remove(event_fields(data).get("key"))
-    return runs_view.drawing(session.history, session.shown.key)
+    return runs_view.runs_drawing(session.history, session.shown.key)
 
 
 def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
@@ -177,7 +177,7 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
     made = {"name": "d2sd-run.jsonl", "type": "application/jsonl", "text": text}
-    return runs_view.drawing(session.history, session.shown.key, made), sentence()
+    return runs_view.runs_drawing(session.history, session.shown.key, made), sentence()
 
 
 def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
@@ -197,4 +197,4 @@ def together(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     except InputError as error:
         return gr.skip(), sentence(problem=f"The file was not made: {error}.")
     made["base64"] = base64.b64encode(content).decode()
-    return runs_view.drawing(session.history, session.shown.key, made), sentence()
+    return runs_view.runs_drawing(session.history, session.shown.key, made), sentence()

@@ -58,7 +58,7 @@ def runs_list() -> View:
     return drawn_view(None, "runs/main.js", sheets=("runs/runs.css",), constants=constants, elem_id="runs")
 
 
-def drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
+def runs_drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
     """Returns the view's value: the runs, the key of the shown one, and a file to save, if requested."""
     data = {"shown": shown, "runs": [_row(recording) for recording in history.runs], "file": file}
     return orjson.dumps(data).decode()

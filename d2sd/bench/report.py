@@ -117,7 +117,7 @@ def interval(numerator: np.ndarray, denominator: np.ndarray, seed: int) -> list[
 # Text.
 
 
-class Column(NamedTuple):
+class ReportColumn(NamedTuple):
     """One column of the table.
 
     cell: the figure's name in a row of ``summarise``.
@@ -142,15 +142,15 @@ class Column(NamedTuple):
 
 
 COLUMNS = (
-    Column("method", "label"),
-    Column("α", "mean_acceptance_length", "{:.2f}", spread=True),
-    Column("tokens/s", "tokens_per_second", "{:.0f}", spread=True),
-    Column("speedup", "speedup", "{:.2f}", spread=True),
-    Column("nodes/step", "nodes_per_step", "{:.1f}"),
-    Column("draft passes/step", "draft_passes_per_step", "{:.0f}"),
-    Column("hit rate", "boundary_hit_rate", "{:.0%}"),
-    Column("ms/step {}", "seconds_per_step", "{:.2f}"),
-    Column("identical", "identical", "{:.0%}"),
+    ReportColumn("method", "label"),
+    ReportColumn("α", "mean_acceptance_length", "{:.2f}", spread=True),
+    ReportColumn("tokens/s", "tokens_per_second", "{:.0f}", spread=True),
+    ReportColumn("speedup", "speedup", "{:.2f}", spread=True),
+    ReportColumn("nodes/step", "nodes_per_step", "{:.1f}"),
+    ReportColumn("draft passes/step", "draft_passes_per_step", "{:.0f}"),
+    ReportColumn("hit rate", "boundary_hit_rate", "{:.0%}"),
+    ReportColumn("ms/step {}", "seconds_per_step", "{:.2f}"),
+    ReportColumn("identical", "identical", "{:.0%}"),
 )
 
 
@@ -221,10 +221,10 @@ def page(result: dict[str, Any]) -> str:
     """Returns the report as one HTML file: figures, all numbers, and where they are from."""
     from d2sd.figures.measured import bench_panels
     from d2sd.figures.report import report_page
-    from d2sd.figures.style import Table
+    from d2sd.figures.style import FigureTable
 
     groups = {"All prompts": result["rows"], **result["by_domain"]}
-    facts = [(name, Table(*cells(rows))) for name, rows in groups.items()]
+    facts = [(name, FigureTable(*cells(rows))) for name, rows in groups.items()]
     origin = tuple(tuple(part.split(": ", 1)) for part in described(result["provenance"]))
     fastest = max(result["rows"], key=lambda row: row["tokens_per_second"])
     return report_page(
@@ -235,7 +235,7 @@ def page(result: dict[str, Any]) -> str:
             NOTES,
         ],
         bench_panels(result["rows"]),
-        facts=[*facts, ("Provenance", Table(("", ""), origin))],
+        facts=[*facts, ("Provenance", FigureTable(("", ""), origin))],
     )
 
 

@@ -154,7 +154,7 @@ def best(rows: Sequence[DrafterFigures]) -> DrafterFigures:
     return max(reversed(rows), key=lambda row: row.whole.alpha.value or 0.0)
 
 
-def verdict(rows: Sequence[DrafterFigures]) -> str:
+def drafter_verdict(rows: Sequence[DrafterFigures]) -> str:
     """Returns one or two sentences that name the best checkpoint and how certain that is."""
     *others, last = rows
     found = best(rows)

@@ -249,7 +249,7 @@ class StepWords:
         return cls(tuple(map(cut, texts)), _nodes(step, max(0, count)), wanted, verdict(step) or "")
 
 
-class Measured:
+class MeasuredRuns:
     """Runs measured together: what figures and the list of steps need is extracted from each run as it ends.
 
     gathering: the data for the figures.

@@ -15,7 +15,14 @@ from typing import Any
 
 from d2sd.bench.prompts import Prompt, digest, read_prompts
 from d2sd.calibration import Estimate
-from d2sd.calibration.replays import DrafterFigures, best, compare_checkpoints, first_position, how_replayed, verdict
+from d2sd.calibration.replays import (
+    DrafterFigures,
+    best,
+    compare_checkpoints,
+    drafter_verdict,
+    first_position,
+    how_replayed,
+)
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
 from d2sd.cli.common import add_output, add_text_arguments, ended_at_once, print_json, record_runs, tell_of_template
 from d2sd.config import DecodeConfig
@@ -32,13 +39,13 @@ from d2sd.train.acceptance import (
     TEXTS,
     Board,
     Checkpoint,
-    Measured,
+    DrafterResults,
     checkpoints,
     text_paths,
     with_checkpoint,
 )
 
-Done = Sequence[tuple[Checkpoint, Measured]]
+Done = Sequence[tuple[Checkpoint, DrafterResults]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -60,7 +67,7 @@ def run(arguments: argparse.Namespace) -> int:
     prompts = read_prompts(a.prompts, a.limit)
     models = load_models(target=a.target, drafter=a.drafter, dtype=a.dtype, device=a.device)
     with_checkpoint(models, found[0], a.dtype)  # what does not fit is refused before texts are written
-    done: list[tuple[Checkpoint, Measured]] = []
+    done: list[tuple[Checkpoint, DrafterResults]] = []
     try:
         texts, source = _written(a, models, prompts)
         texts = _drafted(texts, a.chat)
@@ -89,7 +96,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stopped else 0
 
 
-def _merged(done: Done) -> list[tuple[Checkpoint, Measured]]:
+def _merged(done: Done) -> list[tuple[Checkpoint, DrafterResults]]:
     """The checkpoints, with the last two as one if training ended with a saved step."""
     found = list(done)
     if len(found) > 1 and found[-1][1].weights == found[-2][1].weights:
@@ -153,7 +160,7 @@ def _table(rows: Sequence[DrafterFigures], texts: int) -> str:
         "  ".join(f"{cell:{width}s}" for cell, width in zip(cells, widths, strict=True)).rstrip() for cells in shown
     ]
     lines[1 + rows.index(best(rows))] += "  ← highest α"
-    return "\n".join([*lines, verdict(rows), f"{count(texts, 'text')}. {how_replayed(rows, texts)}"])
+    return "\n".join([*lines, drafter_verdict(rows), f"{count(texts, 'text')}. {how_replayed(rows, texts)}"])
 
 
 def _page(
@@ -161,15 +168,15 @@ def _page(
 ) -> str:
     from d2sd.figures.measured import board_panels
     from d2sd.figures.report import report_page, settings
-    from d2sd.figures.style import Table
+    from d2sd.figures.style import FigureTable
 
     weights = [(f"Weights of {row.name}", measured.weights) for row, (_, measured) in zip(rows, done, strict=True)]
     return report_page(
         f"Checkpoints: {count(len(rows), 'drafter')} over {count(len(texts), 'text')}",
-        [verdict(rows), how_replayed(rows, len(texts))],
+        [drafter_verdict(rows), how_replayed(rows, len(texts))],
         board_panels(rows, [checkpoint.step for checkpoint, _ in done], second),
         facts=[
-            ("Where the figures are from", Table(("", ""), (*origin.items(), *weights))),
+            ("Where the figures are from", FigureTable(("", ""), (*origin.items(), *weights))),
             *((f"The texts’ {name.lower()}", table) for name, table in settings([text.header for text in texts])),
         ],
     )
@@ -177,7 +184,7 @@ def _page(
 
 def _json(rows: Sequence[DrafterFigures], done: Done, origin: dict[str, str]) -> dict[str, Any]:
     return {
-        "verdict": verdict(rows),
+        "verdict": drafter_verdict(rows),
         "best": best(rows).name,
         "checkpoints": [
             {

@@ -31,7 +31,7 @@ from d2sd.trace.metrics import totals as totals_of
 from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import escaped, printable, progress
 from d2sd.trace.trace import Trace
-from d2sd.whatif import Outcome, Replay, recorded_config, replayed
+from d2sd.whatif import Replay, ReplayOutcome, recorded_config, replayed
 
 SHOWN_POSITIONS = 8
 
@@ -126,7 +126,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
     costs = _cost_tables(engine, configs, machine)
     _tell_of_target(engine, traces)
     bar = progress(total=len(settings) * len(traces), desc="replay", unit="setting", leave=False)
-    found: list[list[Outcome]] = [[] for _ in settings]
+    found: list[list[ReplayOutcome]] = [[] for _ in settings]
     for trace in traces:
         for own, outcome in zip(found, Replay(engine, trace).run(configs, machine), strict=True):
             own.append(outcome)
@@ -151,7 +151,7 @@ def _compare_settings(arguments: argparse.Namespace, traces: Sequence[Trace]) ->
         print(f"left out: {label} ({reason})", file=sys.stderr)
 
 
-def _joined(outcomes: Sequence[Outcome]) -> Outcome:
+def _joined(outcomes: Sequence[ReplayOutcome]) -> ReplayOutcome:
     """The steps of several texts as those of one."""
     seconds = [o.seconds for o in outcomes]
     return replace(
@@ -176,7 +176,7 @@ def _recorded(traces: Sequence[Trace]) -> dict[str, Any]:
     }
 
 
-def _row(label: str, outcome: Outcome, machine: Machine | None) -> dict[str, Any]:
+def _row(label: str, outcome: ReplayOutcome, machine: Machine | None) -> dict[str, Any]:
     row = {
         "setting": label,
         "mean_acceptance_length": outcome.mean_acceptance_length,

@@ -22,7 +22,7 @@ Points = Annotated[
 ]
 
 
-class Table(msgspec.Struct, frozen=True):
+class KeptTimes(msgspec.Struct, frozen=True):
     """Seconds of the stages over their rows, as in ``Machine``, for one ``key``."""
 
     key: str
@@ -36,7 +36,7 @@ class Table(msgspec.Struct, frozen=True):
         return Machine(first, second, verify, self.other)
 
 
-_READ = msgspec.json.Decoder(list[Table])
+_READ = msgspec.json.Decoder(list[KeptTimes])
 
 
 def processor() -> str:
@@ -62,7 +62,7 @@ def keep(file: Path, key: Sequence[object], costs: Machine) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock", timeout=WAIT):  # no process overwrites what another one adds
             tables = [table for table in _tables(file) if table.key != _text(key)][-(MOST - 1) :]
-            _replace(file, msgspec.json.encode([*tables, Table(_text(key), **stages, other=costs.other)]))
+            _replace(file, msgspec.json.encode([*tables, KeptTimes(_text(key), **stages, other=costs.other)]))
     except OSError:  # a lock that stays taken too
         return
 
@@ -80,7 +80,7 @@ def _text(key: Sequence[object]) -> str:
     return "; ".join(map(str, key))
 
 
-def _tables(file: Path) -> list[Table]:
+def _tables(file: Path) -> list[KeptTimes]:
     """Returns the tables in the file; none if it is not there, too large, or not in this form."""
     try:
         return _READ.decode(file.read_bytes()) if file.stat().st_size <= MAX_BYTES else []

@@ -211,7 +211,7 @@ def machine_of(name: str) -> Machine:
     return MACHINES[name]
 
 
-def drawing(machine: Machine) -> dict[str, Any]:
+def cost_drawing(machine: Machine) -> dict[str, Any]:
     """Returns a machine as the page's scripts read it (``assets/viewer/machine.js``), times in plain decoding steps."""
     unit = machine.plain()
 

@@ -19,7 +19,7 @@ from d2sd.methods import METHODS, FirstDraft, Proposal
 from d2sd.trace.events import Decision, Option, StageSeconds
 from d2sd.tree.boundary import open_prefixes, select_prefixes
 from d2sd.tree.tree import TokenTree
-from d2sd.tree.walk import Walk
+from d2sd.tree.walk import TreeWalk
 
 MACHINE_RATE, STAGE_RATE = 0.05, 0.01  # share of a surprising time that is believed: of the machine, of the stage alone
 OUTLIER = 1.0  # most that a single time counts, as a logarithm
@@ -298,7 +298,7 @@ class StepPlan:
     def queued(self, proposal: Proposal) -> None:
         """Take note of the proposal of a step whose sizes were chosen before it was drafted."""
 
-    def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None) -> Decision | None:
+    def learn(self, proposal: Proposal, outcome: TreeWalk, boundary: int | None) -> Decision | None:
         """Update the statistics with the committed tokens of a step. Returns its decision, if one was made.
 
         boundary: number of accepted tokens of the first draft; None if unknown.
@@ -350,7 +350,7 @@ class CostAwarePlan(StepPlan):
         reach, again = self._reach(proposal.tree)
         self.controller.nodes(reach[1:], again[1:], len(reach), planned=True)
 
-    def learn(self, proposal: Proposal, outcome: Walk, boundary: int | None) -> Decision:
+    def learn(self, proposal: Proposal, outcome: TreeWalk, boundary: int | None) -> Decision:
         again = sum(self._by_second(proposal.tree, node) for node in outcome.accepted)
         decision = self.controller.decision()
         self.controller.observe(len(outcome.accepted), again, boundary)

@@ -35,7 +35,7 @@ from d2sd.trace.checks import SCHEMA
 from d2sd.trace.events import Committed, Decision, PrefillDone, StageSeconds, StepDone, StopReason
 from d2sd.trace.text import Detokenizer, TokenTexts
 from d2sd.tree.tree import TokenTree
-from d2sd.tree.walk import Walk, first_draft_boundary, walk
+from d2sd.tree.walk import TreeWalk, first_draft_boundary, walk
 
 PACKAGES = ("torch", "transformers")  # whose versions a trace states
 
@@ -141,7 +141,7 @@ class Generation:
         chosen = self.sampler.choose(scores, depths, noise)
         return Inspection.read(measure(scores, chosen, tokens, parents, self.config.inspect).tolist())
 
-    def commit(self, path: Walk) -> None:
+    def commit(self, path: TreeWalk) -> None:
         """Keep the keys and values of the anchor and the accepted path, in the target's cache and in those of the drafters."""
         rows, start, device = [0, *path.accepted], len(self.ids) - 1, self.target.device
         self.verifier.cache.commit(rows)
@@ -211,7 +211,7 @@ class Generation:
             tempered=() if first is None else first.tempered,
         )
 
-    def _describe_committed(self, proposal: Proposal, outcome: Walk) -> tuple[Committed, ...]:
+    def _describe_committed(self, proposal: Proposal, outcome: TreeWalk) -> tuple[Committed, ...]:
         out = []
         end = self.end_ids
         for node in outcome.accepted:

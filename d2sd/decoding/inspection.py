@@ -16,7 +16,7 @@ from d2sd.trace.events import TEMPERATURES, Alternative, Choice, Draft, DraftLev
 from d2sd.trace.text import TokenTexts
 from d2sd.tree.block import Block
 from d2sd.tree.levels import continued_nodes
-from d2sd.tree.walk import Walk
+from d2sd.tree.walk import TreeWalk
 
 TOP_ALTERNATIVES = 5  # alternatives a position
 MEASURED = 4  # rows of ``measure`` ahead of the likeliest tokens
@@ -136,7 +136,7 @@ class StepResult:
 
     proposal: Proposal
     seen: Inspection
-    walk: Walk
+    walk: TreeWalk
     seconds: StageSeconds
 
 
@@ -163,7 +163,7 @@ def describe_draft(block: Block, texts: TokenTexts, inspect: bool) -> Draft:
     )
 
 
-def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Choice, ...]:
+def describe_choices(seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> tuple[Choice, ...]:
     """Returns the target's choices at the visited nodes."""
     return tuple(
         Choice(
@@ -176,7 +176,7 @@ def describe_choices(seen: Inspection, outcome: Walk, texts: TokenTexts) -> tupl
     )
 
 
-def describe_tops(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[TargetTop, ...]:
+def describe_tops(proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> tuple[TargetTop, ...]:
     """Returns the target's likeliest tokens after every node that has children or was visited by the walk."""
     if seen.top is None:
         return ()
@@ -189,7 +189,7 @@ def describe_tops(proposal: Proposal, seen: Inspection, outcome: Walk, texts: To
     return tuple(found)
 
 
-def describe_nodes(proposal: Proposal, seen: Inspection, outcome: Walk, texts: TokenTexts) -> tuple[Node, ...]:
+def describe_nodes(proposal: Proposal, seen: Inspection, outcome: TreeWalk, texts: TokenTexts) -> tuple[Node, ...]:
     """Returns all nodes of the tree with their state after the walk."""
     tree = proposal.tree
     accepted, visited = set(outcome.accepted), set(outcome.visited)

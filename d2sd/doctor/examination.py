@@ -16,7 +16,7 @@ from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_b
 from d2sd.doctor.evidence import examine_weights, is_unusable, repeated_share, surprise
 from d2sd.doctor.findings import Asked, Examination, Failure, Repair, Run
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
-from d2sd.doctor.redraft import Drafter, Walk, alpha, block_size, generate_texts, redrafter, walk
+from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk
 from d2sd.doctor.reference import compared
 from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
 from d2sd.engine import Engine
@@ -66,7 +66,7 @@ class _Drafting:
     config: DecodeConfig
     visible: int
 
-    def walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[Walk, ...]:
+    def walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
         """Returns the steps of a drafter over texts that hold the features it reads."""
         drafter = redrafter(self.target, model, self.visible)
         return tuple(walk(drafter, text) for text in texts)
@@ -182,7 +182,7 @@ def _draft(
     on: _Drafting, texts: list[Text], taps: set[int], found: Examination
 ) -> Generator[Progress, None, tuple[list[Text], Examination]]:
     """Returns the texts with the features of these layers, and the findings with the drafter's steps over them."""
-    walks: list[Walk] = []
+    walks: list[TextWalk] = []
     for done, text in enumerate(texts):
         yield Progress(found, "read and draft them", done, len(texts))
         with on.engine.lock:
@@ -299,7 +299,7 @@ def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[
     assert found.run is not None
     known = dict(zip(numbers, found.run.walks, strict=True))
     for number, template in enumerate(others, 1):
-        pairs: list[tuple[Walk, Walk]] = []
+        pairs: list[tuple[TextWalk, TextWalk]] = []
         unusable = 0
         for begin in range(0, len(template.ids), BATCH):
             stage = f"templates, {number} of {len(others)}"

@@ -11,7 +11,7 @@ from d2sd.doctor.changes import FolderEdit, Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import WeightFindings
 from d2sd.doctor.probes import TemplateTrial, Trial
-from d2sd.doctor.redraft import LOW, PositionAcceptance, Shape, Walk, alpha, alpha_estimate, by_position, shape
+from d2sd.doctor.redraft import LOW, DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.doctor.reference import Reference
 
 LITTLE_MOVED = (1.3, 0.05)  # of ``WeightFindings.moved``, below which a drafter was hardly trained
@@ -65,7 +65,7 @@ class Run:
     longest: number of tokens of the longest text.
     """
 
-    walks: tuple[Walk, ...]
+    walks: tuple[TextWalk, ...]
     block: int
     visible: int = 0
     longest: int = 0
@@ -81,7 +81,7 @@ class Run:
         return alpha_estimate(self.walks)
 
     @property
-    def positions(self) -> list[PositionAcceptance]:
+    def positions(self) -> list[DraftPosition]:
         """Acceptance by position, without tokens that the drafter is shown."""
         return by_position(self.walks, self.block, self.visible)
 

@@ -26,7 +26,7 @@ DEAD = 3  # last positions that were never accepted
 FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
-MOST_LENGTHS = 100_000  # entries of ``Profile.by_length``
+MOST_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
 MAX_SOURCES = 20
 
 # What to try, and the case that showed it.
@@ -66,7 +66,7 @@ SIMPLE_LOW = ("thinking", "template", "language", "taps", "quantised", "engine",
 
 
 @dataclass(frozen=True, slots=True)
-class Profile:
+class AcceptanceProfile:
     """Figures of one source of a log; None if unknown.
 
     steps: number of steps.
@@ -124,7 +124,7 @@ class _Counted:
                 self.by_length.append((length, step.actual_boundary + 1))
 
 
-def profiles_of(found: Iterable[Trace | LogTotals]) -> list[Profile]:
+def profiles_of(found: Iterable[Trace | LogTotals]) -> list[AcceptanceProfile]:
     """Returns the profile of each source of a log, at most ``MAX_SOURCES``. Raises ``InputError`` if there is none."""
     counted: dict[tuple[str, str | None], _Counted] = {}
     rows: list[LogTotals] = []
@@ -143,7 +143,9 @@ def profiles_of(found: Iterable[Trace | LogTotals]) -> list[Profile]:
             longest = -(-sums.drafted // sums.steps)
             shares = tuple(sums.reached[k] / sums.steps for k in range(max(longest, len(sums.reached))))
             drafted, alpha = sums.drafted / sums.steps, sums.committed / sums.steps
-            profiles.append(Profile(engine, model, None, sums.steps, drafted, alpha, shares, tuple(sums.by_length)))
+            profiles.append(
+                AcceptanceProfile(engine, model, None, sums.steps, drafted, alpha, shares, tuple(sums.by_length))
+            )
     for group in by_source(rows):
         all_of = together(group)
         steps, drafted = all_of["steps"], all_of["drafted"]
@@ -155,7 +157,7 @@ def profiles_of(found: Iterable[Trace | LogTotals]) -> list[Profile]:
             if row.held and row.running == 1 and row.mean_acceptance_length is not None
         ]
         profiles.append(
-            Profile(
+            AcceptanceProfile(
                 all_of["engine"], all_of["model"], all_of["drafter"], steps, each, all_of["mean_acceptance_length"], shares,
                 tuple(lengths[:MOST_LENGTHS]),
             )
@@ -170,7 +172,7 @@ def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
     return [read_profile(profile) for profile in profiles_of(found)]
 
 
-def read_profile(profile: Profile) -> Reading:
+def read_profile(profile: AcceptanceProfile) -> Reading:
     found = [*_out_of_the_ordinary(profile), *_falls_with_length(profile)]
     ordinary = ORDINARY if profile.by_position else NO_PROFILE
     sentences = [_headline(profile), *([sentence for sentence, _ in found] or [ordinary])]
@@ -180,7 +182,7 @@ def read_profile(profile: Profile) -> Reading:
     return Reading(tuple(sentences), bool(found), tuple(TRIES[name] for name in tries))
 
 
-def _headline(p: Profile) -> str:
+def _headline(p: AcceptanceProfile) -> str:
     names = " with ".join(escaped(name) for name in (p.model, p.drafter) if name)
     parts = [p.engine + (f", {names}" if names else "")]
     if p.steps is not None:
@@ -202,7 +204,7 @@ def _last(shares: Sequence[float]) -> int:
     return max((k for k, share in enumerate(shares, 1) if share >= 0.0005), default=0)
 
 
-def _out_of_the_ordinary(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
+def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     """What is conspicuous, each with the names of what to try; at most one about the form of the profile."""
     shares = p.by_position
     if not shares:
@@ -232,7 +234,7 @@ def _upper(share: float, steps: int | None) -> float:
     return wilson(share, steps)[1]
 
 
-def _form(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
+def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     """Where acceptance by position ends or falls."""
     shares, steps = p.by_position, p.steps
     last = _last(shares)
@@ -271,7 +273,7 @@ def _form(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
             return
 
 
-def _falls_with_length(p: Profile) -> Iterator[tuple[str, Sequence[str]]]:
+def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     """Compares acceptance up to and beyond each of ``WINDOWS``; yields the window with the largest significant fall."""
     falls = []
     for window in WINDOWS:

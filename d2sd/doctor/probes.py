@@ -20,7 +20,7 @@ from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.redraft import BlockRedrafter, Walk, alpha, redrafter, tokens_and_steps, walk
+from d2sd.doctor.redraft import BlockRedrafter, TextWalk, alpha, redrafter, tokens_and_steps, walk
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.drafter import DFlashDraftModel
@@ -46,11 +46,11 @@ class Trial:
     variant: Variant
     gain: Estimate
     helps: bool = False
-    walks: tuple[Walk, ...] = ()
+    walks: tuple[TextWalk, ...] = ()
     failure: str | None = None
 
 
-def relative_gain(walks: Sequence[Walk], base: Sequence[Walk], tests: int) -> Estimate:
+def relative_gain(walks: Sequence[TextWalk], base: Sequence[TextWalk], tests: int) -> Estimate:
     """Returns the relative change from ``base`` of the tokens that a draft adds, over the same positions (geometric mean)."""
     anchors = np.array([len(w.by_anchor) for w in walks], float)
     rises = np.array([_log_gain(w, b) for w, b in zip(walks, base, strict=True)])
@@ -65,12 +65,12 @@ def _resampler(count: int) -> Resampler:
     return Resampler(count)
 
 
-def _log_gain(walked: Walk, base: Walk) -> float:
+def _log_gain(walked: TextWalk, base: TextWalk) -> float:
     """Sum over positions of the logarithm of how many times as many tokens a draft adds."""
     return float(np.log((1.0 + np.array(walked.by_anchor)) / (1.0 + np.array(base.by_anchor))).sum())
 
 
-def change_of_alpha(walks: Sequence[Walk], base: Sequence[Walk], tests: int) -> Estimate:
+def change_of_alpha(walks: Sequence[TextWalk], base: Sequence[TextWalk], tests: int) -> Estimate:
     """Returns the change of α from ``base``, whose texts may be other responses to the same prompts."""
     own, before = tokens_and_steps(walks), tokens_and_steps(base)
     return _resampler(len(walks)).difference(own, before, np.arange(len(walks)), tests)
@@ -82,7 +82,7 @@ def is_clear(change: Estimate, least: float) -> bool:
 
 
 def probe(
-    target: Target, model: Any, visible: int, texts: Sequence[Text], base: Sequence[Walk], variants: Sequence[Variant],
+    target: Target, model: Any, visible: int, texts: Sequence[Text], base: Sequence[TextWalk], variants: Sequence[Variant],
     tests: int,
 ) -> Iterator[Trial]:  # fmt: skip
     """Yields the results of all variants, those of the best ones a second time, over all texts.
@@ -92,7 +92,7 @@ def probe(
     tests: number of intervals that are to hold simultaneously, including those of these variants.
     """
     few = texts[:SCREEN_TEXTS]
-    unchanged = [Walk((), 0, w.by_anchor[::SCREEN_EVERY]) for w in base[: len(few)]]
+    unchanged = [TextWalk((), 0, w.by_anchor[::SCREEN_EVERY]) for w in base[: len(few)]]
     gains: list[float] = []
     for variant in variants:
         try:
@@ -112,12 +112,14 @@ def probe(
         yield Trial(variant, gain, is_clear(gain, variant.min_gain) and alpha(walks) >= alpha(base), walks)
 
 
-def _screened(target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[Walk]) -> list[Walk]:
+def _screened(
+    target: Target, model: Any, visible: int, texts: Sequence[Text], unchanged: Sequence[TextWalk]
+) -> list[TextWalk]:
     """Returns drafts at some positions of these texts, or of the first one alone if they lose much there."""
     drafter = redrafter(target, model, visible)
-    walks: list[Walk] = []
+    walks: list[TextWalk] = []
     for text in texts:
-        walks.append(Walk((), 0, tuple(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))))
+        walks.append(TextWalk((), 0, tuple(drafter.accepted(text, text.anchors[::SCREEN_EVERY]))))
         if len(walks) == 1 and np.expm1(_log_gain(walks[0], unchanged[0]) / len(walks[0].by_anchor)) < SCREEN_STOP:
             break
     return walks

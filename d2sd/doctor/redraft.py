@@ -184,7 +184,7 @@ class ChainRedrafter:
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class TextWalk:
     """The steps of decoding over one text.
 
     accepted: number of drafted tokens that each step accepts; the last step may have been cut by the text's end.
@@ -197,27 +197,27 @@ class Walk:
     by_anchor: tuple[int, ...] = ()
 
 
-def walk(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> Walk:
+def walk(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> TextWalk:
     """Returns the steps of decoding: each commits the visible tokens, the accepted ones and the bonus token."""
     by_anchor = drafter.accepted(text, text.anchors)
     at, end, accepted = text.start, len(text.ids) - 1, []
     while at < end:
         accepted.append(min(drafter.visible + by_anchor[at - text.start], end - at))
         at += accepted[-1] + 1
-    return Walk(tuple(accepted), end - text.start, tuple(by_anchor))
+    return TextWalk(tuple(accepted), end - text.start, tuple(by_anchor))
 
 
-def tokens_and_steps(walks: Sequence[Walk]) -> Ratio:
+def tokens_and_steps(walks: Sequence[TextWalk]) -> Ratio:
     """Returns generated tokens and steps of each text; α is the ratio of their sums."""
     return np.array([w.tokens for w in walks], float), np.array([len(w.accepted) for w in walks], float)
 
 
-def alpha(walks: Sequence[Walk]) -> float:
+def alpha(walks: Sequence[TextWalk]) -> float:
     """Returns committed tokens per step, including the bonus token."""
     return sum(w.tokens for w in walks) / max(1, sum(len(w.accepted) for w in walks))
 
 
-def alpha_estimate(walks: Sequence[Walk]) -> Estimate:
+def alpha_estimate(walks: Sequence[TextWalk]) -> Estimate:
     """Returns α with its interval over prompts."""
     return Resampler(len(walks)).ratio(*tokens_and_steps(walks), np.arange(len(walks)))
 
@@ -236,7 +236,7 @@ SHAPES = {
 
 
 @dataclass(frozen=True, slots=True)
-class PositionAcceptance:
+class DraftPosition:
     """Acceptance at a position of a draft.
 
     number: from 1.
@@ -253,18 +253,18 @@ class PositionAcceptance:
         return self.accepted / self.steps
 
 
-def by_position(walks: Sequence[Walk], gamma: int, visible: int = 0) -> list[PositionAcceptance]:
+def by_position(walks: Sequence[TextWalk], gamma: int, visible: int = 0) -> list[DraftPosition]:
     """Returns acceptance by drafted position, without the last step of each text, which the text's end may have cut.
 
     gamma: γ; there are at most γ − 1 positions.
     visible: number of tokens after the anchor that the drafter is shown, which are left out.
     """
     counts = reached([count for w in walks for count in w.accepted[:-1]])
-    positions = [PositionAcceptance(number, *count) for number, count in enumerate(counts[: gamma - 1], 1)]
+    positions = [DraftPosition(number, *count) for number, count in enumerate(counts[: gamma - 1], 1)]
     return positions[visible:]
 
 
-def shape(positions: Sequence[PositionAcceptance]) -> tuple[Shape, int | None]:
+def shape(positions: Sequence[DraftPosition]) -> tuple[Shape, int | None]:
     """Returns the shape, and the position of a cliff: a significant drop after a good position 1."""
     known = [p for p in positions if p.steps >= FEWEST_STEPS]
     if not known:

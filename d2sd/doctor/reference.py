@@ -11,7 +11,7 @@ import torch
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import weights_of
 from d2sd.doctor.probes import change_of_alpha
-from d2sd.doctor.redraft import Drafter, Walk
+from d2sd.doctor.redraft import Drafter, TextWalk
 
 EQUAL = 1e-3  # relative difference of two tensors up to which they are the same but for rounding
 
@@ -37,7 +37,7 @@ class Reference:
     """
 
     name: str
-    walks: tuple[Walk, ...]
+    walks: tuple[TextWalk, ...]
     change: Estimate
     keys: tuple[tuple[str, str, str], ...]
     tensors: tuple[TensorDifference, ...]
@@ -45,7 +45,7 @@ class Reference:
 
 
 def compared(
-    name: str, model: Drafter, reference: Drafter, walks: Sequence[Walk], others: Sequence[Walk],
+    name: str, model: Drafter, reference: Drafter, walks: Sequence[TextWalk], others: Sequence[TextWalk],
     configs: tuple[Mapping[str, Any], Mapping[str, Any]],
 ) -> Reference:  # fmt: skip
     """Returns the comparison with a reference.

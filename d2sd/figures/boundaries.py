@@ -24,8 +24,8 @@ from d2sd.figures.style import (
     PANEL,
     ROW,
     Cell,
+    FigureTable,
     Panel,
-    Table,
     Trace,
     axis,
     bars,
@@ -63,7 +63,7 @@ def matrix_panel(report: Report) -> Panel:
         "Boundary: predicted and actual",
         "Where was the first draft most likely to end, and where did it end? On the diagonal the prediction was right.",
         boundary_matrix(matrix),
-        Table(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
+        FigureTable(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
         names,
     )
 
@@ -141,7 +141,7 @@ def ranks_panel(report: Report) -> Panel:
         "Rank of the true boundary",
         "Bars: how often it was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest.",
         boundary_ranks(ranks),
-        Table(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows),
+        FigureTable(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows),
         {n: f"True boundary ranked {n + 1}" for n in range(len(rows))},
     )
 
@@ -240,7 +240,7 @@ def gains_panel(report: Report) -> Panel:
         "Tokens gained, nodes spent",
         "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
         tokens_gained(gains),
-        Table(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
+        FigureTable(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
         names,
     )
 
@@ -311,7 +311,7 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
         "By prompt group",
         "Where is the first drafter’s confidence off?",
         by_group(groups),
-        Table(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows),
+        FigureTable(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows),
         {place: f"Prompts of {cut(g.name)}" for place, g in enumerate(groups)},
     )
 

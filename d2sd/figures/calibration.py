@@ -20,9 +20,9 @@ from d2sd.figures.style import (
     FEW,
     INK,
     PANEL,
+    FigureTable,
     Panel,
     Stat,
-    Table,
     Trace,
     axis,
     bars,
@@ -38,7 +38,7 @@ COUNTS = 0.13  # the part of the height that tells how many there are
 
 
 @dataclass(frozen=True, slots=True)
-class Results:
+class CalibrationFigures:
     """Sentences, headline figures and panels of runs."""
 
     reading: tuple[Sentence, ...]
@@ -50,9 +50,9 @@ class Results:
         return {"reading": self.reading, "stats": self.stats, "panels": panels}
 
 
-def calibration_results(runs: Gathering) -> Results:
+def calibration_results(runs: Gathering) -> CalibrationFigures:
     report = runs.report()
-    return Results(tuple(read_report(report)), tuple(headline(report)), tuple(calibration_panels(report)))
+    return CalibrationFigures(tuple(read_report(report)), tuple(headline(report)), tuple(calibration_panels(report)))
 
 
 def headline(report: Report) -> Iterator[Stat]:
@@ -126,7 +126,7 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class FigureColumn:
     """One column of a figure: a bin of confidence, or a position in the draft.
 
     place: along the axis, and its mark.
@@ -141,7 +141,7 @@ class Column:
     words: str
 
 
-def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[Column], name: str) -> Panel:
+def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[FigureColumn], name: str) -> Panel:
     """Returns the figure of these columns; ``name``: what a place is called before its own name."""
     rows = tuple(
         (
@@ -154,7 +154,7 @@ def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Seque
         for c in columns
     )
     head = ("Position" if id == "positions" else "Confidence", "Positions", "Says", "Accepted", "95% interval")
-    return Panel(id, title, question, figure, Table(head, rows), {c.place: f"{name} {c.name}" for c in columns})
+    return Panel(id, title, question, figure, FigureTable(head, rows), {c.place: f"{name} {c.name}" for c in columns})
 
 
 def _second(second: Second) -> Panel:
@@ -187,26 +187,26 @@ def _by_position(positions: Sequence[PositionAcceptance]) -> Panel:
     return _panel("positions", "By position", question, figure, columns, "Position")
 
 
-def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> Column:
+def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> FigureColumn:
     few = "<br>too few to say" if of.count < FEW else ""
     between = f"{percent(of.low)} to {percent(of.high)}"
     words = f"{kind} {name}: {count(of.count, 'position')}<br>says {percent(of.confidence)}, {percent(of.accepted)} accepted ({between}){few}"
-    return Column(place, name, of.count, of.confidence, Estimate(of.accepted, of.low, of.high), words)
+    return FigureColumn(place, name, of.count, of.confidence, Estimate(of.accepted, of.low, of.high), words)
 
 
-def _column_figure(columns: Sequence[Column], kind: str, title: str, **scale: Any) -> go.Figure:
+def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **scale: Any) -> go.Figure:
     """Bars of the accepted shares with their intervals, diamonds of confidence, the gap between them, and counts below.
 
     ``scale``: options of the axis across.
     """
     at = [c.place for c in columns]
 
-    def accepted(name: str, shown: list[Column], faint: bool) -> Trace:
+    def accepted(name: str, shown: list[FigureColumn], faint: bool) -> Trace:
         marks, found = [c.place for c in shown], [c.accepted for c in shown]
         options = {"name": name, "width": BAR, "customdata": marks, **whiskers(found)}
         return bars(marks, values_of(found), fill(kind, faint), [c.words for c in shown], **options)
 
-    def gap(name: str, colour: str, shape: str, shown: list[Column]) -> Trace:
+    def gap(name: str, colour: str, shape: str, shown: list[FigureColumn]) -> Trace:
         ends = [(c.confidence or 0.0, c.accepted.value or 0.0) for c in shown]
         dark, light = COLOURS[colour], COLOURS["sunken"]
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}

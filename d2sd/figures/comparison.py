@@ -18,8 +18,8 @@ from d2sd.figures.style import (
     MUTED,
     PANEL,
     ROW,
+    FigureTable,
     Panel,
-    Table,
     axis,
     draw,
     places_axis,
@@ -74,14 +74,14 @@ def differences_panel(found: Comparison) -> Panel:
     )
 
 
-def _differences(rows: Sequence[Difference]) -> Table:
+def _differences(rows: Sequence[Difference]) -> FigureTable:
     cells = []
     for d in rows:
         name, write, change = COMPARED[d.name]
         says = "" if d.difference.low is None else "clear" if d.difference.excludes_zero else "not clear"
         sides = (with_interval(d.a, write), with_interval(d.b, write))
         cells.append((name, f"{d.count_a}", f"{d.count_b}", *sides, with_interval(d.difference, change), says))
-    return Table(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))
+    return FigureTable(("", "n of A", "n of B", "A", "B", "B − A (95% for all)", ""), tuple(cells))
 
 
 NO_INTERVALS = {

@@ -14,8 +14,8 @@ from d2sd.figures.style import (
     COLOURS,
     INK,
     ROW,
+    FigureTable,
     Panel,
-    Table,
     Trace,
     axis,
     draw,
@@ -47,7 +47,7 @@ def _measured(id: str, title: str, question: str, unit: str, rows: Rows, name: s
     hovers = [f"{safe(row['label'])}: {said}" for row, said in zip(rows, words, strict=True)]
     look = {"marker": {"size": 9, "color": INK}, "showlegend": False, **whiskers(figures, "x")}
     dots = scatter("markers", values_of(figures), list(range(len(rows))), hovers, **look)
-    table = Table(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
+    table = FigureTable(("Method", unit), tuple((row["label"], said) for row, said in zip(rows, words, strict=True)))
     figure = draw(
         [dots],
         height=130 + ROW * len(rows),
@@ -86,7 +86,7 @@ def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], se
         _over_steps(
             rows, steps, alphas, [f"α {with_interval(a, decimal, '[]')}" for a in alphas], kind, axis("α", nticks=6)
         ),
-        Table(("Checkpoint", "α [95%]", "Against the last [95% for all]", "Steps"), tuple(table)),
+        FigureTable(("Checkpoint", "α [95%]", "Against the last [95% for all]", "Steps"), tuple(table)),
     )
     shares = [row.reached[0] if row.reached else Estimate(None) for row in rows]
     words = [first_position(row) for row in rows]
@@ -95,7 +95,7 @@ def board_panels(rows: Sequence[DrafterFigures], steps: Sequence[int | None], se
         "First position over training",
         "Of all steps, how many accept a drafted token at the first position?",
         _over_steps(rows, steps, shares, [f"first position accepted: {w}" for w in words], kind, share_axis()),
-        Table(("Checkpoint", "Accepted [95%]"), tuple((r.name, w) for r, w in zip(rows, words, strict=True))),
+        FigureTable(("Checkpoint", "Accepted [95%]"), tuple((r.name, w) for r, w in zip(rows, words, strict=True))),
     )
 
 

@@ -13,7 +13,7 @@ from plotly.offline import get_plotlyjs
 
 from d2sd.__about__ import __version__
 from d2sd.figures.modules import html_page, join_modules
-from d2sd.figures.style import COLOURS, VIEWER, Panel, Stat, Table
+from d2sd.figures.style import COLOURS, VIEWER, FigureTable, Panel, Stat
 from d2sd.trace.text import escaped
 
 MAX_VALUES = 4  # of a setting that is not the same in all runs
@@ -25,7 +25,7 @@ def report_page(
     sentences: Sequence[str],
     panels: Iterable[Panel],
     stats: Iterable[Stat] = (),
-    facts: Iterable[tuple[str, Table]] = (),
+    facts: Iterable[tuple[str, FigureTable]] = (),
 ) -> str:
     """Returns one HTML file with plotly.js, figures and numbers.
 
@@ -58,7 +58,7 @@ def report_page(
     return html_page(title, _styles(), body, [get_plotlyjs(), f"\n(() => {{\n{start}\n}})();\n"], "blob: data:")
 
 
-def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, Table]]:
+def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) -> Iterator[tuple[str, FigureTable]]:
     """Settings, models, versions and hardware of runs, by their headers, as tables with a column for each of the ``sides``."""
     for part in ("config", "models", "versions", "hardware"):
         found: dict[str, list[str]] = {}
@@ -67,7 +67,7 @@ def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) 
                 found.setdefault(name, ["—"] * len(sides))[n] = _distinct(values)
         if found:
             rows = tuple((escaped(name.replace("_", " ")), *values) for name, values in found.items())
-            yield "Settings" if part == "config" else part.capitalize(), Table(("", *names), rows)
+            yield "Settings" if part == "config" else part.capitalize(), FigureTable(("", *names), rows)
 
 
 def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
@@ -100,7 +100,7 @@ def _data(id: str, data: Any) -> str:
     return f'<script type="application/json" id="{id}">{written}</script>\n'
 
 
-def _table(table: Table) -> str:
+def _table(table: FigureTable) -> str:
     def row(cells: Sequence[Any]) -> str:
         words = [_text(c if isinstance(c, str) else c[0]) for c in cells]
         return f"<tr>{''.join(f'<td>{w}</td>' if n else f'<th scope=row>{w}</th>' for n, w in enumerate(words))}</tr>"

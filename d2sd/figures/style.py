@@ -42,7 +42,7 @@ Cell = str | tuple[str, int]  # with a mark that lists its steps
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class FigureTable:
     """Numbers of a figure; the first cell of a row names it."""
 
     head: tuple[str, ...]
@@ -61,7 +61,7 @@ class Panel:
     title: str
     question: str
     figure: go.Figure
-    table: Table
+    table: FigureTable
     names: dict[int, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:

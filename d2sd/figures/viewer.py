@@ -119,7 +119,7 @@ FRAME = (
 
 
 @dataclass(frozen=True, slots=True)
-class Shown:
+class NotebookView:
     """A notebook's output: a self-contained page in a sandboxed frame of ``height`` pixels."""
 
     page: str
@@ -130,7 +130,7 @@ class Shown:
         return FRAME.format(page=html.escape(self.page), title=html.escape(self.title), height=self.height)
 
 
-def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGHT) -> Shown:
+def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGHT) -> NotebookView:
     """Returns the interactive view of a run, for the last line of a notebook cell.
 
     trace: a run, or the path of its file.
@@ -145,4 +145,4 @@ def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGH
         raise InputError(f"there is no step {step}; this trace has {steps}")
     title = f"{run.header['method']}, {steps} steps"
     page = standalone_page(RecordedRun.of(run.records()), title, None if step is None else step - 1)
-    return Shown(page, title, height)
+    return NotebookView(page, title, height)

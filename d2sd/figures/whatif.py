@@ -14,8 +14,8 @@ from d2sd.figures.style import (
     COLOURS,
     EDGE,
     INK,
+    FigureTable,
     Panel,
-    Table,
     Trace,
     axis,
     cut,
@@ -115,7 +115,7 @@ def sweep_panels(sweeps: Sequence[Sweep], recorded: Recorded) -> Iterator[Panel]
             f"{sweep.label[:1].upper()}{sweep.label[1:]}",
             f"{sweep_reading(sweep, recorded)}. {WHISKERS}",
             what_if(sweep, recorded, look),
-            Table(
+            FigureTable(
                 ("Setting", "Method", "α", "Nodes per step", *(f"calculated × on {m.name}" for m in MACHINES.values())),
                 tuple(rows),
             ),

@@ -54,7 +54,7 @@ class Memory:
 
 
 @dataclass(slots=True)
-class Plan:
+class ModelPlan:
     """Properties of a target and drafter, known from configs alone.
 
     refused: why it cannot run, one sentence without a full stop; None where it can.
@@ -87,12 +87,12 @@ class Plan:
     notes: list[str] = field(default_factory=list)
 
 
-def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Plan:
+def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> ModelPlan:
     """Returns the plan of a target with a drafter, folders or hub ids; dtype: the number format for memory figures.
 
     Whatever the two configs say wrongly becomes ``refused``.
     """
-    found = Plan(target, drafter or "", dtype=dtype)
+    found = ModelPlan(target, drafter or "", dtype=dtype)
     try:
         config = _read_target(target, found)
         whole = _meta(lambda: AutoModelForCausalLM.from_config(text_config(config)))
@@ -105,7 +105,7 @@ def plan(target: str, drafter: str | None = None, dtype: str = "bfloat16") -> Pl
     return found
 
 
-def _read_target(source: str, into: Plan) -> Any:
+def _read_target(source: str, into: ModelPlan) -> Any:
     raw = published_config(located(source))
     into.type = str(raw.get("model_type", "unknown"))
     if into.type in (*SUPPORTED, *TYPES):
@@ -135,7 +135,7 @@ def _named(raw: Mapping[str, Any]) -> Any:
     return SimpleNamespace(model_type=raw.get("model_type"), get_text_config=lambda decoder: text)
 
 
-def _read_drafter(source: str, target: Any, into: Plan) -> nn.Module:
+def _read_drafter(source: str, target: Any, into: ModelPlan) -> nn.Module:
     raw = published_config(source)
     refuse_others(raw)
     kinds = layer_kinds(target)
@@ -184,10 +184,10 @@ def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
     return Memory(size * weights[0], size * weights[1], (CONTEXT + rows) * cache, states, tree)
 
 
-def markdown(found: Plan) -> str:
+def markdown(found: ModelPlan) -> str:
     """Returns the plan as a short Markdown report."""
     pair = f"{found.target} with {found.drafter}" if found.drafter else found.target
-    lines = [f"# {pair}", "", f"**{verdict(found)}**", ""]
+    lines = [f"# {pair}", "", f"**{plan_verdict(found)}**", ""]
     if found.layers:
         lines.append(f"* Target: type {found.type}, layers: {_counted(found)}")
     if found.experts:
@@ -211,7 +211,7 @@ def markdown(found: Plan) -> str:
     return "\n".join(lines) + "\n"
 
 
-def verdict(found: Plan) -> str:
+def plan_verdict(found: ModelPlan) -> str:
     """Returns one line: runs, runs eagerly, or refused, and why."""
     if found.refused is not None:
         return f"refused: {found.refused}"
@@ -220,18 +220,18 @@ def verdict(found: Plan) -> str:
     return "runs, on a GPU as captured CUDA graphs"
 
 
-def summary(found: Plan) -> str:
+def summary(found: ModelPlan) -> str:
     """Returns the verdict in one line, with layers and memory."""
     if found.refused is not None or found.memory is None:
-        line = verdict(found)
+        line = plan_verdict(found)
         return f"{line[0].upper()}{line[1:]}."
     return (
-        f"Type {found.type}, layers: {_counted(found)}. It {verdict(found)}. With a text of {CONTEXT} tokens it takes "
+        f"Type {found.type}, layers: {_counted(found)}. It {plan_verdict(found)}. With a text of {CONTEXT} tokens it takes "
         f"{_size(found.memory.total)} in {found.dtype}."
     )
 
 
-def _counted(found: Plan) -> str:
+def _counted(found: ModelPlan) -> str:
     named = {"sliding": f"sliding ({found.window} tokens)"}
     return ", ".join(f"{count} {named.get(kind, kind)}" for kind, count in found.layers.items())
 

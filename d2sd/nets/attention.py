@@ -86,7 +86,7 @@ def attend_cascade(
         above, above_lse = _level(shared, *prefix, seen)
         above = above.view(kv_heads, batch, group * rows, dim).transpose(0, 1)
         above_lse = above_lse.view(kv_heads, batch, group * rows, 1).transpose(0, 1)
-        out = merge(above, above_lse, out, lse)
+        out = merge_attention(above, above_lse, out, lse)
         lse = lse.logaddexp(above_lse)
     if sinks is not None:  # what they take of the softmax over everything
         out = out * torch.sigmoid(lse - sink_rows(sinks, kv_heads, rows))
@@ -111,7 +111,7 @@ def _product(a: Tensor, b: Tensor) -> Tensor:
     return product.unflatten(0, a.shape[:2])
 
 
-def merge(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
+def merge_attention(a: Tensor, a_lse: Tensor, b: Tensor, b_lse: Tensor) -> Tensor:
     """Attention over the union of two disjoint key sets from the attention over each."""
     weight = torch.sigmoid(a_lse - b_lse)
     return weight * a + (1 - weight) * b

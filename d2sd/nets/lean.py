@@ -62,7 +62,7 @@ _one_at_a_time = threading.Lock()  # several generations may begin at once
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def merge(linears: Sequence[nn.Linear]) -> Tensor:
+def merge_linears(linears: Sequence[nn.Linear]) -> Tensor:
     """Returns the weights of linear layers below each other, (sum of outputs, inputs), of which their own become slices.
 
     Where they are that already, nothing is copied.
@@ -229,10 +229,10 @@ class LeanLayers:
         lean = cls(layers, rotary, config, norm, kernels)
         attentions = [layer.self_attn for layer in layers]
         for group in [attentions] if contexts else [[a] for a in attentions]:
-            whole = merge([part for a in group for part in (a.q_proj, a.k_proj, a.v_proj)])
+            whole = merge_linears([part for a in group for part in (a.q_proj, a.k_proj, a.v_proj)])
             lean._merged += whole.view(len(group), -1, whole.shape[1]).unbind()
         for layer, qkv in zip(layers, lean._merged, strict=True):
-            gate_up = merge((layer.mlp.gate_proj, layer.mlp.up_proj))
+            gate_up = merge_linears((layer.mlp.gate_proj, layer.mlp.up_proj))
             lean._add(layer, qkv, gate_up, lambda weight: partial(F.linear, weight=weight))
         if lean._merged[0].is_cuda:
             torch.cuda.empty_cache()  # the separate weights were as large as the merged ones

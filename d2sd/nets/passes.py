@@ -60,7 +60,7 @@ def _stream(device: torch.device) -> Any:
     return torch.cuda.Stream(device)
 
 
-class Recorder:
+class PassRecorder:
     """Captures passes on one GPU, all of them in one memory pool."""
 
     def __init__(self, device: torch.device):
@@ -167,7 +167,7 @@ class Passes:
         self.merged = merged and mode != "eager"
         self._caches: dict[str, KeyValueCache] = {}
         self._captured: dict[Hashable, CapturedPass] = {}
-        self._recorder = Recorder(device)
+        self._recorder = PassRecorder(device)
 
     @property
     def fixed(self) -> bool:

@@ -30,7 +30,7 @@ class _Kind(msgspec.Struct):
     event: str
 
 
-class _Header(msgspec.Struct, tag_field="event", tag="Header"):
+class _HeaderFields(msgspec.Struct, tag_field="event", tag="Header"):
     """What the readers of a header rely on; it may hold more."""
 
     schema: Annotated[int, msgspec.Meta(ge=1)]
@@ -45,7 +45,7 @@ class _Header(msgspec.Struct, tag_field="event", tag="Header"):
 
 
 _kind = msgspec.json.Decoder(_Kind)
-_header = msgspec.json.Decoder(_Header)
+_header = msgspec.json.Decoder(_HeaderFields)
 _header_fields = msgspec.json.Decoder(dict[str, Any])
 _event = msgspec.json.Decoder(Event)
 _baseline = msgspec.json.Decoder(Baseline)

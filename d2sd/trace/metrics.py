@@ -182,7 +182,7 @@ def _whole(config: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-class Outcome(Struct, frozen=True, tag_field="event", tag=True):
+class StepOutcome(Struct, frozen=True, tag_field="event", tag=True):
     """What follows from a step, for readers that do not compute it: ``verdict``, ``tokens_gained``, ``closed_from`` and ``Work.of``.
 
     It is sent beside a step and is no part of a trace, so that no file can claim another outcome than its steps have.
@@ -194,7 +194,7 @@ class Outcome(Struct, frozen=True, tag_field="event", tag=True):
     work: Work
 
     @classmethod
-    def of(cls, step: StepDone, header: Mapping[str, Any]) -> Outcome:
+    def of(cls, step: StepDone, header: Mapping[str, Any]) -> StepOutcome:
         closed = closed_from(step, str(header.get("method")))
         return cls(verdict(step), tokens_gained(step), closed, Work.of(step, header))
 

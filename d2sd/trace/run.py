@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, cast
 
 from d2sd.trace.events import Baseline, Record, StepDone, to_line
-from d2sd.trace.metrics import Outcome, instructiveness
+from d2sd.trace.metrics import StepOutcome, instructiveness
 from d2sd.trace.trace import Reader, Trace, lines_of, restored
 
 LONG = 2048  # characters
@@ -115,7 +115,7 @@ class RecordedRun:
             if (worth := instructiveness(record)) > self._best:
                 self._best, self.instructive = worth, self.steps
             self.steps += 1
-            yield to_line(Outcome.of(record, self.header)).rstrip("\n")
+            yield to_line(StepOutcome.of(record, self.header)).rstrip("\n")
         elif isinstance(record, Baseline):
             self.baseline = record
         kind = record.get("event") if isinstance(record, dict) else type(record).__name__

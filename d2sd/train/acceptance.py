@@ -135,7 +135,7 @@ class Checkpoint:
     folder: Path
 
 
-class Measured(msgspec.Struct, frozen=True):
+class DrafterResults(msgspec.Struct, frozen=True):
     """Results of one drafter.
 
     weights: fingerprint of the drafter.
@@ -232,16 +232,16 @@ class Board:
         prompts = [list(text.prefill.prompt_token_ids) if text.prefill else [] for text in texts]
         written = [[text.token_ids, asdict(recorded_config(text))] for text in texts]
         self.texts_digest = digest_of([[prompt, *text] for prompt, text in zip(prompts, written, strict=True)])
-        self._results: dict[str, Measured] = {}
+        self._results: dict[str, DrafterResults] = {}
         if path.exists():
             try:
-                self._results = msgspec.json.decode(path.read_bytes(), type=dict[str, Measured])
+                self._results = msgspec.json.decode(path.read_bytes(), type=dict[str, DrafterResults])
             except (OSError, msgspec.DecodeError) as error:
                 raise InputError(
                     f"cannot read {path} ({first_line(error)}); remove it to measure its checkpoints again"
                 ) from None
 
-    def measure(self, checkpoint: Checkpoint) -> Measured:
+    def measure(self, checkpoint: Checkpoint) -> DrafterResults:
         """Returns what the checkpoint's drafter commits over the texts, measured or read.
 
         Raises ``InputError``, as ``replayed`` does.
@@ -255,7 +255,7 @@ class Board:
             texts = progress(self._texts, desc=checkpoint.name, unit="text", leave=False)
             outcomes = [replayed(engine, text, method) for text in texts]
             drafter = {"d2sd": "second_drafter", "dflash": "first_drafter", "eagle3": "eagle3"}[method]
-            self._results[key] = Measured(
+            self._results[key] = DrafterResults(
                 facts[drafter]["weights"],
                 tuple(o.committed for o in outcomes),
                 tuple(o.cut for o in outcomes),

@@ -56,7 +56,7 @@ from d2sd.train.plan import (
     POINTS,
     TYPICAL,
     WRITING_HELD_OUT,
-    Plan,
+    TrainingPlan,
     describe,
     divide,
     duration,
@@ -103,7 +103,7 @@ class State:
                 raise InputError(f"{path.parent} was made with other settings, prompts or minutes; give the same ones to resume, or another folder")  # fmt: skip
             if same:  # else nothing was done yet, such as where the settings were refused
                 self._used, self.done = kept["used"], kept["done"]
-                self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], Plan)
+                self.plan = None if kept["plan"] is None else msgspec.convert(kept["plan"], TrainingPlan)
 
     @contextmanager
     def stage(self, name: str) -> Iterator[Callable[[], bool]]:
@@ -270,7 +270,7 @@ def train_pair(settings: PairTraining, clock: Callable[[], float] = time.monoton
 
 def _plan(
     settings: PairTraining, target: Target, chat: bool, total: float, began: float, clock: Callable[[], float]
-) -> Plan:
+) -> TrainingPlan:
     """The plan for the time that is left, by speeds that are measured now."""
     rows = min(
         most_rows(target, LONGEST + settings.max_new_tokens), max(1, len(settings.prompts)) if not chat else 1 << 20
@@ -285,7 +285,7 @@ def _plan(
     return divide(speeds, left, plan.room, rows, chat and given < plan.tokens, None if chat else given)
 
 
-def _ask(settings: PairTraining, target: Target, plan: Plan, stop: Callable[[], bool]) -> None:
+def _ask(settings: PairTraining, target: Target, plan: TrainingPlan, stop: Callable[[], bool]) -> None:
     config = replace(QUESTIONS, batch_size=plan.rows, seed=settings.seed)
     ask(target, FIRST_WORDS, max(plan.rows, plan.tokens // 30), settings.out / "questions.jsonl", config, stop)
 

@@ -17,7 +17,7 @@ from d2sd.train.joint import ANCHORS, PairObjective, features_of, new_pair
 from d2sd.train.loop import make_optimizers
 from d2sd.train.settings import LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import Responses
-from d2sd.train.writer import STRIDE, Request, Rows
+from d2sd.train.writer import STRIDE, Rows, WriterRequest
 
 ANCHORS_PER_TOKEN = 0.32  # about two readings of every text: docs/train-your-own.md
 QUESTION_SHARE = 0.15  # tokens of questions, as a share of those of the texts
@@ -43,7 +43,7 @@ class Speeds(msgspec.Struct, frozen=True):
     batch: int
 
 
-class Plan(msgspec.Struct, frozen=True):
+class TrainingPlan(msgspec.Struct, frozen=True):
     """How the time is divided: seconds of each stage, tokens of text, the most that memory allows, and rows of the batches.
 
     points, held_out, tokens_held_out: how often the drafters are measured, on how many held-out texts, and on how many tokens of
@@ -61,7 +61,7 @@ class Plan(msgspec.Struct, frozen=True):
     tokens_held_out: int = HELD_OUT_TOKENS
 
 
-def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> Plan:
+def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool, most: int | None) -> TrainingPlan:
     """Returns the plan for so many seconds.
 
     room: tokens whose features fit into memory.
@@ -77,7 +77,7 @@ def divide(speeds: Speeds, seconds: float, room: int, rows: int, questions: bool
     batch = max(1, int(training * speeds.training / (FEWEST_STEPS * ANCHORS)))
     batch = min(speeds.batch, max(SMALLEST, 1 << batch.bit_length() - 1))
     rows = max(1, min(rows, tokens // (3 * TYPICAL)))  # few enough for texts to end in time
-    return Plan({**parts, "training": training}, tokens, room, rows, batch, speeds)
+    return TrainingPlan({**parts, "training": training}, tokens, room, rows, batch, speeds)
 
 
 def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int, int, int]:
@@ -99,7 +99,7 @@ def points_of(lengths: Sequence[int], token: float, seconds: float) -> tuple[int
     return 0, texts, most
 
 
-def describe(plan: Plan, device: str) -> str:
+def describe(plan: TrainingPlan, device: str) -> str:
     """Returns the plan in words."""
     s, anchors = plan.speeds, plan.seconds["training"] * plan.speeds.training
     parts = ", ".join(f"{name} {duration(seconds)}" for name, seconds in plan.seconds.items() if seconds)
@@ -174,7 +174,7 @@ def _writing_speed(settings: PairTraining, target: Target, rows: int, clock: Cal
     """Tokens a second of so many rows."""
     config = RegenerateConfig(rows, settings.max_new_tokens)
     batch = Rows(target, rows, LONGEST + settings.max_new_tokens, config)
-    batch.put(range(rows), [Request(n, [n % target.config.vocab_size] * LONGEST) for n in range(rows)])
+    batch.put(range(rows), [WriterRequest(n, [n % target.config.vocab_size] * LONGEST) for n in range(rows)])
 
     def step() -> None:
         batch.advance(STRIDE if target.device.type == "cuda" else 1)

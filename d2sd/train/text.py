@@ -29,13 +29,13 @@ from d2sd.trace.files import utf8_lines, write_whole
 from d2sd.trace.logs.serving import Server, served_model
 from d2sd.trace.text import progress
 from d2sd.train.settings import RegenerateConfig
-from d2sd.train.writer import Request, write
+from d2sd.train.writer import WriterRequest, write
 
 MAX_LINE = 4_000_000
 MARK = "\u2063question\u2063"  # nothing that a template holds
 SHORTEST = 8  # characters
 
-Answer = Callable[[list[Request]], Iterator[tuple[Request, list[int]]]]
+Answer = Callable[[list[WriterRequest]], Iterator[tuple[WriterRequest, list[int]]]]
 
 
 def read_jsonl(path: Path, *fields: str) -> Iterator[dict[str, Any]]:
@@ -91,17 +91,17 @@ def frequent_tokens(data: Responses, count: int, vocabulary: int) -> list[int]:
 # The target writes responses.
 
 
-def requests_of(prompts: Sequence[Sequence[int]]) -> list[Request]:
+def requests_of(prompts: Sequence[Sequence[int]]) -> list[WriterRequest]:
     """Returns a request for each prompt, longest prompts first, so that the last texts to end are short ones."""
-    return sorted((Request(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
+    return sorted((WriterRequest(n, list(p)) for n, p in enumerate(prompts)), key=lambda r: -len(r.prompt))
 
 
 def written(
-    target: Target, requests: Sequence[Request], config: RegenerateConfig
-) -> Iterator[tuple[Request, list[int]]]:
+    target: Target, requests: Sequence[WriterRequest], config: RegenerateConfig
+) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Yields what ``write`` does, texts of like lengths together, since all rows of a batch have room for its longest one."""
 
-    def room(request: Request) -> int:
+    def room(request: WriterRequest) -> int:
         return max(9, (len(request.prompt) + config.max_new_tokens - 1).bit_length())  # up to 512 tokens are alike
 
     for _, alike in groupby(requests, room):
@@ -109,8 +109,8 @@ def written(
 
 
 def served(
-    server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[Request], config: RegenerateConfig
-) -> Iterator[tuple[Request, list[int]]]:  # fmt: skip
+    server: Server, model: str, tokenizer: Any, ends: Collection[int], requests: Sequence[WriterRequest], config: RegenerateConfig
+) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
     """Yields requests with a server's token ids after each prompt, ``config.batch_size`` of them at a time.
 
     The server has OpenAI's API and is sent token ids, so the chat template is that of the target here. Where it returns no ids,
@@ -119,7 +119,7 @@ def served(
     ends: all tokens that end a text. Raises ``InputError``.
     """
 
-    def one(request: Request) -> tuple[Request, list[int]]:
+    def one(request: WriterRequest) -> tuple[WriterRequest, list[int]]:
         body = {
             "model": model, "prompt": request.prompt, "max_tokens": config.max_new_tokens, "return_token_ids": True,
             "temperature": config.temperature, "seed": config.seed + request.number,
@@ -408,7 +408,7 @@ def write_questions(
     header = user_header(target)
     encode, decode = target.tokenizer, target.tokenizer.decode
     begins = [encode(header + words, add_special_tokens=False)["input_ids"] for words in first_words]
-    requests = [Request(n, begins[n % len(begins)]) for n in range(len(known), count)]
+    requests = [WriterRequest(n, begins[n % len(begins)]) for n in range(len(known), count)]
     found = set(map(letters, known))
     answers = write(target, requests, config, stop)
     for request, response in progress(answers, initial=len(known), total=count, desc="questions", mininterval=1):

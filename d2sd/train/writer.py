@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from d2sd.decoding.verifier import restrict
 from d2sd.errors import first_line
 from d2sd.nets.caches import LayerCache, Ring
-from d2sd.nets.passes import Recorder
+from d2sd.nets.passes import PassRecorder
 from d2sd.nets.target import Target
 from d2sd.train.settings import RegenerateConfig
 
@@ -28,7 +28,7 @@ KEPT = 0.6  # share of a GPU's free memory that rows may take
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
+class WriterRequest:
     """A prompt and its number."""
 
     number: int
@@ -50,7 +50,7 @@ class Rows:
         self._graph: Any = None
         self._captures = device.type == "cuda" and target.capturable and target.fixable
 
-    def put(self, rows: Sequence[int], requests: Sequence[Request]) -> None:
+    def put(self, rows: Sequence[int], requests: Sequence[WriterRequest]) -> None:
         """Begin these texts in these rows."""
         device = self.text.device
         index = torch.tensor(rows, device=device)
@@ -77,7 +77,7 @@ class Rows:
             changed = (self.text, self.place, self.idle, self._slot)
             before = [t.clone() for t in changed]
             try:
-                self._graph = Recorder(self.text.device).capture(self._step, ())
+                self._graph = PassRecorder(self.text.device).capture(self._step, ())
             except torch.OutOfMemoryError:
                 raise
             except RuntimeError as error:
@@ -130,10 +130,10 @@ class Rows:
 @torch.inference_mode()
 def write(
     target: Target,
-    requests: Iterable[Request],
+    requests: Iterable[WriterRequest],
     config: RegenerateConfig,
     stop: Callable[[], bool] | None = None,
-) -> Iterator[tuple[Request, list[int]]]:
+) -> Iterator[tuple[WriterRequest, list[int]]]:
     """Yields requests with the text after each prompt, end token included, in the order in which the texts end.
 
     If memory does not suffice for ``config.batch_size`` rows, it goes on with half of them.
@@ -147,7 +147,7 @@ def write(
         torch.manual_seed(config.seed)
     width = max(len(r.prompt) for r in queue) + config.max_new_tokens
     count = config.batch_size
-    taken: list[Request | None] = []
+    taken: list[WriterRequest | None] = []
     while queue:
         try:
             yield from _written(target, queue, taken, min(count, len(queue)), width, config, stop)
@@ -162,9 +162,9 @@ def write(
 
 
 def _written(
-    target: Target, queue: deque[Request], taken: list[Request | None], count: int, width: int, config: RegenerateConfig,
+    target: Target, queue: deque[WriterRequest], taken: list[WriterRequest | None], count: int, width: int, config: RegenerateConfig,
     stop: Callable[[], bool] | None,
-) -> Iterator[tuple[Request, list[int]]]:  # fmt: skip
+) -> Iterator[tuple[WriterRequest, list[int]]]:  # fmt: skip
     """Texts of ``queue`` in rows of one batch. taken: the request of each row, None once its text was yielded."""
     kind, rows = target.device.type, Rows(target, count, width, config)
     taken[:] = [queue.popleft() for _ in range(count)]

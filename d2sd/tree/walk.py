@@ -9,7 +9,7 @@ from d2sd.tree.tree import TokenTree
 
 
 @dataclass(frozen=True, slots=True)
-class Walk:
+class TreeWalk:
     """Outcome of one verification.
 
     visited: nodes where the target's choice was read, anchor first.
@@ -26,7 +26,7 @@ class Walk:
     cut: bool
 
 
-def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit: int) -> Walk:
+def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit: int) -> TreeWalk:
     """Returns the walk that follows the target's choices from the anchor.
 
     It commits at most ``limit`` tokens, and none after an end token. The last token is the bonus token, or the accepted node
@@ -42,14 +42,14 @@ def walk(tree: TokenTree, chosen: Sequence[int], end_ids: Collection[int], limit
         token = chosen[visited[-1]]
         child = children.get((visited[-1], token))
         if child is None:
-            return Walk(tuple(visited), tuple(accepted), token, token in end_ids, len(accepted) + 1 == limit)
+            return TreeWalk(tuple(visited), tuple(accepted), token, token in end_ids, len(accepted) + 1 == limit)
         accepted.append(child)
         if token in end_ids or len(accepted) == limit:
-            return Walk(tuple(visited), tuple(accepted), None, token in end_ids, len(accepted) == limit)
+            return TreeWalk(tuple(visited), tuple(accepted), None, token in end_ids, len(accepted) == limit)
         visited.append(child)
 
 
-def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence[int], outcome: Walk) -> int | None:
+def first_draft_boundary(tree: TokenTree, first: Sequence[int], chosen: Sequence[int], outcome: TreeWalk) -> int | None:
     """Returns the number of leading first-draft tokens that the target accepted; None if the walk ended before it was known."""
     children, node, visited = tree.children(), 0, set(outcome.visited)
     for count, token in enumerate(first):

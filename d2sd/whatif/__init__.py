@@ -27,7 +27,7 @@ from d2sd.tree.walk import first_draft_boundary, walk
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ReplayOutcome:
     """Result of a setting over the recorded text: committed tokens and verified nodes of every step.
 
     works: the rows of every step's passes, from which ``d2sd.costs.machines`` calculates times.
@@ -69,7 +69,7 @@ class Outcome:
         return sum(self.nodes) / len(self.nodes)
 
 
-def replayed(engine: Engine, trace: Trace, method: str | None = None) -> Outcome:
+def replayed(engine: Engine, trace: Trace, method: str | None = None) -> ReplayOutcome:
     """Returns the steps that the engine's drafters would take over a recorded text, with γ as trained.
 
     method: None for the recorded one, or one that these drafters can run.
@@ -112,7 +112,7 @@ class Replay:
 
     def run(
         self, configs: Sequence[DecodeConfig], costs: Machine | None = None, experience: Experience | None = None
-    ) -> Iterator[Outcome]:
+    ) -> Iterator[ReplayOutcome]:
         """Yields the outcome of every setting; configs: resolved settings (``Engine.resolve``).
 
         costs: stage costs for calculated times and for the decisions of cost-aware settings; without it, these are measured on
@@ -130,7 +130,7 @@ class Replay:
             read(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
-    def _replay(self, config: DecodeConfig, costs: Machine | None, experience: Experience | None) -> Outcome:
+    def _replay(self, config: DecodeConfig, costs: Machine | None, experience: Experience | None) -> ReplayOutcome:
         ids = [*self.prompt, *self.output]
         if config.decides and experience is None:
             experience = Experience(costs.of(config.method) if costs else self.engine.costs(config))
@@ -161,4 +161,4 @@ class Replay:
             known += count
         machine = costs.of(config.method) if costs else None
         seconds = sum(machine.seconds(config.method, work) or 0.0 for work in works) if machine else None
-        return Outcome(config, tuple(committed), tuple(works), tuple(hits), seconds, cut)
+        return ReplayOutcome(config, tuple(committed), tuple(works), tuple(hits), seconds, cut)

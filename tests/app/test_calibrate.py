@@ -25,7 +25,7 @@ from app.session import Session
 from app.view import APP
 from d2sd import METHODS, DecodeConfig, InputError, Trace, load_trace
 from d2sd.bench.prompts import read_prompts
-from d2sd.calibration.report import Measured
+from d2sd.calibration.report import MeasuredRuns
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.nets.models import Models
 from d2sd.trace.run import RecordedRun
@@ -189,7 +189,7 @@ def test_measured_run_opens_in_explore_unchanged_and_unknown_is_refused(opening)
 def drawn(traces: list[Trace]) -> dict[str, Any]:
     """What the page is sent for these runs."""
     runs = [Recording("a run", RecordedRun.of([t.header])) for t in traces]
-    return json.loads(calibrate.drawing(Measured(traces), runs, "Some runs"))
+    return json.loads(calibrate.calibration_drawing(MeasuredRuns(traces), runs, "Some runs"))
 
 
 @pytest.fixture(scope="module")

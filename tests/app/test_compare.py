@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from app import presets
-from app.compare.tab import add_files, choices, drawing, offer, open_step, partners, pick, show
+from app.compare.tab import add_files, choices, comparison_drawing, offer, open_step, partners, pick, show_comparison
 from app.jobs import Ticket
 from app.race.run import recorded_race
 from app.runs.recordings import Recording, RunSet
@@ -39,7 +39,7 @@ def test_compare_preselects_two_newest_runs(session):
 
 
 def test_compare_pairs_greedy_race_methods_by_text(session):
-    drawn = json.loads(answered(show, Ticket(), session, *names(session)[:2])[0])
+    drawn = json.loads(answered(show_comparison, Ticket(), session, *names(session)[:2])[0])
     assert drawn["comparison"]["paired"]
     assert drawn["comparison"]["unit"].startswith("block of")
     (pair,) = drawn["pairs"]
@@ -54,14 +54,14 @@ def test_compare_pairs_greedy_race_methods_by_text(session):
 def test_compare_figure_says_too_few_steps(session):
     whole = session.history.runs[0].run.trace()
     sides = [RunSet.of(name, [replace(whole, steps=whole.steps[:2], finished=None)]) for name in "AB"]
-    figure = json.loads(drawing(*sides))["panel"]["figure"]
+    figure = json.loads(comparison_drawing(*sides))["panel"]["figure"]
     assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
     assert not any(trace["x"] for trace in figure["data"])
 
 
 def test_compare_missing_choice_is_one_sentence(session):
-    assert "choose what to compare" in answered(show, Ticket(), session, None, None)[1].value
-    assert "still in the list" in answered(show, Ticket(), session, "run gone", "set gone")[1].value
+    assert "choose what to compare" in answered(show_comparison, Ticket(), session, None, None)[1].value
+    assert "still in the list" in answered(show_comparison, Ticket(), session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
         pick(session.history, "magic")
 
@@ -77,7 +77,7 @@ def test_add_files_makes_set_and_names_bad_files(session, tmp_path):
     assert label == f"Set: good.jsonl ({about(presets.opening().header)})"  # what it was made with
     assert about(presets.opening().header).startswith("D²SD on ")
     assert name == "set good.jsonl"
-    drawn = json.loads(answered(show, Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
+    drawn = json.loads(answered(show_comparison, Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["titles"] == [label.removeprefix("Set: ")] * 2
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
 
@@ -86,7 +86,7 @@ def test_compare_matches_set_runs_by_prompt():
     one, other = (lane.trace for lane in recorded_race().lanes[:2])
     assert partners(("x", "y"), ("y", "z")) == [(1, 0)]
     assert partners(("x",), ("y",)) == [(0, 0)]
-    drawn = json.loads(drawing(RunSet.of("a", [one, one]), RunSet.of("b", [other])))
+    drawn = json.loads(comparison_drawing(RunSet.of("a", [one, one]), RunSet.of("b", [other])))
     assert [pair["runs"] for pair in drawn["pairs"]] == [[0, 0], [1, 0]]
 
 

@@ -39,7 +39,7 @@ BEFORE = {"event": "Header", "prompt": "before"}
 
 def outcome(session=None, **changes):
     job = Job()
-    return list(updates_of(job, explore.run(session or Session(), job, request(**changes))))
+    return list(updates_of(job, explore.stream_run(session or Session(), job, request(**changes))))
 
 
 def lines(updates):
@@ -142,7 +142,7 @@ def test_open_settings_are_filled_by_engine():
 
 def test_cancelled_run_stops_before_next_step():
     job = Job()
-    run = explore.run(Session(), job, request(max_new_tokens=400))
+    run = explore.stream_run(Session(), job, request(max_new_tokens=400))
     updates = [next(run)]
     job.replaced = True
     assert events([*updates, *run])[-1]["stop_reason"] == "stopped"
@@ -150,7 +150,7 @@ def test_cancelled_run_stops_before_next_step():
 
 def test_run_is_silent_after_window_shows_another():
     session = Session()
-    run = explore.run(session, Job(), request(compare=True))
+    run = explore.stream_run(session, Job(), request(compare=True))
     next(run)
     session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
     assert all(update == Update() for update in run)
@@ -163,7 +163,7 @@ def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs
     monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0)
     monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
     session = Session()
-    run = explore.run(session, Job(), request(compare=True))
+    run = explore.stream_run(session, Job(), request(compare=True))
     if out_of_sight:
         while not next(run).value:
             pass

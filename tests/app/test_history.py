@@ -8,15 +8,15 @@ from urllib.parse import parse_qsl
 
 from app import links, models, presets
 from app import session as history
-from app.explore.controls import Controls, Shown
+from app.explore.controls import Controls, ExploreTab
 from app.layout import launch_options
 from app.race.run import recorded_race
 from app.race.tab import GROUPS as METHOD_GROUPS
 from app.race.tab import RaceTab, keep, open_lane, race_query
 from app.race.whatif import WhatIf
 from app.runs.recordings import Recording
-from app.runs.tab import GONE, remove, rename, show
-from app.runs.view import about, drawing
+from app.runs.tab import GONE, remove, rename, show_run
+from app.runs.view import about, runs_drawing
 from app.session import Histories, History, Session
 from app.settings import SETTINGS
 from d2sd.trace.run import RecordedRun
@@ -72,11 +72,11 @@ def test_windows_have_one_limit_that_is_documented():
 def test_listed_run_opens_with_its_step():
     session = Session()
     run = session.history.keep(presets.opening(), "Recorded")
-    segment, _ = answered(show, session, session, key=run.key, step=3, node=None)
+    segment, _ = answered(show_run, session, session, key=run.key, step=3, node=None)
     head = json.loads(segment.split("\n")[0])
     assert (head["key"], head["wanted"], head["recorded"]) == (run.key, {"step": 3, "node": None}, True)
     assert session.shown is run
-    assert answered(show, session, session, key="gone")[1].value == GONE
+    assert answered(show_run, session, session, key="gone")[1].value == GONE
     assert session.shown is run
 
 
@@ -103,7 +103,7 @@ def test_race_lanes_are_kept_and_open_in_explore():
     assert session.shown.header["method"] == race.lanes[1].trace.header["method"]
     assert session.shown is session.history.find(session.shown.key).run
     assert tab.selected == "explore"
-    assert json.loads(drawing(session.history, session.shown.key))["shown"] == session.shown.key
+    assert json.loads(runs_drawing(session.history, session.shown.key))["shown"] == session.shown.key
     for lane in (None, -1, 99, "1"):
         assert "no longer exists" in answered(open_lane, session, session, lane=lane, outputs=2)[2].value
 
@@ -127,7 +127,7 @@ def test_about_names_other_drafter_and_describes_headers_with_any_values():
     )
     header = {"method": "vllm", "models": {"preset": ["x"]}, "config": {"block_size": {"x": 9}}, "prompt": None}
     assert about(header) == "vllm on ['x'], γ {'x': 9}"
-    assert links.read(links.query_fields(header)).values == {}
+    assert links.read_link(links.query_fields(header)).values == {}
 
 
 def test_race_link_fills_form_and_restores_race():
@@ -163,12 +163,12 @@ def test_race_link_starts_once_if_fully_usable(monkeypatch):
 
 
 class Form:
-    """The controls of Explore as ``Shown.follow`` sees them, and what a person has in them."""
+    """The controls of Explore as ``ExploreTab.follow`` sees them, and what a person has in them."""
 
     def __init__(self, session, **values):
         inputs = ("prompt", "model", "method", "compare", *(s.name for s in SETTINGS))
         self.controls = Controls(dict.fromkeys(inputs), None, None, None, None, None, None)
-        self.shown = Shown(None, self.controls, None, None, None)
+        self.shown = ExploreTab(None, self.controls, None, None, None)
         self.session = session
         self.values = {**dict.fromkeys(inputs), "method": "d2sd", "compare": True, **values}
 
@@ -179,7 +179,7 @@ class Form:
             skipped = isinstance(sent, dict) and "value" not in sent
             self.values[name] = self.values[name] if skipped else value
 
-    def show(self, run, arrives=True):
+    def show_run(self, run, arrives=True):
         self.session.show(run, "Explore")
         answers = self.shown.follow(self.session, *self.values.values())
         if arrives:

@@ -318,9 +318,9 @@ def test_overtaken_trace_upload_is_kept_but_not_shown(trace, monkeypatch):
     assert session.shown is before
     assert [kept.label for kept in session.history.runs] == ["mine.jsonl"]
     key = session.history.runs[0].run.key
-    assert nothing(answered(runs_tab.show, session, session, number=7, key=key))
+    assert nothing(answered(runs_tab.show_run, session, session, number=7, key=key))
     assert session.shown is before
-    assert not nothing(answered(runs_tab.show, session, session, number=10, key=key))
+    assert not nothing(answered(runs_tab.show_run, session, session, number=10, key=key))
 
 
 def test_turns_news_gives_queue_place_and_wait_time():

@@ -22,15 +22,15 @@ def test_link_round_trips_every_setting():
     }  # fmt: skip
     assert set(asked) == {"prompt", "model", "method", *(s.name for s in SETTINGS)}
     query = {name: str(value).lower() if value is True else str(value) for name, value in asked.items()}
-    link = links.read({**query, "step": "4", "node": "bonus"})
+    link = links.read_link({**query, "step": "4", "node": "bonus"})
     assert link.values == asked
     assert link.selection == {"step": 3, "node": "bonus", "text": ""}
     assert (link.ignored, link.sentence) == ((), "")
 
 
 def test_link_to_drawn_text_says_that_it_may_be_another():
-    assert links.read({"temperature": "0.5"}).sampling_note.startswith("Its text is drawn at temperature 0.5")
-    assert links.read({"temperature": "0"}).sampling_note == ""
+    assert links.read_link({"temperature": "0.5"}).sampling_note.startswith("Its text is drawn at temperature 0.5")
+    assert links.read_link({"temperature": "0"}).sampling_note == ""
 
 
 NOT_WHOLE = ("", "1e1", " 4", "+4", "4_0", "１６", "4.0", "nan", "9" * 20)
@@ -53,7 +53,7 @@ MISFITS = {
 @pytest.mark.parametrize(("name", "value"), [(name, value) for name, values in MISFITS.items() for value in values])
 def test_link_leaves_out_and_names_invalid_values(name, value, monkeypatch):
     monkeypatch.setattr(models.torch.cuda, "is_available", lambda: False)
-    link = links.read({"num_branches": "2", name: value})
+    link = links.read_link({"num_branches": "2", name: value})
     assert link.values == {"num_branches": 2}
     assert link.selection is None
     assert link.sentence.startswith(f"Not everything in this link could be used: {name} (")
@@ -61,7 +61,7 @@ def test_link_leaves_out_and_names_invalid_values(name, value, monkeypatch):
 
 def test_link_chat_default_follows_model():
     found = [
-        links.read({"model": name} | more).values["chat"]
+        links.read_link({"model": name} | more).values["chat"]
         for name in ("tiny", "smollm2")
         for more in ({}, {"chat": "false"})
     ]
@@ -69,18 +69,18 @@ def test_link_chat_default_follows_model():
 
 
 def test_link_node_needs_step():
-    assert links.read({"node": "3"}).selection is None
-    assert "node" in links.read({"step": "2", "node": "-1"}).sentence
+    assert links.read_link({"node": "3"}).selection is None
+    assert "node" in links.read_link({"step": "2", "node": "-1"}).sentence
 
 
 def test_query_fields_fit_only_their_run():
     header = presets.opening().header
     query = links.query_fields(header)
-    assert links.read(query).ignored == ()
-    assert links.read(query).fits(header)
+    assert links.read_link(query).ignored == ()
+    assert links.read_link(query).fits(header)
     for other in (query | {"seed": "5"}, query | {"prompt": "another"}, {}):
-        assert not links.read(other).fits(header)
-    assert not links.read(query).fits({})
+        assert not links.read_link(other).fits(header)
+    assert not links.read_link(query).fits({})
 
 
 OPENING = links.query_fields(presets.opening().header)
@@ -111,7 +111,7 @@ def test_open_link_shows_or_starts_run_with_notice(monkeypatch, query, notice, w
     session = Session()
     run = session.shown = session.history.keep(presets.opening(), "Recorded")
     query = query | {"run": run.key} if query.get("run") == "KEY" else query
-    opened = open_link(session, links.read(query), query, "tiny")
+    opened = open_link(session, links.read_link(query), query, "tiny")
     notice_shown = getattr(opened.notice, "value", "")
     assert notice_shown == "" if notice is None else notice in notice_shown
     assert opened.starts == starts

@@ -34,7 +34,7 @@ def test_run_price_is_equal_in_all_views(engine, method):
     trace = engine.generate("the cat sat", config)
     lines = map(json.loads, RecordedRun.of(trace.records()).lines(outcomes=True))
     works = [line["work"] for line in lines if line["event"] == "Outcome"]
-    drawn = json.loads(race_tab.drawing(Race("the cat sat", (method,), (Lane(trace),))))
+    drawn = json.loads(race_tab.race_drawing(Race("the cat sat", (method,), (Lane(trace),))))
     (outcome,) = Replay(engine, trace).run([config])
     points = [record.SettingsPoint(4, config.block_size, outcome.committed, outcome.works)]
     point = record.live_data(trace, points)["points"][0]

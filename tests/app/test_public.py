@@ -40,14 +40,14 @@ def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
     job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", False, DEFAULTS)
     ways = (
-        explore.run(Session(), job, asked),
-        race.run(job, "One day", chosen, ["dflash"], DEFAULTS),
+        explore.stream_run(Session(), job, asked),
+        race.run_race(job, "One day", chosen, ["dflash"], DEFAULTS),
         calibrate.prompts(job, Recordings(), calibrate.PromptSource("heldout"), 1, chosen, "d2sd", DEFAULTS),
     )
     said = [u.problem for work in ways for u in updates_of(job, work)]
     assert [s for s in said if s]
     assert all("this page" in s and CAPITAL not in s for s in said if s)
-    assert "model" not in links.read({"model": chosen.model}).values or chosen.vp
+    assert "model" not in links.read_link({"model": chosen.model}).values or chosen.vp
 
 
 def trace_file(folder: Path, change=lambda lines: lines, name="x.jsonl") -> Path:

@@ -16,8 +16,8 @@ from app.models import Chosen
 from app.race import run as race
 from app.race import whatif
 from app.race.run import RECORDED, Lane, recorded_race
-from app.race.tab import FILLED_IN, drawing, race_query
-from app.race.whatif import Results, WhatIf, recorded_answers, results
+from app.race.tab import FILLED_IN, race_drawing, race_query
+from app.race.whatif import WhatIf, WhatIfResults, recorded_answers, results
 from app.streaming import prepare
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.decoding.block_drafter import BlockDrafter
@@ -32,7 +32,7 @@ PROMPT = "One day, a cat"
 
 def run(methods=("d2sd", "autoregressive"), prompt=PROMPT, model="tiny", **changes):
     job = Job()
-    return list(updates_of(job, race.run(job, prompt, Chosen(model), list(methods), {**VALUES, **changes})))
+    return list(updates_of(job, race.run_race(job, prompt, Chosen(model), list(methods), {**VALUES, **changes})))
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +63,7 @@ def test_lane_figures_compare_with_plain_decoding_if_present(done):
     assert branched.totals.stage_seconds["verify"] > 0
     only = replace(done, methods=done.methods[1:], lanes=done.lanes[1:])
     (alone,) = race.lane_figures(only)
-    assert (alone.speedup, alone.identical, json.loads(drawing(only))["plain"]) == (None, True, False)
+    assert (alone.speedup, alone.identical, json.loads(race_drawing(only))["plain"]) == (None, True, False)
 
 
 def test_race_lane_in_explore_keeps_measured_speedup(done):
@@ -130,7 +130,7 @@ def test_cost_aware_lane_is_separate_with_equal_text():
     assert race_of.methods == ("autoregressive", "d2sd", "d2sd cost-aware")
     assert [(f.method, f.identical) for f in race.lane_figures(race_of)] == [(m, True) for m in race_of.methods]
     assert [lane.trace.header["config"]["cost_aware"] for lane in race_of.lanes] == [False, False, True]
-    assert "expected to save time" in json.loads(drawing(race_of))["lanes"][2]["sentence"]
+    assert "expected to save time" in json.loads(race_drawing(race_of))["lanes"][2]["sentence"]
 
 
 def test_lane_figures_locate_and_explain_text_difference(done):
@@ -153,14 +153,14 @@ def test_lane_figures_locate_and_explain_text_difference(done):
 
 def test_race_stop_keeps_finished_lanes():
     job = Job()
-    running = race.run(job, PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
+    running = race.run_race(job, PROMPT, Chosen("tiny"), ["autoregressive", "dflash", "d2sd"], VALUES)
     for update in running:
         if update.value and update.value.status.startswith("2 of 3"):
             job.stopped = True
             break
     *_, last = running
     assert [lane.complete for lane in last.value.lanes] == [True, False]
-    lanes = json.loads(drawing(last.value))["lanes"]
+    lanes = json.loads(race_drawing(last.value))["lanes"]
     assert [lane["state"] for lane in lanes] == ["done", "stopped", "not run"]
     assert race.lane_figures(last.value)[1].place is None
 
@@ -177,12 +177,12 @@ def test_race_lane_failure_is_named_and_others_kept(monkeypatch):
     plain, branched = last.lanes
     assert plain.complete
     assert "not enough memory" in branched.problem
-    assert json.loads(drawing(last))["lanes"][1]["state"] == "broke off"
+    assert json.loads(race_drawing(last))["lanes"][1]["state"] == "broke off"
 
 
 def ask(trace, sweeps=("num_branches", "node_budget"), methods=("dflash", "d2sd")):
     job = Job()
-    return list(updates_of(job, whatif.run(job, "Race", trace, Chosen("tiny"), list(sweeps), list(methods))))
+    return list(updates_of(job, whatif.run_sweeps(job, "Race", trace, Chosen("tiny"), list(sweeps), list(methods))))
 
 
 def test_whatif_at_recorded_setting_equals_run(done):
@@ -194,7 +194,7 @@ def test_whatif_at_recorded_setting_equals_run(done):
         (own,) = (p for p in line.points if p.at == sweep.own)
         assert (own.alpha, own.nodes) == (shown.run.alpha, shown.run.nodes)
         assert own.less in (0, None)  # its α less that of the run: itself
-    assert msgspec.json.decode(msgspec.json.encode(shown), type=Results) == shown
+    assert msgspec.json.decode(msgspec.json.encode(shown), type=WhatIfResults) == shown
     panels = json.loads(shown.value())["panels"]
     assert [p["id"] for p in panels] == [sweep.symbol for sweep in shown.sweeps]
     assert "as recorded" in panels[0]["question"]
@@ -265,7 +265,7 @@ def test_recorded_race_is_small_and_complete():
     assert all(lane.complete for lane in recorded.lanes)
     assert all(row.identical for row in race.lane_figures(recorded))
     assert json.loads(recorded_answers() or "{}")["panels"]
-    assert json.loads(drawing(recorded))["machine"]
+    assert json.loads(race_drawing(recorded))["machine"]
     assert "node_budget" not in race_query(replace(recorded, lanes=recorded.lanes[1:]))
 
 

@@ -32,10 +32,10 @@ class Window:
 
     def explore(self, prompt=PROMPT, model="tiny", vp="", method="d2sd", **settings):
         request = explore.RunRequest(prompt, Chosen(model, vp), method, False, VALUES | settings)
-        return explore.run(self.session, self.job, request)
+        return explore.stream_run(self.session, self.job, request)
 
     def race(self, prompt=PROMPT, model="tiny", methods=("autoregressive", "d2sd"), **settings):
-        return race.run(self.job, prompt, Chosen(model), list(methods), VALUES | settings)
+        return race.run_race(self.job, prompt, Chosen(model), list(methods), VALUES | settings)
 
     def measure(self, source="heldout", text=None, limit=3, model="tiny", method="d2sd", **settings):
         source = measure.PromptSource(source, text)
@@ -47,7 +47,7 @@ class Window:
 
     def ask(self):
         trace = presets.opening().trace()
-        return whatif.run(self.job, "Race", trace, TINY, ["num_branches"], ["d2sd"])
+        return whatif.run_sweeps(self.job, "Race", trace, TINY, ["num_branches"], ["d2sd"])
 
 
 @pytest.mark.parametrize(

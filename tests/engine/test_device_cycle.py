@@ -21,7 +21,7 @@ from d2sd.decoding.generation import Generation
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import Models
-from d2sd.nets.passes import Passes, Recorder
+from d2sd.nets.passes import Passes, PassRecorder
 from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target
 from tests.pretended_gpu import capture
@@ -252,7 +252,7 @@ def small(tokenizer):
 def frozen(small, monkeypatch):
     """The same engine with its passes "captured" on the CPU."""
 
-    monkeypatch.setattr(Recorder, "capture", capture)
+    monkeypatch.setattr(PassRecorder, "capture", capture)
     other = Engine(small.models, "padded")
     other.mode = "captured"
     return other

@@ -15,7 +15,7 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets import flashinfer
 from d2sd.nets import lean as lean_layers
-from d2sd.nets.lean import TORCH, LeanLayers, merge
+from d2sd.nets.lean import TORCH, LeanLayers, merge_linears
 from d2sd.nets.passes import ROWS, Passes
 from d2sd.nets.target import Target
 from tests.nets import make_drafter, make_target, stock_pass
@@ -187,13 +187,13 @@ def test_merged_weights_are_rebuilt_after_dtype_change(tokenizer):
     target.model.double()
     assert target.merged(TORCH) is not lean
     assert target.merged(TORCH)._merged[0].dtype == torch.float64
-    assert torch.equal(merge([target.base.layers[0].mlp.gate_proj]), target.base.layers[0].mlp.gate_proj.weight)
+    assert torch.equal(merge_linears([target.base.layers[0].mlp.gate_proj]), target.base.layers[0].mlp.gate_proj.weight)
 
 
 def test_merge_copies_slices_in_another_order():
     one, other = (torch.nn.Linear(3, rows, bias=False).requires_grad_(False) for rows in (2, 4))
-    merge([one, other])
-    assert torch.equal(merge([other, one]), torch.cat([other.weight, one.weight]))
+    merge_linears([one, other])
+    assert torch.equal(merge_linears([other, one]), torch.cat([other.weight, one.weight]))
 
 
 def test_merged_model_save_pretrained_keeps_all_weights(tokenizer, tmp_path):

@@ -9,7 +9,7 @@ import pytest
 
 from d2sd import DecodeConfig, load, load_trace
 from d2sd.__main__ import main
-from d2sd.calibration.replays import best, compare_checkpoints, verdict
+from d2sd.calibration.replays import best, compare_checkpoints, drafter_verdict
 from d2sd.train.acceptance import Board, checkpoints
 from d2sd.train.block_drafters import train_drafter
 from d2sd.train.eagle3 import train_eagle3
@@ -167,9 +167,9 @@ def test_verdict_compares_best_and_last_checkpoint():
     low, high = texts(1, 2, 2), texts(3, 4, 4)
     rows = compare_checkpoints(["a", "b", "c"], [low, high, low], [[False] * 24] * 3)
     assert best(rows).name == "b"
-    assert "The best checkpoint is b: α 3.6" in verdict(rows)
-    assert verdict(rows).endswith("more than chance.")
+    assert "The best checkpoint is b: α 3.6" in drafter_verdict(rows)
+    assert drafter_verdict(rows).endswith("more than chance.")
     rows = compare_checkpoints(["a", "b", "c"], [low, high, high], [[False] * 24] * 3)
     assert best(rows).name == "c"
-    assert "The last checkpoint, c, is the best" in verdict(rows)
-    assert verdict(rows).endswith("which may be chance.")
+    assert "The last checkpoint, c, is the best" in drafter_verdict(rows)
+    assert drafter_verdict(rows).endswith("which may be chance.")

@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from d2sd.nets.passes import Recorder
+from d2sd.nets.passes import PassRecorder
 from d2sd.train import features, pair, plan
 from d2sd.train.eagle3 import train_eagle3
 from d2sd.train.features import read_features
@@ -16,7 +16,7 @@ from d2sd.train.joint import PairObjective
 from d2sd.train.pair import train_pair
 from d2sd.train.settings import Eagle3Objective, Eagle3Training, LoopConfig, PairTraining, RegenerateConfig
 from d2sd.train.text import load_writer, read_responses
-from d2sd.train.writer import Request, write
+from d2sd.train.writer import WriterRequest, write
 from tests.clocks import Ticking
 from tests.pretended_gpu import OnGpu, one_gpu
 from tests.train.texts import prompt_of, save_run, sums
@@ -44,7 +44,7 @@ def target(gpu, run):
 
 def texts_of(target):
     prompts = [list(target.tokenizer(prompt_of(text))["input_ids"]) for text in sums(5)]
-    requests = [Request(n, ids) for n, ids in enumerate(prompts)]
+    requests = [WriterRequest(n, ids) for n, ids in enumerate(prompts)]
     return {r.number: ids for r, ids in write(target, requests, RegenerateConfig(3, 12))}
 
 
@@ -62,7 +62,7 @@ def test_writer_continues_without_graph_where_capture_fails(target, on_cpu, monk
     def fail(*_):
         raise RuntimeError("operation not permitted when stream is capturing\nmore of it")
 
-    monkeypatch.setattr(Recorder, "capture", fail)
+    monkeypatch.setattr(PassRecorder, "capture", fail)
     assert texts_of(target) == on_cpu
     assert (
         "without a CUDA graph, which takes longer: operation not permitted when stream is capturing\n"

@@ -20,7 +20,7 @@ from d2sd.trace.logs.serving import Server
 from d2sd.train import text as texts
 from d2sd.train.settings import QUESTIONS, RegenerateConfig
 from d2sd.train.text import ask, load_tokenizer, prompt_ids, regenerate_responses, respond_to, served
-from d2sd.train.writer import Request, Rows, write
+from d2sd.train.writer import Rows, WriterRequest, write
 from tests.train.kills import Killed, survives
 from tests.train.test_questions import TEMPLATE
 
@@ -58,7 +58,7 @@ def test_respond_to_out_of_memory_halves_rows(tiny, monkeypatch, capsys):
 def test_write_cuts_texts_at_time_limit(tiny):
     prompts = [prompt_ids(tiny.tokenizer, "tiny", prompt, chat=False) for prompt in PROMPTS[:2]]
     whole = respond_to(tiny, prompts, RegenerateConfig(2, 40))
-    requests = [Request(n, prompt) for n, prompt in enumerate(prompts)]
+    requests = [WriterRequest(n, prompt) for n, prompt in enumerate(prompts)]
     passes = iter(range(100))
     written = write(tiny, requests, RegenerateConfig(2, 40), lambda: next(passes) >= 12)
     found = {r.number: text for r, text in written}
@@ -242,7 +242,7 @@ def test_regenerate_server_errors_are_one_sentence(server, tiny, tmp_path, capsy
     assert regenerate_from(tmp_path, "--server", "http://127.0.0.1:9") == 2
     assert "http://127.0.0.1:9 does not answer" in capsys.readouterr().err
     with pytest.raises(InputError, match="answered 400"):
-        list(served(Server(server[0]), "tiny", tiny.tokenizer, tiny.end_ids, [Request(0, [5])], CONFIG))
+        list(served(Server(server[0]), "tiny", tiny.tokenizer, tiny.end_ids, [WriterRequest(0, [5])], CONFIG))
 
 
 def test_regenerate_asks_no_other_machine_and_follows_no_redirect(server, tmp_path, capsys):
@@ -265,7 +265,7 @@ def test_served_text_ends_with_any_end_token_of_target(server, tiny, tmp_path, m
 
     monkeypatch.setattr(Server, "request", request)
     found = {
-        model: next(served(Server(server[0]), model, tokenizer, ends, [Request(0, [5])], CONFIG))[1]
+        model: next(served(Server(server[0]), model, tokenizer, ends, [WriterRequest(0, [5])], CONFIG))[1]
         for model in answers
     }
     assert found["ids"] == [11, 7]

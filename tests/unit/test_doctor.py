@@ -24,7 +24,7 @@ from d2sd.doctor.evidence import (
 from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, Examination, Repair, Run
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
-from d2sd.doctor.redraft import BlockRedrafter, PositionAcceptance, Walk, alpha, by_position, shape
+from d2sd.doctor.redraft import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
 from d2sd.doctor.report import code, markdown, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
@@ -44,7 +44,7 @@ def walks_of(*shares, steps=200):
         further = round(share * left)
         accepted += [position] * (left - further)
         left = further
-    return [Walk((*accepted, *[len(shares)] * left, 0), 1)]
+    return [TextWalk((*accepted, *[len(shares)] * left, 0), 1)]
 
 
 def test_shape_classifies_acceptance_by_position():
@@ -55,9 +55,9 @@ def test_shape_classifies_acceptance_by_position():
     assert of(0.3, 0.2, 0.2) == ("low", None)
     assert of(0.9, 0.85, 0.2, 0.2) == ("cliff", 3)
     assert of(0.9, 0.5, steps=10) == ("unclear", None)
-    found = [PositionAcceptance(1, 2, 1), PositionAcceptance(2, 1, 1), PositionAcceptance(3, 1, 0)]
-    assert by_position([Walk((2, 0, 1), 6), Walk((1,), 2)], 4) == found
-    assert by_position([Walk((2, 0, 1), 6), Walk((1,), 2)], 4, visible=2) == found[2:]
+    found = [DraftPosition(1, 2, 1), DraftPosition(2, 1, 1), DraftPosition(3, 1, 0)]
+    assert by_position([TextWalk((2, 0, 1), 6), TextWalk((1,), 2)], 4) == found
+    assert by_position([TextWalk((2, 0, 1), 6), TextWalk((1,), 2)], 4, visible=2) == found[2:]
 
 
 def test_examine_weights_finds_damaged_weights(bundled):
@@ -130,7 +130,7 @@ def random_walks(accepted, count=30):
     """Texts of steps that accept so many tokens on average, each of them with the same chance."""
     rng = np.random.default_rng(0)
     counts = [tuple((rng.geometric(1 / (accepted + 1), 10) - 1).tolist()) for _ in range(count)]
-    return tuple(Walk(steps, sum(steps) + len(steps), steps) for steps in counts)
+    return tuple(TextWalk(steps, sum(steps) + len(steps), steps) for steps in counts)
 
 
 def repair(bundled, kind, accepted, before=0, complete=True):

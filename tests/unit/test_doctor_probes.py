@@ -15,7 +15,7 @@ from d2sd.doctor.changes import Variant, weights_of, write_changed
 from d2sd.doctor.evidence import UNRELATED, repeated_share, surprise
 from d2sd.doctor.examination import best_of, drafter_of
 from d2sd.doctor.probes import MIN_RISE, Trial, change_of_alpha, is_clear, probe, relative_gain, score_masks, templates
-from d2sd.doctor.redraft import BlockRedrafter, Walk, generate_texts, redrafter, walk
+from d2sd.doctor.redraft import BlockRedrafter, TextWalk, generate_texts, redrafter, walk
 from d2sd.doctor.variants import mask_tokens, variants, with_mask
 from d2sd.doctor.weight_edits import weight_variants
 from d2sd.engine import Engine
@@ -172,8 +172,8 @@ def test_is_clear_needs_positive_interval_and_minimum_size():
 
 
 def test_relative_gain_interval_widens_with_trials():
-    base = [Walk((1,) * 8, 16, (1, 1, 0))] * 4 + [Walk((2,) * 6, 18, (2, 1, 0))] * 4
-    better = [Walk((2,) * 5, 16, (3, 1, 0))] * 4 + [Walk((3,) * 4, 18, (3, 2, 1))] * 4
+    base = [TextWalk((1,) * 8, 16, (1, 1, 0))] * 4 + [TextWalk((2,) * 6, 18, (2, 1, 0))] * 4
+    better = [TextWalk((2,) * 5, 16, (3, 1, 0))] * 4 + [TextWalk((3,) * 4, 18, (3, 2, 1))] * 4
     for compare in (relative_gain, change_of_alpha):
         one, many = compare(better, base, 1), compare(better, base, 40)
         assert many.low < one.low < one.value < one.high < many.high

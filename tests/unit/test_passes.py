@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from d2sd.config import MAX_NODES
 from d2sd.nets.caches import KeyValueCache
-from d2sd.nets.passes import ROWS, Recorder, context_shape, row_shape
+from d2sd.nets.passes import ROWS, PassRecorder, context_shape, row_shape
 
 CPU = torch.device("cpu")
 
@@ -73,7 +73,7 @@ def test_context_shape_grows_by_at_most_a_quarter(slots):
 @pytest.fixture
 def recorder(monkeypatch):
     """A recorder whose streams and graphs do nothing; ``streams``: those that were made current again."""
-    made = Recorder(CPU)
+    made = PassRecorder(CPU)
     made.streams = []
     current = SimpleNamespace(wait_stream=lambda _: None)
     for name, stub in {

@@ -9,7 +9,7 @@ import pytest
 
 from d2sd import InputError
 from d2sd.__main__ import main
-from d2sd.doctor.log_reading import Profile, read_log, read_profile
+from d2sd.doctor.log_reading import AcceptanceProfile, read_log, read_profile
 from d2sd.trace.logs import by_source, import_log, together
 
 VLLM = (
@@ -233,7 +233,7 @@ WINDOW = VLLM.replace(
 
 def profile(*shares, steps=2000, **fields):
     known = {"engine": "vllm", "model": None, "drafter": None, "drafted": float(len(shares)), "alpha": 1 + sum(shares)}
-    return Profile(**{**known, "steps": steps, "by_position": shares, **fields})
+    return AcceptanceProfile(**{**known, "steps": steps, "by_position": shares, **fields})
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ import pytest
 
 from d2sd.__main__ import main
 from d2sd.folders import store
-from d2sd.folders.plan import markdown, plan, verdict
+from d2sd.folders.plan import markdown, plan, plan_verdict
 from tests.drafter_folders import flat
 
 PAIRS = {pair["target"]: pair for pair in json.loads(Path("tests/data/published_pairs.json").read_text())}
@@ -38,7 +38,7 @@ def test_targets_table_matches_plan_of_pairs(name, tmp_path):
         assert "config not found" in row
         return
     found = plan(*folders(PAIRS[name], tmp_path))
-    said = verdict(found).partition(":")[0].partition(",")[0]
+    said = plan_verdict(found).partition(":")[0].partition(",")[0]
     assert f"| {said}" in row
     if found.refused is None:
         layers = ", ".join(f"{count} {kind}" for kind, count in found.layers.items())
@@ -56,7 +56,7 @@ def test_targets_table_matches_plan_of_other_drafters(name, tmp_path):
     target, kind, taps, vocabulary, size, said = (cell.strip() for cell in row.split("|")[2:-1])
     assert target == drafter["target"]
     found = plan(*folders({"target_config": PAIRS.get(target, drafter).get("target_config"), **drafter}, tmp_path))
-    assert said.partition(":")[0] == verdict(found).partition(":")[0].partition(",")[0]
+    assert said.partition(":")[0] == plan_verdict(found).partition(":")[0].partition(",")[0]
     assert said.partition(": ")[2] in (found.refused or found.eager or "")
     assert taps == " ".join(str(n) for n, _ in found.taps)
     assert size == str(found.block_size or "")

@@ -8,7 +8,7 @@ import pytest
 
 from d2sd import DecodeConfig
 from d2sd.trace.events import Baseline
-from d2sd.trace.metrics import Outcome, instructiveness
+from d2sd.trace.metrics import StepOutcome, instructiveness
 from d2sd.trace.run import OUTCOME, RecordedRun, pack_line, unpack_line
 
 
@@ -25,7 +25,7 @@ def opened(run):
 def test_recorded_run_puts_outcome_before_each_step(trace):
     lines = RecordedRun.of(trace.records()).lines(outcomes=True)
     said = [json.loads(line) for line in lines if line.startswith(OUTCOME)]
-    expected = [Outcome.of(step, trace.header) for step in trace.steps]
+    expected = [StepOutcome.of(step, trace.header) for step in trace.steps]
     assert [(s["verdict"], s["gained"], s["closed"]) for s in said] == [
         (o.verdict, o.gained, o.closed) for o in expected
     ]

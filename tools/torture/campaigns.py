@@ -22,7 +22,7 @@ from app.guard import control_value, event_data
 from app.layout import build
 from app.runs import recordings as uploads
 from app.runs.recordings import Recording, Recordings
-from app.runs.view import drawing
+from app.runs.view import runs_drawing
 from app.session import History
 from d2sd import METHODS, DecodeConfig, InputError
 from d2sd.figures.viewer import standalone_page
@@ -99,7 +99,7 @@ def _read_everywhere(path: Path) -> str | None:
     for step in trace.steps:
         "".join(networkx.generate_graphml(graph(step)))
     links.Link({"prompt": "x"}).fits(header)
-    drawing(History(runs=[Recording("x", run)]), run.key)
+    runs_drawing(History(runs=[Recording("x", run)]), run.key)
     try:
         recorded_config(trace)
     except InputError as error:
@@ -117,7 +117,7 @@ def query_strings(rng: random.Random) -> Cases:
     while True:
         query = {rng.choice(names): material.text(rng) if rng.random() < 0.7 else str(rng.choice(material.NUMBERS[:-5])) for _ in range(rng.randrange(8))}  # fmt: skip
         try:
-            link = links.read(query)
+            link = links.read_link(query)
             link.fits(header)
             json.dumps([link.values, link.selection])
             yield (
