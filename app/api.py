@@ -20,7 +20,7 @@ from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, Update, failure_sentence
 from app.models import Chosen
 from app.session import History
-from app.streaming import RunRecorder, never, paced, prepare
+from app.streaming import RunRecorder, never, paced, prepare_run
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering, read_report
 from d2sd.cli.description import describe_step
@@ -83,7 +83,7 @@ def generate(
         "chat": chat,
     }
     request = RunRequest(prompt, Chosen(model), method, False, values)
-    run = prepare(request.models, prompt, request.config())
+    run = prepare_run(request.models, prompt, request.config())
     recorder = RunRecorder(run, never)
     try:
         for _ in TURNS.taken(recorder, (Update() for _ in paced(chain(warm_up(run, never), recorder)))):

@@ -100,7 +100,9 @@ def _wire_example(button: gr.Button, tabs: gr.Tabs, explore_tab: ExploreTab) -> 
     def show(current: Session) -> tuple[Any, gr.Tabs]:
         return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
 
-    explore_tab.after(button.click(show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False))
+    explore_tab.after(
+        button.click(show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False)
+    )
 
 
 def build() -> gr.Blocks:

@@ -43,7 +43,7 @@ def announce_loading(chosen: Chosen) -> Iterator[Update[Any]]:
         yield Update(news=f"Loading {chosen.model} …")
 
 
-def prepare(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
+def prepare_run(chosen: Chosen, prompt: str, config: DecodeConfig) -> Prepared:
     """Load the models if needed and returns the validated run. Raises ``InputError``.
 
     The form may still hold the γ of other drafters, so γ is reduced to the longest block of these ones.
@@ -63,7 +63,7 @@ def never() -> bool:
 def stream(run: Prepared, stop: Callable[[], bool]) -> Generator[Event, None, None]:
     """Yields the events of a run; it ends before the next step if ``stop`` returns True."""
     if not ON_ZERO_GPU:
-        yield from ahead(run.engine.run(run.request, stop))
+        yield from on_worker(run.engine.run(run.request, stop))
         return
     for event in _elsewhere(run.chosen, run.request):
         yield event
@@ -92,7 +92,7 @@ def first_tokens(run: Prepared, stop: Callable[[], bool]) -> Generator[None, Non
             yield
 
 
-def ahead(events: Iterator[Item]) -> Generator[Item, None, None]:
+def on_worker(events: Iterator[Item]) -> Generator[Item, None, None]:
     """Yields the events of a generator that runs on the worker thread; closing this ends the run before its next step."""
     ready: SimpleQueue[Item | None] = SimpleQueue()
     closed = Flag()

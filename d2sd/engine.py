@@ -162,7 +162,7 @@ class Engine:
                     drafters = CachedDrafters(self.models, config, passes)
                     costs, steady = measure_costs(drafters, Verifier(self.models.target, passes))
                     if steady:
-                        kept.keep(file, known, costs)
+                        kept.keep_costs(file, known, costs)
                 self._costs[key] = costs
             return self._costs[key]
 

@@ -56,7 +56,7 @@ def main() -> None:
         clock = clock or Clock(models.engine(Chosen("tiny")), tokens)
         kind, *asked = line.rstrip("\n").split(" ", 2)
         if kind == "alone":
-            alone = streaming.prepare(Chosen("tiny"), asked[1], DecodeConfig(asked[0], tokens))
+            alone = streaming.prepare_run(Chosen("tiny"), asked[1], DecodeConfig(asked[0], tokens))
             list(streaming.stream(alone, streaming.never))
         print(clock.speeds.get(), flush=True)
     demo.close(verbose=False)

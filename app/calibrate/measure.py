@@ -19,7 +19,7 @@ from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings, read_uploads, short, what_it_says
-from app.streaming import RunRecorder, ahead, announce_loading, paced, prepare
+from app.streaming import RunRecorder, announce_loading, on_worker, paced, prepare_run
 from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
@@ -177,7 +177,7 @@ def prompts(
     config = settings.config(method, values)
     texts = source.prompts(count)
     yield from announce_loading(chosen)
-    prepared = [prepare(chosen, prompt.text, config) for prompt in texts]
+    prepared = [prepare_run(chosen, prompt.text, config) for prompt in texts]
     title = f"{len(texts)} prompts of {source.name} with {method}"
     measured = MeasuredRuns()
     runs: list[Recording] = []
@@ -231,7 +231,7 @@ def report(
     engine = models.engine(chosen)
     name = drafter_of(engine.models).config.name_or_path
     asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name)
-    with closing(ahead(examine(asked, engine.models, engine))) as steps:
+    with closing(on_worker(examine(asked, engine.models, engine))) as steps:
         for step in steps:
             if job.cancelled():
                 break

@@ -21,7 +21,7 @@ from app.links import check_length
 from app.methods import PLAIN
 from app.models import Chosen
 from app.session import Session
-from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare, stream
+from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run, stream
 from d2sd import DecodeConfig, Engine, Event, Finished, StepDone, Trace
 from d2sd.costs.runs import impossible, uneven
 from d2sd.trace.events import Baseline
@@ -119,7 +119,7 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
     """Run, record in the session and yield new segments. On invalid input the shown run stays. Raises ``InputError``."""
     config = request.config()
     yield from announce_loading(request.models)
-    prepared = prepare(request.models, request.prompt, config)
+    prepared = prepare_run(request.models, request.prompt, config)
     header = prepared.engine.header(prepared.request)
     if wait := prepared.engine.first_use(prepared.request.config.backend):
         yield Update(news=wait)

@@ -45,7 +45,9 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
         wanted = {"step": fields.get("step"), "node": None}
         return current.show(lesson_run(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
-    opened = learn.select(open_recorded, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False)
+    opened = learn.select(
+        open_recorded, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False
+    )
     explore_tab.after(opened)
 
 

@@ -16,7 +16,7 @@ from app.links import check_length
 from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
 from app.models import Chosen
 from app.presets import ASSETS
-from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare
+from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.calibration.comparison import first_difference
 from d2sd.costs.machines import PAPER
@@ -120,7 +120,7 @@ def run_race(
     if len(left_out) == len(configs):
         raise InputError(left_out[0])
     configs = [c for c in configs if not reasons[c.method]]
-    runs = [prepare(chosen, prompt, config) for config in configs]
+    runs = [prepare_run(chosen, prompt, config) for config in configs]
     race = Race(prompt, tuple(lane_of(c.method, c.cost_aware) for c in configs), config=configs[0])
     for place, prepared in enumerate(runs, 1):
         if job.cancelled():

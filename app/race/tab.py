@@ -167,7 +167,7 @@ def build_race(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> RaceTab:
         def draw(raced: Race) -> list[Any]:
             done = raced if not raced.status and raced.lanes else None
             if done:
-                keep(explored.history, done)
+                keep_race(explored.history, done)
             listed = runs_view.runs_drawing(explored.history, explored.shown.key) if done else gr.skip()
             return [race_drawing(raced), *whatif.about(done), listed]
 
@@ -201,7 +201,7 @@ def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bo
     return all(own.get(name) == values[name] for name in ("prompt", "model", *NAMES))
 
 
-def keep(history: History, raced: Race) -> None:
+def keep_race(history: History, raced: Race) -> None:
     """Store a race and add its lanes to the list of runs."""
     history.race = raced
     for lane, figures in reversed([*zip(raced.lanes, lane_figures(raced), strict=True)]):

@@ -16,7 +16,7 @@ import transformers
 from accelerate import init_empty_weights
 from transformers import GenerationConfig
 
-from d2sd.bench.runner import Entry, Run
+from d2sd.bench.runner import BenchRun, Entry
 from d2sd.engine import MODEL_CHAIN, Engine
 from d2sd.errors import InputError
 from d2sd.nets.drafter import DFlashDraftModel
@@ -83,7 +83,7 @@ class Generate:
         )
 
     @torch.inference_mode()
-    def __call__(self, ids: Sequence[int]) -> Run:
+    def __call__(self, ids: Sequence[int]) -> BenchRun:
         prompt = torch.tensor([list(ids)], device=self.target.device)
         passes: list[float] = []
         begins: list[Any] = []  # of the second pass: the position of its first row, the last token committed before it
@@ -106,7 +106,7 @@ class Generate:
         finally:
             handle.remove()
         first = int(begins[0][0, 0]) + 1 - len(ids) if begins else len(output)
-        return Run(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
+        return BenchRun(tuple(output), len(output) - first, len(passes) - 1, ended - passes[0])
 
 
 def _draft_model(engine: Engine, whole: bool) -> Any:

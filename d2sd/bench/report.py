@@ -12,7 +12,7 @@ import orjson
 
 from d2sd.bench.presets import COST_AWARE_NOTE, PublishedTable, cost_aware_cells, cost_aware_ratios
 from d2sd.bench.provenance import as_markdown, described
-from d2sd.bench.runner import Entry, Run
+from d2sd.bench.runner import BenchRun, Entry
 from d2sd.calibration.resampling import Resampler
 from d2sd.calibration.sentences import decimal
 from d2sd.errors import InputError
@@ -27,7 +27,7 @@ NOTES = (
 )
 
 
-def with_cycles(runs: Sequence[Run]) -> list[Run]:
+def with_cycles(runs: Sequence[BenchRun]) -> list[BenchRun]:
     """Returns the runs on prompts where every entry had a cycle. Raises ``InputError`` if there are none."""
     short = {r.prompt for r in runs if not r.steps}
     counted = [r for r in runs if r.prompt not in short]
@@ -39,7 +39,7 @@ def with_cycles(runs: Sequence[Run]) -> list[Run]:
     return counted
 
 
-def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
+def pooled(about: dict[str, Any], runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int) -> dict[str, Any]:
     """Returns the result of a benchmark: ``about`` with the rows and counts of its runs. Raises ``InputError``."""
     counted = with_cycles(runs)
     domains = sorted({r.domain for r in counted})
@@ -52,20 +52,20 @@ def pooled(about: dict[str, Any], runs: Sequence[Run], entries: Sequence[Entry],
     }
 
 
-def summarise(runs: Sequence[Run], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
+def summarise(runs: Sequence[BenchRun], entries: Sequence[Entry], seed: int = 0) -> list[dict[str, Any]]:
     """Returns one row per entry. Intervals resample prompts.
 
     Figures are ratios of sums over the cycles (tokens / steps, tokens / seconds); prefill does not count. Speedup and
     ``identical`` compare an entry with plain decoding on the same prompts; they are None if plain decoding was not run.
     """
-    by_label: dict[str, list[Run]] = {c.label: [] for c in entries}
+    by_label: dict[str, list[BenchRun]] = {c.label: [] for c in entries}
     for run in sorted(runs, key=lambda r: r.prompt):
         by_label[run.label].append(run)
     plain = by_label.get(PLAIN)
     return [_row(c, by_label[c.label], plain, seed) for c in entries]
 
 
-def _row(entry: Entry, runs: list[Run], plain: list[Run] | None, seed: int) -> dict[str, Any]:
+def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed: int) -> dict[str, Any]:
     tokens = np.array([r.cycle_tokens for r in runs], dtype=float)
     steps, seconds = (np.array([getattr(r, f) for r in runs]) for f in ("steps", "seconds"))
     hits, predicted = (sum(r.boundary_hits[n] for r in runs) for n in (0, 1))
@@ -239,7 +239,9 @@ def page(result: dict[str, Any]) -> str:
     )
 
 
-def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], published: PublishedTable | None) -> None:
+def write_report(
+    folder: Path, result: dict[str, Any], runs: Sequence[BenchRun], published: PublishedTable | None
+) -> None:
     """Write ``results.json``, ``report.md`` and ``report.html`` (``page``), replacing older ones in this folder."""
     lines = [
         f"# {result['model']}: {result['prompts_done']} prompts of {result['prompts']}",
@@ -252,7 +254,7 @@ def write_report(folder: Path, result: dict[str, Any], runs: Sequence[Run], publ
     write_files(folder, dict(zip(REPORT, texts, strict=True)))
 
 
-def _plain(run: Run) -> dict[str, Any]:
+def _plain(run: BenchRun) -> dict[str, Any]:
     figures = ("label", "prompt", "domain", "steps", "seconds", "nodes")
     return {
         **{name: getattr(run, name) for name in figures},

@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class BenchRun:
     """One entry on one prompt. Times are medians if a prompt was run several times.
 
     token_ids: the whole output.
@@ -57,23 +57,23 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """What continues a prompt: ``run`` maps prompt ids to a ``Run``; ``config`` is None for baselines."""
+    """What continues a prompt: ``run`` maps prompt ids to a ``BenchRun``; ``config`` is None for baselines."""
 
     label: str
     method: str
     config: DecodeConfig | None = None
-    run: Callable[[Sequence[int]], Run] = field(kw_only=True)
+    run: Callable[[Sequence[int]], BenchRun] = field(kw_only=True)
 
 
 def entry(engine: Engine, setting: BenchSetting) -> Entry:
     """Returns a setting as an entry."""
     config = setting.config
 
-    def run(ids: Sequence[int]) -> Run:
+    def run(ids: Sequence[int]) -> BenchRun:
         trace = engine.finish(engine.request(ids, config))()
         totals = trace.totals
         hits = [h for s in trace.steps if (h := boundary_hit(s)) is not None]
-        return Run(
+        return BenchRun(
             token_ids=tuple(trace.token_ids),
             cycle_tokens=sum(len(s.committed) for s in trace.steps),
             steps=totals.steps,
@@ -92,7 +92,7 @@ def run_bench(
     prompts: Sequence[tuple[int, Prompt, Sequence[int]]],
     repeats: int = 1,
     progress: Callable[[], object] = lambda: None,
-) -> Iterator[list[Run]]:
+) -> Iterator[list[BenchRun]]:
     """Runs every entry once for warm-up; then yields, prompt by prompt, one run per entry.
 
     ``prompts`` are (number, prompt, token ids). The order of the entries is random in every pass, from a
@@ -103,7 +103,7 @@ def run_bench(
         progress()
     order = random.Random(0)
     for number, prompt, ids in prompts:
-        measured: dict[str, list[Run]] = {c.label: [] for c in entries}
+        measured: dict[str, list[BenchRun]] = {c.label: [] for c in entries}
         for _ in range(repeats):
             for c in order.sample(entries, len(entries)):
                 measured[c.label].append(c.run(ids))
@@ -118,7 +118,7 @@ def run_count(entries: int, prompts: int, repeats: int) -> int:
     return entries * (1 + prompts * repeats) if prompts else 0
 
 
-def _median(runs: list[Run]) -> Run:
+def _median(runs: list[BenchRun]) -> BenchRun:
     """The first run with the median of every time; the text of an entry is the same in all its runs."""
     stages = zip(*(r.stage_seconds for r in runs), strict=True)
     return replace(

@@ -245,8 +245,8 @@ class StepWords:
         draft = step.first_draft
         count = 0 if draft is None else min(matched + (boundary != UNSEEN), len(draft.ids))
         texts = (n.text for n in step.nodes) if draft is None else draft.texts[: max(0, count)]
-        wanted = cut(step.committed[boundary].text) if 0 <= boundary < len(step.committed) else ""
-        return cls(tuple(map(cut, texts)), _nodes(step, max(0, count)), wanted, verdict(step) or "")
+        wanted = cut_label(step.committed[boundary].text) if 0 <= boundary < len(step.committed) else ""
+        return cls(tuple(map(cut_label, texts)), _nodes(step, max(0, count)), wanted, verdict(step) or "")
 
 
 class MeasuredRuns:
@@ -292,7 +292,7 @@ def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
     return tuple(found)
 
 
-def cut(text: str) -> str:
+def cut_label(text: str) -> str:
     """Returns a token's text as the list shows it."""
     return encodable(text)[:MAX_CHARACTERS]
 

@@ -42,7 +42,7 @@ from d2sd.cli.common import (
     check_folder,
     check_output,
     decode_config,
-    prepare,
+    prepare_engine,
     print_json,
 )
 from d2sd.config import DecodeConfig
@@ -149,7 +149,7 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
     settings = parse_settings(methods, arguments.sweep, base)
     if base.temperature > 0 and arguments.baselines:
         raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
-    engine, prompts = prepare(arguments, base, processes.device)
+    engine, prompts = prepare_engine(arguments, base, processes.device)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
     entries = [entry(engine, s) for s in settings]
     if arguments.baselines:
@@ -203,7 +203,7 @@ def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
         raise InputError("--check-lossless lays out its own settings; leave out --preset, --sweep and --baselines")
     methods = list(METHODS) if arguments.methods == "all" else [m.strip() for m in arguments.methods.split(",")]
     candidates = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
-    engine, prompts = prepare(arguments, base, processes.device)
+    engine, prompts = prepare_engine(arguments, base, processes.device)
     settings, left_out = runnable(engine, candidates, lenient=True)
     for method in methods if arguments.methods != "all" else ():
         if method not in {s.config.method for s in settings}:

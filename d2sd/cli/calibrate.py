@@ -18,7 +18,7 @@ from d2sd.cli.common import (
     check_folder,
     decode_config,
     ended_at_once,
-    prepare,
+    prepare_engine,
     print_json,
     read_sets,
     record_runs,
@@ -66,7 +66,7 @@ def run(arguments: argparse.Namespace) -> int:
         folder = arguments.traces_out
         if folder:
             check_folder(folder)
-        engine, prompts = prepare(arguments, config)
+        engine, prompts = prepare_engine(arguments, config)
         paths = [folder / f"{number:03d}.jsonl.gz" for number in range(1, len(prompts) + 1)] if folder else []
         try:
             for trace in record_runs(engine, prompts, engine.resolve(config), "calibrate", paths):

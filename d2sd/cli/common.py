@@ -194,7 +194,7 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
         yield from (p for p in (path.iterdir() if path.is_dir() else (path,)) if p.is_file())
 
 
-def prepare(
+def prepare_engine(
     arguments: argparse.Namespace, config: DecodeConfig, device: str | None = None
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
     """Returns the engine, and the prompts with their token ids, all of them checked to fit before any runs."""

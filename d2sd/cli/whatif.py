@@ -21,7 +21,7 @@ from d2sd.calibration.sentences import signed_decimal, with_interval
 from d2sd.cli.common import add_model_arguments, load_engine, print_json, read_sets
 from d2sd.config import DecodeConfig
 from d2sd.costs.machines import MACHINES, Machine, machine_of
-from d2sd.doctor.served import PositionShares, ServedComparison, compare, redraft_served
+from d2sd.doctor.served import PositionShares, ServedComparison, compare_served, redraft_served
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.drafters import is_eagle3, published_config
@@ -255,7 +255,7 @@ def _compare_served(arguments: argparse.Namespace, drafters: Sequence[str | None
         raise InputError("these models have no drafter; name the one that is served with --drafter")
     name = model.config.name_or_path
     steps = progress(redraft_served(engine, model, traces), total=len(traces), desc="replay", unit="run", leave=False)
-    found = compare(list(steps), traces)
+    found = compare_served(list(steps), traces)
     if arguments.json:
         print_json({"drafter": name, "runs": len(traces), **asdict(found)})
         return

@@ -55,7 +55,7 @@ def find(file: Path, key: Sequence[object]) -> Machine | None:
     return next((table.machine() for table in _tables(file) if table.key == _text(key)), None)
 
 
-def keep(file: Path, key: Sequence[object], costs: Machine) -> None:
+def keep_costs(file: Path, key: Sequence[object], costs: Machine) -> None:
     """Add costs to the file, in place of older ones for this key. Where it cannot be written, nothing happens."""
     stages = {stage: list(getattr(costs, stage).points) for stage in STAGES}
     try:

@@ -85,7 +85,7 @@ def with_features(target: Target, text: Text, layers: Iterable[int]) -> Text:
 
 
 @torch.inference_mode()
-def read_text(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
+def read_recorded(target: Target, text: Text, layers: Iterable[int]) -> tuple[Text, list[int]]:
     """Returns the text with the features of these layers, and the places of generated tokens, from 0, that surely are not the
     target's greedy choice."""
     found, hidden = _read(target, text, set(layers))

@@ -63,7 +63,7 @@ class Check:
     mend: FolderEdit | None = None
 
 
-def check_folder(source: str, target: Target, second: bool = False) -> list[Check]:
+def check_drafter_folder(source: str, target: Target, second: bool = False) -> list[Check]:
     """Returns all checks of a drafter in a folder or hub id for this target; they end with a fault if it cannot be read further.
 
     second: whether it is checked as a second drafter.

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from d2sd.doctor.changes import Kind
 from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import MANY_EMPTY, UNRELATED
-from d2sd.doctor.findings import Diagnosis, Examination, Repair, Run
+from d2sd.doctor.findings import Diagnosis, DraftingRun, Examination, Repair
 
 MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
 DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
@@ -91,7 +91,7 @@ def _rise(repair: Repair) -> str:
     return f"α rises from {repair.before.alpha:.2f} to {repair.after.alpha:.2f}{of}"
 
 
-def _faults(e: Examination, run: Run) -> Iterator[Diagnosis]:
+def _faults(e: Examination, run: DraftingRun) -> Iterator[Diagnosis]:
     """The faults that the findings point to, the strongest evidence first."""
     w = e.weights
     repair = e.repair if e.repair is not None and e.repair.confirmed else None
@@ -191,7 +191,7 @@ def _repaired(repair: Repair) -> Diagnosis:
     return Diagnosis(cause, sentence, "; ".join(fixes), tuple(variants) if all(v.writable for v in variants) else ())
 
 
-def _without_fault(e: Examination, run: Run) -> Diagnosis:
+def _without_fault(e: Examination, run: DraftingRun) -> Diagnosis:
     positions = run.positions
     first = (
         f"position {positions[0].number} is accepted {positions[0].share:.0%} of the time"

@@ -11,12 +11,12 @@ from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.checks import Check, check_folder
+from d2sd.doctor.checks import Check, check_drafter_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_by_texts, proved_by_weights
 from d2sd.doctor.evidence import examine_weights, is_unusable, repeated_share, surprise
-from d2sd.doctor.findings import Asked, Examination, Failure, Repair, Run
+from d2sd.doctor.findings import Asked, DraftingRun, Examination, Failure, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
-from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk
+from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk_text
 from d2sd.doctor.reference import compared
 from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
 from d2sd.engine import Engine
@@ -66,10 +66,10 @@ class _Drafting:
     config: DecodeConfig
     visible: int
 
-    def walk(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
+    def walk_text(self, model: Drafter, texts: Sequence[Text]) -> tuple[TextWalk, ...]:
         """Returns the steps of a drafter over texts that hold the features it reads."""
         drafter = redrafter(self.target, model, self.visible)
-        return tuple(walk(drafter, text) for text in texts)
+        return tuple(walk_text(drafter, text) for text in texts)
 
 
 def examine(
@@ -130,7 +130,7 @@ def drafter_of(models: Models) -> Drafter:
 def _examine(found: Examination, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
     asked, target = found.asked, models.target
     yield Progress(found, "read the folder")
-    found = replace(found, checks=tuple(check_folder(asked.drafter, target, second=bool(asked.visible))))
+    found = replace(found, checks=tuple(check_drafter_folder(asked.drafter, target, second=bool(asked.visible))))
     if folder_fault(found.checks) is not None:
         return found
     try:
@@ -187,9 +187,9 @@ def _draft(
         yield Progress(found, "read and draft them", done, len(texts))
         with on.engine.lock:
             texts[done] = with_features(on.target, text, taps)
-            walks += on.walk(on.model, texts[done : done + 1])
+            walks += on.walk_text(on.model, texts[done : done + 1])
     longest = max((len(text.ids) for text in texts), default=0)
-    run = Run(tuple(walks), block_size(on.model), on.visible, longest)
+    run = DraftingRun(tuple(walks), block_size(on.model), on.visible, longest)
     return texts, replace(found, run=run)
 
 
@@ -200,7 +200,7 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
     yield Progress(found, "draft with the reference")
     with on.engine.lock:
         other = drafter_of(with_drafter(Models(on.target), asked.reference, asked.dtype))
-        walks = on.walk(other, [with_features(on.target, text, other.target_layer_ids) for text in texts])
+        walks = on.walk_text(other, [with_features(on.target, text, other.target_layer_ids) for text in texts])
     configs = published_config(asked.drafter), published_config(asked.reference)
     return replace(found, reference=compared(asked.reference, on.model, other, run.walks, walks, configs))
 
@@ -310,7 +310,7 @@ def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[
                     unusable += is_unusable(text)
                     if text.anchors and prompt in known:
                         text = with_features(on.target, text, on.model.target_layer_ids)
-                        pairs.append((on.walk(on.model, [text])[0], known[prompt]))
+                        pairs.append((on.walk_text(on.model, [text])[0], known[prompt]))
         walks, before = zip(*pairs, strict=True) if pairs else ((), ())
         change = change_of_alpha(walks, before, len(others)) if pairs else Estimate(None)
         helps = is_clear(change, alpha(before) * template.min_rise)

@@ -56,7 +56,7 @@ class Failure:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class DraftingRun:
     """What a drafter drafted over the target's texts.
 
     walks: of each text.
@@ -107,8 +107,8 @@ class Repair:
     """
 
     steps: tuple[Trial, ...]
-    before: Run
-    after: Run
+    before: DraftingRun
+    after: DraftingRun
     complete: bool | None = None
     level: float | None = None
 
@@ -180,7 +180,7 @@ class Examination:
     surprise: float | None = None
     repeated: float | None = None
     unusable: tuple[int, int] = (0, 0)
-    run: Run | None = None
+    run: DraftingRun | None = None
     reference: Reference | None = None
     trials: tuple[Trial, ...] = ()
     masks: int = 0

@@ -20,7 +20,7 @@ from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text
 from d2sd.doctor.changes import Variant
-from d2sd.doctor.redraft import BlockRedrafter, TextWalk, alpha, redrafter, tokens_and_steps, walk
+from d2sd.doctor.redraft import BlockRedrafter, TextWalk, alpha, redrafter, tokens_and_steps, walk_text
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.nets.drafter import DFlashDraftModel
@@ -107,7 +107,7 @@ def probe(
     order = sorted((n for n in range(len(gains)) if gains[n] > SCREEN_FLOOR), key=lambda n: -gains[n])
     for variant in [variants[n] for n in order[:SCREEN_KEEP]]:
         drafter = redrafter(target, variant.apply(model), visible)
-        walks = tuple(walk(drafter, text) for text in texts)
+        walks = tuple(walk_text(drafter, text) for text in texts)
         gain = relative_gain(walks, base, tests)
         yield Trial(variant, gain, is_clear(gain, variant.min_gain) and alpha(walks) >= alpha(base), walks)
 

@@ -197,7 +197,7 @@ class TextWalk:
     by_anchor: tuple[int, ...] = ()
 
 
-def walk(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> TextWalk:
+def walk_text(drafter: BlockRedrafter | ChainRedrafter, text: Text) -> TextWalk:
     """Returns the steps of decoding: each commits the visible tokens, the accepted ones and the bonus token."""
     by_anchor = drafter.accepted(text, text.anchors)
     at, end, accepted = text.start, len(text.ids) - 1, []

@@ -10,7 +10,7 @@ import numpy as np
 
 from d2sd.calibration.replays import reached
 from d2sd.calibration.resampling import Estimate, Resampler
-from d2sd.decoding.replay import Text, read_text, recorded_text
+from d2sd.decoding.replay import Text, read_recorded, recorded_text
 from d2sd.doctor.redraft import Drafter, redrafter
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -87,7 +87,7 @@ def redraft_served(engine: Engine, model: Drafter, traces: Sequence[Trace]) -> I
             raise InputError(f"run {run + 1}: {error}") from None
         drafter = redrafter(target, model, chain=max(map(_drafted, steps)))
         with engine.lock:
-            text, others = read_text(target, text, model.target_layer_ids)
+            text, others = read_recorded(target, text, model.target_layer_ids)
             if len(others) > MOST_OTHERS * (len(text.ids) - text.start):
                 raise InputError(
                     f"run {run + 1} was not written greedily by {target.name}: it would have chosen another token in "
@@ -117,7 +117,7 @@ def _drafted(step: StepDone) -> int:
     return len(step.first_draft.ids) if step.first_draft is not None else 0
 
 
-def compare(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Sequence[Trace]) -> ServedComparison:
+def compare_served(found: Iterable[tuple[Sequence[ServedStep], int]], traces: Sequence[Trace]) -> ServedComparison:
     """Returns all runs together.
 
     found: see ``redraft_served``.

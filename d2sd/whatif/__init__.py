@@ -17,7 +17,7 @@ from d2sd.config import DecodeConfig
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
 from d2sd.decoding.drafters import CachedDrafters
-from d2sd.decoding.replay import Text, read_text, recorded_config, recorded_text
+from d2sd.decoding.replay import Text, read_recorded, recorded_config, recorded_text
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -101,7 +101,7 @@ class Replay:
         text = Text(text.ids if most is None else text.ids[: text.start + most], text.start)
         drafters = [d for d in (models.first, models.second, models.eagle3) if d is not None]
         with engine.lock:
-            text, others = read_text(target, text, {n for d in drafters for n in d.target_layer_ids})
+            text, others = read_recorded(target, text, {n for d in drafters for n in d.target_layer_ids})
         if others:
             raise InputError(
                 f"this trace was not written greedily by the model {models.name}: token {others[0] + 1} of its output is not the one "

@@ -58,7 +58,7 @@ def text_around(trace: Trace, event: StepDone) -> tuple[list[int], list[int]]:
     return ids[: start + 1], ids[start + 1 :]
 
 
-def check_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> None:
+def check_same_weights(engine: Engine, trace: Trace, parts: Sequence[str]) -> None:
     """Raise ``InputError`` where the trace names other weights than the engine's for one of these parts of its models."""
     for part in parts:
         theirs, ours = (weights_of([header], part) for header in (trace.header, {"parts": engine.parts}))
@@ -107,7 +107,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
     config = engine.resolve(replace(recorded_config(trace), inspect=False, backend="auto"))
     first, event = _first_draft(trace, config, step)
     second = "second_drafter" if METHODS[config.method].second_drafter == "vp" else "first_drafter"
-    check_weights(engine, trace, ["target", second])
+    check_same_weights(engine, trace, ["target", second])
     start = event.anchor_position
     _, goal = text_around(trace, event)
     drafters = engine.drafters(config, start + 1)
@@ -216,7 +216,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
         raise InputError("nothing was typed; type the words that come next")
     if len(words) > MAX_TYPED:
         raise InputError(f"the draft has {len(words)} characters; at most {MAX_TYPED} are read")
-    check_weights(engine, trace, ["target"])
+    check_same_weights(engine, trace, ["target"])
     before, after = text_around(trace, event)
     pieces = [c.text for s in trace.steps[step:] for c in s.committed]
     words = spaced(pieces, encodable(words))

@@ -18,7 +18,7 @@ from app.race import whatif
 from app.race.run import RECORDED, Lane, recorded_race
 from app.race.tab import FILLED_IN, race_drawing, race_query
 from app.race.whatif import WhatIf, WhatIfResults, recorded_answers, results
-from app.streaming import prepare
+from app.streaming import prepare_run
 from d2sd import METHODS, DecodeConfig, Trace
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.folders.store import REMOTE
@@ -281,7 +281,7 @@ def test_whatif_leaves_out_methods_without_drafter(done, monkeypatch):
 
 
 def test_prepare_limits_block_size_to_drafter():
-    prepared = prepare(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=32, second_block_size=24))
+    prepared = prepare_run(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=32, second_block_size=24))
     assert (prepared.request.config.block_size, prepared.request.config.second_block_size) == (16, 16)
-    kept = prepare(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config
+    kept = prepare_run(Chosen("tiny"), PROMPT, DecodeConfig("d2sd", block_size=6)).request.config
     assert (kept.block_size, kept.second_block_size) == (6, 6)

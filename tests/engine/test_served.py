@@ -11,7 +11,7 @@ from msgspec import structs
 from d2sd import DecodeConfig, Engine, InputError
 from d2sd.__main__ import main
 from d2sd.cli.whatif import served_lines as lines
-from d2sd.doctor.served import PositionShares, ServedStep, compare, redraft_served
+from d2sd.doctor.served import PositionShares, ServedStep, compare_served, redraft_served
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.logs.requests import Counts, Texts
@@ -37,7 +37,7 @@ def logged(run):
 
 
 def compared(bundled, model, traces):
-    return compare(list(redraft_served(bundled, model, traces)), traces)
+    return compare_served(list(redraft_served(bundled, model, traces)), traces)
 
 
 def test_served_comparison_with_same_drafter_is_equal(bundled):
@@ -74,7 +74,7 @@ def test_served_comparison_names_first_worse_step(bundled):
 def test_served_position_shares_exclude_unknown_positions():
     counts = ((0, 1, 2, 2, 2, False), (1, 4, 2, 1, 2, False), (2, 6, 2, 0, 0, True))
     steps = [ServedStep(0, *step) for step in counts]
-    found = compare([(steps, 0)], [])
+    found = compare_served([(steps, 0)], [])
     assert found.positions == (PositionShares(1.0, 1.0), PositionShares(0.5, 1.0))
 
 

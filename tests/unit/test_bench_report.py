@@ -12,7 +12,7 @@ import pytest
 from d2sd.bench.presets import cost_aware_cells, cost_aware_ratios
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import cells, interval, markdown_table, page, remarks, summarise
-from d2sd.bench.runner import Entry, Run, run_bench, run_count
+from d2sd.bench.runner import BenchRun, Entry, run_bench, run_count
 
 HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "processes": 1, "load_average": 0, "system": "b"}  # fmt: skip
 
@@ -24,7 +24,7 @@ def timed(label, method, tokens, steps, seconds, calls):
     def run(_):
         calls.append(label)
         now = next(times)
-        return Run(tuple(range(tokens + 1)), tokens, steps, now, 2 * steps, stage_seconds=(("verify", now),))
+        return BenchRun(tuple(range(tokens + 1)), tokens, steps, now, 2 * steps, stage_seconds=(("verify", now),))
 
     return Entry(label, method, run=run)
 

@@ -82,11 +82,11 @@ TABLE = Machine(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0
 def test_kept_costs_are_found_by_key(tmp_path):
     file = tmp_path / "new" / "costs.json"
     assert kept.find(file, ["a", 1]) is None
-    kept.keep(file, ["a", 1], TABLE)
-    kept.keep(file, ["b", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
+    kept.keep_costs(file, ["a", 1], TABLE)
+    kept.keep_costs(file, ["b", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
     assert kept.find(file, ["a", 1]) == TABLE
     assert kept.find(file, ["a", 2]) is None
-    kept.keep(file, ["a", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
+    kept.keep_costs(file, ["a", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
     assert kept.find(file, ["a", 1]) == kept.find(file, ["b", 1])
     assert {path.name for path in file.parent.iterdir()} - {"costs.json.lock"} == {"costs.json"}
 
@@ -101,7 +101,7 @@ def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):
         return tables
 
     monkeypatch.setattr(kept, "_tables", slow)
-    writers = [threading.Thread(target=kept.keep, args=(file, [name], TABLE)) for name in "ab"]
+    writers = [threading.Thread(target=kept.keep_costs, args=(file, [name], TABLE)) for name in "ab"]
     for writer in writers:
         writer.start()
     for writer in writers:
@@ -115,7 +115,7 @@ def test_kept_costs_leave_no_file_behind_that_could_not_be_moved(tmp_path, monke
         raise PermissionError("another program has it open")
 
     monkeypatch.setattr(kept.os, "replace", refused)
-    kept.keep(tmp_path / "costs.json", ["a"], TABLE)
+    kept.keep_costs(tmp_path / "costs.json", ["a"], TABLE)
     assert not {path.name for path in tmp_path.iterdir()} - {"costs.json.lock"}
 
 
@@ -123,7 +123,7 @@ def test_kept_costs_drop_oldest_tables(tmp_path, monkeypatch):
     monkeypatch.setattr(kept, "MOST", 3)
     file = tmp_path / "costs.json"
     for number in range(5):
-        kept.keep(file, [number], TABLE)
+        kept.keep_costs(file, [number], TABLE)
     assert [kept.find(file, [number]) is not None for number in range(5)] == [False, False, True, True, True]
 
 
@@ -139,11 +139,11 @@ def test_kept_costs_replace_invalid_file(content, tmp_path):
     file = tmp_path / "costs.json"
     file.write_text(content)
     assert kept.find(file, ["a"]) is None
-    kept.keep(file, ["a"], TABLE)
+    kept.keep_costs(file, ["a"], TABLE)
     assert kept.find(file, ["a"]) == TABLE
 
 
 def test_kept_costs_ignore_unwritable_folder(tmp_path):
     (tmp_path / "file").write_text("")
-    kept.keep(tmp_path / "file" / "costs.json", ["a"], TABLE)
+    kept.keep_costs(tmp_path / "file" / "costs.json", ["a"], TABLE)
     assert kept.find(tmp_path / "file" / "costs.json", ["a"]) is None

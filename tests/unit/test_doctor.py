@@ -22,7 +22,7 @@ from d2sd.doctor.evidence import (
     examine_weights,
 )
 from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Asked, Examination, Repair, Run
+from d2sd.doctor.findings import Asked, DraftingRun, Examination, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.redraft import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
 from d2sd.doctor.report import code, markdown, text
@@ -117,7 +117,7 @@ def test_examine_weights_reports_constant_qk_norms_as_lost(bundled):
 
 
 def ran(*walks, block=3):
-    return Run(tuple(walks), block)
+    return DraftingRun(tuple(walks), block)
 
 
 def concluded(**found):

@@ -11,7 +11,7 @@ from safetensors.torch import load_file, save_file
 from d2sd.__main__ import main
 from d2sd.cli.doctor import write_mended
 from d2sd.doctor import examination
-from d2sd.doctor.checks import check_folder
+from d2sd.doctor.checks import check_drafter_folder
 from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked
 from d2sd.folders.loading import load_drafter, with_drafter
@@ -35,7 +35,7 @@ FOLDERS = {
 @pytest.mark.parametrize("name", FOLDERS)
 def test_check_folder_names_fault_and_fix(bundled, tmp_path, name):
     config, weights, kind, finding, fix = FOLDERS[name]
-    checks = check_folder(str(copied(tmp_path / "d", config, weights)), bundled.models.target)
+    checks = check_drafter_folder(str(copied(tmp_path / "d", config, weights)), bundled.models.target)
     wrong = next(c for c in checks if c.state == "fault")
     assert (wrong.kind, finding in wrong.finding) == (kind, True), wrong
     assert fix is None or (wrong.fix or "").startswith(fix)
@@ -56,21 +56,21 @@ NOTES = {
 @pytest.mark.parametrize("name", NOTES)
 def test_check_folder_notes_unusual_settings(bundled, tmp_path, name):
     config, check, finding = NOTES[name]
-    checks = check_folder(str(copied(tmp_path / "d", config)), bundled.models.target)
+    checks = check_drafter_folder(str(copied(tmp_path / "d", config)), bundled.models.target)
     (note,) = [c for c in checks if c.state == "note"]
     assert (note.name, finding in note.finding) == (check, True), note
 
 
 @pytest.mark.parametrize("part", ["dflash", "vp", "dspark", "eagle3"])
 def test_check_folder_accepts_sound_folders(bundled, part):
-    assert {c.state for c in check_folder(str(TINY / part), bundled.models.target)} == {"good"}
+    assert {c.state for c in check_drafter_folder(str(TINY / part), bundled.models.target)} == {"good"}
 
 
 def test_check_folder_reports_unreadable_files(bundled, tmp_path):
     (tmp_path / "config.json").write_text("{")
-    (check,) = check_folder(str(tmp_path), bundled.models.target)
+    (check,) = check_drafter_folder(str(tmp_path), bundled.models.target)
     assert check.state == "fault"
-    checks = check_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
+    checks = check_drafter_folder(str(WAYS["LFS pointer"].drafter(tmp_path / "d")), bundled.models.target)
     assert [c.finding for c in checks if c.state == "fault"] == [
         "model.safetensors is a Git LFS pointer and holds no weights; run git lfs pull in its folder"
     ]
@@ -96,10 +96,10 @@ def test_check_folder_reads_only_indexed_files(bundled, tmp_path):
     target = bundled.models.target
     source = sharded(copied(tmp_path / "d", weights=lambda w: {**w, "norm.weight": w["norm.weight"] * 2}), 2)
     save_file({"norm.weight": torch.ones(3), "sinks": torch.ones(3)}, tmp_path / "d" / "backup.safetensors")
-    assert {c.state for c in check_folder(source, target)} == {"good"}
+    assert {c.state for c in check_drafter_folder(source, target)} == {"good"}
     loaded = load_drafter(source, torch.float32, "cpu", target)
     assert torch.equal(loaded.norm.weight, 2 * bundled.models.first.norm.weight)
-    checks = check_folder(sharded(copied(tmp_path / "e"), 1), target)
+    checks = check_drafter_folder(sharded(copied(tmp_path / "e"), 1), target)
     assert [c.finding for c in checks if c.state == "fault"] == [
         "some of the safetensors files that its index names are missing"
     ]
@@ -133,7 +133,7 @@ def test_write_mended_restores_original_weights(bundled, tmp_path, name):
     found = examined(bundled, WAYS[name].drafter(tmp_path / "d"))
     assert found.diagnosis.cause in WAYS[name].causes.split()
     write_mended(found, tmp_path / "m")
-    assert "fault" not in {c.state for c in check_folder(str(tmp_path / "m"), bundled.models.target)}
+    assert "fault" not in {c.state for c in check_drafter_folder(str(tmp_path / "m"), bundled.models.target)}
     mended = with_drafter(Models(bundled.models.target), str(tmp_path / "m"), None)
     if mended.first is not None:
         assert weights_digest(mended.first) == weights_digest(bundled.models.first)

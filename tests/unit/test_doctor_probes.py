@@ -15,7 +15,7 @@ from d2sd.doctor.changes import Variant, weights_of, write_changed
 from d2sd.doctor.evidence import UNRELATED, repeated_share, surprise
 from d2sd.doctor.examination import best_of, drafter_of
 from d2sd.doctor.probes import MIN_RISE, Trial, change_of_alpha, is_clear, probe, relative_gain, score_masks, templates
-from d2sd.doctor.redraft import BlockRedrafter, TextWalk, generate_texts, redrafter, walk
+from d2sd.doctor.redraft import BlockRedrafter, TextWalk, generate_texts, redrafter, walk_text
 from d2sd.doctor.variants import mask_tokens, variants, with_mask
 from d2sd.doctor.weight_edits import weight_variants
 from d2sd.engine import Engine
@@ -48,7 +48,7 @@ def texts(bundled):
 @pytest.fixture(scope="module")
 def walks(bundled, texts):
     """The bundled drafter over them."""
-    return [walk(BlockRedrafter(bundled.models.target, bundled.models.first), t) for t in texts]
+    return [walk_text(BlockRedrafter(bundled.models.target, bundled.models.first), t) for t in texts]
 
 
 @pytest.mark.parametrize("name", ["dflash", "dspark", "eagle3"])
@@ -65,7 +65,7 @@ def test_walk_matches_decoding_steps(bundled, texts, name):
         trace = engine.generate(known.ids[: known.start], config)
         assert list(known.ids[known.start :]) == list(trace.token_ids)
         steps = tuple(len(s.committed) - 1 for s in trace.steps)
-        found = walk(redrafter(target, model), with_features(target, known, model.target_layer_ids)).accepted
+        found = walk_text(redrafter(target, model), with_features(target, known, model.target_layer_ids)).accepted
         assert found[:-1] == steps[:-1]
         # the last step is cut with or without a bonus token
         assert sum(found) + len(found) - len(steps) - sum(steps) in (0, 1)
@@ -145,7 +145,7 @@ def test_probe_gains_most_by_undoing_fault(bundled, texts, broken, kind, monkeyp
     monkeypatch.setattr(probes, "SCREEN_EVERY", 2)
     target, model = bundled.models.target, bundled.models.first
     sick = model.reformed(broken(model.form))
-    base = [walk(BlockRedrafter(target, sick), t) for t in texts]
+    base = [walk_text(BlockRedrafter(target, sick), t) for t in texts]
     tried = [
         v for v in variants(sick, target, 100, True) if v.kind in (kind, "layer") and v.description[-6:] != "causal"
     ]

@@ -112,7 +112,7 @@ MODEL = re.compile(
 Names = tuple[str | None, str | None]  # of target and drafter
 
 
-def read_text(lines: Iterable[str]) -> Iterator[LogTotals]:
+def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
     """Yields a row of figures for each line that begins one; those that count since the start of a program once, at the end."""
     running: dict[tuple[str, str | None, str | None], LogTotals] = {}
     requests = set[str]()

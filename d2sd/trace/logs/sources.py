@@ -11,7 +11,7 @@ from typing import Any
 
 from d2sd.errors import InputError
 from d2sd.trace.logs.engines import READERS, is_dump, read_dump
-from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_text
+from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_printed
 from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream
 from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
@@ -116,7 +116,7 @@ def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) 
     """The figures in what a server printed, or in its ``/metrics``."""
     decoded = (line.decode("utf-8", "replace") for _, line in lines)
     metrics = any(line.startswith(METRICS) for _, line in head)
-    rows = read_metrics(decoded) if metrics else read_text(decoded)
+    rows = read_metrics(decoded) if metrics else read_printed(decoded)
     row = next(rows, None)
     if row is None:
         raise InputError(f"line 1: not JSON, and nothing of what servers print of their drafts: {PRINTED}")
