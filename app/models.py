@@ -164,7 +164,6 @@ class Chosen:
 
     @classmethod
     def read(cls, model: str | None, folder: str | None, vp: str | None) -> Chosen:
-        """Returns the choice from the values of the controls."""
         source = folder if model == FOLDER else model
         return cls((source or "").strip(), (vp or "").strip())
 

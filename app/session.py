@@ -92,7 +92,6 @@ class History:
 
     @property
     def size(self) -> int:
-        """Bytes of all runs and sets."""
         return sum(k.run.size for k in self.runs) + sum(s.size for s in self.sets)
 
 

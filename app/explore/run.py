@@ -76,7 +76,6 @@ def wire_run(shown: ExploreTab) -> None:
 
 
 def button_text(update: Update[str], session: Session) -> str:
-    """Returns the text of the Run button while a run is in progress."""
     if update.news:
         return "Waiting …" if session.waiting else "Loading …"
     if session.shown.ended:

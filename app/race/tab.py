@@ -89,7 +89,6 @@ def lane_sentence(lane: str) -> str:
 
 
 def machine(header: dict[str, Any]) -> str:
-    """Returns the hardware of a trace's header in a few words."""
     known = header["hardware"]
     threads = known.get("threads")
     counted = None if threads is None else f"{threads} thread{'' if threads == 1 else 's'}"

@@ -109,7 +109,6 @@ class RunSet:
 
     @property
     def size(self) -> int:
-        """Size in memory, in characters."""
         return sum(r.run.size for r in self.runs)
 
 

@@ -36,8 +36,6 @@ COST_AWARE_AND_FIXED = (
 
 @dataclass(frozen=True, slots=True)
 class PublishedTable:
-    """A table of published figures and its source."""
-
     source: str
     head: tuple[str, ...]
     rows: tuple[tuple[str, ...], ...]

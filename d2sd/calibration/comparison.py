@@ -65,7 +65,6 @@ class ResampledSide:
 
     @classmethod
     def of(cls, table: StepTable, unit: np.ndarray, count: int, seed: int = 0) -> ResampledSide:
-        """Returns the side with ``count`` units, (N,) of each step."""
         own, _ = units(table)
         same = not seed and np.array_equal(unit, own) and count == own.max(initial=-1) + 1
         alone = None if same else cls.of(table, own, int(own.max(initial=-1)) + 1)

@@ -293,7 +293,6 @@ def _nodes(step: StepDone, count: int) -> tuple[int, ...]:
 
 
 def cut_label(text: str) -> str:
-    """Returns a token's text as the list shows it."""
     return encodable(text)[:MAX_CHARACTERS]
 
 

@@ -69,7 +69,6 @@ class Resampler:
         return self.figure(*self.resampled(numerator, denominator, unit))
 
     def mean(self, values: np.ndarray, unit: np.ndarray) -> Estimate:
-        """Returns the mean of rows (M,)."""
         return self.ratio(values.astype(float), np.ones(len(values)), unit)
 
     def resampled(self, numerator: np.ndarray, denominator: np.ndarray, unit: np.ndarray) -> Resampled:

@@ -123,7 +123,6 @@ def expected_calibration_error(confidence: np.ndarray, accepted: np.ndarray) -> 
 
 
 def resampled_error(scores: Scores, resampler: Resampler) -> Resampled:
-    """Returns the ECE with its resamples."""
     gaps = np.zeros((len(scores), BINS))
     gaps[np.arange(len(scores)), places(scores.confidence)] = scores.accepted - scores.confidence
     summed = resampler.sums(gaps, scores.unit)

@@ -14,6 +14,5 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(_: argparse.Namespace) -> None:
-    """Run app.py with the page's package beside it; ``d2sd`` itself imports nothing from there."""
     sys.path.insert(0, str(HOME))
     runpy.run_path(str(HOME / "app.py"), run_name="__main__")

@@ -241,7 +241,6 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
 
 
 def decode_config(arguments: argparse.Namespace, method: str, inspect: bool = True) -> DecodeConfig:
-    """Returns validated settings from the decode arguments."""
     values = {entry.name: getattr(arguments, entry.name) for entry in SETTINGS.values() if entry.help is not None}
     return DecodeConfig(method=method, inspect=inspect, **values)
 

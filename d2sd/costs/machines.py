@@ -81,7 +81,6 @@ class Machine:
     drafts: Mapping[str, Curve | None] = field(default_factory=dict, hash=False)
 
     def plain(self) -> float:
-        """Seconds of a plain decoding step."""
         return self.verify.seconds(1) + self.other
 
     def seconds(self, method: str, work: Work) -> float | None:

@@ -77,7 +77,6 @@ class DraftingRun:
 
     @property
     def estimate(self) -> Estimate:
-        """α with its interval over prompts."""
         return alpha_estimate(self.walks)
 
     @property

@@ -218,7 +218,6 @@ def alpha(walks: Sequence[TextWalk]) -> float:
 
 
 def alpha_estimate(walks: Sequence[TextWalk]) -> Estimate:
-    """Returns α with its interval over prompts."""
     return Resampler(len(walks)).ratio(*tokens_and_steps(walks), np.arange(len(walks)))
 
 

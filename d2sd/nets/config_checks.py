@@ -155,7 +155,6 @@ def require(ok: bool, sentence: str) -> None:
 
 
 def short(value: Any) -> str:
-    """Returns a wrong value for an error message, shortened."""
     if isinstance(value, int) and abs(value) >= 2**64:
         return "a number of many digits"
     return "missing" if value is None else repr(value)[:40]

@@ -181,7 +181,6 @@ class Passes:
         return self._caches[name]
 
     def read(self, cache: KeyValueCache) -> int:
-        """Returns how many prefix slots a fixed-shape pass reads."""
         most = context_shape(cache.length + 1)  # a single row attends to its own slot, too
         return self.capacity if hasattr(self.backend, "plan") else min(most, self.capacity)
 
@@ -254,7 +253,6 @@ class StageClock:
         self._marks.append(event)
 
     def read(self) -> dict[str, float]:
-        """Returns the seconds by stage; on a GPU, after its work has finished."""
         pairs = zip(self._names[1:], self._marks, self._marks[1:], strict=False)
         if self._cuda:
             return {name: one.elapsed_time(other) / 1e3 for name, one, other in pairs}

@@ -84,7 +84,6 @@ def text_config(config: Any) -> Any:
 
 
 def text_part(raw: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Returns the text part of a raw config.json."""
     nested = raw.get("text_config")
     return nested if isinstance(nested, Mapping) else raw
 

@@ -75,11 +75,9 @@ class RecordedRun:
 
     @property
     def size(self) -> int:
-        """Size of its stored lines in characters."""
         return sum(map(len, self._entries))
 
     def append(self, added: Iterable[Record]) -> None:
-        """Add the header, events or what stands beside them to a growing run."""
         self._entries += [_pack(line) for record in added for line in self._lines(record)]
 
     def segment(self, start: int = 0, **notes: Any) -> str:

@@ -43,7 +43,6 @@ class PairObjective(nn.Module):
     def sample(
         self, data: Responses, features: FeatureStore, index: Tensor, generator: torch.Generator
     ) -> dict[str, Tensor]:
-        """Returns the batch of these responses."""
         lengths = data.lengths[index]
         ids = data.ids[index, : int(lengths.max())].long()
         blocks = draw_blocks(

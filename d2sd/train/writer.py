@@ -118,7 +118,6 @@ class Rows:
         return (scores + noise).argmax(-1)
 
     def keep(self, rows: Sequence[int]) -> None:
-        """Drop all other rows."""
         index = torch.tensor(rows, device=self.text.device)
         self.cache.keep_sequences(index)
         self.text, self.place, self.prompt, self.last, self.idle = (

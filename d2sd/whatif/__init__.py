@@ -45,7 +45,6 @@ class ReplayOutcome:
 
     @property
     def tokens_per_second(self) -> float | None:
-        """Tokens per second by the cost table."""
         return sum(self.committed) / self.seconds if self.seconds else None
 
     @property
