@@ -182,11 +182,10 @@ class ExploreTab:
     controls: Controls
     view: View
     runs: View
-    back: gr.Button
 
     @property
     def outputs(self) -> list[Any]:
-        return [*self.controls.values, self.back, self.runs, self.controls.notice]
+        return [*self.controls.values, self.controls.back, self.runs, self.controls.notice]
 
     def after(self, event: Any) -> None:
         event.then(self.follow, [self.session, *self.controls.values], self.outputs, **AT_ONCE)

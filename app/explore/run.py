@@ -67,7 +67,7 @@ def wire_run(shown: ExploreTab) -> None:
             work,
             session,
             [session, *controls.values],
-            [shown.view, shown.back, shown.runs, controls.run],
+            [shown.view, controls.back, shown.runs, controls.run],
             controls.notice,
             stop=stop,
         )

@@ -35,7 +35,7 @@ def build_explore(session: gr.State) -> ExploreTab:
             first = session.value.shown
             view = explorer_view(first.segment(recorded=True) if len(first) else None)
 
-    shown = ExploreTab(session, controls, view, runs, controls.back)
+    shown = ExploreTab(session, controls, view, runs)
     wire_run(shown)
     _wire_download(shown)
     for name, event in ("redraft", view.redraft), ("typed", view.typed):

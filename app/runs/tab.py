@@ -62,7 +62,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
         event(change, session, runs, **AT_ONCE)
     runs.file(file, session, [runs, notice], **AT_ONCE)
     runs.together(together, session, [runs, notice], **FILES)
-    shown.back.click(shown.own, session, [*controls.values, shown.back], **AT_ONCE)
+    controls.back.click(shown.own, session, [*controls.values, controls.back], **AT_ONCE)
 
     window, button, own_form = (gr.Textbox(visible=False) for _ in range(3))
 
@@ -82,7 +82,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
         return {
             **dict(zip(controls.values, controls.restored(link), strict=True)),
             **dict(zip(race.outputs, race.restored(current.history, query), strict=True)),
-            shown.back: gr.Button(visible=False),
+            controls.back: gr.Button(visible=False),
             runs: runs_view.runs_drawing(current.history, current.shown.key),
             notice: opened.notice,
             view: opened.segment,
@@ -91,7 +91,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
             own_form: "yes" if opened.stored or not link.values else "",
         }
 
-    outputs = [*controls.values, shown.back, runs, notice, view, tabs, button, own_form, *race.outputs]
+    outputs = [*controls.values, controls.back, runs, notice, view, tabs, button, own_form, *race.outputs]
     restored = page.load(restore, [session, window], outputs, js=NAME_WINDOW, **AT_ONCE)
     restored.then(None, button, None, js=PRESS_BUTTON, **AT_ONCE)
     recall = remember("explore", controls.values)
