@@ -53,6 +53,7 @@ check: $(VENV)/.dev
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/oxlint --deny-warnings app assets tests
+	$(VENV)/bin/oxfmt --check app assets tests
 
 e2e: $(VENV)/.dev browser
 	$(PYTHON) -m pytest -m e2e
@@ -90,6 +91,7 @@ record: $(VENV)/.run
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
+	$(VENV)/bin/oxfmt app assets tests
 
 $(VENV)/bin/python:
 	python3 -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed")'

@@ -6,7 +6,13 @@ import { saveFile } from "../../assets/viewer/share.js";
 import { OUTCOMES, count, probability, visible } from "../../assets/viewer/words.js";
 import { FigureView, plotly } from "../../assets/viewer/figures.js";
 
-const TONES = { good: ["✓", "good"], bad: ["▼", "warning"], mixed: ["◐", "mixed"], few: ["…", "too few"], note: ["·", "note"] };
+const TONES = {
+  good: ["✓", "good"],
+  bad: ["▼", "warning"],
+  mixed: ["◐", "mixed"],
+  few: ["…", "too few"],
+  note: ["·", "note"],
+};
 
 /** The verdict and the sentences it rests on, and the headline figures. */
 class SummaryView {
@@ -28,14 +34,36 @@ class SummaryView {
       // The verdict is what stands before the colon.
       const [head, ...tail] = tag === "h3" ? text(sentence.text).split(":") : [];
       const said = tail.length ? [h("b", {}, head + ":"), tail.join(":")] : [text(sentence.text)];
-      const words = [h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark), h("span", { class: "words" }, ...said)];
+      const words = [
+        h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark),
+        h("span", { class: "words" }, ...said),
+      ];
       if (!sentence.chart || !sentence.places.length) return h(tag, { class: sentence.tone }, ...words);
-      const show = h("button", { type: "button", class: "small", "data-chart": sentence.chart, "data-places": sentence.places.join(","), "aria-label": `Show the steps: ${text(sentence.text)}` }, "steps");
+      const show = h(
+        "button",
+        {
+          type: "button",
+          class: "small",
+          "data-chart": sentence.chart,
+          "data-places": sentence.places.join(","),
+          "aria-label": `Show the steps: ${text(sentence.text)}`,
+        },
+        "steps",
+      );
       return h(tag, { class: sentence.tone }, ...words, show);
     };
-    this.reading.replaceChildren(verdict ? line(verdict, "h3") : "", rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "");
+    this.reading.replaceChildren(
+      verdict ? line(verdict, "h3") : "",
+      rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "",
+    );
     if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
-    const stat = ({ name, value, note, meaning }) => h("div", { class: "stat" }, h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))), h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)));
+    const stat = ({ name, value, note, meaning }) =>
+      h(
+        "div",
+        { class: "stat" },
+        h("dt", {}, term(name, name, meaning.replace(/\.$/, ""))),
+        h("dd", {}, h("span", { class: "value" }, value), h("span", { class: "note", title: note }, note)),
+      );
     this.figures.replaceChildren(...data.stats.map(stat));
   }
 }
@@ -55,7 +83,14 @@ class MembersView {
       this.draw();
     });
     this.close = button("✕", { class: "icon", "aria-label": "Close the list" }, closed);
-    this.box = h("section", { class: "panel members", "aria-label": "Steps" }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)), this.count, this.list, this.more);
+    this.box = h(
+      "section",
+      { class: "panel members", "aria-label": "Steps" },
+      h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)),
+      this.count,
+      this.list,
+      this.more,
+    );
     this.list.addEventListener("click", (event) => {
       const chosen = event.target.closest("button");
       const item = chosen && this.items[Number(chosen.dataset.item)];
@@ -69,8 +104,13 @@ class MembersView {
     this.title.textContent = none ? "Surest tokens that were rejected" : title;
     this.close.hidden = none;
     const rows = new Set(items.map((i) => i.row)).size;
-    const what = items.length && items[0].at !== null ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first` : count(items.length, "step");
-    this.count.textContent = none ? "Click one to open its step in Explore; click a mark of a figure, or a number in its table, to list its steps." : `${what}. Click one to open its step in Explore.`;
+    const what =
+      items.length && items[0].at !== null
+        ? `${count(items.length, "position")} in ${count(rows, "step")}, the most surprising first`
+        : count(items.length, "step");
+    this.count.textContent = none
+      ? "Click one to open its step in Explore; click a mark of a figure, or a number in its table, to list its steps."
+      : `${what}. Click one to open its step in Explore.`;
     this.draw();
   }
 
@@ -85,7 +125,21 @@ class MembersView {
     const { steps, runs } = this.data;
     const run = runs[steps.run[row]];
     const words = at === null ? this.stepWords(row) : this.positionWords(row, at);
-    return h("li", {}, h("button", { type: "button", "data-item": index }, h("span", { class: "where" }, h("b", {}, `Step ${steps.step[row] + 1}`), h("bdi", {}, run ? text(run.label) : "")), h("span", { class: "what" }, ...words)));
+    return h(
+      "li",
+      {},
+      h(
+        "button",
+        { type: "button", "data-item": index },
+        h(
+          "span",
+          { class: "where" },
+          h("b", {}, `Step ${steps.step[row] + 1}`),
+          h("bdi", {}, run ? text(run.label) : ""),
+        ),
+        h("span", { class: "what" }, ...words),
+      ),
+    );
   }
 
   positionWords(row, at) {
@@ -94,7 +148,16 @@ class MembersView {
     const right = at < steps.matched[row];
     const token = h("bdi", { class: `chip ${right ? "first" : "rejected"}` }, visible(steps.tokens[row][at], 14));
     const said = ` at ${steps.depths[row][at]}, says ${probability(steps.confidence[row][at])}: `;
-    return right ? [token, said, h("b", {}, "accepted ✓")] : [token, said, h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"), ...(data.report.of_paths ? [] : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))])];
+    return right
+      ? [token, said, h("b", {}, "accepted ✓")]
+      : [
+          token,
+          said,
+          h("b", { class: "reject" }, data.report.of_paths ? "not accepted ✕" : "rejected ✕"),
+          ...(data.report.of_paths
+            ? []
+            : [", wanted ", h("bdi", { class: "chip target" }, visible(steps.wanted[row], 14))]),
+        ];
   }
 
   stepWords(row) {
@@ -104,7 +167,12 @@ class MembersView {
     const name = (outcome) => (outcome === all ? "all" : String(outcome));
     const rank = steps.rank[row] ? `, true boundary ranked ${steps.rank[row]}` : "";
     const outcome = OUTCOMES[steps.outcome[row]];
-    return [`predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`, ...(outcome ? [": ", h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`)] : [])];
+    return [
+      `predicted ${name(steps.predicted[row])}, accepted ${name(steps.happened[row])}${rank}`,
+      ...(outcome
+        ? [": ", h("b", { class: `outcome ${steps.outcome[row]}` }, `${outcome.mark} ${outcome.words}`)]
+        : []),
+    ];
   }
 }
 
@@ -123,7 +191,9 @@ export function stepsBehind({ places, steps }, figure, wanted) {
     positions.forEach((own, row) => own.forEach((place, at) => wanted.includes(place) && items.push({ row, at })));
     return bySurprise(items, steps);
   }
-  (places.steps[figure] || []).forEach((own, row) => own.some((place) => wanted.includes(place)) && items.push({ row, at: null }));
+  (places.steps[figure] || []).forEach(
+    (own, row) => own.some((place) => wanted.includes(place)) && items.push({ row, at: null }),
+  );
   return items;
 }
 
@@ -148,7 +218,10 @@ function bySurprise(items, steps) {
 /** What is listed before anything is chosen: the rejected tokens, the surest first. */
 export function surprises({ steps }) {
   const items = [];
-  steps.confidence.forEach((own, row) => steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }));
+  steps.confidence.forEach(
+    (own, row) =>
+      steps.matched[row] >= 0 && own.length > steps.matched[row] && items.push({ row, at: steps.matched[row] }),
+  );
   return bySurprise(items, steps);
 }
 
@@ -174,13 +247,51 @@ export function start(element, trigger, props, watch, server, options) {
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
-  const tools = h("div", { class: "tools", hidden: true }, button("JSON", { class: "small", "data-save": "json" }, () => data && saveFile("calibration.json", "application/json", figuresJson(data))));
+  const tools = h(
+    "div",
+    { class: "tools", hidden: true },
+    button(
+      "JSON",
+      { class: "small", "data-save": "json" },
+      () => data && saveFile("calibration.json", "application/json", figuresJson(data)),
+    ),
+  );
   const notice = h("p", { class: "notice", role: "alert", hidden: true });
-  const empty = h("p", { class: "empty" }, "Press Measure: the prompts of the set are run one by one, and the verdict grows with them. “The run in Explore” shows at once what one text can tell, which is too little for a verdict. Of a server’s log, “Trace files and logs” says what its acceptance means.");
-  const hint = h("p", { class: "hint" }, "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.");
-  const views = h("div", { class: "grid", hidden: true }, summary.figures, summary.reading, hint, ...main.map((c) => c.box), members.box);
+  const empty = h(
+    "p",
+    { class: "empty" },
+    "Press Measure: the prompts of the set are run one by one, and the verdict grows with them. “The run in Explore” shows at once what one text can tell, which is too little for a verdict. Of a server’s log, “Trace files and logs” says what its acceptance means.",
+  );
+  const hint = h(
+    "p",
+    { class: "hint" },
+    "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.",
+  );
+  const views = h(
+    "div",
+    { class: "grid", hidden: true },
+    summary.figures,
+    summary.reading,
+    hint,
+    ...main.map((c) => c.box),
+    members.box,
+  );
   const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
-  root.prepend(h("div", { class: "line" }, h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"), title, bar, tools), notice, empty, views, further, summary.spoken);
+  root.prepend(
+    h(
+      "div",
+      { class: "line" },
+      h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"),
+      title,
+      bar,
+      tools,
+    ),
+    notice,
+    empty,
+    views,
+    further,
+    summary.spoken,
+  );
   new ResizeObserver(([entry]) => entry.contentRect.width && plotly(options.plotly).catch(() => {})).observe(element); // once the tab is open
   element.replaceChildren(root);
 
@@ -192,7 +303,10 @@ export function start(element, trigger, props, watch, server, options) {
     notice.hidden = true;
     if (!some) return;
     const { progress } = data;
-    title.textContent = progress.running || progress.done < progress.total ? `${text(progress.title)}: ${progress.done} of ${progress.total} done` : text(progress.title);
+    title.textContent =
+      progress.running || progress.done < progress.total
+        ? `${text(progress.title)}: ${progress.done} of ${progress.total} done`
+        : text(progress.title);
     bar.hidden = !progress.running;
     Object.assign(bar, { max: Math.max(1, progress.total), value: progress.done });
     element.dataset.positions = data.report.positions;
@@ -206,13 +320,19 @@ export function start(element, trigger, props, watch, server, options) {
   function pinnedRow() {
     const view = document.querySelector("#explorer [data-run]");
     if (!view || !view.dataset.pinned) return null;
-    const row = data.steps.run.findIndex((run, at) => data.runs[run].run === view.dataset.run && data.steps.step[at] === Number(view.dataset.pinned));
+    const row = data.steps.run.findIndex(
+      (run, at) => data.runs[run].run === view.dataset.run && data.steps.step[at] === Number(view.dataset.pinned),
+    );
     return row < 0 ? null : row;
   }
 
   function mark() {
     const row = pinnedRow();
-    for (const figure of figures) figure.select(figure.id === choice.chart ? choice.places : [], row === null ? [] : placesOf(data, figure.id, row));
+    for (const figure of figures)
+      figure.select(
+        figure.id === choice.chart ? choice.places : [],
+        row === null ? [] : placesOf(data, figure.id, row),
+      );
   }
 
   function showChoice(chosen) {
@@ -247,10 +367,19 @@ export function start(element, trigger, props, watch, server, options) {
     const run = data.runs[data.steps.run[row]];
     const step = data.steps.step[row];
     const node = at === null ? null : (data.steps.nodes[row][at] ?? null);
-    trigger("select", { run: data.steps.run[row], step, loaded: Boolean(view && run.run && view.dataset.run === run.run) });
+    trigger("select", {
+      run: data.steps.run[row],
+      step,
+      loaded: Boolean(view && run.run && view.dataset.run === run.run),
+    });
     const find = () => {
       const target = document.querySelector("#explorer [data-run]");
-      return target && target.offsetParent && target.dataset.run === run.run.slice(0, 200) && Number(target.dataset.steps) > step ? target : null;
+      return target &&
+        target.offsetParent &&
+        target.dataset.run === run.run.slice(0, 200) &&
+        Number(target.dataset.steps) > step
+        ? target
+        : null;
     };
     const select = (target) => {
       target.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));

@@ -12,13 +12,21 @@ export function start(element, trigger, props, watch, server, options) {
   const how = h("p", { class: "fine" });
   const save = button("JSON", { class: "small" }, () => {
     const { titles, comparison } = data;
-    saveFile("comparison.json", "application/json", JSON.stringify({ titles, reading: data.reading, comparison }, null, 1));
+    saveFile(
+      "comparison.json",
+      "application/json",
+      JSON.stringify({ titles, reading: data.reading, comparison }, null, 1),
+    );
   });
   const differences = new FigureView("differences", options); // figure and numbers, one below the other
   differences.numbers.hidden = false;
   differences.button.remove();
   const texts = new TextsView((side, run, step) => trigger("select", { side, run, step }));
-  const empty = h("p", { class: "empty" }, "Choose two runs, or two sets of runs: what you run, open or measure is offered here. Then press Compare.");
+  const empty = h(
+    "p",
+    { class: "empty" },
+    "Choose two runs, or two sets of runs: what you run, open or measure is offered here. Then press Compare.",
+  );
   const parts = [h("div", { class: "panel top" }, legend, reading, how), texts.box, differences.box];
   element.replaceChildren(h("section", { class: "panels compared", "aria-label": "Compare" }, empty, ...parts));
 
@@ -29,7 +37,9 @@ export function start(element, trigger, props, watch, server, options) {
     for (const part of parts) part.hidden = !some;
     element.dataset.state = some ? "done" : "empty";
     if (!some) return;
-    legend.replaceChildren(...["A", "B"].map((side, n) => h("li", {}, h("b", {}, side), h("bdi", {}, text(data.titles[n])))));
+    legend.replaceChildren(
+      ...["A", "B"].map((side, n) => h("li", {}, h("b", {}, side), h("bdi", {}, text(data.titles[n])))),
+    );
     reading.replaceChildren(...list(data.reading).map((words) => h("li", {}, text(words))));
     how.replaceChildren(text(data.how), " ", save);
     differences.show(data.panel);

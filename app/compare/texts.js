@@ -16,10 +16,24 @@ function readPair(raw) {
       const [end, tokens, fate, boundary] = list(step);
       const begin = from;
       from = whole(end, begin, 1e9, begin);
-      return { begin, end: from, before: place ? "" : before, tokens: list(tokens).map(readToken), fate: OUTCOMES[fate] ? fate : "", boundary: whole(boundary, -1, 1e6, -1) };
+      return {
+        begin,
+        end: from,
+        before: place ? "" : before,
+        tokens: list(tokens).map(readToken),
+        fate: OUTCOMES[fate] ? fate : "",
+        boundary: whole(boundary, -1, 1e6, -1),
+      };
     });
   };
-  return { prompt: text(raw.prompt), at: whole(raw.differs_at, 0, 1e9, null), parts: whole(raw.parts_at, 0, 1e9, null), byTokens: raw.by_tokens === true, runs: list(raw.runs), sides: list(raw.sides).slice(0, 2).map(side) };
+  return {
+    prompt: text(raw.prompt),
+    at: whole(raw.differs_at, 0, 1e9, null),
+    parts: whole(raw.parts_at, 0, 1e9, null),
+    byTokens: raw.by_tokens === true,
+    runs: list(raw.runs),
+    sides: list(raw.sides).slice(0, 2).map(side),
+  };
 }
 
 /** The first step that ends elsewhere on the other side, and how many tokens both commit there. */
@@ -43,7 +57,23 @@ export class TextsView {
       { class: "panel texts", "aria-label": "Texts side by side" },
       h("div", { class: "head" }, h("h3", {}, "The same places in both texts"), this.choice, this.status),
       ...this.lanes.map((lane) => lane.track),
-      h("ul", { class: "legend", "aria-label": "Outcome of the prediction" }, ...Object.entries(OUTCOMES).map(([kind, { mark, words }]) => h("li", {}, s("svg", { width: 16, height: 14, "aria-hidden": "true" }, s("rect", { class: `bar ${kind}`, width: 16, height: 14 }), s("text", { class: "mark", x: 8, y: 11 }, mark)), words))),
+      h(
+        "ul",
+        { class: "legend", "aria-label": "Outcome of the prediction" },
+        ...Object.entries(OUTCOMES).map(([kind, { mark, words }]) =>
+          h(
+            "li",
+            {},
+            s(
+              "svg",
+              { width: 16, height: 14, "aria-hidden": "true" },
+              s("rect", { class: `bar ${kind}`, width: 16, height: 14 }),
+              s("text", { class: "mark", x: 8, y: 11 }, mark),
+            ),
+            words,
+          ),
+        ),
+      ),
       h("div", { class: "lanes" }, ...this.lanes.map((lane) => lane.box)),
     );
     this.choice.addEventListener("change", () => this.use(Number(this.choice.value)));
@@ -52,7 +82,12 @@ export class TextsView {
 
   lane(name, side) {
     const svg = s("svg", { width: "100%", height: 20, role: "img", "aria-label": `Steps of ${name}` });
-    const words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${name}: arrow keys move from step to step` });
+    const words = h("div", {
+      class: "words",
+      tabindex: 0,
+      role: "region",
+      "aria-label": `Text of ${name}: arrow keys move from step to step`,
+    });
     const about = h("div", { class: "about" });
     const choose = (event) => {
       const step = event.target.closest("[data-step]");
@@ -67,30 +102,50 @@ export class TextsView {
       this.choose(steps[Math.min(steps.length - 1, Math.max(0, this.stepAt(side) + by))].begin);
       event.preventDefault();
     });
-    return { svg, words, about, track: h("div", { class: "track" }, h("b", {}, name), svg), box: h("div", { class: "lane" }, about, words) };
+    return {
+      svg,
+      words,
+      about,
+      track: h("div", { class: "track" }, h("b", {}, name), svg),
+      box: h("div", { class: "lane" }, about, words),
+    };
   }
 
   show(raw) {
     this.pairs = list(raw).map(readPair);
     this.box.hidden = !this.pairs.length;
     this.choice.hidden = this.pairs.length < 2;
-    this.choice.replaceChildren(...this.pairs.map((pair, n) => h("option", { value: n }, `${n + 1}. ${spoken(pair.prompt, 60)}${pair.at === null ? "" : " (differ)"}`)));
+    this.choice.replaceChildren(
+      ...this.pairs.map((pair, n) =>
+        h("option", { value: n }, `${n + 1}. ${spoken(pair.prompt, 60)}${pair.at === null ? "" : " (differ)"}`),
+      ),
+    );
     if (this.pairs.length) this.use(0);
   }
 
   use(n) {
     this.pair = this.pairs[n];
     const { at, sides } = this.pair;
-    const same = this.pair.byTokens ? "A log holds no text, so steps are aligned by tokens." : `The texts are the same, ${count(lengthOf(this.pair), "character")}.`;
-    this.status.textContent = at === null ? `${same} ${partingWords(this.pair)}` : `They differ from character ${at + 1} on.`;
-    this.lanes.forEach((lane, side) => lane.words.replaceChildren(...sides[side].map((step, number) => this.stepWords(step, number))));
+    const same = this.pair.byTokens
+      ? "A log holds no text, so steps are aligned by tokens."
+      : `The texts are the same, ${count(lengthOf(this.pair), "character")}.`;
+    this.status.textContent =
+      at === null ? `${same} ${partingWords(this.pair)}` : `They differ from character ${at + 1} on.`;
+    this.lanes.forEach((lane, side) =>
+      lane.words.replaceChildren(...sides[side].map((step, number) => this.stepWords(step, number))),
+    );
     this.choose(at ?? 0);
   }
 
   stepWords(step, number) {
     const { at } = this.pair;
     const apart = at !== null && step.end > at;
-    return h("span", { class: `step${apart ? " apart" : ""}`, "data-step": number }, step.before ? h("span", { class: "tok target" }, step.before.replace(LONE, "\ufffd")) : "", ...step.tokens.map((token) => h("span", { class: `tok ${token.proposer}` }, token.text.replace(LONE, "\ufffd"))));
+    return h(
+      "span",
+      { class: `step${apart ? " apart" : ""}`, "data-step": number },
+      step.before ? h("span", { class: "tok target" }, step.before.replace(LONE, "\ufffd")) : "",
+      ...step.tokens.map((token) => h("span", { class: `tok ${token.proposer}` }, token.text.replace(LONE, "\ufffd"))),
+    );
   }
 
   stepAt(side) {
@@ -116,7 +171,15 @@ export class TextsView {
     if (!step) return about.replaceChildren("no steps");
     const { mark, words } = outcomeOf(step);
     const open = button("Explore →", {}, () => this.open(side, this.pair.runs[side], at));
-    return about.replaceChildren(h("b", {}, `Step ${at + 1}`), h("span", {}, `${mark} ${words}; ${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`), open);
+    return about.replaceChildren(
+      h("b", {}, `Step ${at + 1}`),
+      h(
+        "span",
+        {},
+        `${mark} ${words}; ${count(step.tokens.length, "token")}${step.boundary >= 0 ? `, ${step.boundary} of the first draft accepted` : ""}`,
+      ),
+      open,
+    );
   }
 
   drawTracks() {
@@ -130,11 +193,26 @@ export class TextsView {
         const wide = Math.max(1, x(step.end) - x(step.begin));
         const { mark, words } = outcomeOf(step);
         const title = s("title", {}, `Step ${n + 1}: ${words}, ${count(step.tokens.length, "token")}`);
-        const bar = s("rect", { class: `bar ${step.fate}${n === chosen ? " chosen" : ""}`, x: x(step.begin).toFixed(1), y: 2, width: wide.toFixed(1), height: 16 });
-        return s("g", { "data-step": n }, title, bar, wide >= 10 ? s("text", { class: "mark", x: (x(step.begin) + wide / 2).toFixed(1), y: 14 }, mark) : "");
+        const bar = s("rect", {
+          class: `bar ${step.fate}${n === chosen ? " chosen" : ""}`,
+          x: x(step.begin).toFixed(1),
+          y: 2,
+          width: wide.toFixed(1),
+          height: 16,
+        });
+        return s(
+          "g",
+          { "data-step": n },
+          title,
+          bar,
+          wide >= 10 ? s("text", { class: "mark", x: (x(step.begin) + wide / 2).toFixed(1), y: 14 }, mark) : "",
+        );
       });
       const at = this.pair.at;
-      svg.replaceChildren(...bars, ...(at === null ? [] : [s("path", { class: "differs", d: `M${x(at).toFixed(1)} 0V20` })]));
+      svg.replaceChildren(
+        ...bars,
+        ...(at === null ? [] : [s("path", { class: "differs", d: `M${x(at).toFixed(1)} 0V20` })]),
+      );
     });
   }
 }

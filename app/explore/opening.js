@@ -18,7 +18,10 @@ export function start(element, trigger) {
     close();
     trigger("learn");
     const find = () => document.querySelector("#learn [data-ready=yes]");
-    whenReady(() => find()?.offsetParent && find(), (tour) => tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } })));
+    whenReady(
+      () => find()?.offsetParent && find(),
+      (tour) => tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } })),
+    );
   };
   const begin = () => {
     close();

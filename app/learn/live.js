@@ -35,14 +35,34 @@ export class LiveView {
       this.inputs[id] = { input, value };
       return h("label", {}, h("span", {}, words), input, value);
     };
-    this.task = h("p", { class: "task" }, "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?");
+    this.task = h(
+      "p",
+      { class: "task" },
+      "Task: find the K that writes this text in the fewest steps, then the K that takes the least time here. Why is it not the same one?",
+    );
     this.time = h("p", { class: "figures", role: "status" });
     this.there = h("p", { class: "figures", role: "status" });
     this.figures = h("p", { class: "figures", role: "status" });
     this.reading = h("p", { class: "reading" });
     this.chart = s("svg", { class: "alphas", viewBox: "0 0 340 120", role: "img" });
-    this.box = h("div", { class: "live" }, slider("k", "Branches K"), slider("gamma", "Block γ"), this.task, this.figures, this.time, this.chart, this.reading, this.there);
-    this.cut = h("div", { class: "cut", role: "group", "aria-label": "The text, cut into steps" }, h("h4", {}), h("p", { tabindex: 0 }));
+    this.box = h(
+      "div",
+      { class: "live" },
+      slider("k", "Branches K"),
+      slider("gamma", "Block γ"),
+      this.task,
+      this.figures,
+      this.time,
+      this.chart,
+      this.reading,
+      this.there,
+    );
+    this.cut = h(
+      "div",
+      { class: "cut", role: "group", "aria-label": "The text, cut into steps" },
+      h("h4", {}),
+      h("p", { tabindex: 0 }),
+    );
   }
 
   /** `here`: the machine that recorded the run; null: not measured. */
@@ -50,12 +70,29 @@ export class LiveView {
     this.here = here && typeof here === "object" ? here : null;
     this.task.hidden = !this.here;
     if (!live || !list(live.points).length) return;
-    const points = list(live.points).map(([k, gamma, committed, works]) => ({ k: whole(k, 0, 64, 1), gamma: whole(gamma, 2, 64, 2), committed: list(committed).map((n) => whole(n, 1, 1e6, 1)), works: list(works).map(readWork).filter(Boolean) }));
+    const points = list(live.points).map(([k, gamma, committed, works]) => ({
+      k: whole(k, 0, 64, 1),
+      gamma: whole(gamma, 2, 64, 2),
+      committed: list(committed).map((n) => whole(n, 1, 1e6, 1)),
+      works: list(works).map(readWork).filter(Boolean),
+    }));
     const mean = (values) => sum(values) / Math.max(1, values.length);
-    for (const point of points) Object.assign(point, { alpha: mean(point.committed), nodes: mean(point.works.map(({ nodes }) => nodes)) });
+    for (const point of points)
+      Object.assign(point, { alpha: mean(point.committed), nodes: mean(point.works.map(({ nodes }) => nodes)) });
     const values = (name) => [...new Set(points.map((point) => point[name]))].sort((a, b) => a - b);
-    this.live = { points, tokens: list(live.tokens).map(text), own: list(live.own), method: text(live.method), opening: text(opening), k: values("k"), gamma: values("gamma") };
-    for (const [id, at] of [["k", 0], ["gamma", 1]]) {
+    this.live = {
+      points,
+      tokens: list(live.tokens).map(text),
+      own: list(live.own),
+      method: text(live.method),
+      opening: text(opening),
+      k: values("k"),
+      gamma: values("gamma"),
+    };
+    for (const [id, at] of [
+      ["k", 0],
+      ["gamma", 1],
+    ]) {
       const { input } = this.inputs[id];
       input.max = this.live[id].length - 1;
       input.value = Math.max(0, this.live[id].indexOf(this.live.own[at]));
@@ -80,9 +117,15 @@ export class LiveView {
       value.textContent = said[id];
       input.setAttribute("aria-valuetext", said[id]);
     }
-    this.figures.replaceChildren(h("b", {}, count(point.committed.length, "step")), ` for ${count(live.tokens.length, "token")}: `, h("b", {}, `${point.alpha.toFixed(2)} tokens per step`), `, ${point.nodes.toFixed(0)} nodes verified per step`);
+    this.figures.replaceChildren(
+      h("b", {}, count(point.committed.length, "step")),
+      ` for ${count(live.tokens.length, "token")}: `,
+      h("b", {}, `${point.alpha.toFixed(2)} tokens per step`),
+      `, ${point.nodes.toFixed(0)} nodes verified per step`,
+    );
     this.showTimes(point);
-    const most = point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
+    const most =
+      point.k < wantedK ? `A block of ${point.gamma} has room for ${point.k} re-drafts, not ${wantedK}. ` : "";
     this.reading.textContent = most + this.compared(point);
     this.drawChart(point);
     this.drawCut(point);
@@ -96,8 +139,18 @@ export class LiveView {
     const gain = (cost) => `${fixed(plain / cost, 2)}× as fast as without drafting`;
     const [own, there] = [here && costOf(point, here, live.method), costOf(point, PAPER, live.method)];
     this.time.hidden = !own;
-    if (own) this.time.replaceChildren(h("b", {}, milliseconds((own * here.milliseconds) / 1000)), ` here, ${gain(own)}, by what every pass cost here.`);
-    const price = there === null ? ["not known."] : [h("b", {}, `${there.toFixed(0)} plain steps`), ` for ${count(plain, "token")}, ${gain(there)}, ${originWords()}.`];
+    if (own)
+      this.time.replaceChildren(
+        h("b", {}, milliseconds((own * here.milliseconds) / 1000)),
+        ` here, ${gain(own)}, by what every pass cost here.`,
+      );
+    const price =
+      there === null
+        ? ["not known."]
+        : [
+            h("b", {}, `${there.toFixed(0)} plain steps`),
+            ` for ${count(plain, "token")}, ${gain(there)}, ${originWords()}.`,
+          ];
     this.there.replaceChildren(`With an 8B model on ${PAPER.name}: `, ...price);
   }
 
@@ -105,9 +158,16 @@ export class LiveView {
     const { points, own } = this.live;
     const same = (other) => other.alpha.toFixed(2) === point.alpha.toFixed(2);
     const recorded = points.find((p) => p.k === own[0] && p.gamma === own[1]);
-    const first = recorded && recorded !== point ? `Recorded with K ${own[0]}, γ ${own[1]}: ${count(recorded.committed.length, "step")}, ${recorded.nodes.toFixed(0)} nodes each. ` : "This is how the run was recorded. ";
+    const first =
+      recorded && recorded !== point
+        ? `Recorded with K ${own[0]}, γ ${own[1]}: ${count(recorded.committed.length, "step")}, ${recorded.nodes.toFixed(0)} nodes each. `
+        : "This is how the run was recorded. ";
     const more = points.filter((p) => p.gamma === point.gamma && p.k > point.k);
-    const rest = !more.length ? "More re-drafts than this were not replayed. " : more.every(same) ? "More re-drafts change nothing on this text. " : `With K ${more[more.length - 1].k} it would be ${more[more.length - 1].alpha.toFixed(2)} tokens per step, for ${more[more.length - 1].nodes.toFixed(0)} nodes. `;
+    const rest = !more.length
+      ? "More re-drafts than this were not replayed. "
+      : more.every(same)
+        ? "More re-drafts change nothing on this text. "
+        : `With K ${more[more.length - 1].k} it would be ${more[more.length - 1].alpha.toFixed(2)} tokens per step, for ${more[more.length - 1].nodes.toFixed(0)} nodes. `;
     return `${first}${rest}Every node costs a little time. The text is the same each time; another text may give another result.`;
   }
 
@@ -118,14 +178,32 @@ export class LiveView {
     const x = (value) => 36 + (k.indexOf(value) * 250) / Math.max(1, k.length - 1);
     const y = (alpha) => 92 - ((alpha - 1) / Math.max(0.25, most - 1)) * 78;
     const own = gamma.map((g) => points.filter((p) => p.gamma === g).sort((a, b) => a.k - b.k));
-    const names = apart(own.map((line) => y(line.at(-1).alpha) + 3.5), LINE);
+    const names = apart(
+      own.map((line) => y(line.at(-1).alpha) + 3.5),
+      LINE,
+    );
     const lines = own.map((line, at) => {
       const set = gamma[at] === point.gamma;
-      return s("g", { class: set ? "set" : "other" }, s("polyline", { points: line.map((p) => `${x(p.k)},${y(p.alpha).toFixed(1)}`).join(" ") }), s("text", { x: x(line.at(-1).k) + 8, y: names[at].toFixed(1) }, `γ ${gamma[at]}`));
+      return s(
+        "g",
+        { class: set ? "set" : "other" },
+        s("polyline", { points: line.map((p) => `${x(p.k)},${y(p.alpha).toFixed(1)}`).join(" ") }),
+        s("text", { x: x(line.at(-1).k) + 8, y: names[at].toFixed(1) }, `γ ${gamma[at]}`),
+      );
     });
     const ticks = k.map((value) => s("text", { class: "tick", x: x(value), y: 108 }, value ? `K ${value}` : "no K"));
-    this.chart.replaceChildren(s("line", { x1: 30, x2: 292, y1: y(1), y2: y(1) }), s("text", { class: "side", x: 28, y: y(most) + 3 }, most.toFixed(1)), s("text", { class: "side", x: 28, y: y(1) + 3 }, "1"), s("text", { class: "name", x: 36, y: 9 }, "tokens per step"), ...lines.filter((g) => !g.classList.contains("set")), ...lines.filter((g) => g.classList.contains("set")), s("circle", { cx: x(point.k), cy: y(point.alpha), r: 5 }), ...ticks);
-    this.chart.setAttribute("aria-label", `Tokens per step by K with γ ${point.gamma}: ${points.filter((p) => p.gamma === point.gamma).map((p) => `K ${p.k} ${p.alpha.toFixed(2)}`).join(", ")}`);
+    this.chart.replaceChildren(
+      s("line", { x1: 30, x2: 292, y1: y(1), y2: y(1) }),
+      s("text", { class: "side", x: 28, y: y(most) + 3 }, most.toFixed(1)),
+      s("text", { class: "side", x: 28, y: y(1) + 3 }, "1"),
+      s("text", { class: "name", x: 36, y: 9 }, "tokens per step"),
+      ...lines.filter((g) => !g.classList.contains("set")),
+      ...lines.filter((g) => g.classList.contains("set")),
+      s("circle", { cx: x(point.k), cy: y(point.alpha), r: 5 }),
+      ...ticks,
+    );
+    const said = points.filter((p) => p.gamma === point.gamma).map((p) => `K ${p.k} ${p.alpha.toFixed(2)}`);
+    this.chart.setAttribute("aria-label", `Tokens per step by K with γ ${point.gamma}: ${said.join(", ")}`);
   }
 
   drawCut(point) {
@@ -134,7 +212,13 @@ export class LiveView {
     let from = 0;
     point.committed.forEach((size, step) => {
       const words = tokens.slice(from, from + size).join("");
-      pieces.push(h("span", { class: step % 2 ? "odd" : "even", title: `Step ${step + 1}: ${count(size, "token")}` }, words.replace(LONE, "\ufffd").replace(HIDDEN, "◌")));
+      pieces.push(
+        h(
+          "span",
+          { class: step % 2 ? "odd" : "even", title: `Step ${step + 1}: ${count(size, "token")}` },
+          words.replace(LONE, "\ufffd").replace(HIDDEN, "◌"),
+        ),
+      );
       from += size;
     });
     this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one piece each`;
@@ -165,12 +249,21 @@ export class PassView {
     this.chart = s("svg", { class: "pass", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
     this.said = h("p", { class: "said", role: "status" });
     this.slider.addEventListener("input", () => this.show());
-    this.box = h("div", { class: "passes" }, h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value), this.said, this.chart);
+    this.box = h(
+      "div",
+      { class: "passes" },
+      h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value),
+      this.said,
+      this.chart,
+    );
   }
 
   /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */
   load({ nodes, seconds, plain }) {
-    this.own = { nodes: whole(nodes, 1, 4096, 1), ratio: plain ? number(seconds, 0, 1e6, 0) / number(plain, 1e-9, 1e6, 1) : null };
+    this.own = {
+      nodes: whole(nodes, 1, 4096, 1),
+      ratio: plain ? number(seconds, 0, 1e6, 0) / number(plain, 1e-9, 1e6, 1) : null,
+    };
     this.slider.value = this.own.nodes;
     this.show();
   }
@@ -179,26 +272,44 @@ export class PassView {
     if (!this.own) return;
     const nodes = Number(this.slider.value);
     this.value.textContent = nodes;
-    const here = this.own.ratio && this.own.nodes > 1 ? ` Where this step was recorded, its pass over ${this.own.nodes} cost ${fixed(this.own.ratio, 1)} plain steps (✕).` : "";
+    const here =
+      this.own.ratio && this.own.nodes > 1
+        ? ` Where this step was recorded, its pass over ${this.own.nodes} cost ${fixed(this.own.ratio, 1)} plain steps (✕).`
+        : "";
     this.said.textContent = passWords(nodes) + here;
     this.draw(nodes);
   }
 
   draw(nodes) {
     const most = Math.max(4, this.own.ratio || 0);
-    const x = (n) => EDGE.left + (Math.log2(Math.min(n, ROWS.at(-1))) / Math.log2(ROWS.at(-1))) * (WIDE - EDGE.left - EDGE.right);
-    const y = (c) => HIGH - EDGE.bottom - (Math.log2(Math.max(0.5, c) * 2) / Math.log2(most * 2)) * (HIGH - EDGE.top - EDGE.bottom);
+    const x = (n) =>
+      EDGE.left + (Math.log2(Math.min(n, ROWS.at(-1))) / Math.log2(ROWS.at(-1))) * (WIDE - EDGE.left - EDGE.right);
+    const y = (c) =>
+      HIGH - EDGE.bottom - (Math.log2(Math.max(0.5, c) * 2) / Math.log2(most * 2)) * (HIGH - EDGE.top - EDGE.bottom);
     const points = MEASURED.verify.map(([n]) => `${x(n).toFixed(1)},${y(passCost(n)).toFixed(1)}`).join(" ");
     const ticks = [
       ...ROWS.map((n) => s("text", { x: x(n), y: HIGH - 19, "text-anchor": "middle" }, n)),
-      ...[1, 2, 4, 8, 16, 32, 64].filter((c) => c <= most).map((c) => s("text", { x: EDGE.left - 6, y: y(c) + 4, "text-anchor": "end" }, c)),
+      ...[1, 2, 4, 8, 16, 32, 64]
+        .filter((c) => c <= most)
+        .map((c) => s("text", { x: EDGE.left - 6, y: y(c) + 4, "text-anchor": "end" }, c)),
       s("text", { x: (EDGE.left + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" }, "tokens in one pass"),
       s("text", { x: EDGE.left + 8, y: 11 }, "cost, in plain steps"),
     ];
-    const own = this.own.ratio ? s("text", { class: "own", x: x(this.own.nodes), y: y(this.own.ratio) + 5, "text-anchor": "middle" }, "✕") : null;
+    const own = this.own.ratio
+      ? s("text", { class: "own", x: x(this.own.nodes), y: y(this.own.ratio) + 5, "text-anchor": "middle" }, "✕")
+      : null;
     const memory = s("line", { class: "memory", x1: x(1), x2: x(ROWS.at(-1)), y1: y(1), y2: y(1) });
     const name = s("text", { class: "memory", x: x(1) + 4, y: y(1) + 14 }, "a plain step");
-    this.chart.replaceChildren(...[memory, s("polyline", { class: "time", points }), ...ticks, name, s("circle", { cx: x(nodes), cy: y(passCost(nodes)), r: 5 }), own].filter(Boolean));
+    this.chart.replaceChildren(
+      ...[
+        memory,
+        s("polyline", { class: "time", points }),
+        ...ticks,
+        name,
+        s("circle", { cx: x(nodes), cy: y(passCost(nodes)), r: 5 }),
+        own,
+      ].filter(Boolean),
+    );
     this.chart.setAttribute("aria-label", passWords(nodes));
   }
 }

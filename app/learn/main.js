@@ -21,15 +21,39 @@ class CardView {
     Object.assign(this, { go, walk, draws, pass, live, at: 0, first: 0, about: "", examples: [] });
     this.title = h("h3", { tabindex: -1 });
     this.where = h("p", { class: "where" });
-    this.body = h("div", { class: "body", tabindex: 0, role: "region", "aria-label": "What this stop says", "aria-live": "polite", "aria-atomic": "true" });
+    this.body = h("div", {
+      class: "body",
+      tabindex: 0,
+      role: "region",
+      "aria-label": "What this stop says",
+      "aria-live": "polite",
+      "aria-atomic": "true",
+    });
     this.dots = h("ol", { class: "dots", "aria-label": "Stops" });
     this.back = button("← Back", { class: "move", id: "learn-back" }, () => this.go(this.at - 1));
     this.next = button("Next →", { class: "move next", id: "learn-next" }, () => this.go(this.at + 1));
     this.all = button("Show everything", { class: "quiet", id: "learn-all", "aria-pressed": "false" }, all);
     this.open = button("Open in Explore →", { class: "move next", id: "learn-open" }, open);
-    this.keys = h("p", { class: "keys" }, h("kbd", {}, "←"), h("kbd", {}, "→"), " between stops, ", h("kbd", {}, "Esc"), " everything");
+    this.keys = h(
+      "p",
+      { class: "keys" },
+      h("kbd", {}, "←"),
+      h("kbd", {}, "→"),
+      " between stops, ",
+      h("kbd", {}, "Esc"),
+      " everything",
+    );
     this.foot = h("div", { class: "foot" }, this.all, this.keys);
-    this.box = h("section", { class: "card", "aria-label": "Tour" }, this.where, this.title, this.body, h("div", { class: "ways" }, this.back, this.next, this.open), this.dots, this.foot);
+    this.box = h(
+      "section",
+      { class: "card", "aria-label": "Tour" },
+      this.where,
+      this.title,
+      this.body,
+      h("div", { class: "ways" }, this.back, this.next, this.open),
+      this.dots,
+      this.foot,
+    );
     this.dots.addEventListener("click", (event) => {
       const dot = event.target.closest("button");
       if (dot) this.go(Number(dot.dataset.stop));
@@ -46,7 +70,9 @@ class CardView {
     this.at = at;
     const turn = at >= stops.length;
     const stop = turn ? null : stops[at];
-    this.where.textContent = turn ? `Step ${step + 1} of a recorded run · your turn` : `Step ${step + 1} of a recorded run · stop ${at + 1} of ${stops.length}`;
+    this.where.textContent = turn
+      ? `Step ${step + 1} of a recorded run · your turn`
+      : `Step ${step + 1} of a recorded run · stop ${at + 1} of ${stops.length}`;
     this.title.textContent = turn ? TURN_TITLE : stop.title;
     const shown = `${at} ${step}`;
     if (shown !== this.shown || turn) this.body.replaceChildren(...(turn ? this.turn() : this.stop(stop, at)));
@@ -61,7 +87,25 @@ class CardView {
     this.all.setAttribute("aria-pressed", everything);
     this.all.textContent = everything ? "Back to this stop" : "Show everything";
     const names = [...stops.map(({ title }) => title), TURN_TITLE].slice(0, this.last + 1);
-    if (this.dots.children.length !== names.length) this.dots.replaceChildren(...names.map((name, i) => h("li", {}, h("button", { type: "button", "data-stop": i, "aria-label": `${i < stops.length ? `Stop ${i + 1}` : "Your turn"}: ${name}`, title: name }, i < stops.length ? i + 1 : "K"))));
+    if (this.dots.children.length !== names.length)
+      this.dots.replaceChildren(
+        ...names.map((name, i) =>
+          h(
+            "li",
+            {},
+            h(
+              "button",
+              {
+                type: "button",
+                "data-stop": i,
+                "aria-label": `${i < stops.length ? `Stop ${i + 1}` : "Your turn"}: ${name}`,
+                title: name,
+              },
+              i < stops.length ? i + 1 : "K",
+            ),
+          ),
+        ),
+      );
     const dots = [...this.dots.children].map((li) => li.firstChild);
     dots.forEach((dot, i) => dot.classList.toggle("done", i < at));
     markCurrent(dots, at);
@@ -77,7 +121,9 @@ class CardView {
   }
 
   stop(stop, at) {
-    const rows = stop.numbers.map(([name, value]) => h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))));
+    const rows = stop.numbers.map(([name, value]) =>
+      h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
+    );
     const known = new Set(); // the words that this card has explained
     const said = stop.say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known))));
     return [
@@ -85,16 +131,40 @@ class CardView {
       stop.verified ? this.pass.box : "",
       ...said.slice(1),
       stop.odds.length ? this.draws.box : "",
-      stop.equation.length ? h("p", { class: "equation", role: "math", "aria-label": stop.equation.map(spokenPiece).join("") }, ...stop.equation.map(drawnPiece)) : "",
+      stop.equation.length
+        ? h(
+            "p",
+            { class: "equation", role: "math", "aria-label": stop.equation.map(spokenPiece).join("") },
+            ...stop.equation.map(drawnPiece),
+          )
+        : "",
       stop.walk.length ? this.walk.box : "",
       rows.length && !stop.odds.length ? h("dl", { class: "values" }, ...rows) : "",
-      ...stop.questions.map(([question, answer]) => h("details", { class: "asked" }, h("summary", {}, question), h("p", {}, answer))),
-      at === 0 && this.about ? h("p", { class: "about" }, this.about, " Its examples: ", ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]), ".") : "",
+      ...stop.questions.map(([question, answer]) =>
+        h("details", { class: "asked" }, h("summary", {}, question), h("p", {}, answer)),
+      ),
+      at === 0 && this.about
+        ? h(
+            "p",
+            { class: "about" },
+            this.about,
+            " Its examples: ",
+            ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]),
+            ".",
+          )
+        : "",
     ];
   }
 
   turn() {
-    return [h("p", {}, "K is how many flags get a re-draft, γ how long a block is. Move them: the text is cut into the steps that it would have taken."), this.live.box];
+    return [
+      h(
+        "p",
+        {},
+        "K is how many flags get a re-draft, γ how long a block is. Move them: the text is cut into the steps that it would have taken.",
+      ),
+      this.live.box,
+    ];
   }
 }
 
@@ -107,15 +177,43 @@ class Tour {
   constructor(element, trigger, { styles }) {
     Object.assign(this, { element, trigger, at: 0, step: 0, everything: false });
     this.whenShown = oneWait(EXPLORE_MS);
-    this.store = new Store(() => {}, () => {});
+    this.store = new Store(
+      () => {},
+      () => {},
+    );
     this.walk = new WalkView((at) => this.stage.walk(at, this.walk.visits, this.step));
     this.live = new LiveView((k) => this.stage.branches(k, this.tokensWith(k)));
-    this.card = new CardView({ go: (at) => this.go(at), all: () => this.toggleAll(), open: () => this.open(), walk: this.walk, draws: new DrawsView(), pass: new PassView(), live: this.live });
+    this.card = new CardView({
+      go: (at) => this.go(at),
+      all: () => this.toggleAll(),
+      open: () => this.open(),
+      walk: this.walk,
+      draws: new DrawsView(),
+      pass: new PassView(),
+      live: this.live,
+    });
     this.stage = new Stage(styles, (step) => this.follow(step));
-    this.story = new StoryView(this.store, () => this.go(0), () => this.go(TURN));
+    this.story = new StoryView(
+      this.store,
+      () => this.go(0),
+      () => this.go(TURN),
+    );
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.layout = h("div", { class: "layout", hidden: true }, this.card.box, h("div", { class: "beside" }, this.live.cut, this.stage.box));
-    element.replaceChildren(h("section", { class: "panels tour", "aria-label": "Learn how a step works" }, this.notice, this.story.box, this.layout));
+    this.layout = h(
+      "div",
+      { class: "layout", hidden: true },
+      this.card.box,
+      h("div", { class: "beside" }, this.live.cut, this.stage.box),
+    );
+    element.replaceChildren(
+      h(
+        "section",
+        { class: "panels tour", "aria-label": "Learn how a step works" },
+        this.notice,
+        this.story.box,
+        this.layout,
+      ),
+    );
     this.keys = (event) => this.onKey(event);
     document.addEventListener("keydown", this.keys, true);
   }
@@ -129,7 +227,10 @@ class Tour {
     } catch (error) {
       console.warn(error);
       this.notice.hidden = false;
-      this.notice.replaceChildren("The tour did not load; is the connection lost? ", button("Try again", { class: "small" }, () => this.load(ask, lines, address)));
+      this.notice.replaceChildren(
+        "The tour did not load; is the connection lost? ",
+        button("Try again", { class: "small" }, () => this.load(ask, lines, address)),
+      );
     }
   }
 
@@ -225,7 +326,12 @@ class Tour {
     this.trigger("select", { step: this.step });
     const find = () => {
       const view = document.querySelector("#explorer [data-run]");
-      return view && view.offsetParent && view.dataset.run === this.run.slice(0, 200) && view.dataset.pinned === String(this.step);
+      return (
+        view &&
+        view.offsetParent &&
+        view.dataset.run === this.run.slice(0, 200) &&
+        view.dataset.pinned === String(this.step)
+      );
     };
     this.whenShown(find, () => this.showField());
   }
@@ -257,10 +363,15 @@ class Tour {
     }
     const from = event.composedPath()[0];
     if (from instanceof Element && from.closest("dialog[open]")) return; // its keys are its own
-    const typing = from instanceof Element && from.closest("input, textarea, select, [contenteditable='true'], [role='textbox']");
+    const typing =
+      from instanceof Element && from.closest("input, textarea, select, [contenteditable='true'], [role='textbox']");
     // After a click on the tab its button has the focus.
-    const ours = event.target === document.body || element.contains(event.target) || (event.target instanceof Element && event.target.matches("[role='tab']"));
-    if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    const ours =
+      event.target === document.body ||
+      element.contains(event.target) ||
+      (event.target instanceof Element && event.target.matches("[role='tab']"));
+    if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey)
+      return;
     const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
     if (by) this.move(by);
     else if (event.key === "Escape") this.toggleAll();

@@ -26,7 +26,12 @@ export class Stage {
   }
 
   load(lines) {
-    startLiveView(this.host, () => {}, { value: lines }, () => {});
+    startLiveView(
+      this.host,
+      () => {},
+      { value: lines },
+      () => {},
+    );
     const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));
     new MutationObserver(() => this.hideLater()).observe(written, { childList: true, subtree: true });
     new MutationObserver(() => {
@@ -63,9 +68,14 @@ export class Stage {
     const { shown, step } = this;
     if (shown === undefined) return null;
     const before = shown < STOPS.indexOf("commit");
-    for (const token of this.frame.querySelectorAll("#text .tok")) token.classList.toggle("later", before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step);
+    for (const token of this.frame.querySelectorAll("#text .tok"))
+      token.classList.toggle(
+        "later",
+        before ? Number(token.dataset.step) >= step : shown < TURN && Number(token.dataset.step) > step,
+      );
     const certain = [...this.frame.querySelectorAll(`#text .tok[data-step="${step - 1}"]`)].pop();
-    for (const token of this.frame.querySelectorAll("#text .tok.newest")) token.classList.toggle("newest", token === certain);
+    for (const token of this.frame.querySelectorAll("#text .tok.newest"))
+      token.classList.toggle("newest", token === certain);
     if (certain) certain.classList.add("newest");
     return certain;
   }
@@ -88,7 +98,8 @@ export class Stage {
   showWalk() {
     const walked = this.walked ?? Infinity;
     this.frame.classList.toggle("walking", walked < Infinity);
-    for (const part of this.frame.querySelectorAll("#tree [data-depth]")) part.classList.toggle("unwalked", Number(part.dataset.depth) > walked);
+    for (const part of this.frame.querySelectorAll("#tree [data-depth]"))
+      part.classList.toggle("unwalked", Number(part.dataset.depth) > walked);
   }
 
   /** Fades what fewer re-drafts would not have; null: nothing. `brought`: the tokens that the step would have committed. */
@@ -99,11 +110,13 @@ export class Stage {
 
   showBranches() {
     const most = this.most ?? Infinity;
-    for (const part of this.frame.querySelectorAll(":is(#tree, #strip) [data-draft]")) part.classList.toggle("unasked", Number(part.dataset.draft) > most);
+    for (const part of this.frame.querySelectorAll(":is(#tree, #strip) [data-draft]"))
+      part.classList.toggle("unasked", Number(part.dataset.draft) > most);
     const otherwise = this.frame.querySelector("#tree .strong .edge.unasked") !== null;
     this.frame.classList.toggle("otherwise", otherwise);
     this.said.hidden = !otherwise || !this.brought;
-    if (!this.said.hidden) this.said.textContent = `With K = ${most} this step would have brought ${count(this.brought, "token")}.`;
+    if (!this.said.hidden)
+      this.said.textContent = `With K = ${most} this step would have brought ${count(this.brought, "token")}.`;
   }
 }
 
@@ -120,7 +133,12 @@ export class WalkView {
     this.play = tool("walk-play", "▶ Walk", () => (this.timer ? this.go(this.at) : this.start()));
     this.next = tool("walk-next", "Node ▸", () => this.go(this.at + 1));
     this.said = h("p", { class: "said", role: "status" });
-    this.box = h("div", { class: "walk", role: "group", "aria-label": "Walk through the tree" }, h("div", { class: "row" }, this.back, this.play, this.next), this.said);
+    this.box = h(
+      "div",
+      { class: "walk", role: "group", "aria-label": "Walk through the tree" },
+      h("div", { class: "row" }, this.back, this.play, this.next),
+      this.said,
+    );
   }
 
   /** Begins at the anchor; where motion is welcome it goes on by itself. */
@@ -172,7 +190,9 @@ export class WalkView {
     this.box.classList.toggle("walking", at < visits.length);
     const visit = visits[at - 1];
     const chance = visit && visit.probability !== null ? ` (p = ${probability(visit.probability)})` : "";
-    this.said.textContent = !visit ? "At the anchor: which token does the target want next?" : `Node ${at} of ${visits.length}: the target wants ${quoted(visit.text)}${chance}. ${visit.child === null ? "No node carries it: the walk ends, and this token is the bonus." : at === visits.length ? "A node carries it: accepted; the text ends here." : "A node carries it: accepted, on to that one."}`;
+    this.said.textContent = !visit
+      ? "At the anchor: which token does the target want next?"
+      : `Node ${at} of ${visits.length}: the target wants ${quoted(visit.text)}${chance}. ${visit.child === null ? "No node carries it: the walk ends, and this token is the bonus." : at === visits.length ? "A node carries it: accepted; the text ends here." : "A node carries it: accepted, on to that one."}`;
     this.play.textContent = this.timer ? "❚❚ Pause" : at >= visits.length ? "▶ Walk again" : "▶ Walk";
     this.back.disabled = at === 0;
     this.next.disabled = at >= visits.length;
@@ -185,8 +205,18 @@ export class DrawsView {
     this.rows = h("tbody", {});
     this.said = h("p", { class: "said", role: "status" });
     const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => this.draw(times));
-    const head = h("tr", {}, ...["the target may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)));
-    this.box = h("div", { class: "draws" }, h("div", { class: "row" }, drawer("Draw once", 1), drawer("Draw 100 times", 100)), h("table", {}, h("thead", {}, head), this.rows), this.said);
+    const head = h(
+      "tr",
+      {},
+      ...["the target may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)),
+    );
+    this.box = h(
+      "div",
+      { class: "draws" },
+      h("div", { class: "row" }, drawer("Draw once", 1), drawer("Draw 100 times", 100)),
+      h("table", {}, h("thead", {}, head), this.rows),
+      this.said,
+    );
   }
 
   /** Shows what can be drawn; what is not listed is drawn as “another token”. */
@@ -208,7 +238,10 @@ export class DrawsView {
     this.total += times;
     const name = last.text === null ? "a token that is not listed" : quoted(last.text);
     const hits = sum(this.odds.map((o) => (o.drafted ? o.count : 0)));
-    const now = times === 1 ? `Drawn: ${name}: ${last.drafted ? "a node carries it, accepted" : "no node carries it, the walk ends here"}. ` : "";
+    const now =
+      times === 1
+        ? `Drawn: ${name}: ${last.drafted ? "a node carries it, accepted" : "no node carries it, the walk ends here"}. `
+        : "";
     this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
   }
 
@@ -218,7 +251,12 @@ export class DrawsView {
       h(
         "tr",
         { class: drafted ? "drafted" : null },
-        h("th", { scope: "row" }, text === null ? "another token" : h("bdi", {}, visible(text, 16)), drafted ? " ✓ drafted" : ""),
+        h(
+          "th",
+          { scope: "row" },
+          text === null ? "another token" : h("bdi", {}, visible(text, 16)),
+          drafted ? " ✓ drafted" : "",
+        ),
         h("td", {}, probability(p)),
         h("td", {}, this.total ? `${drawn}, ${percent(drawn / this.total)}` : "—"),
       );

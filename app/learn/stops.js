@@ -23,7 +23,12 @@ const QUESTIONS = {
       "To read the prompt is a pass of the target already, and it ends with the target’s first token. That token is the first anchor, and the steps begin after it.",
     ],
   ],
-  draft: [["Why are γ places only γ − 1 guesses?", "A block is the anchor and the places after it. The anchor is known, so one place of γ is never guessed."]],
+  draft: [
+    [
+      "Why are γ places only γ − 1 guesses?",
+      "A block is the anchor and the places after it. The anchor is known, so one place of γ is never guessed.",
+    ],
+  ],
   boundary: [
     [
       "Can a re-draft win if it did not start at the true boundary?",
@@ -58,15 +63,35 @@ const QUESTIONS = {
  * of plain decoding (null: not timed).
  */
 export function stopsOf(step, run) {
-  const stops = [anchorStop(step), draftStop(step), confidenceStop(step), boundaryStop(step), branchesStop(step), verifyStop(step), commitStop(step, run), costStop(step, run), temperatureStop(step)];
-  return stops.map((stop) => ({ equation: [], numbers: [], walk: [], odds: [], verified: null, ...stop, questions: QUESTIONS[stop.id] || [] }));
+  const stops = [
+    anchorStop(step),
+    draftStop(step),
+    confidenceStop(step),
+    boundaryStop(step),
+    branchesStop(step),
+    verifyStop(step),
+    commitStop(step, run),
+    costStop(step, run),
+    temperatureStop(step),
+  ];
+  return stops.map((stop) => ({
+    equation: [],
+    numbers: [],
+    walk: [],
+    odds: [],
+    verified: null,
+    ...stop,
+    questions: QUESTIONS[stop.id] || [],
+  }));
 }
 
 /** The walk of the target, anchor first: the token that it chose after each node, its probability, and the child with that token,
  *  null where there is none. */
 export function visitsOf({ choices, accepted }) {
   const children = [...accepted, null];
-  return [...choices].slice(0, children.length).map(([node, { text, p }], at) => ({ node, text, probability: p, child: children[at] }));
+  return [...choices]
+    .slice(0, children.length)
+    .map(([node, { text, p }], at) => ({ node, text, probability: p, child: children[at] }));
 }
 
 /** The target's possible tokens at the rejection of the first draft, likeliest first; after the anchor if nothing was rejected. Empty
@@ -78,7 +103,8 @@ export function oddsOf({ boundary, accepted, choices, nodes }) {
   const here = place === undefined ? [] : [...nodes.values()].filter(({ parent }) => parent === place);
   if (!choice || choice.p === null || here.some(({ targetP }) => targetP === null)) return [];
   const odds = here.map(({ text, targetP }) => ({ text, probability: targetP, drafted: true }));
-  if (here.every((node) => node.token !== choice.token)) odds.push({ text: choice.text, probability: choice.p, drafted: false });
+  if (here.every((node) => node.token !== choice.token))
+    odds.push({ text: choice.text, probability: choice.p, drafted: false });
   return odds.sort((a, b) => b.probability - a.probability);
 }
 
@@ -98,7 +124,10 @@ function anchorStop({ anchorText, anchorPosition, draft }) {
       `Every step begins at the anchor: the last token that is certain, here ${token(anchorText)}.${draft ? " The dashed boxes after it are the places to be guessed." : ""}`,
     ],
     equation: [v("x"), sub("1"), " ", v("x"), sub("2"), " … ", v("x"), sub("n"), "    anchor = ", v("x"), sub("n")],
-    numbers: [["anchor", token(anchorText)], ["tokens before it", anchorPosition]],
+    numbers: [
+      ["anchor", token(anchorText)],
+      ["tokens before it", anchorPosition],
+    ],
   };
 }
 
@@ -114,13 +143,18 @@ function draftStop({ draft, drafted, seconds }) {
       "That is fast, but no place knows what was put into the others, so the guesses get worse the further they are from the anchor.",
     ],
     equation: ["( ", ...hat("1"), ", ", ...hat("2"), ", … , ", ...hat("γ−1"), ` )    γ = ${drafted + 1}`],
-    numbers: [["guessed", guessed + (drafted > MOST_LISTED ? " …" : "")], ["places", drafted], ["time", duration(seconds.first_draft)]],
+    numbers: [
+      ["guessed", guessed + (drafted > MOST_LISTED ? " …" : "")],
+      ["places", drafted],
+      ["time", duration(seconds.first_draft)],
+    ],
   };
 }
 
 function confidenceStop({ draft }) {
   const title = "Ask how sure it is";
-  if (!draft || !draft.confidence.length) return { id: "confidence", title, say: ["No confidence was recorded in this step."] };
+  if (!draft || !draft.confidence.length)
+    return { id: "confidence", title, say: ["No confidence was recorded in this step."] };
   const { confidence, texts } = draft;
   const weakest = confidence.indexOf(Math.min(...confidence));
   return {
@@ -131,26 +165,53 @@ function confidenceStop({ draft }) {
       "Whether a drafter’s confidence deserves trust is what the Calibrate tab measures.",
     ],
     equation: [v("c"), sub("k"), " = ", v("q"), sub("k"), "( ", ...hat("k"), " )"],
-    numbers: [...confidence.slice(0, MOST_LISTED).map((c, at) => [`c(${at + 1}) of ${token(texts[at])}`, chance(c)]), ["least sure", `${chance(confidence[weakest])} at place ${weakest + 1}`]],
+    numbers: [
+      ...confidence.slice(0, MOST_LISTED).map((c, at) => [`c(${at + 1}) of ${token(texts[at])}`, chance(c)]),
+      ["least sure", `${chance(confidence[weakest])} at place ${weakest + 1}`],
+    ],
   };
 }
 
 function boundaryStop({ draft, posterior, full, boundary, selected, closed }) {
   const title = "Guess where it will break";
-  if (!draft || !draft.confidence.length || !posterior.length) return { id: "boundary", title, say: ["This method does not estimate where its draft will be rejected."] };
+  if (!draft || !draft.confidence.length || !posterior.length)
+    return { id: "boundary", title, say: ["This method does not estimate where its draft will be rejected."] };
   // a flag may also stand behind the whole draft, where nothing is left to break
-  const example = selected.includes(boundary) && boundary < posterior.length ? boundary : posterior.indexOf(Math.max(...posterior));
+  const example =
+    selected.includes(boundary) && boundary < posterior.length ? boundary : posterior.indexOf(Math.max(...posterior));
   const factors = [...draft.confidence.slice(0, example).map(chance), `(1 − ${chance(draft.confidence[example])})`];
-  const flags = selected.map((i, at) => (i < posterior.length ? [`flag ${at + 1}: break after ${i}`, chance(posterior[i])] : [`flag ${at + 1}: all ${i} accepted`, chance(full)]));
+  const flags = selected.map((i, at) =>
+    i < posterior.length
+      ? [`flag ${at + 1}: break after ${i}`, chance(posterior[i])]
+      : [`flag ${at + 1}: all ${i} accepted`, chance(full)],
+  );
   return {
     id: "boundary",
     title,
     say: [
       "The target will accept the draft up to some place and reject the next token; everything after that is lost. To break after i tokens, the first i must be right and the next one wrong.",
       `If the confidences are right, they give a probability for every i.${flags.length ? ` The ${flags.length} likeliest get a flag.` : ""}`,
-      ...(closed === null ? [] : ["The draft ends the text, so the places behind that end get no flag, however likely they are: nothing can follow it."]),
+      ...(closed === null
+        ? []
+        : [
+            "The draft ends the text, so the places behind that end get no flag, however likely they are: nothing can follow it.",
+          ]),
     ],
-    equation: [v("r"), "(", v("i"), ") = ", v("c"), sub("1"), " · … · ", v("c"), sub("i"), " · (1 − ", v("c"), sub("i+1"), ")"],
+    equation: [
+      v("r"),
+      "(",
+      v("i"),
+      ") = ",
+      v("c"),
+      sub("1"),
+      " · … · ",
+      v("c"),
+      sub("i"),
+      " · (1 − ",
+      v("c"),
+      sub("i+1"),
+      ")",
+    ],
     numbers: [[`r(${example}) = ${factors.join(" · ")}`, chance(posterior[example])], ...flags],
   };
 }
@@ -158,7 +219,8 @@ function boundaryStop({ draft, posterior, full, boundary, selected, closed }) {
 function branchesStop(step) {
   const { branches, drafted, nodes, seconds } = step;
   const title = "Prepare alternatives";
-  if (!branches.length) return { id: "branches", title, say: ["This method drafts no further candidates in this step."] };
+  if (!branches.length)
+    return { id: "branches", title, say: ["This method drafts no further candidates in this step."] };
   const tokens = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
   const repeated = repetitions(step);
   return {
@@ -183,7 +245,10 @@ function branchesStop(step) {
 function repetitions({ branches, nodes }) {
   const trunk = [...nodes.values()].filter(({ candidates }) => candidates.includes(0));
   return branches.flatMap(({ base, drafter, prefix }, at) => {
-    const shared = Math.max(0, ...trunk.filter(({ candidates }) => candidates.includes(at + 1)).map(({ depth }) => depth));
+    const shared = Math.max(
+      0,
+      ...trunk.filter(({ candidates }) => candidates.includes(at + 1)).map(({ depth }) => depth),
+    );
     return base === 0 && drafter === "second" && shared > prefix ? [`from ${prefix}: the same up to ${shared}`] : [];
   });
 }
@@ -192,12 +257,21 @@ function verifyStop(step) {
   const { accepted, boundary, branches, committed, draft, nodes, rank, sampled, seconds, verdict } = step;
   const { right } = contributions(step);
   const added = accepted.length - right;
-  const numbers = [["nodes in one pass, the anchor too", nodes.size], ["time", duration(seconds.verify)]];
+  const numbers = [
+    ["nodes in one pass, the anchor too", nodes.size],
+    ["time", duration(seconds.verify)],
+  ];
   if (draft) {
     numbers.push(["right in the first draft", right]);
-    if (boundary !== null && boundary < draft.texts.length && boundary < committed.length) numbers.push(["its next guess", token(draft.texts[boundary])], ["the target wanted", token(committed[boundary].text)]);
-    if (["repaired", "found", "missed"].includes(verdict)) numbers.push(["was the break expected", rank ? `yes: flag ${rank}` : "no: there was no flag"]);
-    if (["repaired", "found"].includes(verdict)) numbers.push(["was it repaired", added ? "yes" : "no: the re-draft was wrong at once"]);
+    if (boundary !== null && boundary < draft.texts.length && boundary < committed.length)
+      numbers.push(
+        ["its next guess", token(draft.texts[boundary])],
+        ["the target wanted", token(committed[boundary].text)],
+      );
+    if (["repaired", "found", "missed"].includes(verdict))
+      numbers.push(["was the break expected", rank ? `yes: flag ${rank}` : "no: there was no flag"]);
+    if (["repaired", "found"].includes(verdict))
+      numbers.push(["was it repaired", added ? "yes" : "no: the re-draft was wrong at once"]);
   }
   if (branches.length) numbers.push(["added by re-drafts", added]);
   return {
@@ -224,7 +298,9 @@ function commitStop(step, { alpha, steps }) {
       `The text ${sampled ? "is drawn exactly as the target alone would draw it" : "is exactly what the target would have written alone"}, only in fewer passes.`,
       "EAGLE-3, the kind of most published drafters, verifies in the same way but drafts differently: one token after the other, with a separate pass for each level of its tree. Race compares their times.",
     ],
-    equation: [`new tokens = accepted + 1 = ${right} + ${accepted.length - right} + ${bonus ? 1 : 0} = ${committed.length}`],
+    equation: [
+      `new tokens = accepted + 1 = ${right} + ${accepted.length - right} + ${bonus ? 1 : 0} = ${committed.length}`,
+    ],
     numbers: [
       ["written in this step", committed.map(({ text }) => token(text)).join(" ")],
       ["bonus token", bonus ? token(committed.at(-1).text) : "none: the text ends here"],
@@ -245,7 +321,12 @@ function costStop({ nodes, seconds }, { plain }) {
       "A laptop’s processor computes so much slower that a few tokens reach its limit. Beyond it every token costs: there drafting may lose what it wins on a large card.",
     ],
     equation: [v("t"), "(", v("n"), ") = max( bytes of weights ÷ bandwidth,  ", v("n"), " · 2 · weights ÷ peak )"],
-    numbers: [[`this pass over ${passed}, where it was recorded`, duration(seconds.verify) + (plain ? `, a plain step ${duration(1 / plain)}` : "")]],
+    numbers: [
+      [
+        `this pass over ${passed}, where it was recorded`,
+        duration(seconds.verify) + (plain ? `, a plain step ${duration(1 / plain)}` : ""),
+      ],
+    ],
     verified: { nodes: nodes.size, seconds: seconds.verify, plain: plain ? 1 / plain : null },
   };
 }
@@ -261,7 +342,13 @@ function temperatureStop(step) {
       "The draw comes first, as if nothing had been drafted; only then we look whether a node carries the token that came up. So the chance of a drafted token to be accepted is the target’s own probability of it, and the text is drawn exactly as the target alone would draw it. A rejected token was not wrong: it only did not come up.",
     ],
     equation: [v("x"), " ~ ", v("p"), "( · | text, path )    accepted ⇔ ", v("x"), " was drafted"],
-    numbers: [...odds.map(({ text, probability, drafted }) => [`p of ${token(text)}, ${drafted ? "drafted" : "not drafted"}`, chance(probability)]), ...(odds.length ? [["one of the drafted tokens comes up", chance(Math.min(1, hit))]] : [])],
+    numbers: [
+      ...odds.map(({ text, probability, drafted }) => [
+        `p of ${token(text)}, ${drafted ? "drafted" : "not drafted"}`,
+        chance(probability),
+      ]),
+      ...(odds.length ? [["one of the drafted tokens comes up", chance(Math.min(1, hit))]] : []),
+    ],
     odds,
   };
 }

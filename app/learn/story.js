@@ -13,7 +13,16 @@ export function winnerOf(step) {
 }
 
 /** Whether the step can be told: all of its nodes belong to a first draft or to re-drafts of it. */
-const canTell = (step) => Boolean(step && step.draft && step.boundary !== null && step.nodes.size > 1 && [...step.nodes.values()].every((n) => n.depth === 0 || (n.candidates.length && Math.max(...n.candidates) <= step.branches.length)));
+const canTell = (step) =>
+  Boolean(
+    step &&
+    step.draft &&
+    step.boundary !== null &&
+    step.nodes.size > 1 &&
+    [...step.nodes.values()].every(
+      (n) => n.depth === 0 || (n.candidates.length && Math.max(...n.candidates) <= step.branches.length),
+    ),
+  );
 
 /** How many places are drawn: those of the text that the step brings and a few more, of `most`. */
 export function placesOf(step, most) {
@@ -31,8 +40,17 @@ export function rowsOf(step, places, most) {
   const accepted = new Set(step.accepted);
   const seen = new Set();
   return [0, ...shown].map((candidate) => {
-    const nodes = [...step.nodes.values()].filter((n) => n.depth > 0 && n.depth <= places && n.candidates.includes(candidate));
-    const cells = nodes.map((n) => ({ id: n.id, parent: n.parent, place: n.depth, text: n.text, own: !seen.has(n.id), accepted: accepted.has(n.id) }));
+    const nodes = [...step.nodes.values()].filter(
+      (n) => n.depth > 0 && n.depth <= places && n.candidates.includes(candidate),
+    );
+    const cells = nodes.map((n) => ({
+      id: n.id,
+      parent: n.parent,
+      place: n.depth,
+      text: n.text,
+      own: !seen.has(n.id),
+      accepted: accepted.has(n.id),
+    }));
     for (const { id } of cells) seen.add(id);
     return { candidate, name: candidate ? `from ${step.branches[candidate - 1].prefix}` : "draft", cells };
   });
@@ -48,7 +66,14 @@ const ORDINALS = ["first", "second", "third", "fourth", "fifth", "sixth", "seven
  */
 export function framesOf(step, run) {
   if (!canTell(step)) return [];
-  return [plainFrame(step, run), draftFrame(step, run), rejectionFrame(step), redraftFrame(step), treeFrame(step), costFrame(step, run)].filter(Boolean);
+  return [
+    plainFrame(step, run),
+    draftFrame(step, run),
+    rejectionFrame(step),
+    redraftFrame(step),
+    treeFrame(step),
+    costFrame(step, run),
+  ].filter(Boolean);
 }
 
 function plainFrame({ committed, anchorText }, { plain }) {
@@ -58,18 +83,36 @@ function plainFrame({ committed, anchorText }, { plain }) {
     title: "One token in each pass",
     say: [
       `A language model writes one token, a word or a piece of one, in each pass. These ${tokens(n)} after ${quoted(anchorText)} take ${n === 1 ? "one pass" : `${n} passes, one after the other`}.`,
-      plain ? `Where this run was recorded, plain decoding wrote a token in ${milliseconds(1 / plain)}: ${milliseconds(n / plain)} for them all.` : "",
+      plain
+        ? `Where this run was recorded, plain decoding wrote a token in ${milliseconds(1 / plain)}: ${milliseconds(n / plain)} for them all.`
+        : "",
     ],
   };
 }
 
 function draftFrame({ drafted, seconds }, { plain }) {
-  const took = seconds.first_draft ? `It took ${milliseconds(seconds.first_draft)}${plain ? `; one pass of plain decoding takes ${milliseconds(1 / plain)}` : ""}.` : "";
-  return { id: "draft", title: "A small model drafts ahead", say: [`A drafter, a much smaller network, guesses ${tokens(drafted)} at once. ${took}`.trim(), "A guess may be wrong. The large model, the target, has the last word."] };
+  const took = seconds.first_draft
+    ? `It took ${milliseconds(seconds.first_draft)}${plain ? `; one pass of plain decoding takes ${milliseconds(1 / plain)}` : ""}.`
+    : "";
+  return {
+    id: "draft",
+    title: "A small model drafts ahead",
+    say: [
+      `A drafter, a much smaller network, guesses ${tokens(drafted)} at once. ${took}`.trim(),
+      "A guess may be wrong. The large model, the target, has the last word.",
+    ],
+  };
 }
 
 function rejectionFrame({ boundary, drafted, draft, committed }) {
-  if (boundary >= drafted) return { id: "rejection", title: "The target accepts the whole draft", say: [`The target checks all ${tokens(drafted)} in one pass, and they are what it would have written. Where it rejects one, all that follow are lost.`] };
+  if (boundary >= drafted)
+    return {
+      id: "rejection",
+      title: "The target accepts the whole draft",
+      say: [
+        `The target checks all ${tokens(drafted)} in one pass, and they are what it would have written. Where it rejects one, all that follow are lost.`,
+      ],
+    };
   const wanted = committed[boundary];
   const wrote = quoted(draft.texts[boundary]);
   const said = wanted ? `The drafter wrote ${wrote}, the target wants ${quoted(wanted.text)}` : `It rejects ${wrote}`;
@@ -87,14 +130,29 @@ function redraftFrame({ branches, seconds, selected, boundary, drafted, rank, ga
   if (!branches.length) return null;
   const second = branches.some(({ drafter }) => drafter === "second");
   const places = joined(branches.map(({ prefix }) => String(prefix)));
-  const why = random ? "the places are drawn at random" : selected.length ? "the drafter’s own confidences tell where that is likely" : "there is more than one way to go on";
-  const came = { hit: gained ? `One of them starts just where the draft is rejected. The re-drafts add ${tokens(gained)} that the target accepts.` : "One of them starts just where the draft is rejected, and is wrong at once.", miss: gained ? `They add ${tokens(gained)} that the target accepts.` : "None of them has what the target wants: this step is lost to the rejection." };
+  const why = random
+    ? "the places are drawn at random"
+    : selected.length
+      ? "the drafter’s own confidences tell where that is likely"
+      : "there is more than one way to go on";
+  const came = {
+    hit: gained
+      ? `One of them starts just where the draft is rejected. The re-drafts add ${tokens(gained)} that the target accepts.`
+      : "One of them starts just where the draft is rejected, and is wrong at once.",
+    miss: gained
+      ? `They add ${tokens(gained)} that the target accepts.`
+      : "None of them has what the target wants: this step is lost to the rejection.",
+  };
   return {
     id: "redraft",
     title: "Draft again from there, before it happens",
     say: [
       `Where the rejection comes is not known while one drafts, but ${why}. So ${second ? "a second drafter" : "a drafter"} goes on anew after ${places} of its tokens${branches.length > 1 ? `: ${branches.length} re-drafts in one batch` : ""}${seconds.second_draft ? `, in ${milliseconds(seconds.second_draft)}` : ""}.`,
-      boundary >= drafted ? "This time the draft was right as a whole, and they were not needed." : rank ? came.hit : came.miss,
+      boundary >= drafted
+        ? "This time the draft was right as a whole, and they were not needed."
+        : rank
+          ? came.hit
+          : came.miss,
     ],
   };
 }
@@ -102,13 +160,20 @@ function redraftFrame({ branches, seconds, selected, boundary, drafted, rank, ga
 function treeFrame(step) {
   const { nodes, branches, accepted, bonus, seconds, drafted } = step;
   const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
-  const merged = branches.length ? `The ${branches.length + 1} drafts share their beginnings. Merged, their ${tokens(all)} are a tree of ${count(nodes.size, "node")}, the anchor included.` : `The draft is a chain of ${count(nodes.size, "node")}, the anchor included.`;
+  const merged = branches.length
+    ? `The ${branches.length + 1} drafts share their beginnings. Merged, their ${tokens(all)} are a tree of ${count(nodes.size, "node")}, the anchor included.`
+    : `The draft is a chain of ${count(nodes.size, "node")}, the anchor included.`;
   const won = winnerOf(step);
-  const end = bonus ? ` Its own next token, ${quoted(bonus.text)}, comes for free: ${tokens(accepted.length + 1)} in this step.` : " The text ends there.";
+  const end = bonus
+    ? ` Its own next token, ${quoted(bonus.text)}, comes for free: ${tokens(accepted.length + 1)} in this step.`
+    : " The text ends there.";
   return {
     id: "tree",
     title: "One tree, one pass",
-    say: [merged, `The target verifies ${branches.length ? "the tree" : "it"} in one pass${seconds.verify ? `, in ${milliseconds(seconds.verify)},` : ""} and accepts ${accepted.length ? `${tokens(accepted.length)} along one path${won ? `, which ends in the re-draft from ${branches[won - 1].prefix}` : ""}` : "nothing"}.${end}`],
+    say: [
+      merged,
+      `The target verifies ${branches.length ? "the tree" : "it"} in one pass${seconds.verify ? `, in ${milliseconds(seconds.verify)},` : ""} and accepts ${accepted.length ? `${tokens(accepted.length)} along one path${won ? `, which ends in the re-draft from ${branches[won - 1].prefix}` : ""}` : "nothing"}.${end}`,
+    ],
   };
 }
 
@@ -139,7 +204,10 @@ function layoutOf(step, width) {
   const rows = rowsOf(step, places, l.redrafts);
   const across = way === "wide" ? places + 1 : rows.length + 1;
   const pitch = Math.min(l.most, (width - l.gutter - 2) / across);
-  const at = (row, place) => (way === "wide" ? { x: l.gutter + place * pitch, y: l.head + row * l.step } : { x: row * pitch, y: l.head + place * l.step });
+  const at = (row, place) =>
+    way === "wide"
+      ? { x: l.gutter + place * pitch, y: l.head + row * l.step }
+      : { x: row * pitch, y: l.head + place * l.step };
   const high = way === "wide" ? l.head + (rows.length + 1) * l.step : l.head + (places + 1) * l.step;
   return { ...l, way, places, rows, at, width, high, cell: pitch - (way === "wide" ? 6 : 4) };
 }
@@ -156,12 +224,28 @@ class Sketch {
     svg.setAttribute("viewBox", `0 0 ${width} ${layout.high}`);
     svg.setAttribute("height", layout.high);
     svg.dataset.way = layout.way;
-    svg.replaceChildren(...this.edges(layout), ...this.names(layout), ...this.drafts(step, layout), ...this.target(step, layout), this.anchor(step, layout));
+    svg.replaceChildren(
+      ...this.edges(layout),
+      ...this.names(layout),
+      ...this.drafts(step, layout),
+      ...this.target(step, layout),
+      this.anchor(step, layout),
+    );
   }
 
   cell({ cell, height, size }, { x, y }, kind, words) {
     const most = Math.max(2, Math.floor((cell - 6) / ((CHARACTER * size) / 12)));
-    return s("g", { class: `cell ${kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` }, s("title", {}, visible(words, 60)), s("rect", { width: cell.toFixed(1), height, rx: 6 }), s("text", { class: "word", x: (cell / 2).toFixed(1), y: height / 2 + 4.5, "font-size": size }, visible(words, most)));
+    return s(
+      "g",
+      { class: `cell ${kind}`, transform: `translate(${x.toFixed(1)} ${y.toFixed(1)})` },
+      s("title", {}, visible(words, 60)),
+      s("rect", { width: cell.toFixed(1), height, rx: 6 }),
+      s(
+        "text",
+        { class: "word", x: (cell / 2).toFixed(1), y: height / 2 + 4.5, "font-size": size },
+        visible(words, most),
+      ),
+    );
   }
 
   anchor(step, layout) {
@@ -171,9 +255,25 @@ class Sketch {
   /** The text of the target: in the first frame each token with the number of its pass. */
   target(step, layout) {
     return step.committed.slice(0, layout.places).map(({ text }, at) => {
-      const cell = this.cell(layout, layout.at(0, at + 1), `target${at > step.boundary ? " beyond" : ""}${at === step.boundary ? " wanted" : ""}`, text);
+      const cell = this.cell(
+        layout,
+        layout.at(0, at + 1),
+        `target${at > step.boundary ? " beyond" : ""}${at === step.boundary ? " wanted" : ""}`,
+        text,
+      );
       const wide = layout.way === "wide";
-      cell.append(s("text", { class: "pass", x: wide ? layout.cell / 2 : layout.cell + 10, y: wide ? layout.height + 14 : layout.height / 2 + 4.5, "text-anchor": wide ? "middle" : "start" }, `pass ${at + 1}`));
+      cell.append(
+        s(
+          "text",
+          {
+            class: "pass",
+            x: wide ? layout.cell / 2 : layout.cell + 10,
+            y: wide ? layout.height + 14 : layout.height / 2 + 4.5,
+            "text-anchor": wide ? "middle" : "start",
+          },
+          `pass ${at + 1}`,
+        ),
+      );
       return cell;
     });
   }
@@ -181,8 +281,21 @@ class Sketch {
   drafts(step, layout) {
     return layout.rows.flatMap(({ candidate, cells }, row) =>
       cells.map((c) => {
-        const verdict = candidate ? (c.accepted ? "kept" : "idle") : c.place <= step.boundary ? "kept" : c.place === step.boundary + 1 ? "wrong" : "lost";
-        return this.cell(layout, layout.at(row + 1, c.place), `${candidate ? "again" : "first"} ${verdict}${c.own ? "" : " copy"}${c.accepted ? " accepted" : ""}`, c.text);
+        const verdict = candidate
+          ? c.accepted
+            ? "kept"
+            : "idle"
+          : c.place <= step.boundary
+            ? "kept"
+            : c.place === step.boundary + 1
+              ? "wrong"
+              : "lost";
+        return this.cell(
+          layout,
+          layout.at(row + 1, c.place),
+          `${candidate ? "again" : "first"} ${verdict}${c.own ? "" : " copy"}${c.accepted ? " accepted" : ""}`,
+          c.text,
+        );
       }),
     );
   }
@@ -192,7 +305,16 @@ class Sketch {
     return [{ name: "text", candidate: -1 }, ...layout.rows].map(({ name, candidate }, row) => {
       const { x, y } = layout.at(row, 0);
       const kind = candidate < 0 ? "of-text" : candidate ? "of-again" : "of-first";
-      return s("text", { class: `name ${kind}`, x: wide ? 0 : x + layout.cell / 2, y: wide ? y + layout.height / 2 + 4.5 : 14, "text-anchor": wide ? "start" : "middle" }, name);
+      return s(
+        "text",
+        {
+          class: `name ${kind}`,
+          x: wide ? 0 : x + layout.cell / 2,
+          y: wide ? y + layout.height / 2 + 4.5 : 14,
+          "text-anchor": wide ? "start" : "middle",
+        },
+        name,
+      );
     });
   }
 
@@ -200,13 +322,21 @@ class Sketch {
   edges(layout) {
     const { rows, at, cell, height, way } = layout;
     const placed = new Map();
-    rows.forEach(({ cells }, row) => cells.forEach((c) => c.own && placed.set(c.id, { ...c, ...at(row + 1, c.place) })));
+    rows.forEach(({ cells }, row) =>
+      cells.forEach((c) => c.own && placed.set(c.id, { ...c, ...at(row + 1, c.place) })),
+    );
     const from = ({ x, y }) => (way === "wide" ? [x + cell, y + height / 2] : [x + cell / 2, y + height]);
     const to = ({ x, y }) => (way === "wide" ? [x, y + height / 2] : [x + cell / 2, y]);
     return [...placed.values()].map((c) => {
       const [[x0, y0], [x1, y1]] = [from(placed.get(c.parent) || at(0, 0)), to(c)];
-      const mid = way === "wide" ? `${((x0 + x1) / 2).toFixed(1)} ${y0.toFixed(1)} ${((x0 + x1) / 2).toFixed(1)} ${y1.toFixed(1)}` : `${x0.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)} ${x1.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)}`;
-      return s("path", { class: `link${c.accepted ? " accepted" : ""}`, d: `M${x0.toFixed(1)} ${y0.toFixed(1)}C${mid} ${x1.toFixed(1)} ${y1.toFixed(1)}` });
+      const mid =
+        way === "wide"
+          ? `${((x0 + x1) / 2).toFixed(1)} ${y0.toFixed(1)} ${((x0 + x1) / 2).toFixed(1)} ${y1.toFixed(1)}`
+          : `${x0.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)} ${x1.toFixed(1)} ${((y0 + y1) / 2).toFixed(1)}`;
+      return s("path", {
+        class: `link${c.accepted ? " accepted" : ""}`,
+        d: `M${x0.toFixed(1)} ${y0.toFixed(1)}C${mid} ${x1.toFixed(1)} ${y1.toFixed(1)}`,
+      });
     });
   }
 }
@@ -225,7 +355,13 @@ export class StoryView {
     this.dots = h("ol", { class: "frames", "aria-label": "The story" });
     this.dots.addEventListener("click", ({ target }) => target.dataset.frame && this.go(Number(target.dataset.frame)));
     this.text = h("div", { class: "paragraphs" });
-    this.picture = h("figure", { class: "picture" }, h("div", { class: "head" }, this.dots, on("All stops →")), this.sketch.svg, this.costs);
+    this.picture = h(
+      "figure",
+      { class: "picture" },
+      h("div", { class: "head" }, this.dots, on("All stops →")),
+      this.sketch.svg,
+      this.costs,
+    );
     this.end = h("p", { class: "end" }, this.turn, on("The stops of this step →"));
     this.box = h("div", { class: "story", hidden: true }, this.text, this.picture);
     new ResizeObserver(() => this.draw()).observe(this.picture);
@@ -249,10 +385,26 @@ export class StoryView {
       this.index = index;
       this.step = this.store.step(index);
       this.frames = framesOf(this.step, this.run);
-      this.sections = this.frames.map(({ title, say }, at) => h("section", { "data-frame": at, tabindex: -1 }, h("p", { class: "which" }, `${at + 1} of ${this.frames.length}`), h("h3", {}, title), ...say.filter(Boolean).map((words) => h("p", {}, h("bdi", {}, words)))));
+      this.sections = this.frames.map(({ title, say }, at) =>
+        h(
+          "section",
+          { "data-frame": at, tabindex: -1 },
+          h("p", { class: "which" }, `${at + 1} of ${this.frames.length}`),
+          h("h3", {}, title),
+          ...say.filter(Boolean).map((words) => h("p", {}, h("bdi", {}, words))),
+        ),
+      );
       this.sections[this.sections.length - 1].append(this.elsewhere, this.end);
       this.text.replaceChildren(...this.sections);
-      this.dots.replaceChildren(...this.frames.map(({ title }, at) => h("li", {}, h("button", { type: "button", "data-frame": at, "aria-label": `${at + 1}: ${title}`, title }, at + 1))));
+      this.dots.replaceChildren(
+        ...this.frames.map(({ title }, at) =>
+          h(
+            "li",
+            {},
+            h("button", { type: "button", "data-frame": at, "aria-label": `${at + 1}: ${title}`, title }, at + 1),
+          ),
+        ),
+      );
       this.showCosts();
     }
     this.draw();
@@ -265,7 +417,9 @@ export class StoryView {
     const above = this.narrow ? this.picture.offsetHeight : 0;
     this.line = Math.round(above + (innerHeight - above) * (this.narrow ? 0.35 : 0.5));
     this.seen?.disconnect();
-    this.seen = new IntersectionObserver(() => this.look(), { rootMargin: `0px 0px -${innerHeight - this.line}px 0px` });
+    this.seen = new IntersectionObserver(() => this.look(), {
+      rootMargin: `0px 0px -${innerHeight - this.line}px 0px`,
+    });
     for (const section of this.sections) this.seen.observe(section);
   }
 
@@ -308,8 +462,23 @@ export class StoryView {
   showCosts() {
     if (!this.step) return;
     const there = meanCost(PAPER, this.method, this.works);
-    const bars = this.run.cycle || (there && { cost: there, brought: this.run.alpha, parts: [{ stage: "verify", name: "Step", cost: there }] });
-    this.costs.replaceChildren(...(bars ? [h("h4", {}, this.run.cycle ? "A step of this run, where it was recorded" : `A step of this run, with an 8B model on ${PAPER.name}`), cycleBars(bars)] : []));
+    const bars =
+      this.run.cycle ||
+      (there && { cost: there, brought: this.run.alpha, parts: [{ stage: "verify", name: "Step", cost: there }] });
+    this.costs.replaceChildren(
+      ...(bars
+        ? [
+            h(
+              "h4",
+              {},
+              this.run.cycle
+                ? "A step of this run, where it was recorded"
+                : `A step of this run, with an 8B model on ${PAPER.name}`,
+            ),
+            cycleBars(bars),
+          ]
+        : []),
+    );
     this.elsewhere.textContent = elsewhereWords(this.method, there, this.run.alpha);
   }
 }

@@ -22,10 +22,26 @@ export function start(element, trigger, props, watch) {
   const map = new BreakEvenMap();
   const pays = h("div", { class: "map-box" }, h("h4", {}, "Where drafting pays"), map.box);
   const copied = h("span", { class: "said", role: "status" });
-  const link = button("Copy link", { title: "Fills in prompt, settings and methods" }, async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")));
+  const link = button(
+    "Copy link",
+    { title: "Fills in prompt, settings and methods" },
+    async () => (copied.textContent = await copyLink(query, "The prompt is too long for a link.")),
+  );
   const sharing = h("div", { class: "sharing", hidden: true }, copied, link);
-  const legend = h("ul", { class: "legend", "aria-label": "Who proposed a token" }, ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))));
-  const stage = h("div", { class: "panel stage" }, h("div", { class: "head" }, heading, status, sharing), controls.box, tracks, axis, legend);
+  const legend = h(
+    "ul",
+    { class: "legend", "aria-label": "Who proposed a token" },
+    ...PROPOSERS.map((who) => h("li", {}, h("span", { class: `tok ${who}` }, PROPOSER_NAMES[who]))),
+  );
+  const stage = h(
+    "div",
+    { class: "panel stage" },
+    h("div", { class: "head" }, heading, status, sharing),
+    controls.box,
+    tracks,
+    axis,
+    legend,
+  );
   const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
   element.replaceChildren(root);
   const still = matchMedia("(prefers-reduced-motion: reduce)");
@@ -43,7 +59,10 @@ export function start(element, trigger, props, watch) {
   }
 
   function tell() {
-    const order = lanes.map((view) => view.lane).filter((lane) => lane.row && lane.row.place).sort((a, b) => a.row.place - b.row.place);
+    const order = lanes
+      .map((view) => view.lane)
+      .filter((lane) => lane.row && lane.row.place)
+      .sort((a, b) => a.row.place - b.row.place);
     const words = order.length ? `Finish order: ${order.map((lane) => lane.name).join("; ")}.` : "";
     if (spoken.textContent !== words) spoken.textContent = words;
   }
@@ -56,12 +75,19 @@ export function start(element, trigger, props, watch) {
     for (const part of [stage, panels, table]) part.hidden = !raw.length;
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
-    heading.textContent = running ? "Running, one method after the other" : data.recorded ? "A recorded race" : "Your race";
+    heading.textContent = running
+      ? "Running, one method after the other"
+      : data.recorded
+        ? "A recorded race"
+        : "Your race";
     // the form beside it may hold another prompt and model by now
-    const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`].filter(Boolean).join(" ");
+    const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`]
+      .filter(Boolean)
+      .join(" ");
     const machine = data.machine ? `measured on ${text(data.machine)}` : "";
     const said = [what, machine].filter(Boolean).join(", ");
-    status.textContent = running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
+    status.textContent =
+      running || (data.recorded ? `${said} when this page was made; press Race to run one here` : said);
     const longest = Math.max(0, ...raw.map((lane) => lane.end));
     lanes = raw.map((lane, at) => new LaneView(lane, longest, !running, () => trigger("select", { lane: at })));
     query = text(data.query);
@@ -73,7 +99,13 @@ export function start(element, trigger, props, watch) {
     const points = running ? [] : mapPoints(raw);
     pays.hidden = !points.some(({ here, there }) => here || there);
     map.show(points);
-    if (measured) table.replaceChildren(h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()), h("p", { class: "why" }, whyWords(raw)), h("div", { class: "scroll" }, raceTable(raw, data)), pays);
+    if (measured)
+      table.replaceChildren(
+        h("div", { class: "head" }, h("h3", {}, "Figures"), stageLegend()),
+        h("p", { class: "why" }, whyWords(raw)),
+        h("div", { class: "scroll" }, raceTable(raw, data)),
+        pays,
+      );
     axis.replaceChildren(timeAxis(longest));
     player.load(running ? 0 : longest);
     // While methods still run nothing is replayed: what is there already stands still, the clock is theirs.

@@ -17,7 +17,17 @@ export function readLane(raw) {
   });
   const row = raw.row && typeof raw.row === "object" ? raw.row : null;
   const total = sum(steps.map((step) => step.tokens.length));
-  return { method: text(raw.method), name: methodName(text(raw.method)), sentence: text(raw.sentence), state: text(raw.state), problem: text(raw.problem), steps, row, total, end: steps.at(-1)?.elapsed ?? 0 };
+  return {
+    method: text(raw.method),
+    name: methodName(text(raw.method)),
+    sentence: text(raw.sentence),
+    state: text(raw.state),
+    problem: text(raw.problem),
+    steps,
+    row,
+    total,
+    end: steps.at(-1)?.elapsed ?? 0,
+  };
 }
 
 export class LaneView {
@@ -28,10 +38,19 @@ export class LaneView {
     Object.assign(this, { lane, decided, ends, longest: Math.max(1e-9, longest), shown: 0, painted: false });
     this.rail = h("span", { class: "rail" });
     this.result = h("span", { class: "result" });
-    this.track = h("li", { class: "track", "data-method": lane.method }, h("span", { class: "name", title: lane.name }, lane.name), this.rail, this.result);
+    this.track = h(
+      "li",
+      { class: "track", "data-method": lane.method },
+      h("span", { class: "name", title: lane.name }, lane.name),
+      this.rail,
+      this.result,
+    );
     this.note = h("span", { class: "note" });
     this.words = h("div", { class: "words", tabindex: 0, role: "region", "aria-label": `Text of ${lane.name}` });
-    const opener = decided && lane.total ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open) : null;
+    const opener =
+      decided && lane.total
+        ? button("Explore →", { class: "explore", "aria-label": `Explore → the run of ${lane.name}` }, open)
+        : null;
     this.panel = h(
       "article",
       { class: `panel lane ${lane.state.replace(/ /g, "-")}`, "data-method": lane.method, "data-state": lane.state },
@@ -40,7 +59,9 @@ export class LaneView {
     );
     new ResizeObserver(() => this.follow()).observe(this.words); // also when it is first seen
     if (lane.problem) this.words.append(h("p", { class: "problem" }, lane.problem));
-    this.tokens = lane.steps.flatMap((step, number) => step.tokens.map((token, at) => this.addToken(token, at, number)));
+    this.tokens = lane.steps.flatMap((step, number) =>
+      step.tokens.map((token, at) => this.addToken(token, at, number)),
+    );
     this.rail.append(...this.blocks());
   }
 
@@ -50,9 +71,15 @@ export class LaneView {
     const share = (seconds) => `${((100 * seconds) / this.longest).toFixed(3)}%`;
     return this.lane.steps.map((step, at) => {
       const from = at ? ends[at - 1] : 0;
-      const counts = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(([, n]) => n);
+      const counts = PROPOSERS.map((who) => [who, step.tokens.filter((token) => token.proposer === who).length]).filter(
+        ([, n]) => n,
+      );
       const title = `${count(step.tokens.length, "token")} in ${milliseconds(ends[at] - from)}`;
-      return h("span", { class: "block", title, style: `left:${share(from)};width:${share(ends[at] - from)}` }, ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })));
+      return h(
+        "span",
+        { class: "block", title, style: `left:${share(from)};width:${share(ends[at] - from)}` },
+        ...counts.map(([who, n]) => h("span", { class: `segment ${who}`, style: `flex-grow:${n}` })),
+      );
     });
   }
 
@@ -68,13 +95,16 @@ export class LaneView {
     const { tokens, lane, ends } = this;
     const before = this.shown;
     this.rail.style.clipPath = `inset(0 ${Math.max(0, 100 - (100 * time) / this.longest).toFixed(3)}% 0 0)`;
-    while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time) tokens[this.shown++].node.hidden = false;
+    while (this.shown < tokens.length && ends[tokens[this.shown].step] <= time)
+      tokens[this.shown++].node.hidden = false;
     while (this.shown > 0 && ends[tokens[this.shown - 1].step] > time) tokens[--this.shown].node.hidden = true;
     if (before === this.shown && this.painted) return false;
     this.painted = true;
     const over = this.shown === tokens.length && tokens.length > 0;
     this.panel.classList.toggle("over", over);
-    this.note.textContent = this.shown ? count(this.shown, "token") : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
+    this.note.textContent = this.shown
+      ? count(this.shown, "token")
+      : { waiting: "waiting", running: "running now", "not run": "not run" }[lane.state] || "";
     this.result.textContent = over ? this.verdict() : "";
     return true;
   }
@@ -178,9 +208,21 @@ export class Controls {
     this.player = player;
     this.play = button("", { class: "play" }, () => player.toggle());
     this.restart = button("↺", { class: "icon", title: "Restart", "aria-label": "Restart" }, () => player.restart());
-    this.slider = h("input", { type: "range", min: 0, max: 1000, step: 1, value: 0, class: "time", "aria-label": "Time of the race" });
+    this.slider = h("input", {
+      type: "range",
+      min: 0,
+      max: 1000,
+      step: 1,
+      value: 0,
+      class: "time",
+      "aria-label": "Time of the race",
+    });
     this.clock = h("output", { class: "clock" });
-    this.speeds = SPEEDS.map(([speed, label]) => [speed, h("input", { type: "radio", name: "race-speed", value: speed }), label]);
+    this.speeds = SPEEDS.map(([speed, label]) => [
+      speed,
+      h("input", { type: "radio", name: "race-speed", value: speed }),
+      label,
+    ]);
     this.box = h(
       "div",
       { class: "controls" },
@@ -188,10 +230,16 @@ export class Controls {
       this.restart,
       this.slider,
       this.clock,
-      h("fieldset", { class: "speeds" }, h("legend", { class: "spoken" }, "Speed of the replay"), ...this.speeds.map(([, input, label]) => h("label", {}, input, h("span", {}, label)))),
+      h(
+        "fieldset",
+        { class: "speeds" },
+        h("legend", { class: "spoken" }, "Speed of the replay"),
+        ...this.speeds.map(([, input, label]) => h("label", {}, input, h("span", {}, label))),
+      ),
     );
     this.slider.addEventListener("input", () => player.seek((Number(this.slider.value) / 1000) * player.duration));
-    for (const [speed, input] of this.speeds) input.addEventListener("change", () => input.checked && player.slow(speed));
+    for (const [speed, input] of this.speeds)
+      input.addEventListener("change", () => input.checked && player.slow(speed));
   }
 
   show() {

@@ -18,14 +18,32 @@ export function raceTable(lanes, { plain, reference }) {
     ["Method"],
     ["Tokens/step α", "Mean acceptance length: committed tokens per step, including the one that the target adds"],
     ["Tokens/s", "Committed tokens over the time since the prompt was read"],
-    ["Speedup", plain ? "Tokens per second over plain decoding in this race" : "Needs plain decoding in the race: tick it"],
-    ["A step costs", plain ? "In steps of plain decoding: α over the speedup. A method that commits this many tokens per step breaks even here" : "Needs plain decoding in the race: tick it"],
+    [
+      "Speedup",
+      plain ? "Tokens per second over plain decoding in this race" : "Needs plain decoding in the race: tick it",
+    ],
+    [
+      "A step costs",
+      plain
+        ? "In steps of plain decoding: α over the speedup. A method that commits this many tokens per step breaks even here"
+        : "Needs plain decoding in the race: tick it",
+    ],
     ["Nodes/step", "Tree nodes that the target checks in one pass, anchor included"],
     ["Same text", than ? `Token for token the same text ${than}` : ""],
     ["Time by stage, whole run"],
   ];
-  const head = h("tr", {}, ...heads.map(([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name)));
-  return h("table", {}, h("caption", { class: "spoken" }, "Figures of the race"), h("thead", {}, head), h("tbody", {}, ...done.map((lane) => tableRow(lane, longest, reference))));
+  const head = h(
+    "tr",
+    {},
+    ...heads.map(([name, title]) => h("th", { scope: "col" }, title ? term(name, name, title) : name)),
+  );
+  return h(
+    "table",
+    {},
+    h("caption", { class: "spoken" }, "Figures of the race"),
+    h("thead", {}, head),
+    h("tbody", {}, ...done.map((lane) => tableRow(lane, longest, reference))),
+  );
 }
 
 export function stagesOf({ row }) {
@@ -45,7 +63,14 @@ function tableRow(lane, longest, reference) {
   };
   const speed = number(row.tokens_per_second, 0, 1e9, 0);
   const cell = (name, words, kind) => h("td", { class: kind || null, "data-name": name }, words);
-  const same = lane.method === reference && row.identical ? "reference" : row.identical === true ? "✓ yes" : row.identical === false ? `✕ no, from token ${whole(row.differs_at, 0, 1e6, 0) + 1}` : "—";
+  const same =
+    lane.method === reference && row.identical
+      ? "reference"
+      : row.identical === true
+        ? "✓ yes"
+        : row.identical === false
+          ? `✕ no, from token ${whole(row.differs_at, 0, 1e6, 0) + 1}`
+          : "—";
   return h(
     "tr",
     { "data-method": lane.method },
@@ -62,16 +87,24 @@ function tableRow(lane, longest, reference) {
 
 function costWords(row) {
   const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), number(row.speedup, 1e-9, 1e6, null)];
-  return alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain${row.disturbed === true ? ", disturbed" : ""}`;
+  return alpha === null || gain === null
+    ? "—"
+    : `${fixed(alpha / gain, 1)} plain${row.disturbed === true ? ", disturbed" : ""}`;
 }
 
 /** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another. */
 export function whyWords(lanes) {
-  const done = lanes.filter(({ row }) => row && number(row.speedup, 1e-9, 1e6, null) !== null && number(row.mean_acceptance_length, 0, 1e6, 0) > 1);
+  const done = lanes.filter(
+    ({ row }) =>
+      row && number(row.speedup, 1e-9, 1e6, null) !== null && number(row.mean_acceptance_length, 0, 1e6, 0) > 1,
+  );
   if (!done.length) return "";
   const best = (of) => done.reduce((a, b) => (of(b.row) > of(a.row) ? b : a));
   const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
-  const said = [...new Set([fast, long])].map(({ name, row }) => `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup, disturbed: row.disturbed === true })}`);
+  const said = [...new Set([fast, long])].map(
+    ({ name, row }) =>
+      `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup, disturbed: row.disturbed === true })}`,
+  );
   return said.join(" ");
 }
 
@@ -79,9 +112,20 @@ export function whyWords(lanes) {
 function stageBar(lane, longest) {
   const { parts, whole, rest } = stagesOf(lane);
   const ms = (t) => (t * 1000).toFixed(t < 0.01 ? 1 : 0);
-  const segments = parts.map(([stage, name, t]) => h("span", { class: `segment ${stage}`, title: `${name}: ${ms(t)} ms`, style: `width:${((100 * t) / longest).toFixed(3)}%` }));
-  const words = [...parts, ["rest", "Rest", rest]].filter(([, , t]) => t >= 0.00005).map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
-  return [h("span", { class: "rail", "aria-hidden": "true" }, ...segments), h("span", { class: "numbers" }, `${words.join(" · ")} ms; ${ms(whole)} in all`)];
+  const segments = parts.map(([stage, name, t]) =>
+    h("span", {
+      class: `segment ${stage}`,
+      title: `${name}: ${ms(t)} ms`,
+      style: `width:${((100 * t) / longest).toFixed(3)}%`,
+    }),
+  );
+  const words = [...parts, ["rest", "Rest", rest]]
+    .filter(([, , t]) => t >= 0.00005)
+    .map(([, name, t]) => `${name.toLowerCase()} ${ms(t)}`);
+  return [
+    h("span", { class: "rail", "aria-hidden": "true" }, ...segments),
+    h("span", { class: "numbers" }, `${words.join(" · ")} ms; ${ms(whole)} in all`),
+  ];
 }
 
 // Where drafting pays
@@ -97,13 +141,29 @@ export function mapPoints(lanes) {
 
 /** Round times along an axis. */
 export function timeTicks(longest) {
-  const step = [1, 2, 5].flatMap((n) => [-4, -3, -2, -1, 0, 1, 2, 3].map((e) => n * 10 ** e)).sort((a, b) => a - b).find((s) => longest / s <= 6) || longest;
+  const step =
+    [1, 2, 5]
+      .flatMap((n) => [-4, -3, -2, -1, 0, 1, 2, 3].map((e) => n * 10 ** e))
+      .sort((a, b) => a - b)
+      .find((s) => longest / s <= 6) || longest;
   return Array.from({ length: Math.floor(longest / step + 1e-9) + 1 }, (_, at) => at * step);
 }
 
 /** The ticks under the lanes, up to so many seconds. */
 export function timeAxis(longest) {
   const [scale, unit] = longest < 1 ? [1000, " ms"] : [1, " s"];
-  const ticks = timeTicks(longest).map((t) => h("i", { style: `left:${((100 * t) / Math.max(1e-9, longest)).toFixed(2)}%` }, `${Number((t * scale).toPrecision(6))}${t ? unit : ""}`));
-  return h("div", { class: "track axis", "aria-hidden": "true" }, h("span", {}), h("span", { class: "ticks" }, ...ticks), h("span", {}));
+  const ticks = timeTicks(longest).map((t) =>
+    h(
+      "i",
+      { style: `left:${((100 * t) / Math.max(1e-9, longest)).toFixed(2)}%` },
+      `${Number((t * scale).toPrecision(6))}${t ? unit : ""}`,
+    ),
+  );
+  return h(
+    "div",
+    { class: "track axis", "aria-hidden": "true" },
+    h("span", {}),
+    h("span", { class: "ticks" }, ...ticks),
+    h("span", {}),
+  );
 }

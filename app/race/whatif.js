@@ -24,7 +24,8 @@ export function start(element, trigger, props, watch, server, options) {
       figures.get(panel.id).show(panel, data.source);
     }
     const boxes = panels.map(({ id }) => figures.get(id).box);
-    if (boxes.length !== charts.children.length || boxes.some((box, at) => box !== charts.children[at])) charts.replaceChildren(...boxes);
+    if (boxes.length !== charts.children.length || boxes.some((box, at) => box !== charts.children[at]))
+      charts.replaceChildren(...boxes);
     if (!panels.length) return;
     heading.textContent = `${text(data.source)}${data.recorded ? " (recorded)" : ""}`;
     status.textContent = text(data.status) || text(data.measured);

@@ -14,12 +14,22 @@ const learnStop = () => {
 };
 /** Whether two states belong to one history entry: only step, node or stop differ. */
 const same = (one, other) => Boolean(one && other) && one.tab === other.tab && one.run === other.run;
-const tabButton = (tab) => [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
+const tabButton = (tab) =>
+  [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
 
 export class Address {
   /** `list()` gives the runs and which one is shown; `show(key, step, node)` asks for another one. */
   constructor(list, show) {
-    Object.assign(this, { list, show, before: null, unwritten: null, going: null, leaving: "", timer: 0, noticed: null });
+    Object.assign(this, {
+      list,
+      show,
+      before: null,
+      unwritten: null,
+      going: null,
+      leaving: "",
+      timer: 0,
+      noticed: null,
+    });
     document.addEventListener("explorer:selected", () => this.soon(explorer()?.offsetParent === null));
     document.addEventListener("learn:moved", () => this.soon());
     window.addEventListener("popstate", (event) => this.go(event.state));
@@ -40,7 +50,8 @@ export class Address {
     clearTimeout(this.timer);
     this.timer = setTimeout(() => this.settle(), SETTLE_MS);
     const tabs = document.querySelector('[role="tablist"]');
-    if (tabs && tabs !== this.noticed) this.observer.observe((this.noticed = tabs), { subtree: true, attributeFilter: ["aria-selected"] });
+    if (tabs && tabs !== this.noticed)
+      this.observer.observe((this.noticed = tabs), { subtree: true, attributeFilter: ["aria-selected"] });
   }
 
   /** What is looked at; null while the list and the view do not speak of the same run yet. */
@@ -51,9 +62,16 @@ export class Address {
     const active = document.querySelector('[role="tab"][data-tab-id][aria-selected="true"]');
     if (!view || !active || (entry && view.dataset.run !== entry.run)) return null;
     const { pinned, node } = view.dataset;
-    if (active.dataset.tabId === "learn") return { tab: "learn", run: "", step: "", node: "", stop: learnStop(), query: "" };
+    if (active.dataset.tabId === "learn")
+      return { tab: "learn", run: "", step: "", node: "", stop: learnStop(), query: "" };
     if (!entry && !shown) return null; // a link that is not run yet stays as it is
-    return { tab: active.dataset.tabId, run: entry ? entry.key : "", step: pinned === "" ? "" : Number(pinned) + 1, node: pinned === "" ? "" : node, query: entry ? entry.query : "" };
+    return {
+      tab: active.dataset.tabId,
+      run: entry ? entry.key : "",
+      step: pinned === "" ? "" : Number(pinned) + 1,
+      node: pinned === "" ? "" : node,
+      query: entry ? entry.query : "",
+    };
   }
 
   settle() {
@@ -101,7 +119,8 @@ export class Address {
     const tour = document.querySelector("#learn [data-at]");
     if (tour && Number.isInteger(stop)) tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
     if (run && run !== this.list().shown) this.show(run, step, node);
-    else if (step !== null && explorer()) explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
+    else if (step !== null && explorer())
+      explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));
     this.soon();
   }
 }
@@ -117,22 +136,30 @@ export function traceAddress(wanted, here, hosts) {
   } catch {
     return { problem: "the link does not contain a valid address" };
   }
-  if (!["http:", "https:"].includes(address.protocol) || address.username || address.password) return { problem: "its address must begin with http:// or https:// and name no user" };
-  if (address.host !== new URL(here).host && !hosts.includes(address.host)) return { problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”` };
+  if (!["http:", "https:"].includes(address.protocol) || address.username || address.password)
+    return { problem: "its address must begin with http:// or https:// and name no user" };
+  if (address.host !== new URL(here).host && !hosts.includes(address.host))
+    return {
+      problem: `${address.host.slice(0, 80)} is not on this page’s list; download the file and use “Open a trace”`,
+    };
   return { address };
 }
 
 /** The file at an address; throws a sentence where there is none, it is larger than so many megabytes, or the address leads
  *  elsewhere. */
 export async function fetchTrace(address, megabytes) {
-  const answer = await fetch(address, { redirect: "error", credentials: "same-origin", referrerPolicy: "no-referrer" }).catch(() => {
+  const answer = await fetch(address, {
+    redirect: "error",
+    credentials: "same-origin",
+    referrerPolicy: "no-referrer",
+  }).catch(() => {
     throw new Error("its host does not answer, does not allow it, or leads elsewhere");
   });
   if (!answer.ok || !answer.body) throw new Error(`its host answers ${answer.status}`);
   const parts = [];
   let size = 0;
   const reader = answer.body.getReader();
-  for (let part; !(part = await reader.read()).done; ) {
+  for (let part; !(part = await reader.read()).done;) {
     size += part.value.length;
     if (size > megabytes * 1e6) {
       reader.cancel();
@@ -141,7 +168,13 @@ export async function fetchTrace(address, megabytes) {
     parts.push(part.value);
   }
   const packed = parts.length > 0 && parts[0][0] === 0x1f && parts[0][1] === 0x8b;
-  const name = address.pathname.split("/").pop().replace(/[^\w.-]/g, "").replace(/(\.jsonl?)?(\.gz)?$/, "").slice(-40) || "trace";
+  const name =
+    address.pathname
+      .split("/")
+      .pop()
+      .replace(/[^\w.-]/g, "")
+      .replace(/(\.jsonl?)?(\.gz)?$/, "")
+      .slice(-40) || "trace";
   return new File(parts, `${name}.jsonl${packed ? ".gz" : ""}`);
 }
 

@@ -15,13 +15,40 @@ function clock(seconds) {
 /** A row of the list: showing a run, calling it something else, taking it along, removing it. `number`: of the run, in class files
  *  too; `ticked`: whether it goes into them; `act`: what its buttons do, by name, each called with the run. */
 function runRow(run, { number, shown, ticked }, act) {
-  const tick = h("input", { type: "checkbox", class: "tick", title: "In the class file", "aria-label": `Run ${number} in the class file: ${run.label}` });
+  const tick = h("input", {
+    type: "checkbox",
+    class: "tick",
+    title: "In the class file",
+    "aria-label": `Run ${number} in the class file: ${run.label}`,
+  });
   tick.checked = ticked;
   tick.addEventListener("change", () => act.tick(run, tick.checked));
   const name = h("b", {}, `${number}. ${spoken(run.label, 200)}`);
-  const open = h("button", { type: "button", class: "open", "aria-current": shown ? "true" : null, title: shown ? "Shown in Explore" : "Show in Explore" }, name, h("span", {}, `${run.about} · ${clock(run.at)}`));
-  const tool = (kind, mark, words) => button(mark, { class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, () => act[kind](run, row));
-  const tools = h("span", { class: "tools" }, tool("up", "▲", "Move up"), tool("down", "▼", "Move down"), tool("rename", "✎", "Rename"), tool("link", "↗", "Copy a link"), tool("file", "↓", "Save the trace"), tool("remove", "✕", "Remove"));
+  const open = h(
+    "button",
+    {
+      type: "button",
+      class: "open",
+      "aria-current": shown ? "true" : null,
+      title: shown ? "Shown in Explore" : "Show in Explore",
+    },
+    name,
+    h("span", {}, `${run.about} · ${clock(run.at)}`),
+  );
+  const tool = (kind, mark, words) =>
+    button(mark, { class: "icon", "data-act": kind, title: words, "aria-label": `${words}: ${run.label}` }, () =>
+      act[kind](run, row),
+    );
+  const tools = h(
+    "span",
+    { class: "tools" },
+    tool("up", "▲", "Move up"),
+    tool("down", "▼", "Move down"),
+    tool("rename", "✎", "Rename"),
+    tool("link", "↗", "Copy a link"),
+    tool("file", "↓", "Save the trace"),
+    tool("remove", "✕", "Remove"),
+  );
   const row = h("li", { class: shown ? "shown" : null, "data-key": run.key }, tick, open, tools);
   open.addEventListener("click", () => act.show(run));
   return row;
@@ -55,7 +82,8 @@ function nameField(row, label, done) {
 function rememberForms() {
   window.addEventListener("pagehide", () => {
     try {
-      for (const [name, values] of Object.entries(window.d2sdForms ?? {})) sessionStorage.setItem(name, JSON.stringify(values));
+      for (const [name, values] of Object.entries(window.d2sdForms ?? {}))
+        sessionStorage.setItem(name, JSON.stringify(values));
     } catch {
       // storage is switched off or full: the forms are not remembered
     }
@@ -68,7 +96,8 @@ function listenForKeys() {
     "keydown",
     (event) => {
       const { target, key } = event;
-      if (key === "Tab" && target.matches("input[role='combobox'][aria-expanded='true']")) target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
+      if (key === "Tab" && target.matches("input[role='combobox'][aria-expanded='true']"))
+        target.dispatchEvent(new KeyboardEvent("keydown", { key: "Escape", code: "Escape", bubbles: true }));
       if (key !== "Enter" || !(event.ctrlKey || event.metaKey) || !target.closest("#prompt")) return;
       event.preventDefault();
       document.querySelector("#run").click();
@@ -80,16 +109,43 @@ function listenForKeys() {
 /** The list of this window's runs, what can be done with each of them and with all. */
 class RunsView {
   constructor(element, trigger, options) {
-    Object.assign(this, { element, trigger, options, data: { shown: "", runs: [] }, naming: false, linked: false, moved: null });
+    Object.assign(this, {
+      element,
+      trigger,
+      options,
+      data: { shown: "", runs: [] },
+      naming: false,
+      linked: false,
+      moved: null,
+    });
     this.left = new Set(); // keys of the runs that the class file leaves out
     this.rows = new Map(); // by key: the row and the state that it was made from
     this.title = h("summary", {});
     this.list = h("ol", {});
     this.said = h("p", { class: "said", role: "status" });
-    this.heading = h("input", { type: "text", maxlength: 120, placeholder: "Title of the class file", "aria-label": "Title of the class file" });
-    const together = (kind, words, hint) => button(words, { class: "small", title: hint, "data-kind": kind }, () => this.together(kind));
-    this.all = h("p", { class: "all" }, together("traces", "Save all", "All runs in one file that “Open a trace” opens"), this.heading, together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"));
-    this.details = h("details", { class: "panel kept", open: matchMedia("(min-width: 901px)").matches }, this.title, this.list, this.all, this.said);
+    this.heading = h("input", {
+      type: "text",
+      maxlength: 120,
+      placeholder: "Title of the class file",
+      "aria-label": "Title of the class file",
+    });
+    const together = (kind, words, hint) =>
+      button(words, { class: "small", title: hint, "data-kind": kind }, () => this.together(kind));
+    this.all = h(
+      "p",
+      { class: "all" },
+      together("traces", "Save all", "All runs in one file that “Open a trace” opens"),
+      this.heading,
+      together("class", "Class file", "The ticked runs in one page that works offline, with quiz and Learn"),
+    );
+    this.details = h(
+      "details",
+      { class: "panel kept", open: matchMedia("(min-width: 901px)").matches },
+      this.title,
+      this.list,
+      this.all,
+      this.said,
+    );
     element.replaceChildren(h("section", { class: "panels", "aria-label": "Runs of this window" }, this.details));
     this.address = new Address(
       () => this.data,
@@ -128,7 +184,9 @@ class RunsView {
   draw() {
     if (this.naming) return;
     const { runs, shown } = this.data;
-    const focused = this.list.contains(document.activeElement) ? document.activeElement.closest("li").dataset.key : null;
+    const focused = this.list.contains(document.activeElement)
+      ? document.activeElement.closest("li").dataset.key
+      : null;
     this.title.textContent = `Runs of this window (${runs.length})`;
     // Unchanged rows stay in place: replacing one between press and release would lose the click.
     const drawn = runs.map((run, at) => {
@@ -140,9 +198,12 @@ class RunsView {
     this.rows = new Map(drawn);
     const rows = drawn.map(([, { row }]) => row);
     for (const row of [...this.list.children]) if (!rows.includes(row)) row.remove();
-    rows.forEach((row, at) => this.list.children[at] === row || this.list.insertBefore(row, this.list.children[at] ?? null));
+    rows.forEach(
+      (row, at) => this.list.children[at] === row || this.list.insertBefore(row, this.list.children[at] ?? null),
+    );
     const again = focused && this.rowOf(focused);
-    if (again && !again.contains(document.activeElement)) again.querySelector(this.moved && this.moved.key === focused ? `[data-act=${this.moved.kind}]` : ".open").focus();
+    if (again && !again.contains(document.activeElement))
+      again.querySelector(this.moved && this.moved.key === focused ? `[data-act=${this.moved.kind}]` : ".open").focus();
     this.moved = null;
   }
 
@@ -178,7 +239,13 @@ class RunsView {
   }
 
   async copyLink({ query }) {
-    this.say(await copyLink(query, "The prompt is too long for a link: save the trace instead.", "Link copied: it fills in prompt and settings, and Run makes the run again."));
+    this.say(
+      await copyLink(
+        query,
+        "The prompt is too long for a link: save the trace instead.",
+        "Link copied: it fills in prompt and settings, and Run makes the run again.",
+      ),
+    );
   }
 }
 

@@ -1,47 +1,96 @@
 // What is known of one node, or of the step as a whole when no node is selected: in the panel beside the tree and in the tooltip.
 
 import { button, h, sum } from "./dom.js";
-import { agreementWords, alternativesOf, bonusSentence, draftsName, equalDrafts, nodeSentence, ofBoth, originWords, rankWords, targetTopOf } from "./explain.js";
+import {
+  agreementWords,
+  alternativesOf,
+  bonusSentence,
+  draftsName,
+  equalDrafts,
+  nodeSentence,
+  ofBoth,
+  originWords,
+  rankWords,
+  targetTopOf,
+} from "./explain.js";
 import { BONUS } from "./tree_layout.js";
 import { STAGES, capital, count, milliseconds, probability, visible } from "./words.js";
 
 /** A bar for a share of the whole, from 0 to 1. */
-const rail = (share, kind) => h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
+const rail = (share, kind) =>
+  h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
 
 function meter(label, p, kind, note) {
   const value = h("span", { class: "value" }, probability(p, 3));
-  return h("div", { class: "meter" }, h("span", { class: "name" }, label), rail(p || 0, kind), value, note ? h("span", { class: "note" }, note) : null);
+  return h(
+    "div",
+    { class: "meter" },
+    h("span", { class: "name" }, label),
+    rail(p || 0, kind),
+    value,
+    note ? h("span", { class: "note" }, note) : null,
+  );
 }
 
 function nodeTitle(node, words) {
-  return h("div", { class: "title" }, h("bdi", { class: `chip ${node.proposer || "target"} ${node.state || "bonus"}` }, visible(node.text, 28)), h("span", {}, words));
+  return h(
+    "div",
+    { class: "title" },
+    h("bdi", { class: `chip ${node.proposer || "target"} ${node.state || "bonus"}` }, visible(node.text, 28)),
+    h("span", {}, words),
+  );
 }
 
 /** Everything about a node: the tooltip and the details panel show the same card. */
 export function nodeCard(step, id) {
   if (id === BONUS) {
     const targets = targetTopOf(step, { parent: step.bonus.parent, token: null });
-    return h("div", { class: "card" }, nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`), h("p", {}, bonusSentence(step)), meter("target", step.bonus.p, "target"), ...targetRows(step, targets, []));
+    return h(
+      "div",
+      { class: "card" },
+      nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`),
+      h("p", {}, bonusSentence(step)),
+      meter("target", step.bonus.p, "target"),
+      ...targetRows(step, targets, []),
+    );
   }
   const node = step.nodes.get(id);
-  const card = h("div", { class: "card" }, nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`), h("p", { class: node.state }, nodeSentence(step, node)));
+  const card = h(
+    "div",
+    { class: "card" },
+    nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`),
+    h("p", { class: node.state }, nodeSentence(step, node)),
+  );
   if (node.depth === 0) return card;
-  const drafted = ofBoth(step, node) ? meter("both drafters", node.drafterP, node.proposer, "weighted") : meter(step.names[node.proposer], node.drafterP, node.proposer);
+  const drafted = ofBoth(step, node)
+    ? meter("both drafters", node.drafterP, node.proposer, "weighted")
+    : meter(step.names[node.proposer], node.drafterP, node.proposer);
   card.append(drafted, meter("target", node.targetP, "target", rankWords(node.rank)));
   const others = alternativesOf(step, node);
-  card.append(...topRows(`Top choices of the ${step.names[node.proposer]}`, others, node.proposer, step.sampled), ...targetRows(step, targetTopOf(step, node), others));
+  card.append(
+    ...topRows(`Top choices of the ${step.names[node.proposer]}`, others, node.proposer, step.sampled),
+    ...targetRows(step, targetTopOf(step, node), others),
+  );
   return card;
 }
 
 /** The target's likeliest tokens at a place beside the drafter's, and how far they agree; nothing where none are recorded. */
 function targetRows(step, targets, drafted) {
   const words = agreementWords(drafted, targets);
-  return [...topRows("Target’s top choices here", targets, "target", step.sampled), words ? h("p", { class: "agreement" }, words) : ""];
+  return [
+    ...topRows("Target’s top choices here", targets, "target", step.sampled),
+    words ? h("p", { class: "agreement" }, words) : "",
+  ];
 }
 
 /** A list of likely tokens under its heading; nothing where it is empty. */
 function topRows(heading, top, proposer, sampled) {
-  return top.length ? [h("div", { class: "heading" }, heading), h("ol", { class: `top of-${proposer}` }, ...top.map((a) => alternativeRow(a, proposer, sampled)))] : [];
+  return top.length
+    ? [
+        h("div", { class: "heading" }, heading),
+        h("ol", { class: `top of-${proposer}` }, ...top.map((a) => alternativeRow(a, proposer, sampled))),
+      ]
+    : [];
 }
 
 /** Who chose a token of a list: the drafter, the target, both. What the target draws at random may stand anywhere in its
@@ -79,7 +128,11 @@ function redraftFact({ branches, selected }) {
 function stepCard(step, total) {
   const spent = sum(Object.values(step.seconds));
   const facts = {
-    first_draft: step.levels.length ? count(step.levels.length, "level") + passWords(step) : step.draft ? count(step.drafted, "token") + (step.branches.length ? "" : passWords(step)) : null,
+    first_draft: step.levels.length
+      ? count(step.levels.length, "level") + passWords(step)
+      : step.draft
+        ? count(step.drafted, "token") + (step.branches.length ? "" : passWords(step))
+        : null,
     second_draft: redraftFact(step),
     tree: count(step.nodes.size, "node"),
     verify: "one target pass",
@@ -97,11 +150,18 @@ function stepCard(step, total) {
     ),
   );
   const equal = equalDrafts(step).map((group) => `${capital(draftsName(group))}: equal, verified once. `);
-  const hint = matchMedia("(hover: none)").matches ? "Tap a token of the tree for its probabilities." : "Point at a token of the tree for its probabilities.";
+  const hint = matchMedia("(hover: none)").matches
+    ? "Tap a token of the tree for its probabilities."
+    : "Point at a token of the tree for its probabilities.";
   return h(
     "div",
     { class: "card" },
-    h("div", { class: "title" }, h("b", {}, `Step ${step.index + 1}`), h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}`)),
+    h(
+      "div",
+      { class: "title" },
+      h("b", {}, `Step ${step.index + 1}`),
+      h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}`),
+    ),
     h("table", { class: "stages" }, h("tbody", {}, ...rows)),
     h("p", { class: "hint" }, ...equal, equal.length ? "" : hint),
   );
@@ -113,7 +173,9 @@ export class DetailsView {
   constructor({ details: host, redraft: below }, selection, redraft, places, strip) {
     Object.assign(this, { host, below, redraft, places, strip });
     this.inView = 0; // number of the latest answer that was scrolled to
-    this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () => selection.pin(selection.pinned));
+    this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () =>
+      selection.pin(selection.pinned),
+    );
     this.body = h("div", { class: "body" });
     host.append(this.close, this.body);
   }

@@ -4,10 +4,12 @@ export const SVG = "http://www.w3.org/2000/svg";
 
 function fill(node, attributes, children) {
   for (const [name, value] of Object.entries(attributes || {})) {
-    if (value !== null && value !== undefined && value !== false) node.setAttribute(name, value === true ? "" : String(value));
+    if (value !== null && value !== undefined && value !== false)
+      node.setAttribute(name, value === true ? "" : String(value));
   }
   for (const child of children) {
-    if (child !== null && child !== undefined) node.append(child.nodeType ? child : document.createTextNode(String(child)));
+    if (child !== null && child !== undefined)
+      node.append(child.nodeType ? child : document.createTextNode(String(child)));
   }
   return node;
 }
@@ -34,7 +36,12 @@ export function markCurrent(parts, at) {
 }
 
 /** A drawing on a button: a path around the middle of 14 × 14 pixels. */
-export const icon = (path) => s("svg", { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" }, s("path", { d: path }));
+export const icon = (path) =>
+  s(
+    "svg",
+    { width: 14, height: 14, viewBox: "-7 -7 14 14", "aria-hidden": "true", class: "drawn" },
+    s("path", { d: path }),
+  );
 
 /** A number that is safe to draw with: finite and within bounds, else the fallback. */
 export function number(value, low, high, fallback) {
@@ -50,7 +57,8 @@ export const whole = (value, low, high, fallback) => {
 
 export const sum = (values) => values.reduce((total, value) => total + value, 0);
 export const list = (value) => (Array.isArray(value) ? value : []);
-export const text = (value) => (typeof value === "string" ? value : value === null || value === undefined ? "" : String(value));
+export const text = (value) =>
+  typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);
 
 /** A value of the page, JSON of an object, as that object; null where there is none. */
 export const readJson = (value) => (value ? JSON.parse(value) : null);

@@ -14,14 +14,19 @@ export function contributions(step) {
   const parts = [];
   for (const node of path.slice(right)) {
     const last = parts[parts.length - 1];
-    const goesOn = last && (last.candidate === null ? !drafted(step, node) && last.proposer === node.proposer : node.candidates.includes(last.candidate) && draftAt(step, last.candidate, node.depth) === last.draft);
+    const goesOn =
+      last &&
+      (last.candidate === null
+        ? !drafted(step, node) && last.proposer === node.proposer
+        : node.candidates.includes(last.candidate) && draftAt(step, last.candidate, node.depth) === last.draft);
     if (goesOn) last.nodes.push(node);
     else {
       const candidate = drafted(step, node);
       parts.push({ candidate, draft: draftAt(step, candidate, node.depth), proposer: node.proposer, nodes: [node] });
     }
   }
-  for (const part of parts) Object.assign(part, { added: part.nodes.length, drafts: part.draft ? draftsThrough(step, part.nodes) : [] });
+  for (const part of parts)
+    Object.assign(part, { added: part.nodes.length, drafts: part.draft ? draftsThrough(step, part.nodes) : [] });
   return { right, parts };
 }
 
@@ -42,15 +47,18 @@ export function draftsName(drafts) {
   const [first] = drafts;
   if (drafts.length === 1) return branchName(first);
   if (first.resampled) return `${drafts.length} equal resampled drafts`;
-  const from = (level) => [...new Set(drafts.filter((d) => d.base > 0 === level).map((d) => d.prefix))].sort((a, b) => a - b);
-  const named = (noun, prefixes) => (prefixes.length ? `${noun}${prefixes.length > 1 ? "s" : ""} from ${joined(prefixes.map(String))}` : "");
+  const from = (level) =>
+    [...new Set(drafts.filter((d) => d.base > 0 === level).map((d) => d.prefix))].sort((a, b) => a - b);
+  const named = (noun, prefixes) =>
+    prefixes.length ? `${noun}${prefixes.length > 1 ? "s" : ""} from ${joined(prefixes.map(String))}` : "";
   return [named("re-draft", from(false)), named("second re-draft", from(true))].filter(Boolean).join(" and ");
 }
 
 /** Groups of re-drafts that came out equal, so that the target saw them once. */
 export function equalDrafts(step) {
   const routes = new Map();
-  for (const node of step.nodes.values()) for (const c of node.candidates) if (c > 0) routes.set(c, (routes.get(c) || "") + " " + node.id);
+  for (const node of step.nodes.values())
+    for (const c of node.candidates) if (c > 0) routes.set(c, (routes.get(c) || "") + " " + node.id);
   const groups = new Map();
   for (const [c, route] of routes) groups.set(route, [...(groups.get(route) || []), step.branches[c - 1]]);
   return [...groups.values()].filter((group) => group.length > 1);
@@ -71,20 +79,39 @@ export function levelWords(step) {
 }
 
 export function stepSentence(step) {
-  const bonus = step.bonus ? [{ text: step.sampled ? "the target drew " : "the target wrote " }, { text: quoted(step.bonus.text), kind: "target" }] : null;
+  const bonus = step.bonus
+    ? [
+        { text: step.sampled ? "the target drew " : "the target wrote " },
+        { text: quoted(step.bonus.text), kind: "target" },
+      ]
+    : null;
   if (isPlain(step)) {
     const why = step.decision ? "Nothing was drafted: " : "Plain decoding drafts nothing: ";
     return [{ text: why }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }, ...decisionPieces(step)];
   }
-  const end = bonus ? [{ text: "; then " }, ...bonus, { text: "." }] : [{ text: step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here." }];
+  const end = bonus
+    ? [{ text: "; then " }, ...bonus, { text: "." }]
+    : [
+        {
+          text:
+            step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here.",
+        },
+      ];
   return [...(step.draft ? draftPieces(step) : levelPieces(step)), ...end, ...decisionPieces(step)];
 }
 
 /** What came of a tree that grew level by level. */
 function levelPieces(step) {
   const right = step.accepted.length;
-  const got = step.sampled ? `${count(right, "token")} of the ${step.names.first} ${right === 1 ? "was" : "were"} drawn` : `${capital(step.names.first)} got ${count(right, "token")} right`;
-  return [{ text: right ? got : `No first token of the ${step.names.first} was ${step.sampled ? "the one drawn" : "right"}`, kind: "first" }];
+  const got = step.sampled
+    ? `${count(right, "token")} of the ${step.names.first} ${right === 1 ? "was" : "were"} drawn`
+    : `${capital(step.names.first)} got ${count(right, "token")} right`;
+  return [
+    {
+      text: right ? got : `No first token of the ${step.names.first} was ${step.sampled ? "the one drawn" : "right"}`,
+      kind: "first",
+    },
+  ];
 }
 
 /** What came of a block and its re-drafts. */
@@ -93,11 +120,23 @@ function draftPieces(step) {
   const who = capital(step.names.first);
   const pieces = [];
   if (right === step.drafted && right > 0) {
-    pieces.push({ text: `All ${right} tokens of the first draft`, kind: "first" }, { text: step.sampled ? " were the ones drawn" : " were right" });
-  } else if (!right && step.boundary === null && ![...step.nodes.values()].some((n) => n.depth === 1 && n.candidates.includes(0))) {
+    pieces.push(
+      { text: `All ${right} tokens of the first draft`, kind: "first" },
+      { text: step.sampled ? " were the ones drawn" : " were right" },
+    );
+  } else if (
+    !right &&
+    step.boundary === null &&
+    ![...step.nodes.values()].some((n) => n.depth === 1 && n.candidates.includes(0))
+  ) {
     pieces.push({ text: `The tree left out the ${step.names.first}’s first token`, kind: "first" });
   } else if (step.sampled) {
-    pieces.push({ text: right ? `${right} of the first draft ${right === 1 ? "was" : "were"} drawn` : `${who}’s first token was not the one drawn`, kind: "first" });
+    pieces.push({
+      text: right
+        ? `${right} of the first draft ${right === 1 ? "was" : "were"} drawn`
+        : `${who}’s first token was not the one drawn`,
+      kind: "first",
+    });
   } else if (right) {
     pieces.push({ text: `${who} got ${right} right`, kind: "first" });
   } else {
@@ -105,12 +144,22 @@ function draftPieces(step) {
   }
   for (const { added: tokens, drafts, proposer } of parts) {
     const equal = drafts.length > 1 && !drafts[0].resampled ? " (equal here)" : "";
-    const source = drafts.length ? `the ${draftsName(drafts)}${equal}` : tokens > 1 ? "lower-ranked choices" : "a lower-ranked choice";
-    pieces.push({ text: "; " }, { text: `${source} added ${tokens}${right && parts.length === 1 ? " more" : ""}`, kind: proposer });
+    const source = drafts.length
+      ? `the ${draftsName(drafts)}${equal}`
+      : tokens > 1
+        ? "lower-ranked choices"
+        : "a lower-ranked choice";
+    pieces.push(
+      { text: "; " },
+      { text: `${source} added ${tokens}${right && parts.length === 1 ? " more" : ""}`, kind: proposer },
+    );
   }
   if (!parts.length && step.branches.length && right < step.drafted && step.bonus) {
     const resampled = step.branches.every((draft) => draft.resampled);
-    const said = { missed: "; nothing was re-drafted from there", found: `; the re-draft from ${step.boundary} started right there but gained nothing` };
+    const said = {
+      missed: "; nothing was re-drafted from there",
+      found: `; the re-draft from ${step.boundary} started right there but gained nothing`,
+    };
     pieces.push({ text: said[step.verdict] || `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
   }
   return pieces;
@@ -126,12 +175,18 @@ function decisionPieces(step) {
   const says = [];
   if (!taken.block_size) {
     const other = best(options.filter((o) => o.block_size));
-    if (other) says.push(`A draft of ${other.block_size} promised ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the target alone 1 in ${ms(taken.seconds)}.`);
+    if (other)
+      says.push(
+        `A draft of ${other.block_size} promised ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the target alone 1 in ${ms(taken.seconds)}.`,
+      );
   } else {
     // Options with the first draft at hand come last and begin with the one that adds no re-draft.
     const bare = options.findLast((o) => o.block_size === taken.block_size && !o.branches);
     const other = taken.branches ? taken : best(options.filter((o) => o.block_size === taken.block_size && o.branches));
-    if (other && bare) says.push(`${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`);
+    if (other && bare)
+      says.push(
+        `${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`,
+      );
   }
   if (looking) says.push("It was tried again to check whether it pays now.");
   return says.map((said) => ({ text: ` ${said}` }));
@@ -152,12 +207,25 @@ export function stepSummary(step, total, growing = false) {
 
 export function boundaryWords(step) {
   if (!step.draft) return { short: "", long: "" };
-  if (step.boundary === null) return { short: "not seen", long: "The boundary was not seen: the text or the tree ended before target and draft differed." };
+  if (step.boundary === null)
+    return {
+      short: "not seen",
+      long: "The boundary was not seen: the text or the tree ended before target and draft differed.",
+    };
   const { boundary, verdict, rank, gained } = step;
-  if (verdict === "all") return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
+  if (verdict === "all")
+    return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
   const accepted = `accepted ${boundary}`;
-  if (verdict === null) return { short: accepted, long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.` };
-  const short = { repaired: `repaired, +${gained}`, found: "re-drafted, nothing gained", missed: `none re-drafted from ${boundary}` }[verdict];
+  if (verdict === null)
+    return {
+      short: accepted,
+      long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.`,
+    };
+  const short = {
+    repaired: `repaired, +${gained}`,
+    found: "re-drafted, nothing gained",
+    missed: `none re-drafted from ${boundary}`,
+  }[verdict];
   const number = rank ? (step.random ? "a prefix drawn at random" : `prediction number ${rank}`) : "";
   const long = {
     repaired: `The true boundary ${boundary} was ${number}: repaired, re-drafts added ${count(gained, "token")} there.`,
@@ -195,15 +263,19 @@ const chance = (p) => (p === null || p === undefined ? "" : ` (p\u00a0=\u00a0${p
 export function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);
   if (node.state === "root") return "Anchor: every draft of this step continues from here.";
-  if (node.state === "accepted") return `Accepted: the target ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
+  if (node.state === "accepted")
+    return `Accepted: the target ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
   if (node.state === "rejected") {
-    const could = step.sampled && node.targetP > 0 ? ` This one could have been drawn as well${chance(node.targetP)}.` : "";
+    const could =
+      step.sampled && node.targetP > 0 ? ` This one could have been drawn as well${chance(node.targetP)}.` : "";
     return `Rejected: the target ${step.sampled ? "drew" : "wanted"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
   }
   for (let above = step.nodes.get(node.parent); above; above = step.nodes.get(above.parent)) {
     if (above.state === "rejected") return "Not reached: an earlier token on this path was rejected.";
   }
-  return step.ending === "max_new_tokens" ? "Not reached: the limit on tokens ends the text before it." : "Not reached: the text ends before it.";
+  return step.ending === "max_new_tokens"
+    ? "Not reached: the limit on tokens ends the text before it."
+    : "Not reached: the text ends before it.";
 }
 
 /** Whether a step is the target's own token and nothing else: there was nothing that it could come on top of. */
@@ -220,7 +292,8 @@ export function bonusSentence(step) {
 export function ofBoth(step, node) {
   if (!step.weighted || node.depth < 1 || node.depth > step.drafted) return false;
   let shared = 0; // tokens of the first draft with which the path begins
-  for (let above = step.nodes.get(node.parent); above && above.depth; above = step.nodes.get(above.parent)) shared = above.candidates.includes(0) ? shared + 1 : 0;
+  for (let above = step.nodes.get(node.parent); above && above.depth; above = step.nodes.get(above.parent))
+    shared = above.candidates.includes(0) ? shared + 1 : 0;
   return step.branches.some(({ prefix }) => prefix <= shared);
 }
 
@@ -246,7 +319,12 @@ function marked(step, node, top) {
 export function agreementWords(drafted, wanted) {
   if (!drafted.length || !wanted.length) return "";
   const rank = drafted.findIndex(({ id }) => id === wanted[0].id);
-  const place = rank < 0 ? `not among the drafter’s ${drafted.length}` : rank === 0 ? "the drafter’s favourite too" : `the drafter’s number ${rank + 1}`;
+  const place =
+    rank < 0
+      ? `not among the drafter’s ${drafted.length}`
+      : rank === 0
+        ? "the drafter’s favourite too"
+        : `the drafter’s number ${rank + 1}`;
   const part = (p, q) => (p > 0 ? p * Math.log(p / Math.max(q, 1e-9)) : 0);
   let [bound, p, q] = [0, 1, 1];
   for (const a of wanted) {

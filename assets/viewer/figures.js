@@ -6,8 +6,18 @@ const NEAR = 200; // pixels: a figure is drawn when it is this close to the wind
 
 /** What plotly offers beside a figure; `name`: of the files that it saves. */
 function configOf(library, name) {
-  const vector = { name: "svg", title: "Save as SVG", icon: library.Icons.disk, click: (shown) => library.downloadImage(shown, { format: "svg", filename: name }) };
-  return { displaylogo: false, modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"], modeBarButtonsToAdd: [vector], toImageButtonOptions: { scale: 2, filename: name } };
+  const vector = {
+    name: "svg",
+    title: "Save as SVG",
+    icon: library.Icons.disk,
+    click: (shown) => library.downloadImage(shown, { format: "svg", filename: name }),
+  };
+  return {
+    displaylogo: false,
+    modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
+    modeBarButtonsToAdd: [vector],
+    toImageButtonOptions: { scale: 2, filename: name },
+  };
 }
 
 /** plotly.js, which the server has at this address; asked for once a page, when it is first needed. */
@@ -39,9 +49,20 @@ export function frames(data, places, line) {
   const shapes = [];
   const add = (place, sides) => places.has(place) && shapes.push({ type: "rect", line, ...sides });
   for (const { type, orientation, x, y, xaxis, yaxis, customdata = [] } of data) {
-    if (type === "heatmap") customdata.forEach((row, down) => row.forEach((place, across) => add(place, { x0: across - 0.5, x1: across + 0.5, y0: down - 0.5, y1: down + 0.5 })));
-    else if (orientation === "h") customdata.forEach((place, n) => add(place, { xref: "paper", x0: 0, x1: 1, yref: yaxis || "y", y0: y[n] - 0.5, y1: y[n] + 0.5 }));
-    else customdata.forEach((place, n) => add(place, { xref: xaxis || "x", x0: x[n] - 0.5, x1: x[n] + 0.5, yref: "paper", y0: 0, y1: 1 }));
+    if (type === "heatmap")
+      customdata.forEach((row, down) =>
+        row.forEach((place, across) =>
+          add(place, { x0: across - 0.5, x1: across + 0.5, y0: down - 0.5, y1: down + 0.5 }),
+        ),
+      );
+    else if (orientation === "h")
+      customdata.forEach((place, n) =>
+        add(place, { xref: "paper", x0: 0, x1: 1, yref: yaxis || "y", y0: y[n] - 0.5, y1: y[n] + 0.5 }),
+      );
+    else
+      customdata.forEach((place, n) =>
+        add(place, { xref: xaxis || "x", x0: x[n] - 0.5, x1: x[n] + 0.5, yref: "paper", y0: 0, y1: 1 }),
+      );
   }
   return shapes;
 }
@@ -51,13 +72,30 @@ export class FigureView {
    *  as in a report, which may be printed; `choose(id, places)` is called with the place of a mark that is chosen, with none
    *  when it is chosen again. */
   constructor(id, options, choose = null) {
-    Object.assign(this, { id, options, choose, panel: null, chosen: new Set(), here: new Set(), width: 0, inView: Boolean(options.outOfView), late: false });
+    Object.assign(this, {
+      id,
+      options,
+      choose,
+      panel: null,
+      chosen: new Set(),
+      here: new Set(),
+      width: 0,
+      inView: Boolean(options.outOfView),
+      late: false,
+    });
     this.title = h("h3", {});
     this.question = h("p", { class: "question" });
     this.host = h("div", { class: "plot", role: "group" }); // not an image: its toolbar can be focused
     this.numbers = h("div", { class: "numbers", hidden: true });
     this.button = button("Table", { class: "small", "aria-pressed": "false" }, () => this.toggle());
-    this.box = h("section", { class: "panel figure", "data-figure": id }, h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)), this.question, this.host, this.numbers);
+    this.box = h(
+      "section",
+      { class: "panel figure", "data-figure": id },
+      h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.button)),
+      this.question,
+      this.host,
+      this.numbers,
+    );
     this.numbers.addEventListener("click", (event) => {
       const mark = event.target.closest("button");
       if (mark) this.take(Number(mark.dataset.place));
@@ -105,10 +143,19 @@ export class FigureView {
       const { data, layout } = themed(this.panel.figure, this.host, this.options.colours);
       const style = getComputedStyle(this.host);
       const line = (name, dash) => ({ color: style.getPropertyValue(name).trim(), width: 2, dash });
-      const shapes = [...(layout.shapes || []), ...frames(data, this.here, line("--target", "dash")), ...frames(data, this.chosen, line("--ink", "solid"))];
+      const shapes = [
+        ...(layout.shapes || []),
+        ...frames(data, this.here, line("--target", "dash")),
+        ...frames(data, this.chosen, line("--ink", "solid")),
+      ];
       const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
       this.config ??= configOf(library, this.id); // with another one plotly would begin anew
-      await library.react(this.host, data, { ...layout, shapes, dragmode, width: this.width, uirevision: this.revision }, this.config);
+      await library.react(
+        this.host,
+        data,
+        { ...layout, shapes, dragmode, width: this.width, uirevision: this.revision },
+        this.config,
+      );
       if (this.listens) return;
       this.listens = true;
       this.host.on("plotly_click", ({ points }) => {
@@ -129,7 +176,8 @@ export class FigureView {
     const same = (set, values) => set.size === values.length && values.every((value) => set.has(value));
     if (same(this.chosen, places) && same(this.here, here)) return;
     Object.assign(this, { chosen: new Set(places), here: new Set(here) });
-    for (const mark of this.numbers.querySelectorAll("button")) mark.setAttribute("aria-pressed", this.chosen.has(Number(mark.dataset.place)));
+    for (const mark of this.numbers.querySelectorAll("button"))
+      mark.setAttribute("aria-pressed", this.chosen.has(Number(mark.dataset.place)));
     this.draw();
   }
 
@@ -143,8 +191,35 @@ export class FigureView {
 
   fillTable() {
     const { head, rows } = this.panel.table;
-    const content = (cell) => (!Array.isArray(cell) ? cell : this.choose ? h("button", { type: "button", class: "small", "data-place": cell[1], "aria-pressed": String(this.chosen.has(cell[1])), "aria-label": `${text(this.panel.names[cell[1]])}: list ${cell[0]}` }, cell[0]) : cell[0]);
-    const row = (cells) => h("tr", {}, ...cells.map((cell, n) => (n ? h("td", {}, content(cell)) : h("th", { scope: "row" }, content(cell)))));
-    this.numbers.replaceChildren(h("table", {}, h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))), h("tbody", {}, ...rows.map(row))));
+    const content = (cell) =>
+      !Array.isArray(cell)
+        ? cell
+        : this.choose
+          ? h(
+              "button",
+              {
+                type: "button",
+                class: "small",
+                "data-place": cell[1],
+                "aria-pressed": String(this.chosen.has(cell[1])),
+                "aria-label": `${text(this.panel.names[cell[1]])}: list ${cell[0]}`,
+              },
+              cell[0],
+            )
+          : cell[0];
+    const row = (cells) =>
+      h(
+        "tr",
+        {},
+        ...cells.map((cell, n) => (n ? h("td", {}, content(cell)) : h("th", { scope: "row" }, content(cell)))),
+      );
+    this.numbers.replaceChildren(
+      h(
+        "table",
+        {},
+        h("thead", {}, h("tr", {}, ...head.map((name) => h("th", { scope: "col" }, name)))),
+        h("tbody", {}, ...rows.map(row)),
+      ),
+    );
   }
 }

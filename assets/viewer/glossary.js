@@ -5,12 +5,14 @@ import { h } from "./dom.js";
 /** Every word that a newcomer may not know, in the order in which one needs them. */
 export const GLOSSARY = {
   token: "a word or a piece of one; ␣ stands for a space in it, ↵ for a line break",
-  target: "the large model whose text it is: it checks every guess, and nothing is written that it would not have written",
+  target:
+    "the large model whose text it is: it checks every guess, and nothing is written that it would not have written",
   drafter: "a small network that guesses the next tokens ahead of the target",
   step: "one round: draft, re-draft, one pass of the target over everything drafted, and what it accepts is written",
   anchor: "the last certain token: everything drafted in a step continues from it",
   c: "confidence: how sure the drafter is of its own token, from 0 to 1",
-  boundary: "the place where the target rejects the first draft: it is predicted ahead, and seen once the target has read the draft",
+  boundary:
+    "the place where the target rejects the first draft: it is predicted ahead, and seen once the target has read the draft",
   "r(i)": "predicted chance that exactly i drafted tokens are accepted, from the confidences; “all”: every one of them",
   "re-draft": "a second draft that goes on from where the first one will probably break",
   bonus: "the token that the target itself adds behind what it accepted, in the same pass; it is the next anchor",
@@ -28,7 +30,8 @@ export const GLOSSARY = {
 };
 
 /** A word with a dotted line and its meaning behind it; `shown`: as it stands in the text. */
-export const term = (word, shown = word, meaning = GLOSSARY[word]) => h("span", { class: "term", tabindex: 0, role: "button", "data-meaning": meaning }, shown);
+export const term = (word, shown = word, meaning = GLOSSARY[word]) =>
+  h("span", { class: "term", tabindex: 0, role: "button", "data-meaning": meaning }, shown);
 
 const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u; // not in other words
 
@@ -42,4 +45,5 @@ export function wordsIn(prose, seen = new Set()) {
 }
 
 /** The same as what can be appended to an element. */
-export const withTerms = (prose, seen) => wordsIn(prose, seen).map((piece) => (Array.isArray(piece) ? term(piece[0]) : piece));
+export const withTerms = (prose, seen) =>
+  wordsIn(prose, seen).map((piece) => (Array.isArray(piece) ? term(piece[0]) : piece));

@@ -56,7 +56,8 @@ export class HelpView {
 }
 
 // Keys work while the view is visible and nothing that has a use for keys itself has the focus: after a click on Run, say.
-const TAKES_TYPING = "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
+const TAKES_TYPING =
+  "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
 
 const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='radiogroup'], video, audio";
 
@@ -80,7 +81,15 @@ export function listenForKeys(element, act) {
       return;
     }
     const target = event.target instanceof Element ? event.target : document.body;
-    if (!ours(element, target) || !element.offsetParent || event.defaultPrevented || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (
+      !ours(element, target) ||
+      !element.offsetParent ||
+      event.defaultPrevented ||
+      event.ctrlKey ||
+      event.metaKey ||
+      event.altKey
+    )
+      return;
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
     // a button that is out of sight, as that of a dialog which was just closed, keeps the focus for a while
     const button = target.closest("button, a");
@@ -90,10 +99,25 @@ export function listenForKeys(element, act) {
   document.addEventListener("keydown", onKey);
 }
 
-export function keyActions({ store, selection, tree, viewport, help, finder, timeline, quiz, typed, presenter, redraft, player }) {
+export function keyActions({
+  store,
+  selection,
+  tree,
+  viewport,
+  help,
+  finder,
+  timeline,
+  quiz,
+  typed,
+  presenter,
+  redraft,
+  player,
+}) {
   const toNode = (direction) => {
     const step = selection.shown;
-    const node = quiz.asking ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1) : tree.neighbour(selection.shownNode, direction);
+    const node = quiz.asking
+      ? draftedNode(store.step(step), selection.shownNode, ["left", "up"].includes(direction) ? -1 : 1)
+      : tree.neighbour(selection.shownNode, direction);
     if (step === null || node === null) return;
     selection.pin(step, node);
     tree.reveal(node);
@@ -120,8 +144,12 @@ export function keyActions({ store, selection, tree, viewport, help, finder, tim
     "?": () => help.toggle(),
     n: () => finder.go(1),
     p: () => finder.go(-1),
-    "[": () => selection.shown !== null && timeline.select(selection.shown, Math.max(selection.shown, timeline.range ? timeline.range[1] : 0)),
-    "]": () => selection.shown !== null && timeline.select(Math.min(selection.shown, timeline.range ? timeline.range[0] : selection.shown), selection.shown),
+    "[": () =>
+      selection.shown !== null &&
+      timeline.select(selection.shown, Math.max(selection.shown, timeline.range ? timeline.range[1] : 0)),
+    "]": () =>
+      selection.shown !== null &&
+      timeline.select(Math.min(selection.shown, timeline.range ? timeline.range[0] : selection.shown), selection.shown),
     ".": () => presenter.fullScreen(),
     t: () => presenter.toggle(),
     q: () => quiz.toggle(),

@@ -19,7 +19,12 @@ function along(points, rows) {
 export function stepCost(machine, method, { first, again, nodes }) {
   const draft = Object.hasOwn(machine.drafts, method) ? machine.drafts[method] : machine.first_draft;
   if (first && !draft) return null;
-  return (first ? along(draft, first) : 0) + sum(again.map((rows) => along(machine.second_draft, rows))) + along(machine.verify, nodes) + machine.other;
+  return (
+    (first ? along(draft, first) : 0) +
+    sum(again.map((rows) => along(machine.second_draft, rows))) +
+    along(machine.verify, nodes) +
+    machine.other
+  );
 }
 
 /** Mean of the same over the steps of a run; null where it is not known, or there is no step. */
@@ -32,7 +37,8 @@ export function meanCost(machine, method, works) {
 /** Where the paper's cost of a step of `method` comes from; without a cost, where its costs come from as a rule. */
 export function originWords(method = "", cost = null) {
   const { published } = PAPER;
-  if (cost !== null && Object.hasOwn(published, method) && fixed(published[method], 2) === fixed(cost, 2)) return `as published for ${methodName(method)}`;
+  if (cost !== null && Object.hasOwn(published, method) && fixed(published[method], 2) === fixed(cost, 2))
+    return `as published for ${methodName(method)}`;
   const known = Object.entries(published).map(([name, value]) => `${methodName(name)} ${fixed(value, 2)}`);
   return `calculated from the paper’s ${joined(known)}`;
 }
@@ -45,7 +51,15 @@ const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
 const LETTER = 7.6; // width of a letter of a name, about
 const LINE = 14; // height of a name
-const SPOTS = [[8, -7, "start"], [-8, -7, "end"], [8, 17, "start"], [-8, 17, "end"], [8, -21, "start"], [-8, 31, "end"], [8, 31, "start"]]; // beside a point
+const SPOTS = [
+  [8, -7, "start"],
+  [-8, -7, "end"],
+  [8, 17, "start"],
+  [-8, 17, "end"],
+  [8, -21, "start"],
+  [-8, 31, "end"],
+  [8, 31, "start"],
+]; // beside a point
 const MOST = 16; // plain steps or tokens; what lies beyond is drawn at the edge
 
 /** Round numbers up to `most`, not more than six. */
@@ -55,21 +69,35 @@ const ticksTo = (most) => {
 };
 
 /** The box of words that stand there. */
-const boxOf = (x, y, words, anchor) => ({ left: x - (anchor === "end" ? words.length * LETTER : 0), top: y - 11, width: words.length * LETTER, height: LINE });
+const boxOf = (x, y, words, anchor) => ({
+  left: x - (anchor === "end" ? words.length * LETTER : 0),
+  top: y - 11,
+  width: words.length * LETTER,
+  height: LINE,
+});
 
 /** The area that two boxes have in common. */
-const shared = (a, b) => Math.max(0, Math.min(a.left + a.width, b.left + b.width) - Math.max(a.left, b.left)) * Math.max(0, Math.min(a.top + a.height, b.top + b.height) - Math.max(a.top, b.top));
+const shared = (a, b) =>
+  Math.max(0, Math.min(a.left + a.width, b.left + b.width) - Math.max(a.left, b.left)) *
+  Math.max(0, Math.min(a.top + a.height, b.top + b.height) - Math.max(a.top, b.top));
 
 /** The number of the first box that lies within `frame` and on none that is `taken`; if none does, of the one that covers least. */
 export function freeBox(boxes, taken, frame) {
-  const covered = boxes.map((box) => box.width * box.height - shared(box, frame) + sum(taken.map((other) => shared(box, other))));
+  const covered = boxes.map(
+    (box) => box.width * box.height - shared(box, frame) + sum(taken.map((other) => shared(box, other))),
+  );
   return covered.indexOf(Math.min(...covered));
 }
 
 /** Tokens of a step against what it costs, with lines of equal speedup. */
 export class BreakEvenMap {
   constructor() {
-    this.svg = s("svg", { class: "breakeven", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img", "aria-label": "Break-even map: tokens of a step against its cost" });
+    this.svg = s("svg", {
+      class: "breakeven",
+      viewBox: `0 0 ${WIDE} ${HIGH}`,
+      role: "img",
+      "aria-label": "Break-even map: tokens of a step against its cost",
+    });
     this.said = h("p", { class: "said" });
     this.box = h("div", { class: "map" }, this.svg, this.said);
   }
@@ -82,7 +110,9 @@ export class BreakEvenMap {
     const room = (values) => Math.min(MOST, Math.max(3, ...values));
     this.most = { x: 1.15 * room(costs), y: 1.2 * room(this.points.map(({ alpha }) => alpha)) };
     this.draw();
-    this.said.textContent = this.points.length ? `${this.points.some(({ here }) => here) ? "● measured here, " : ""}○ an 8B model on ${PAPER.name}, ${originWords()}.` : "";
+    this.said.textContent = this.points.length
+      ? `${this.points.some(({ here }) => here) ? "● measured here, " : ""}○ an 8B model on ${PAPER.name}, ${originWords()}.`
+      : "";
   }
 
   x = (cost) => EDGE.left + (Math.min(cost, this.most.x) / this.most.x) * (WIDE - EDGE.left - EDGE.right);
@@ -90,7 +120,11 @@ export class BreakEvenMap {
 
   draw() {
     const { most } = this;
-    this.taken = this.points.flatMap(({ alpha, here, there }) => [here, there].filter(Boolean).map((cost) => ({ left: this.x(cost) - 7, top: this.y(alpha) - 7, width: 14, height: 14 })));
+    this.taken = this.points.flatMap(({ alpha, here, there }) =>
+      [here, there]
+        .filter(Boolean)
+        .map((cost) => ({ left: this.x(cost) - 7, top: this.y(alpha) - 7, width: 14, height: 14 })),
+    );
     const [right, floor] = [this.x(most.x), this.y(0)];
     const even = Math.min(most.x, most.y);
     const slower = `${this.x(0)},${floor} ${this.x(even)},${this.y(even)} ${right},${this.y(Math.min(most.y, most.x))} ${right},${floor}`;
@@ -103,15 +137,44 @@ export class BreakEvenMap {
       const box = boxOf(x, y, words, atTop ? "start" : "end");
       const free = this.taken.every((other) => !shared(box, other)); // else a point or another line says it
       if (free) this.taken.push(box);
-      return s("g", { class: gain === 1 ? "even" : "speedup" }, s("line", { x1: this.x(0), y1: floor, x2: end[0], y2: end[1] }), free ? s("text", { x, y, "text-anchor": atTop ? "start" : "end" }, words) : "");
+      return s(
+        "g",
+        { class: gain === 1 ? "even" : "speedup" },
+        s("line", { x1: this.x(0), y1: floor, x2: end[0], y2: end[1] }),
+        free ? s("text", { x, y, "text-anchor": atTop ? "start" : "end" }, words) : "",
+      );
     });
     const ticks = [
-      ...ticksTo(most.x).map((n) => s("text", { class: "tick", x: this.x(n), y: floor + 15, "text-anchor": "middle" }, n)),
-      ...ticksTo(most.y).slice(1).map((n) => s("text", { class: "tick", x: EDGE.left - 6, y: this.y(n) + 4, "text-anchor": "end" }, n)),
-      s("text", { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" }, "a step costs, in plain steps"),
-      s("text", { class: "tick", x: 11, y: (EDGE.top + floor) / 2, "text-anchor": "middle", transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})` }, "tokens a step, α"),
+      ...ticksTo(most.x).map((n) =>
+        s("text", { class: "tick", x: this.x(n), y: floor + 15, "text-anchor": "middle" }, n),
+      ),
+      ...ticksTo(most.y)
+        .slice(1)
+        .map((n) => s("text", { class: "tick", x: EDGE.left - 6, y: this.y(n) + 4, "text-anchor": "end" }, n)),
+      s(
+        "text",
+        { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" },
+        "a step costs, in plain steps",
+      ),
+      s(
+        "text",
+        {
+          class: "tick",
+          x: 11,
+          y: (EDGE.top + floor) / 2,
+          "text-anchor": "middle",
+          transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})`,
+        },
+        "tokens a step, α",
+      ),
     ];
-    this.svg.replaceChildren(s("polygon", { class: "slower", points: slower }), ...lines, s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }), ...ticks, ...this.points.map((point) => this.mark(point)));
+    this.svg.replaceChildren(
+      s("polygon", { class: "slower", points: slower }),
+      ...lines,
+      s("path", { class: "axes", d: `M${EDGE.left} ${EDGE.top}V${floor}H${right}` }),
+      ...ticks,
+      ...this.points.map((point) => this.mark(point)),
+    );
   }
 
   /** A method: filled here, hollow on the H200; between them only the cost changes. */
@@ -131,7 +194,12 @@ export class BreakEvenMap {
   /** Where a name stands beside its point. */
   place(x, y, name) {
     const boxes = SPOTS.map(([dx, dy, anchor]) => boxOf(x + dx, y + dy, name, anchor));
-    const at = freeBox(boxes, this.taken, { left: EDGE.left, top: 0, width: WIDE - EDGE.left, height: HIGH - EDGE.bottom });
+    const at = freeBox(boxes, this.taken, {
+      left: EDGE.left,
+      top: 0,
+      width: WIDE - EDGE.left,
+      height: HIGH - EDGE.bottom,
+    });
     this.taken.push(boxes[at]);
     return SPOTS[at];
   }

@@ -34,7 +34,9 @@ function nodeId(value) {
 
 /** Whether nobody has seen a step come about in this browser, the address names nothing to look at, and motion is welcome. */
 function isFirstVisit({ embed, game, step }) {
-  return !embed && !game && step === null && !matchMedia("(prefers-reduced-motion: reduce)").matches && !remembered(VISITED);
+  return (
+    !embed && !game && step === null && !matchMedia("(prefers-reduced-motion: reduce)").matches && !remembered(VISITED)
+  );
 }
 
 class Explorer {
@@ -65,9 +67,16 @@ class Explorer {
     // the drawing of the step
     const tooltip = new Tooltip(root);
     const viewport = (this.viewport = new Viewport(page.tree, () => this.place()));
-    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport, (hidden) => page.showFolding(hidden, tree.unfolded)));
+    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport, (hidden) =>
+      page.showFolding(hidden, tree.unfolded),
+    ));
     const strip = (this.strip = new StripView(page.strip, tree, viewport, tooltip));
-    this.redraft = new Redraft(store, selection, onServer((question) => trigger("redraft", question)), draw);
+    this.redraft = new Redraft(
+      store,
+      selection,
+      onServer((question) => trigger("redraft", question)),
+      draw,
+    );
     const places = new PlacesView(strip, (prefix) => this.redraft.request(prefix));
 
     // text and steps of the run
@@ -96,7 +105,15 @@ class Explorer {
       ask: (kind, step, node = null) => trigger("export", { kind, step, node }),
     });
     this.quiz = new QuizView(root, store, selection, redraw);
-    this.typed = new TypedView({ root, store, selection, ask: onServer((question) => trigger("typed", question)), copy: onServer((fields) => share.copy(fields)), rival: address.beat, changed: redraw });
+    this.typed = new TypedView({
+      root,
+      store,
+      selection,
+      ask: onServer((question) => trigger("typed", question)),
+      copy: onServer((fields) => share.copy(fields)),
+      rival: address.beat,
+      changed: redraw,
+    });
     this.games = [this.quiz, this.typed];
     page.games.append(...this.games.map(({ box }) => box));
     page.deeds.append(share.box);
@@ -115,7 +132,11 @@ class Explorer {
       new PathView(page, selection, tree, strip),
       ...this.games,
       new DetailsView(page, selection, this.redraft, places, strip),
-      new NumbersView(page.numbers, store, onServer({ quickest: () => trigger("quickest", { quickest: true }), turn: () => learn(TURN) })),
+      new NumbersView(
+        page.numbers,
+        store,
+        onServer({ quickest: () => trigger("quickest", { quickest: true }), turn: () => learn(TURN) }),
+      ),
       new RunView(root, page.runLabel, store, served),
       timeline,
       finder,
@@ -192,7 +213,13 @@ class Explorer {
   publish() {
     const { element, store, selection } = this;
     const node = selection.node === BONUS ? "bonus" : (selection.node ?? "");
-    const data = { run: store.run, steps: store.length, step: selection.shown ?? "", pinned: selection.pinned ?? "", node };
+    const data = {
+      run: store.run,
+      steps: store.length,
+      step: selection.shown ?? "",
+      pinned: selection.pinned ?? "",
+      node,
+    };
     for (const [name, value] of Object.entries(data)) {
       if (element.dataset[name] !== String(value)) element.dataset[name] = value;
     }
@@ -250,7 +277,8 @@ class Explorer {
   /** Plays where the address asks for it, and on a first visit one step, which then rests. */
   beginPlaying() {
     const { store, selection, address, player } = this;
-    if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null)) return;
+    if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null))
+      return;
     this.toPlay = false;
     this.draw();
     requestAnimationFrame(() => {
@@ -266,7 +294,10 @@ class Explorer {
     const nothing = store.key === null || (!store.received && !store.early.size);
     page.empty.hidden = !nothing;
     page.views.hidden = nothing;
-    const lost = wanted && this.served && store.complete && (store.recorded || store.finished) ? `There is no step ${wanted.step + 1}: this run has ${store.length}.` : "";
+    const lost =
+      wanted && this.served && store.complete && (store.recorded || store.finished)
+        ? `There is no step ${wanted.step + 1}: this run has ${store.length}.`
+        : "";
     page.notify(store.failed ?? (lost || otherText(store, this.expected)));
   }
 
@@ -294,28 +325,39 @@ class Explorer {
       openFacts: () => page.openFacts.setAttribute("aria-expanded", String(page.facts.classList.toggle("open"))),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
-    page.root.addEventListener("fullscreenchange", () => this.presenter.toggle(document.fullscreenElement === page.root));
+    page.root.addEventListener("fullscreenchange", () =>
+      this.presenter.toggle(document.fullscreenElement === page.root),
+    );
     // one game at a time
-    page.root.addEventListener("explorer:guessing", ({ detail: { name, on } }) => on && this.games.forEach((game) => game.name === name || game.toggle(false)));
+    page.root.addEventListener(
+      "explorer:guessing",
+      ({ detail: { name, on } }) => on && this.games.forEach((game) => game.name === name || game.toggle(false)),
+    );
     listenForKeys(element, keys);
     // Links, tours and tables select from outside: detail = {step, node}. A tour says which end of a tree that is too wide for the
     // screen is looked at, a file which game is on.
     element.addEventListener("explorer:select", ({ detail: { step, node } }) => selection.pin(step, nodeId(node)));
     element.addEventListener("explorer:look", ({ detail: { start: atStart } }) => this.viewport.look(atStart));
-    element.addEventListener("explorer:guess", ({ detail: { name, on } }) => this.games.find((game) => game.name === name).toggle(on));
+    element.addEventListener("explorer:guess", ({ detail: { name, on } }) =>
+      this.games.find((game) => game.name === name).toggle(on),
+    );
   }
 
   observe() {
     const { page, timeline, viewport } = this;
     const sizes = new ResizeObserver((entries) => {
-      for (const { target, contentRect } of entries) (target === page.tree ? viewport : timeline).resize(contentRect.width, contentRect.height);
+      for (const { target, contentRect } of entries)
+        (target === page.tree ? viewport : timeline).resize(contentRect.width, contentRect.height);
       this.redraw();
     });
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
     document.fonts.ready.then(() => this.redraw()); // what was measured before is of another font
     // The canvas has no style rules of its own: draw it again when the page turns dark or light.
-    new MutationObserver(() => timeline.draw()).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+    new MutationObserver(() => timeline.draw()).observe(document.body, {
+      attributes: true,
+      attributeFilter: ["class"],
+    });
   }
 }
 

@@ -9,7 +9,8 @@ const ROW = { most: 38, margin: 20 }; // between the rows of two drafts, and at 
 const HIGH = 4000; // reaches beyond every view
 
 /** The tokens of draft `c` behind its prefix. */
-const ownTokens = (step, c) => [...step.nodes.values()].filter((n) => n.candidates.includes(c) && n.depth > (c ? step.branches[c - 1].prefix : 0));
+const ownTokens = (step, c) =>
+  [...step.nodes.values()].filter((n) => n.candidates.includes(c) && n.depth > (c ? step.branches[c - 1].prefix : 0));
 
 /** Where the row of every draft lies, by its number: the first draft in the middle, each re-draft on the side of its lane or, where that is
  *  folded away, where there is more room, those that begin latest nearest. */
@@ -17,24 +18,35 @@ function rowsOf({ step, layout, viewport: { k, y, size } }) {
   const room = { "-1": y / k - ROW.margin, 1: (size.height - y) / k - ROW.margin };
   const sides = { "-1": [], 1: [] };
   const free = () => (room[1] / (sides[1].length + 1) < room[-1] / (sides[-1].length + 1) ? -1 : 1);
-  const drafts = step.branches.map(({ prefix }, at) => ({ c: at + 1, prefix, own: ownTokens(step, at + 1) })).filter(({ own }) => own.length);
+  const drafts = step.branches
+    .map(({ prefix }, at) => ({ c: at + 1, prefix, own: ownTokens(step, at + 1) }))
+    .filter(({ own }) => own.length);
   for (const draft of drafts) draft.lane = draft.own.map((n) => layout.lanes.get(n.id)).find(Boolean) ?? 0;
-  for (const draft of drafts.sort((a, b) => Math.abs(b.lane) - Math.abs(a.lane))) sides[Math.sign(draft.lane) || free()].push(draft);
+  for (const draft of drafts.sort((a, b) => Math.abs(b.lane) - Math.abs(a.lane)))
+    sides[Math.sign(draft.lane) || free()].push(draft);
   const rows = new Map([[0, 0]]);
   for (const [side, there] of Object.entries(sides)) {
     const pitch = Math.min(ROW.most, Math.max(8, room[side]) / Math.max(1, there.length));
-    there.sort((a, b) => b.prefix - a.prefix || Math.abs(a.lane) - Math.abs(b.lane)).forEach(({ c }, at) => rows.set(c, side * pitch * (at + 1)));
+    there
+      .sort((a, b) => b.prefix - a.prefix || Math.abs(a.lane) - Math.abs(b.lane))
+      .forEach(({ c }, at) => rows.set(c, side * pitch * (at + 1)));
   }
   return rows;
 }
 
 /** Writes a style only where it changes. */
 function put(element, name, value) {
-  const written = value === 1 && name !== "strokeDashoffset" ? "" : typeof value === "number" ? String(Math.round(value * 1000) / 1000) : value;
+  const written =
+    value === 1 && name !== "strokeDashoffset"
+      ? ""
+      : typeof value === "number"
+        ? String(Math.round(value * 1000) / 1000)
+        : value;
   if (element.style[name] !== written) element.style[name] = written;
 }
 const fade = (element, opacity) => element && put(element, "opacity", opacity);
-const move = (element, x, y) => put(element, "translate", Math.abs(x) + Math.abs(y) < 0.05 ? "" : `${x.toFixed(1)}px ${y.toFixed(1)}px`);
+const move = (element, x, y) =>
+  put(element, "translate", Math.abs(x) + Math.abs(y) < 0.05 ? "" : `${x.toFixed(1)}px ${y.toFixed(1)}px`);
 const unroll = (element, share) => put(element, "strokeDashoffset", 1 - share);
 
 export class Motion {
@@ -46,7 +58,11 @@ export class Motion {
   show(step, t) {
     if (this.tree.step !== step || this.strip.step !== step) return;
     if (!step || t >= END || !this.tree.layout || !this.tree.layout.lanes.size) return this.leave();
-    if (this.acts && (this.step !== step || this.drawn !== this.tree.world.firstChild || this.striped !== this.strip.svg.firstChild)) this.leave();
+    if (
+      this.acts &&
+      (this.step !== step || this.drawn !== this.tree.world.firstChild || this.striped !== this.strip.svg.firstChild)
+    )
+      this.leave();
     if (!this.acts) this.enter(step);
     const now = stage(step, t);
     for (const act of this.acts) act(now);
@@ -85,7 +101,9 @@ export class Motion {
   moveNodes(step) {
     const { tree, acts, rows } = this;
     for (const group of tree.world.querySelectorAll("g.node")) {
-      const [shape, label, badge, ghost, twin, folded] = [".shape", ".label", ".badge", ".ghost", ".twin", ".fold"].map((part) => group.querySelector(part));
+      const [shape, label, badge, ghost, twin, folded] = [".shape", ".label", ".badge", ".ghost", ".twin", ".fold"].map(
+        (part) => group.querySelector(part),
+      );
       const node = step.nodes.get(tree.nodeOf(group));
       if (!node) {
         acts.push(({ bonus }) => {
@@ -141,7 +159,11 @@ export class Motion {
       if (!own.length) continue;
       const { prefix = 0, base = 0, drafter } = c ? step.branches[c - 1] : {};
       const end = Math.max(...own.map((n) => n.depth));
-      const rail = s("path", { class: "edge rail", pathLength: 1, d: edgePath(place(prefix), rows.get(base) ?? 0, place(end), y, place(prefix + 0.5)) });
+      const rail = s("path", {
+        class: "edge rail",
+        pathLength: 1,
+        d: edgePath(place(prefix), rows.get(base) ?? 0, place(end), y, place(prefix + 0.5)),
+      });
       temporary.append(rail);
       acts.push((now) => {
         const { grown, opacity } = now.rail(c);
@@ -149,9 +171,16 @@ export class Motion {
         fade(rail, opacity);
       });
       if (!c) continue;
-      const name = s("text", { class: "lane from", x: place(prefix + 0.5) - 5, y: y + 4 }, prefix ? `from ${prefix}` : `draft ${c + 1}`);
+      const name = s(
+        "text",
+        { class: "lane from", x: place(prefix + 0.5) - 5, y: y + 4 },
+        prefix ? `from ${prefix}` : `draft ${c + 1}`,
+      );
       const flag = step.selected.indexOf(prefix);
-      const cast = flag < 0 || step.random ? null : s("line", { class: "cast", x1: place(prefix + 0.5), x2: place(prefix + 0.5), y1: 0, y2: HIGH });
+      const cast =
+        flag < 0 || step.random
+          ? null
+          : s("line", { class: "cast", x1: place(prefix + 0.5), x2: place(prefix + 0.5), y1: 0, y2: HIGH });
       temporary.append(name, cast || "");
       acts.push((now) => {
         fade(name, now.row(c));
@@ -179,7 +208,11 @@ export class Motion {
   /** The target's one pass: light that runs over all branches at once. */
   addLight() {
     const { tree, acts, temporary } = this;
-    const beam = s("g", { class: "beam" }, ...[120, 70, 26].map((width) => s("rect", { x: -width / 2, y: -HIGH, width, height: 2 * HIGH })));
+    const beam = s(
+      "g",
+      { class: "beam" },
+      ...[120, 70, 26].map((width) => s("rect", { x: -width / 2, y: -HIGH, width, height: 2 * HIGH })),
+    );
     temporary.prepend(beam);
     acts.push(({ sweep }) => {
       fade(beam, sweep === null ? 0 : 1);
@@ -189,7 +222,8 @@ export class Motion {
 
   moveStrip(step) {
     const { acts, strip } = this;
-    const all = (name, act) => strip.svg.querySelectorAll(name).forEach((element, at) => acts.push((now) => act(element, now, at)));
+    const all = (name, act) =>
+      strip.svg.querySelectorAll(name).forEach((element, at) => acts.push((now) => act(element, now, at)));
     all(".column", (column, now) => {
       const { grown, opacity, known } = now.bar(Number(column.dataset.depth));
       fade(column, opacity);
@@ -200,8 +234,12 @@ export class Motion {
       column.classList.toggle("yet", !known);
     });
     const places = step.posterior.length;
-    all(".posterior :is(.line, .closed)", (line, now) => (line.matches(".line") ? unroll(line, now.posterior) : fade(line, now.posterior)));
-    all(".posterior :is(.stick, .dot, .end)", (part, now) => fade(part, Math.min(1, Math.max(0, now.posterior * (places + 1.5) - Number(part.dataset.at)))));
+    all(".posterior :is(.line, .closed)", (line, now) =>
+      line.matches(".line") ? unroll(line, now.posterior) : fade(line, now.posterior),
+    );
+    all(".posterior :is(.stick, .dot, .end)", (part, now) =>
+      fade(part, Math.min(1, Math.max(0, now.posterior * (places + 1.5) - Number(part.dataset.at)))),
+    );
     all(".titles .end", (values, now) => fade(values, now.posterior));
     all(".flag", (flag, now) => {
       const { dropped } = now.flag(Number(flag.dataset.nth));
@@ -211,7 +249,10 @@ export class Motion {
     });
     all(".truth", (truth, now) => fade(truth, now.truth));
     const levels = step.levels.length;
-    if (levels) all(".levels :is(circle, text)", (part, now) => fade(part, now.node({ candidates: [], depth: Number(part.dataset.depth), id: null, parent: 0 }).opacity));
+    if (levels)
+      all(".levels :is(circle, text)", (part, now) =>
+        fade(part, now.node({ candidates: [], depth: Number(part.dataset.depth), id: null, parent: 0 }).opacity),
+      );
   }
 
   /** The tokens of the step fly into the text; what comes behind them is faint. */
@@ -230,7 +271,14 @@ export class Motion {
         ways ??= this.measure(committed, tokens);
         if (!ways[i]) return token.classList.remove("coming");
         const [from, to] = ways[i];
-        if (!this.flyers[i]) root.append((this.flyers[i] = h("span", { class: `tok shown flyer ${committed[i].proposer}`, "aria-hidden": "true" }, committed[i].text)));
+        if (!this.flyers[i])
+          root.append(
+            (this.flyers[i] = h(
+              "span",
+              { class: `tok shown flyer ${committed[i].proposer}`, "aria-hidden": "true" },
+              committed[i].text,
+            )),
+          );
         fade(this.flyers[i], 0.99);
         return move(this.flyers[i], from.x + there * (to.x - from.x), from.y + there * (to.y - from.y));
       });
@@ -239,12 +287,25 @@ export class Motion {
 
   /** From where to where every token of the text flies, null where one of the places is out of sight. */
   measure(committed, tokens) {
-    const [frame, box, view] = [this.root, this.words.host, this.tree.host].map((element) => element.getBoundingClientRect());
+    const [frame, box, view] = [this.root, this.words.host, this.tree.host].map((element) =>
+      element.getBoundingClientRect(),
+    );
     return tokens.map((token, i) => {
       const node = this.tree.world.querySelector(`[data-node="${committed[i].node ?? "bonus"}"]`);
       const [from, to] = [node, token].map((element) => element && element.getBoundingClientRect());
-      if (!from || !to.width || to.top < box.top || to.bottom > Math.min(box.bottom, innerHeight) || from.left < view.left || from.right > view.right) return null;
-      return [{ x: from.left + from.width / 2 - to.width / 2 - frame.left, y: from.top + 4 - frame.top }, { x: to.left - frame.left, y: to.top - frame.top }];
+      if (
+        !from ||
+        !to.width ||
+        to.top < box.top ||
+        to.bottom > Math.min(box.bottom, innerHeight) ||
+        from.left < view.left ||
+        from.right > view.right
+      )
+        return null;
+      return [
+        { x: from.left + from.width / 2 - to.width / 2 - frame.left, y: from.top + 4 - frame.top },
+        { x: to.left - frame.left, y: to.top - frame.top },
+      ];
     });
   }
 }

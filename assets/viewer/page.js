@@ -19,7 +19,11 @@ export class Page {
     const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
     this.root = h("section", { class: "explorer", "aria-label": "Explore a run" });
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.empty = h("p", { class: "empty" }, "Nothing to show yet: run a prompt, and its draft trees appear here step by step.");
+    this.empty = h(
+      "p",
+      { class: "empty" },
+      "Nothing to show yet: run a prompt, and its draft trees appear here step by step.",
+    );
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
     this.numbers = h("div", { id: "numbers" });
     this.runLabel = h("p", { id: "run-label", dir: "auto" });
@@ -40,15 +44,37 @@ export class Page {
 
   createButtons() {
     this.follow = button("", { id: "follow" });
-    this.quiz = button("Quiz", { id: "begin-quiz", class: "quiet", title: "Guess where the first draft is rejected (Q)" });
-    this.typed = button("Be the drafter", { id: "be-the-drafter", class: "quiet", title: "Write the tokens that come next, and let the target verify them (B)" });
+    this.quiz = button("Quiz", {
+      id: "begin-quiz",
+      class: "quiet",
+      title: "Guess where the first draft is rejected (Q)",
+    });
+    this.typed = button("Be the drafter", {
+      id: "be-the-drafter",
+      class: "quiet",
+      title: "Write the tokens that come next, and let the target verify them (B)",
+    });
     this.unfold = button("", { id: "unfold", hidden: true });
     // opens and closes the details where a low window has no place for them
-    this.openFacts = button("Details", { id: "open-facts", class: "small", title: "The stages of this step, or what is known of its chosen token", "aria-expanded": "false" });
+    this.openFacts = button("Details", {
+      id: "open-facts",
+      class: "small",
+      title: "The stages of this step, or what is known of its chosen token",
+      "aria-expanded": "false",
+    });
     this.widen = button("", { id: "widen", class: "small", hidden: true });
     this.fit = button("Fit", { class: "small", title: "Fit the tree into view (F)" });
-    this.full = button(icon(FULL_SCREEN), { class: "icon", title: "Full screen (.)", "aria-label": "Full screen", hidden: !document.fullscreenEnabled });
-    this.help = button("?", { class: "icon", title: "Words and keys (?)", "aria-label": "Show what the words mean, and the keys" });
+    this.full = button(icon(FULL_SCREEN), {
+      class: "icon",
+      title: "Full screen (.)",
+      "aria-label": "Full screen",
+      hidden: !document.fullscreenEnabled,
+    });
+    this.help = button("?", {
+      class: "icon",
+      title: "Words and keys (?)",
+      "aria-label": "Show what the words mean, and the keys",
+    });
   }
 
   arrange() {
@@ -64,7 +90,18 @@ export class Page {
       { class: "views", hidden: true },
       h("div", { class: "reading" }, this.text, this.runLabel),
       this.facts,
-      h("div", { class: "drawing" }, (this.drawingHead = head(this.sentence, drawingTools)), this.lacks, this.tree, this.path, this.swipe, this.strip, this.redraft, this.games),
+      h(
+        "div",
+        { class: "drawing" },
+        (this.drawingHead = head(this.sentence, drawingTools)),
+        this.lacks,
+        this.tree,
+        this.path,
+        this.swipe,
+        this.strip,
+        this.redraft,
+        this.games,
+      ),
       this.steps,
       this.numbers,
       this.finder,
@@ -98,14 +135,19 @@ export class Page {
   /** What came of the step, or while it comes about what happens at its `stage`. */
   showSentence(step, stage = null) {
     const pieces = stage ? [{ text: stage }] : step ? stepSentence(step) : [];
-    this.sentence.replaceChildren(...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []), ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
+    this.sentence.replaceChildren(
+      ...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []),
+      ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)),
+    );
   }
 
   /** `hidden`: how many nodes of the tree are folded away. */
   showFolding(hidden, unfolded) {
     this.unfold.hidden = !hidden && !unfolded;
     this.unfold.textContent = unfolded ? "Fold" : `+${hidden} nodes`;
-    this.unfold.title = unfolded ? "Fold the least likely nodes away again" : `Show the ${count(hidden, "node")} that are folded away: the drafters gave them the least probability`;
+    this.unfold.title = unfolded
+      ? "Fold the least likely nodes away again"
+      : `Show the ${count(hidden, "node")} that are folded away: the drafters gave them the least probability`;
     this.unfold.setAttribute("aria-label", this.unfold.title);
   }
 }
@@ -136,13 +178,22 @@ export class ChipView {
       ["pinned", pinned !== null, `Pinned: ${at} ✕`],
       ["live", store.live, waiting ? "Waiting for the next step" : "Following live"],
       ["resting", store.failed, "Stopped"],
-      ["resting", store.finished && store.finished.stop_reason === "stopped", `Stopped after ${count(store.length, "step")}`],
+      [
+        "resting",
+        store.finished && store.finished.stop_reason === "stopped",
+        `Stopped after ${count(store.length, "step")}`,
+      ],
       ["resting", selection.shown === null, count(store.length, "step")],
       ["resting", true, `Step ${selection.shown + 1} of ${store.length}`],
     ].find(([, holds]) => holds);
     chip.dataset.state = state;
     chip.textContent = label;
-    chip.title = pinned === null ? "Click a token, a bar or a node to pin its step" : store.live ? "Release and follow live (Esc)" : "Release (Esc)";
+    chip.title =
+      pinned === null
+        ? "Click a token, a bar or a node to pin its step"
+        : store.live
+          ? "Release and follow live (Esc)"
+          : "Release (Esc)";
   }
 }
 
@@ -151,7 +202,8 @@ export class PathView {
   constructor(page, selection, tree, strip) {
     Object.assign(this, { page, tree, strip });
     page.path.addEventListener("click", ({ target }) => {
-      if (target.dataset.node) selection.pin(selection.shown, target.dataset.node === "bonus" ? BONUS : Number(target.dataset.node));
+      if (target.dataset.node)
+        selection.pin(selection.shown, target.dataset.node === "bonus" ? BONUS : Number(target.dataset.node));
     });
   }
 
@@ -161,9 +213,14 @@ export class PathView {
     this.showWidth();
     path.hidden = secret || !step || !this.strip.narrow || !this.tree.cut;
     if (path.hidden) return;
-    const token = (node, { proposer, text: words }) => h("span", { class: `tok ${proposer}`, "data-node": node }, visible(words, 24));
+    const token = (node, { proposer, text: words }) =>
+      h("span", { class: `tok ${proposer}`, "data-node": node }, visible(words, 24));
     const bonus = step.bonus ? token("bonus", { proposer: "target", text: step.bonus.text }) : "";
-    path.replaceChildren("Accepted: ", ...step.accepted.map((id) => token(id, step.nodes.get(id))).flatMap((made) => [made, " "]), bonus);
+    path.replaceChildren(
+      "Accepted: ",
+      ...step.accepted.map((id) => token(id, step.nodes.get(id))).flatMap((made) => [made, " "]),
+      bonus,
+    );
   }
 
   showWidth() {
@@ -173,7 +230,9 @@ export class PathView {
     swipe.hidden = !widened && !(columns.slim && (wordless || cut));
     widen.textContent = widened ? "Narrow" : "Widen";
     widen.title = widened ? "The whole block in view" : "Every token readable; swipe to move";
-    const read = wordless ? "A dot is a token: tap it to read it, or Widen and swipe." : "Widen and swipe to read long tokens.";
+    const read = wordless
+      ? "A dot is a token: tap it to read it, or Widen and swipe."
+      : "Widen and swipe to read long tokens.";
     swipe.textContent = widened ? "← Swipe the tree to move along it →" : `The whole block is in view. ${read}`;
   }
 }
@@ -204,22 +263,55 @@ export class Presenter {
 
 /** What shapes, lines and colours mean, in the drawing and under the bars of the timeline. */
 function legend() {
-  const icon = (...parts) => s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
+  const icon = (...parts) =>
+    s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
   const box = (rx) => s("rect", { class: "shape", x: -10, y: -6, width: 20, height: 12, rx });
-  const item = (words, kind, picture, line) => h("li", { class: kind }, picture, h("span", { class: line ? `under ${line}` : null }, words));
+  const item = (words, kind, picture, line) =>
+    h("li", { class: kind }, picture, h("span", { class: line ? `under ${line}` : null }, words));
   return h(
     "ul",
     { class: "legend", "aria-label": "Legend" },
     item("first drafter", "first", icon(box(3)), "tok first"),
     item("second drafter", "second", icon(box(6)), "tok second"),
-    item("target", "target", icon(s("polygon", { class: "shape", points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" })), "tok target"),
-    item("accepted: filled", "accepted", icon(s("path", { class: "thick", d: "M-13 0H13" }), s("rect", { class: "shape one", x: -10, y: -5, width: 9, height: 10, rx: 2 }), s("rect", { class: "shape two", x: 1, y: -5, width: 9, height: 10, rx: 5 }))),
-    item("rejected", "rejected", icon(box(3), s("g", { transform: "translate(9,-4)" }, s("circle", { r: 4.5 }), s("path", { d: "M-2-2L2 2M2-2L-2 2" })))),
+    item(
+      "target",
+      "target",
+      icon(s("polygon", { class: "shape", points: "-11,0 -6,-6 6,-6 11,0 6,6 -6,6" })),
+      "tok target",
+    ),
+    item(
+      "accepted: filled",
+      "accepted",
+      icon(
+        s("path", { class: "thick", d: "M-13 0H13" }),
+        s("rect", { class: "shape one", x: -10, y: -5, width: 9, height: 10, rx: 2 }),
+        s("rect", { class: "shape two", x: 1, y: -5, width: 9, height: 10, rx: 5 }),
+      ),
+    ),
+    item(
+      "rejected",
+      "rejected",
+      icon(
+        box(3),
+        s("g", { transform: "translate(9,-4)" }, s("circle", { r: 4.5 }), s("path", { d: "M-2-2L2 2M2-2L-2 2" })),
+      ),
+    ),
     item("not reached", "unreached", icon(box(3))),
     item(PREDICTED, "flagged", icon(s("path", { d: "M-5 8V-7H8L5-2.5L8 2H-5" }))),
-    item("re-draft wrote it too", "twinned", icon(s("rect", { class: "shape", x: -10, y: -7, width: 20, height: 11, rx: 3 }), s("path", { class: "twin", d: "M-10 7H10" }))),
+    item(
+      "re-draft wrote it too",
+      "twinned",
+      icon(
+        s("rect", { class: "shape", x: -10, y: -7, width: 20, height: 11, rx: 3 }),
+        s("path", { class: "twin", d: "M-10 7H10" }),
+      ),
+    ),
     item("true boundary", "truth", icon(s("path", { d: "M0-8V8" }))),
-    item("what its confidence head says", "headed", icon(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" }))),
+    item(
+      "what its confidence head says",
+      "headed",
+      icon(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
+    ),
     h("li", { class: "space" }, h("b", {}, "␣"), "a space"),
     h("li", { class: "space unlogged" }, h("b", {}, "▯"), "a token that is not in this log"),
   );
@@ -228,13 +320,26 @@ function legend() {
 /** What was run, in a few words: method, models and the settings that are not as they always are. */
 export function runWords({ header, seen, length }) {
   const { config, models, method } = header;
-  const means = { block_size: seen.draft || !length, second_block_size: config.second_block_size !== config.block_size, num_branches: seen.branches, draft_depth: seen.levels, draft_top_k: seen.levels };
-  const shown = SETTINGS.filter(([, name]) => typeof config[name] === "number" && config[name] !== USUAL[name] && means[name] !== false);
+  const means = {
+    block_size: seen.draft || !length,
+    second_block_size: config.second_block_size !== config.block_size,
+    num_branches: seen.branches,
+    draft_depth: seen.levels,
+    draft_top_k: seen.levels,
+  };
+  const shown = SETTINGS.filter(
+    ([, name]) => typeof config[name] === "number" && config[name] !== USUAL[name] && means[name] !== false,
+  );
   const [model, drafter] = [models.preset, models.first_drafter].map((name) => text(name) && visible(name, 60));
   const own = !drafter || !seen.draft || drafter.startsWith(`${model}/`);
   const who = [`${methodName(method || "run")}${model && ` on ${model}`}`, own ? "" : `drafter ${drafter}`];
   const block = (name) => (name === "block_size" && config[name] > 1 ? ` (anchor + ${config[name] - 1})` : "");
-  const words = [...who, ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`), config.cost_aware === true ? "quickest here" : "", config.chat === true ? "chat" : ""];
+  const words = [
+    ...who,
+    ...shown.map(([symbol, name]) => `${symbol} ${config[name]}${block(name)}`),
+    config.cost_aware === true ? "quickest here" : "",
+    config.chat === true ? "chat" : "",
+  ];
   return words.filter(Boolean).join(" · ");
 }
 
@@ -249,7 +354,14 @@ export class RunView {
     const { store } = this;
     this.say(runWords(store), store.recorded && !store.own);
     const yes = (flag) => (flag || !store.length ? "yes" : "no");
-    Object.assign(this.root.dataset, { drafts: yes(store.seen.draft || store.seen.levels), redrafts: yes(store.seen.second), predicts: yes(store.seen.selected), headed: store.seen.head ? "yes" : "no", levels: yes(store.seen.levels), unlogged: ["tokens", "target"].some((part) => list(store.header.missing).includes(part)) ? "yes" : "no" });
+    Object.assign(this.root.dataset, {
+      drafts: yes(store.seen.draft || store.seen.levels),
+      redrafts: yes(store.seen.second),
+      predicts: yes(store.seen.selected),
+      headed: store.seen.head ? "yes" : "no",
+      levels: yes(store.seen.levels),
+      unlogged: ["tokens", "target"].some((part) => list(store.header.missing).includes(part)) ? "yes" : "no",
+    });
     const first = this.root.querySelector(".legend .first span");
     if (first.textContent !== store.names.first) first.textContent = store.names.first;
     const flag = this.root.querySelector(".legend .flagged span");
@@ -261,7 +373,9 @@ export class RunView {
     const said = `${recorded} ${words}`;
     if (said === this.said) return;
     this.said = said;
-    const how = recorded ? [h("b", {}, this.runs ? "A recorded run: press Run to do it here." : "A recorded run."), h("br")] : [];
+    const how = recorded
+      ? [h("b", {}, this.runs ? "A recorded run: press Run to do it here." : "A recorded run."), h("br")]
+      : [];
     this.label.replaceChildren(...how, ...withTerms(words));
   }
 }

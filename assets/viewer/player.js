@@ -17,12 +17,28 @@ export class Player {
     Object.assign(this, { index: null, at: 0, rested: 0, playing: false, through: false, pace: 0, stage: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("▶", { class: "icon play" }, () => this.toggle());
-    this.speed = button(PACES[0][0], { class: "small pace", title: "Speed (S): as it is, half, or stages as long as they took", "aria-label": "Speed of playing" }, () => this.repace());
+    this.speed = button(
+      PACES[0][0],
+      {
+        class: "small pace",
+        title: "Speed (S): as it is, half, or stages as long as they took",
+        "aria-label": "Speed of playing",
+      },
+      () => this.repace(),
+    );
     this.slider = h("input", { type: "range", min: 0, step: 0.01, "aria-label": "How this step comes about" });
-    this.slider.addEventListener("input", () => this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber));
+    this.slider.addEventListener("input", () =>
+      this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber),
+    );
     this.slider.addEventListener("keydown", (event) => this.press(event));
     this.names = h("ol", {});
-    this.box = h("div", { class: "moments", role: "group", "aria-label": "How this step comes about" }, this.button, h("div", { class: "way" }, this.slider, this.names), this.speed);
+    this.box = h(
+      "div",
+      { class: "moments", role: "group", "aria-label": "How this step comes about" },
+      this.button,
+      h("div", { class: "way" }, this.slider, this.names),
+      this.speed,
+    );
   }
 
   get step() {
@@ -85,7 +101,10 @@ export class Player {
     const [, speed, measured] = PACES[this.pace];
     const lasts = durations(this.step, measured);
     if (this.at < lasts.length) {
-      this.at = Math.min(lasts.length, this.at + (seconds * speed) / lasts[Math.min(lasts.length - 1, Math.floor(this.at))]);
+      this.at = Math.min(
+        lasts.length,
+        this.at + (seconds * speed) / lasts[Math.min(lasts.length - 1, Math.floor(this.at))],
+      );
       return;
     }
     this.rested += seconds * speed;
@@ -180,8 +199,14 @@ export class Player {
   mark() {
     const stages = this.step ? stagesOf(this.step) : [];
     const at = this.on ? stages.indexOf(this.stage) : -1;
-    markCurrent([...this.names.children].map((item) => item.firstChild), at);
-    this.slider.setAttribute("aria-valuetext", at < 0 ? "the whole step" : `${STAGE_NAMES[this.stage]}: ${stageWords(this.step, this.stage)}`);
+    markCurrent(
+      [...this.names.children].map((item) => item.firstChild),
+      at,
+    );
+    this.slider.setAttribute(
+      "aria-valuetext",
+      at < 0 ? "the whole step" : `${STAGE_NAMES[this.stage]}: ${stageWords(this.step, this.stage)}`,
+    );
   }
 
   /** The bar of the chosen step: its stages, and whether it plays. */
@@ -191,7 +216,17 @@ export class Player {
     this.box.hidden = !stages.length || Boolean(step.lacks);
     if (this.named !== stages.join()) {
       this.named = stages.join(); // streamed steps mostly have the same ones
-      this.names.replaceChildren(...stages.map((at) => h("li", {}, button(STAGE_NAMES[at], { title: `Rest at the end of this stage (Shift + ${at + 1})` }, () => this.jump(at)))));
+      this.names.replaceChildren(
+        ...stages.map((at) =>
+          h(
+            "li",
+            {},
+            button(STAGE_NAMES[at], { title: `Rest at the end of this stage (Shift + ${at + 1})` }, () =>
+              this.jump(at),
+            ),
+          ),
+        ),
+      );
       this.slider.max = stages.length;
       this.box.style.setProperty("--stages", stages.length);
     }

@@ -10,7 +10,8 @@ const MOST_MARKS = 64; // more do not fit under a tree
 export const guessableSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
 
 /** Every step that can be asked about, with whether one's guess was right: true, false, or null where there is none yet. */
-export const guessMarks = (summaries, answers) => guessableSteps(summaries).map((at) => ({ at, right: answers.has(at) ? answers.get(at).right : null }));
+export const guessMarks = (summaries, answers) =>
+  guessableSteps(summaries).map((at) => ({ at, right: answers.has(at) ? answers.get(at).right : null }));
 
 export class Guessing {
   /** `name`: of the game, in data attributes and events; `changed()`: what may be seen has changed. */
@@ -19,7 +20,10 @@ export class Guessing {
     this.said = h("p", { class: "said", role: "status" });
     this.next = button("Next", {}, () => this.go());
     this.marks = h("ol", { class: "marks", "aria-label": "Your guesses, step by step" });
-    this.marks.addEventListener("click", ({ target }) => target.dataset.step && this.selection.pin(Number(target.dataset.step)));
+    this.marks.addEventListener(
+      "click",
+      ({ target }) => target.dataset.step && this.selection.pin(Number(target.dataset.step)),
+    );
   }
 
   toggle(on = !this.on) {
@@ -74,7 +78,22 @@ export class Guessing {
     const { asking, answers } = this;
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
     if (!this.on) return false;
-    const mark = ({ at, right }) => h("li", {}, h("button", { type: "button", class: right === null ? "open" : right ? "right" : "wrong", "data-step": at, title: `Step ${at + 1}: ${right === null ? "not asked yet" : this.words(answers.get(at))}`, "aria-current": at === this.selection.shown ? "step" : null }, right === null ? "·" : this.sign(answers.get(at))));
+    const mark = ({ at, right }) =>
+      h(
+        "li",
+        {},
+        h(
+          "button",
+          {
+            type: "button",
+            class: right === null ? "open" : right ? "right" : "wrong",
+            "data-step": at,
+            title: `Step ${at + 1}: ${right === null ? "not asked yet" : this.words(answers.get(at))}`,
+            "aria-current": at === this.selection.shown ? "step" : null,
+          },
+          right === null ? "·" : this.sign(answers.get(at)),
+        ),
+      );
     this.marks.hidden = !answers.size; // a score over the run
     this.marks.replaceChildren(...guessMarks(this.store.summaries, answers).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
@@ -97,14 +116,25 @@ export function quizVerdict(step, guess) {
   const truth = step.boundary + 1;
   const named = (position) => (position > step.drafted ? "nowhere" : `at position ${position}`);
   const first = step.selected.length && !step.random ? step.selected[0] + 1 : null;
-  const drafter = first === null ? "" : first === truth ? " The drafter’s flag 1 was right as well." : ` The drafter’s flag 1 said: ${named(first)}.`;
-  return { right: guess === truth, byFlag: first === truth, words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: it was rejected ${named(truth)}.${drafter}` };
+  const drafter =
+    first === null
+      ? ""
+      : first === truth
+        ? " The drafter’s flag 1 was right as well."
+        : ` The drafter’s flag 1 said: ${named(first)}.`;
+  return {
+    right: guess === truth,
+    byFlag: first === truth,
+    words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: it was rejected ${named(truth)}.${drafter}`,
+  };
 }
 
 /** The node of the first draft that is `by` places behind `node`, or the nearest one; where another or no node is selected, its
  *  first one. A walk along the accepted path would give the answer away. */
 export function draftedNode(step, node, by) {
-  const trunk = [...step.nodes.values()].filter((n) => n.depth > 0 && n.candidates.includes(0)).sort((a, b) => a.depth - b.depth);
+  const trunk = [...step.nodes.values()]
+    .filter((n) => n.depth > 0 && n.candidates.includes(0))
+    .sort((a, b) => a.depth - b.depth);
   const at = trunk.findIndex(({ id }) => id === node);
   return trunk.length ? trunk[at < 0 ? 0 : Math.min(trunk.length - 1, Math.max(0, at + by))].id : null;
 }
@@ -114,7 +144,15 @@ export class QuizView extends Guessing {
     super(root, store, selection, "quiz", changed);
     Object.assign(this, { typed: "", typedFor: null }); // digits of a position so far, and the step that they are for
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
-    this.box = h("div", { class: "guess quiz", hidden: true, role: "group", "aria-label": "Quiz" }, this.said, this.marks, this.all, this.next, button("End the quiz", {}, () => this.toggle(false)));
+    this.box = h(
+      "div",
+      { class: "guess quiz", hidden: true, role: "group", "aria-label": "Quiz" },
+      this.said,
+      this.marks,
+      this.all,
+      this.next,
+      button("End the quiz", {}, () => this.toggle(false)),
+    );
   }
 
   guess(position) {
@@ -144,9 +182,19 @@ export class QuizView extends Guessing {
     const { asking, answers } = this;
     const done = [...answers.values()];
     const right = done.filter((v) => v.right).length;
-    const score = done.length ? ` You: ${right} of ${done.length}; flag 1: ${done.filter((v) => v.byFlag).length}.` : "";
+    const score = done.length
+      ? ` You: ${right} of ${done.length}; flag 1: ${done.filter((v) => v.byFlag).length}.`
+      : "";
     const here = answers.get(this.selection.shown);
     this.all.hidden = !asking;
-    this.said.replaceChildren(asking ? h("b", {}, "Where will the first draft be rejected? Click its token or type its position.") : here ? here.words : "Nothing to guess in this step.", score, this.open.length ? "" : " That was the whole run.");
+    this.said.replaceChildren(
+      asking
+        ? h("b", {}, "Where will the first draft be rejected? Click its token or type its position.")
+        : here
+          ? here.words
+          : "Nothing to guess in this step.",
+      score,
+      this.open.length ? "" : " That was the whole run.",
+    );
   }
 }

@@ -3,19 +3,25 @@
 import { button, h } from "./dom.js";
 import { capital, count, joined, probability, quoted, visible } from "./words.js";
 
-const NO_ENGINE = "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
+const NO_ENGINE =
+  "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
 const NOT_REACHED = { accepted: 0, wanted: null }; // where the target wanted another token within the prefix
 const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
 
 /** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
-export const readAnswer = ({ texts = [], confidence, ...raw }) => ({ ...raw, tokens: texts.map((text, at) => ({ text, p: confidence[at] })) });
+export const readAnswer = ({ texts = [], confidence, ...raw }) => ({
+  ...raw,
+  tokens: texts.map((text, at) => ({ text, p: confidence[at] })),
+});
 
 /** What came of it, as a sentence. */
 export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted }) {
   const would = `From ${prefix} it would have added`;
   const end = wanted === null ? "" : `; then the target wanted ${quoted(wanted)}`;
-  if (kept < prefix) return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target wanted ${quoted(wanted)} at position ${kept + 1} already`}.`;
-  if (added) return `${would} ${added}: ${tokens.slice(accepted - added, accepted).map((t) => visible(t.text)).join(" ")}${end}.`;
+  if (kept < prefix)
+    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target wanted ${quoted(wanted)} at position ${kept + 1} already`}.`;
+  const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
+  if (added) return `${would} ${added}: ${words.join(" ")}${end}.`;
   if (accepted) return `${would} nothing: ${count(accepted, "token")} right, which the first draft has as well.`;
   return `${would} nothing: ${wanted === null ? "the text ends here" : `the target wanted ${quoted(wanted)} for its first token`}.`;
 }
@@ -23,8 +29,11 @@ export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted 
 /** Beside it, what the prefixes brought that the step did re-draft from; `committed`: tokens of the step. */
 export function chosenSentence(prefix, { chosen, extra, same }, committed, random) {
   const brought = chosen.map(([from, added]) => `${from} (${added ? `+${added}` : "0"})`);
-  const who = chosen.length ? `${random ? "Drawn at random" : "K chose"} ${joined(brought)}.` : "The step had no re-draft.";
-  if (same === false) return `${who} From ${prefix} the run drafted other tokens: a near tie was rounded differently here.`;
+  const who = chosen.length
+    ? `${random ? "Drawn at random" : "K chose"} ${joined(brought)}.`
+    : "The step had no re-draft.";
+  if (same === false)
+    return `${who} From ${prefix} the run drafted other tokens: a near tie was rounded differently here.`;
   if (same) return `${who} From ${prefix} the run drafted the same tokens.`;
   return `${who} With this one too the step commits ${extra ? `${extra} more than its ${count(committed, "token")}` : "no more"}.`;
 }
@@ -77,19 +86,33 @@ export class Redraft {
     const rank = step.selected.indexOf(prefix);
     const close = button("✕", { class: "icon close", "aria-label": "Close the re-draft" }, () => this.release(step));
     const chosen = rank < 0 ? "not chosen" : step.random ? "drawn at random" : `number ${rank + 1} of K`;
-    const title = h("div", { class: "title" }, h("b", {}, `Re-draft from ${prefix}`), h("span", {}, `step ${step.index + 1} · ${chosen}`));
+    const title = h(
+      "div",
+      { class: "title" },
+      h("b", {}, `Re-draft from ${prefix}`),
+      h("span", {}, `step ${step.index + 1} · ${chosen}`),
+    );
     const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
     const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));
     const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
-    const more = button(`+${items.length - shown}`, { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` }, () => {
-      now.all = true;
-      this.changed();
-    });
+    const more = button(
+      `+${items.length - shown}`,
+      { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` },
+      () => {
+        now.all = true;
+        this.changed();
+      },
+    );
     return card(
       h("p", {}, redraftSentence(prefix, answer)),
       h("p", {}, chosenSentence(prefix, answer, step.committed.length, step.random)),
-      h("ol", { class: "redrafted", "aria-label": "Its tokens, each with its confidence" }, ...items.slice(0, shown), items.length > shown ? h("li", {}, more) : null),
+      h(
+        "ol",
+        { class: "redrafted", "aria-label": "Its tokens, each with its confidence" },
+        ...items.slice(0, shown),
+        items.length > shown ? h("li", {}, more) : null,
+      ),
     );
   }
 }
@@ -97,8 +120,19 @@ export class Redraft {
 /** A token of a draft that the target was asked about: its text, its probability (null: none), and what came of it, where `accepted`
  *  tokens are right and the next one was not if another was `wanted`. */
 export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 14) {
-  const [state, said] = at < accepted ? ["right", "accepted"] : at === accepted && wanted !== null ? ["wrong", "rejected"] : ["unseen", "not reached"];
-  return h("li", { class: state }, h("bdi", {}, visible(words, most)), p === null ? "" : ` ${probability(p)}`, h("span", { class: "spoken" }, ` ${said}`));
+  const [state, said] =
+    at < accepted
+      ? ["right", "accepted"]
+      : at === accepted && wanted !== null
+        ? ["wrong", "rejected"]
+        : ["unseen", "not reached"];
+  return h(
+    "li",
+    { class: state },
+    h("bdi", {}, visible(words, most)),
+    p === null ? "" : ` ${probability(p)}`,
+    h("span", { class: "spoken" }, ` ${said}`),
+  );
 }
 
 /** The places of the strip that one can re-draft from: buttons over its drawing, a column of the tree each. */
@@ -106,7 +140,11 @@ export class PlacesView {
   /** `picked(prefix)`: a place was clicked on, or Enter pressed. */
   constructor(strip, picked) {
     Object.assign(this, { strip, buttons: [], step: null });
-    this.box = h("div", { class: "places", role: "toolbar", "aria-label": "Re-draft from a prefix: arrows choose, Enter drafts" });
+    this.box = h("div", {
+      class: "places",
+      role: "toolbar",
+      "aria-label": "Re-draft from a prefix: arrows choose, Enter drafts",
+    });
     strip.host.append(this.box);
     strip.placed = () => this.place();
     const at = (event) => this.buttons.indexOf(event.target.closest("button"));
@@ -144,11 +182,20 @@ export class PlacesView {
     if (this.buttons.length && this.buttons.every(({ tabIndex }) => tabIndex < 0)) this.buttons[0].tabIndex = 0;
     this.box.hidden = !shares.length;
     const top = strip.band.bars[1] + 2;
-    Object.assign(this.box.style, { top: `${top * strip.scale}px`, height: `${(strip.band.truth - top) * strip.scale}px` });
+    Object.assign(this.box.style, {
+      top: `${top * strip.scale}px`,
+      height: `${(strip.band.truth - top) * strip.scale}px`,
+    });
     shares.forEach((r, at) => {
       const [left, right] = [at, at + 1].map((depth) => strip.x(depth) * strip.scale);
-      Object.assign(this.buttons[at].style, { left: `${left.toFixed(1)}px`, width: `${Math.max(0, right - left).toFixed(1)}px` });
-      this.buttons[at].setAttribute("aria-label", `Re-draft from ${at}, ${at === step.posterior.length ? "all" : `r(${at})`} = ${probability(r)}`);
+      Object.assign(this.buttons[at].style, {
+        left: `${left.toFixed(1)}px`,
+        width: `${Math.max(0, right - left).toFixed(1)}px`,
+      });
+      this.buttons[at].setAttribute(
+        "aria-label",
+        `Re-draft from ${at}, ${at === step.posterior.length ? "all" : `r(${at})`} = ${probability(r)}`,
+      );
     });
   }
 

@@ -48,7 +48,9 @@ function fingerprint({ opening, committed, finished }) {
 export function otherText(store, mark) {
   if (!/^[0-9a-f]{8}$/.test(mark) || [null, mark].includes(fingerprint(store))) return "";
   const { temperature } = store.header.config;
-  const why = temperature ? `at temperature ${temperature} it is drawn, and a seed draws the same only with the same versions on the same hardware` : "other weights, versions or hardware decide near ties another way";
+  const why = temperature
+    ? `at temperature ${temperature} it is drawn, and a seed draws the same only with the same versions on the same hardware`
+    : "other weights, versions or hardware decide near ties another way";
   return `This text is not the one of the link’s run, and its steps are others: ${why}.`;
 }
 
@@ -65,7 +67,9 @@ export class ShareView {
   constructor({ store, selection, pictures, served, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
     this.said = h("span", { class: "said", role: "status" });
-    this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () => this.toggle(this.menu.hidden));
+    this.button = button("Share ▾", { class: "share quiet", "aria-haspopup": "menu", "aria-expanded": "false" }, () =>
+      this.toggle(this.menu.hidden),
+    );
     const item = (words, hint, act) => {
       const row = button(h("b", {}, words), { role: "menuitem" }, () => this.choose(act));
       row.append(h("span", {}, hint));
@@ -82,7 +86,10 @@ export class ShareView {
       served && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
       item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
       item("PNG", "this tree, as pixels", () => this.png()),
-      served && item("HTML", "a page that works offline", () => ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode)),
+      served &&
+        item("HTML", "a page that works offline", () =>
+          ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode),
+        ),
     );
     this.box = h("div", { class: "sharing" }, this.said, this.button, this.menu);
     this.listen();
@@ -101,7 +108,10 @@ export class ShareView {
     });
     // Safari gives a clicked button no focus: the menu stays when what had it loses it to nothing.
     this.outside = ({ target }) => this.box.contains(target) || this.toggle(false, false);
-    this.box.addEventListener("focusout", ({ relatedTarget }) => relatedTarget && this.outside({ target: relatedTarget }));
+    this.box.addEventListener(
+      "focusout",
+      ({ relatedTarget }) => relatedTarget && this.outside({ target: relatedTarget }),
+    );
   }
 
   toggle(open, focus = true) {
@@ -136,7 +146,10 @@ export class ShareView {
 
   async copy(more = "") {
     const address = linkTo(this.store, this.selection) + (more ? `&${more}` : "");
-    const link = more === "embed=1" ? `<iframe src="${address.replace(/&/g, "&amp;")}" width="100%" height="560" loading="lazy" title="D²SD Explorer"></iframe>` : address;
+    const link =
+      more === "embed=1"
+        ? `<iframe src="${address.replace(/&/g, "&amp;")}" width="100%" height="560" loading="lazy" title="D²SD Explorer"></iframe>`
+        : address;
     if (address.length > LONGEST_LINK) return this.say("The prompt is too long for a link: share the JSONL file.");
     try {
       await navigator.clipboard.writeText(link);

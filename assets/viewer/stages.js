@@ -9,7 +9,13 @@ export const STAGE_NAMES = ["draft", "boundary", "re-draft", "verify", "commit"]
 
 /** The stages that a step has, as places in STAGE_NAMES. Without flags there is no boundary to estimate, plain decoding drafts nothing. */
 export function stagesOf(step) {
-  const has = [step.draft || step.levels.length, step.selected.length && step.branches.length, step.branches.length, true, true];
+  const has = [
+    step.draft || step.levels.length,
+    step.selected.length && step.branches.length,
+    step.branches.length,
+    true,
+    true,
+  ];
   return has.flatMap((there, at) => (there ? [at] : []));
 }
 
@@ -47,7 +53,12 @@ function scheduleOf(step) {
     const along = (depth - prefix - 1) / Math.max(1, texts.length);
     return [from + (0.12 + 0.4 * along) / levelsDeep, from + 0.66 / levelsDeep];
   };
-  const decided = (node) => (place.has(node.id) ? walked(place.get(node.id)) : node.state === "rejected" && place.has(node.parent) ? walked(place.get(node.parent) + 1) : AFTER);
+  const decided = (node) =>
+    place.has(node.id)
+      ? walked(place.get(node.id))
+      : node.state === "rejected" && place.has(node.parent)
+        ? walked(place.get(node.parent) + 1)
+        : AFTER;
   const broken = step.boundary === null ? AFTER : walked(Math.min(step.boundary + 1, path.length));
   return { walked, inTurn, born, decided, broken, steps: path.length };
 }
@@ -79,25 +90,43 @@ export function stage(step, t) {
       const [at, owner] = [decided(node), draftOf(node)];
       const u = Math.min(1, Math.max(0, (t - at) / 0.22));
       const there = node.parent < 0 ? { opacity: 1, word: 1 } : growth(owner, node.depth);
-      return { ...there, apart: owner ? 1 - merged : 0, light: light(node.depth), known: node.parent < 0 ? 1 : known(at), shake: node.state === "rejected" && t < END ? 4 * (1 - u) * Math.sin(6 * Math.PI * u) : 0 };
+      return {
+        ...there,
+        apart: owner ? 1 - merged : 0,
+        light: light(node.depth),
+        known: node.parent < 0 ? 1 : known(at),
+        shake: node.state === "rejected" && t < END ? 4 * (1 - u) * Math.sin(6 * Math.PI * u) : 0,
+      };
     },
     /** The line to a node: its opacity, and whether it is known to be on the path. */
     edge(node) {
       const owner = draftOf(node);
-      return { opacity: Math.min(growth(owner, node.depth).opacity, owner === null ? 1 : late), known: known(decided(node)) };
+      return {
+        opacity: Math.min(growth(owner, node.depth).opacity, owner === null ? 1 : late),
+        known: known(decided(node)),
+      };
     },
     bonus: known(walked(steps)),
     /** A token that re-draft `c` wrote like another draft: it slides into that one's node. */
-    copy: (c, depth) => ({ ...growth(c, depth), ...(t > MERGE[1] - 0.1 ? { opacity: 1 - rise(t, MERGE[1] - 0.1, MERGE[1]) } : {}), apart: 1 - merged }),
+    copy: (c, depth) => ({
+      ...growth(c, depth),
+      ...(t > MERGE[1] - 0.1 ? { opacity: 1 - rise(t, MERGE[1] - 0.1, MERGE[1]) } : {}),
+      apart: 1 - merged,
+    }),
     /** The line of draft `c` in its own row: how much of it there is, and its opacity. */
     rail(c) {
       const end = c ? step.branches[c - 1].prefix + step.branches[c - 1].texts.length : step.drafted;
       const [from] = born(c, c ? step.branches[c - 1].prefix + 1 : 1);
       const [to] = born(c, end);
-      return { grown: rise(t, Math.max(0, from - 0.1), to + 0.12), opacity: 1 - (c ? rise(t, 3, 3.15) : rise(t, 3.3, 3.45)) };
+      return {
+        grown: rise(t, Math.max(0, from - 0.1), to + 0.12),
+        opacity: 1 - (c ? rise(t, 3, 3.15) : rise(t, 3.3, 3.45)),
+      };
     },
     /** Names: of draft `c` in its own row, of a lane of the merged tree, and what it brought. */
-    row: (c) => rise(t, born(c, step.branches[c - 1].prefix + 1)[0], born(c, step.branches[c - 1].prefix + 1)[0] + 0.2) * (1 - rise(t, 3, 3.2)),
+    row: (c) =>
+      rise(t, born(c, step.branches[c - 1].prefix + 1)[0], born(c, step.branches[c - 1].prefix + 1)[0] + 0.2) *
+      (1 - rise(t, 3, 3.2)),
     lane: (first) => (first ? rise(t, 0.42, 0.64) : late),
     brought: known(AFTER - 0.1),
     /** A bar of the confidence: its height, opacity, and whether the fate of its token is known. */
@@ -105,7 +134,11 @@ export function stage(step, t) {
       const at = inTurn ? born(0, k)[1] : 0.6;
       const right = step.boundary ?? step.accepted.length;
       const fate = k <= right ? walked(Math.min(k, steps)) : k === step.boundary + 1 ? broken : AFTER;
-      return { grown: rise(t, at, at + 0.3), opacity: has.includes(1) ? 1 - 0.6 * rise(t, 1, 1.2) * (1 - rise(t, 4, 4.2)) : 1, known: known(fate) };
+      return {
+        grown: rise(t, at, at + 0.3),
+        opacity: has.includes(1) ? 1 - 0.6 * rise(t, 1, 1.2) * (1 - rise(t, 4, 4.2)) : 1,
+        known: known(fate),
+      };
     },
     /** How far r(i) is drawn, from left to right. */
     posterior: has.includes(1) ? Math.min(1, Math.max(0, (t - 1.08) / 0.42)) : rise(t, 0.8, 1),
@@ -118,7 +151,10 @@ export function stage(step, t) {
     sweep: t > SWEEP[0] && t < SWEEP[1] ? sweep : null, // the depth where the light is
     late,
     /** How far token `i` of the text that the step brings has come from the tree. */
-    landed: (i) => (t >= END ? 1 : rise(t, AFTER + (0.12 * i) / step.committed.length, AFTER + 0.14 + (0.12 * i) / step.committed.length)),
+    landed: (i) =>
+      t >= END
+        ? 1
+        : rise(t, AFTER + (0.12 * i) / step.committed.length, AFTER + 0.14 + (0.12 * i) / step.committed.length),
   };
 }
 
@@ -131,18 +167,24 @@ export function stageWords(step, at) {
   const { drafted, levels, selected, branches, seconds, nodes, accepted, committed, names } = step;
   const tokens = committed.length;
   if (at === 0) {
-    if (levels.length) return `The ${names.first} grows a tree, level by level: ${count(levels.length, "pass").replace(/s$/, "es")}, one after the other.`;
-    if (step.passes >= drafted && drafted > 1) return `The ${names.first} guesses ${drafted} tokens, one pass after the other.`;
-    return drafted > 1 ? `One pass guesses ${drafted} tokens at once, and says how sure it is of each.` : "One pass guesses a token, and says how sure it is.";
+    if (levels.length)
+      return `The ${names.first} grows a tree, level by level: ${count(levels.length, "pass").replace(/s$/, "es")}, one after the other.`;
+    if (step.passes >= drafted && drafted > 1)
+      return `The ${names.first} guesses ${drafted} tokens, one pass after the other.`;
+    return drafted > 1
+      ? `One pass guesses ${drafted} tokens at once, and says how sure it is of each.`
+      : "One pass guesses a token, and says how sure it is.";
   }
   if (at === 1) {
-    if (step.random) return `Where will it break? Nobody asks: the places are drawn at random, after ${joined(selected.map(String))}.`;
+    if (step.random)
+      return `Where will it break? Nobody asks: the places are drawn at random, after ${joined(selected.map(String))}.`;
     const [first, ...others] = selected;
     const or = others.length > 1 ? `${others.slice(0, -1).join(", ")} or ${others.at(-1)}` : others.join();
-    return `Where will it break? Most likely after ${first} (${percent(first < drafted ? step.posterior[first] ?? 0 : step.full)})${or && `, then ${or}`}.`;
+    return `Where will it break? Most likely after ${first} (${percent(first < drafted ? (step.posterior[first] ?? 0) : step.full)})${or && `, then ${or}`}.`;
   }
   if (at === 2) {
-    if (branches.every(({ resampled }) => resampled)) return `${capital(inWords(branches.length))} more drafts are drawn from the same pass.`;
+    if (branches.every(({ resampled }) => resampled))
+      return `${capital(inWords(branches.length))} more drafts are drawn from the same pass.`;
     const who = branches.some(({ drafter }) => drafter === "second") ? "A second drafter" : "The drafter";
     const places = new Set(branches.map(({ prefix }) => prefix)).size;
     return `${who} goes on from ${places > 1 ? `all ${inWords(places)} places, in one batch` : `after ${branches[0].prefix}`}${took(seconds.second_draft)}.`;
@@ -150,12 +192,21 @@ export function stageWords(step, at) {
   if (at === 3) {
     if (nodes.size < 2) return `The target reads the latest token${took(seconds.verify)}.`;
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
-    const merged = branches.length ? `${branches.length + 1} drafts, ${all} tokens, are one tree of ${nodes.size} nodes.` : drafted === nodes.size - 1 ? `Anchor and draft are ${nodes.size} tokens in a row.` : `The candidates are one tree of ${nodes.size} nodes.`;
+    const merged = branches.length
+      ? `${branches.length + 1} drafts, ${all} tokens, are one tree of ${nodes.size} nodes.`
+      : drafted === nodes.size - 1
+        ? `Anchor and draft are ${nodes.size} tokens in a row.`
+        : `The candidates are one tree of ${nodes.size} nodes.`;
     return `${merged} The target reads ${drafted === nodes.size - 1 ? "them" : "it"} in one pass${took(seconds.verify)}.`;
   }
   if (nodes.size < 2) return `${count(tokens, "token")} for one pass of the target.`;
   const first = accepted.filter((id) => nodes.get(id).candidates.includes(0) || !branches.length).length;
-  const got = accepted.length - first ? `${first} + ${accepted.length - first} accepted` : accepted.length ? `${accepted.length} accepted` : "Nothing is accepted";
+  const got =
+    accepted.length - first
+      ? `${first} + ${accepted.length - first} accepted`
+      : accepted.length
+        ? `${accepted.length} accepted`
+        : "Nothing is accepted";
   return `${got}${step.bonus ? ", and one of the target’s own" : ""}: ${count(tokens, "token")}; plain decoding needs ${tokens === 1 ? "one pass" : `${tokens} passes`}.`;
 }
 

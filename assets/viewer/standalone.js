@@ -15,15 +15,23 @@ const rewrite = (changes) => history.replaceState(null, "", addressWith(changes)
 const PLAIN = { ...NO_GAME, stop: "" };
 
 /** A button that leads to the address with these changes; `pressed`: whether one is there, null where it does not say. */
-const link = (label, pressed, changes) => button(label, pressed === null ? {} : { "aria-pressed": String(pressed) }, () => (location.hash = addressWith(changes)));
+const link = (label, pressed, changes) =>
+  button(
+    label,
+    pressed === null ? {} : { "aria-pressed": String(pressed) },
+    () => (location.hash = addressWith(changes)),
+  );
 
 /** What the address names and the file does not hold, as a sentence; empty where it holds all. `numbers`: of its runs; `steps`:
  *  of the shown run. */
 export function missing(hash, numbers, steps) {
   const [run, step] = ["run", "step"].map((name) => new URLSearchParams(hash).get(name));
   const read = readAddress(hash);
-  if (run !== null && !numbers.includes(read.run)) return `There is no run ${run.slice(0, 20)} in this file; run ${numbers[0]} is shown.`;
-  return step === null || (read.step !== null && read.step <= steps) ? "" : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
+  if (run !== null && !numbers.includes(read.run))
+    return `There is no run ${run.slice(0, 20)} in this file; run ${numbers[0]} is shown.`;
+  return step === null || (read.step !== null && read.step <= steps)
+    ? ""
+    : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
 }
 
 /** The page: a choice of runs and of ways to look at them over the viewer, or the tour of a run in its place. */
@@ -41,12 +49,20 @@ class RunsPage {
     this.showChoices();
     this.showTour();
     this.listen();
-    startViewer(this.element, () => {}, this.props, (_, act) => this.watchers.push(act));
+    startViewer(
+      this.element,
+      () => {},
+      this.props,
+      (_, act) => this.watchers.push(act),
+    );
   }
 
   /** Which of the runs the address names; the first one where it names none of them. */
   get addressed() {
-    return Math.max(0, this.runs.findIndex(({ number }) => number === address().run));
+    return Math.max(
+      0,
+      this.runs.findIndex(({ number }) => number === address().run),
+    );
   }
 
   /** Step, from 0, and node that the address names; null where it names no step. */
@@ -79,14 +95,33 @@ class RunsPage {
     const tour = Boolean(startTour) && runs[shown].tour !== "";
     const { stop, game } = address();
     const touring = tour && stop !== null;
-    const numbered = runs.map((run, at) => link(`${run.number}. ${run.label}`, at === shown, { run: run.number, step: "", node: "" }));
+    const numbered = runs.map((run, at) =>
+      link(`${run.number}. ${run.label}`, at === shown, { run: run.number, step: "", node: "" }),
+    );
     const way = (label, name) => link(label, !touring && game === name, { ...PLAIN, [name]: 1 });
-    const ways = [link("Explore", !touring && !game, PLAIN), way("Quiz", "quiz"), way("Be the drafter", "draft"), ...(tour ? [link("Learn", touring, { ...PLAIN, stop: 0 })] : [])];
+    const ways = [
+      link("Explore", !touring && !game, PLAIN),
+      way("Quiz", "quiz"),
+      way("Be the drafter", "draft"),
+      ...(tour ? [link("Learn", touring, { ...PLAIN, stop: 0 })] : []),
+    ];
     const night = document.body.classList.contains("dark");
     const theme = link(night ? "☀ Light" : "☾ Dark", null, { theme: night ? "light" : "dark" });
     theme.className = "theme";
-    const problem = h("p", { role: "status" }, missing(words(), runs.map(({ number }) => number), this.stepsOf(shown)));
-    this.choices.replaceChildren(...(runs.length > 1 ? [h("div", {}, ...numbered)] : []), h("div", {}, ...(startTour || runs.length > 1 ? ways : []), theme), problem);
+    const problem = h(
+      "p",
+      { role: "status" },
+      missing(
+        words(),
+        runs.map(({ number }) => number),
+        this.stepsOf(shown),
+      ),
+    );
+    this.choices.replaceChildren(
+      ...(runs.length > 1 ? [h("div", {}, ...numbered)] : []),
+      h("div", {}, ...(startTour || runs.length > 1 ? ways : []), theme),
+      problem,
+    );
     [this.element.hidden, this.tourBox.hidden] = [touring, !touring];
   }
 
@@ -94,12 +129,17 @@ class RunsPage {
   showTour() {
     const { stop, step } = address();
     if (this.tourBox.hidden) return;
-    if (this.touredRun === this.shown) return this.tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop, step } }));
+    if (this.touredRun === this.shown)
+      return this.tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop, step } }));
     this.touredRun = this.shown;
     const box = h("div");
     this.tourBox.replaceChildren(box);
-    const leave = (name, selected) => name === "select" && (location.hash = addressWith({ stop: "", step: selected.step + 1, node: "" }));
-    box.addEventListener("learn:moved", () => box.dataset.ready && rewrite({ stop: Number(box.dataset.at) + 1, step: Number(box.dataset.step) + 1 }));
+    const leave = (name, selected) =>
+      name === "select" && (location.hash = addressWith({ stop: "", step: selected.step + 1, node: "" }));
+    box.addEventListener(
+      "learn:moved",
+      () => box.dataset.ready && rewrite({ stop: Number(box.dataset.at) + 1, step: Number(box.dataset.step) + 1 }),
+    );
     const { tour, value } = this.runs[this.shown];
     const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step
     this.startTour(box, leave, { address: words(), lines }, () => {}, { tour: async () => tour }, this.options);
@@ -107,7 +147,10 @@ class RunsPage {
 
   /** The address follows what is chosen, so that it can be passed on, and the page follows the address. */
   listen() {
-    this.element.addEventListener("explorer:learn", ({ detail: { stop } }) => (location.hash = addressWith({ ...PLAIN, stop })));
+    this.element.addEventListener(
+      "explorer:learn",
+      ({ detail: { stop } }) => (location.hash = addressWith({ ...PLAIN, stop })),
+    );
     this.element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
       if (!on && this.game !== name) return; // another one has begun
       this.game = on ? name : ""; // it also begins and ends in the viewer itself
@@ -133,7 +176,10 @@ class RunsPage {
     } else if (this.wanted) this.element.dispatchEvent(new CustomEvent("explorer:select", { detail: this.wanted }));
     this.showChoices();
     this.showTour();
-    if (game !== this.game) this.element.dispatchEvent(new CustomEvent("explorer:guess", { detail: { name: game || this.game, on: game !== "" } }));
+    if (game !== this.game)
+      this.element.dispatchEvent(
+        new CustomEvent("explorer:guess", { detail: { name: game || this.game, on: game !== "" } }),
+      );
   }
 }
 

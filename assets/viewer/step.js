@@ -9,7 +9,9 @@ const readDraft = (draft) => draft && { ...draft, alternatives: draft.alternativ
 /** What stands where a tree would be: an imported log that holds counts alone; empty where there is a tree to draw. */
 export function lacking(missing) {
   if (missing.includes("tokens")) return "Tokens and confidences are not in this log: ▯ stands for each token.";
-  return missing.includes("rejected") ? "The drafted tokens that were rejected, and confidences, are not in this log." : "";
+  return missing.includes("rejected")
+    ? "The drafted tokens that were rejected, and confidences, are not in this log."
+    : "";
 }
 
 /** What came of a step of which nobody says it. */
@@ -23,9 +25,23 @@ export const readOutcome = ({ verdict, gained, closed, work }) => ({ verdict, ga
 /** `run`: names, what the proposers of this run are called; lacks, why there is no tree to draw, if so; sampled, whether the target drew its tokens; random, whether
  *  the re-drafted prefixes were drawn; weighted, whether nodes after one have a probability of both drafters; then its outcome. */
 export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCOME) {
-  const nodes = new Map(raw.nodes.map((n) => [n.id, { ...n, drafterP: n.drafter_probability, targetP: n.target_probability, rank: n.target_rank }]));
-  const choices = new Map(raw.choices.map(({ node, token, text, probability }) => [node, { token, text, p: probability }]));
-  const { accepted, committed, selected_prefixes: selected, actual_boundary: boundary, target_tops: tops = [], trained = [] } = raw;
+  const nodes = new Map(
+    raw.nodes.map((n) => [
+      n.id,
+      { ...n, drafterP: n.drafter_probability, targetP: n.target_probability, rank: n.target_rank },
+    ]),
+  );
+  const choices = new Map(
+    raw.choices.map(({ node, token, text, probability }) => [node, { token, text, p: probability }]),
+  );
+  const {
+    accepted,
+    committed,
+    selected_prefixes: selected,
+    actual_boundary: boundary,
+    target_tops: tops = [],
+    trained = [],
+  } = raw;
   const draft = readDraft(raw.first_draft);
   const drafted = draft ? draft.texts.length : 0;
   const last = accepted.at(-1) ?? 0;
@@ -41,11 +57,17 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     trained: trained[0] ?? [],
     drafted,
     // where no prefixes were selected, a draft from the anchor itself is a resample
-    branches: raw.branches.map((branch) => ({ ...readDraft(branch), resampled: !selected.length && branch.drafter === "first" && branch.prefix === 0 })),
+    branches: raw.branches.map((branch) => ({
+      ...readDraft(branch),
+      resampled: !selected.length && branch.drafter === "first" && branch.prefix === 0,
+    })),
     posterior: raw.boundary_posterior,
     full: raw.full_acceptance,
     // a tree that grew level by level: of the nodes that the next pass went on from, path probability and tree node
-    levels: raw.levels.map(({ scored, scores, texts, nodes: ids }) => ({ scored, best: scores.map((score, at) => ({ p: Math.exp(score), text: texts[at], node: nodes.get(ids[at]) ?? null })) })),
+    levels: raw.levels.map(({ scored, scores, texts, nodes: ids }) => ({
+      scored,
+      best: scores.map((score, at) => ({ p: Math.exp(score), text: texts[at], node: nodes.get(ids[at]) ?? null })),
+    })),
     passes: raw.draft_passes,
     nodes,
     choices,
@@ -53,7 +75,13 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     accepted,
     committed,
     // what the bonus adds to the text can be empty inside a character; the choice has the token's own text
-    bonus: bonus && { ...bonus, parent: last, depth: nodes.get(last).depth + 1, text: choice ? choice.text : bonus.text, p: choice ? choice.p : null },
+    bonus: bonus && {
+      ...bonus,
+      parent: last,
+      depth: nodes.get(last).depth + 1,
+      text: choice ? choice.text : bonus.text,
+      p: choice ? choice.p : null,
+    },
     seconds: raw.seconds,
     decision: taken ? { ...raw.decision, taken } : null, // what a cost-aware step decided
     selected,
@@ -64,7 +92,8 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     closed,
   };
   // room for a bonus token behind the whole draft: the axis does not tell where the path ends
-  step.columns = 1 + Math.max(draft ? drafted + 1 : 0, step.bonus?.depth ?? 0, ...[...nodes.values()].map(({ depth }) => depth));
+  step.columns =
+    1 + Math.max(draft ? drafted + 1 : 0, step.bonus?.depth ?? 0, ...[...nodes.values()].map(({ depth }) => depth));
   return step;
 }
 

@@ -33,7 +33,15 @@ function readSegment(value) {
   return { ...JSON.parse(lines[0]), lines: lines.slice(1) };
 }
 
-const noSums = () => ({ steps: 0, tokens: 0, nodes: 0, redrafts: 0, gained: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 }, seconds: Object.fromEntries(STAGES.map(([stage]) => [stage, 0])) });
+const noSums = () => ({
+  steps: 0,
+  tokens: 0,
+  nodes: 0,
+  redrafts: 0,
+  gained: 0,
+  outcomes: { repaired: 0, found: 0, missed: 0, all: 0 },
+  seconds: Object.fromEntries(STAGES.map(([stage]) => [stage, 0])),
+});
 
 function addSums(sums, summary) {
   sums.steps += 1;
@@ -79,7 +87,18 @@ export class Store {
   clear(key) {
     // A new round: whatever is still being read belongs to the run before.
     this.round += 1;
-    Object.assign(this, { key, reading: false, complete: false, header: { run: "", method: "", config: {}, models: {} }, prompt: "", finished: null, failed: null, baseline: null, unwatched: null, disturbed: false });
+    Object.assign(this, {
+      key,
+      reading: false,
+      complete: false,
+      header: { run: "", method: "", config: {}, models: {} },
+      prompt: "",
+      finished: null,
+      failed: null,
+      baseline: null,
+      unwatched: null,
+      disturbed: false,
+    });
     this.waiting = []; // lines that arrived but were not read yet
     this.early = new Map(); // lines after a gap, by the place of the first
     this.received = 0;
@@ -126,13 +145,16 @@ export class Store {
     if (key !== this.key) {
       this.clear(key);
       this.own = segment.own === true;
-      this.recorded = segment.recorded === true || (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
+      this.recorded =
+        segment.recorded === true ||
+        (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));
       this.changed({ reset: true });
     }
     this.instructive = segment.instructive;
-    for (const name of ["wanted", "file", "redraft", "typed"]) if (segment[name]) this.changed({ [name]: segment[name] });
+    for (const name of ["wanted", "file", "redraft", "typed"])
+      if (segment[name]) this.changed({ [name]: segment[name] });
     this.early.set(from, lines);
-    for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined; ) {
+    for (let at; (at = [...this.early.keys()].find((place) => place <= this.received)) !== undefined;) {
       const more = this.early.get(at).slice(this.received - at);
       this.early.delete(at);
       this.waiting.push(...more);
@@ -150,7 +172,7 @@ export class Store {
     while (this.waiting.length) {
       const opened = (await Promise.all(this.slice().map(openLine))).flatMap((entry) => entry.split("\n"));
       if (round !== this.round) return;
-      for (let at = 0; at < opened.length; ) {
+      for (let at = 0; at < opened.length;) {
         const began = performance.now();
         do this.take(opened[at++]);
         while (at < opened.length && performance.now() - began < SLICE_MS);
@@ -232,7 +254,13 @@ export class Store {
   /** What every step needs to know of its run. */
   get manner() {
     const { method, config, missing } = this.header;
-    return { names: this.names, lacks: lacking(list(missing)), sampled: config.temperature > 0, random: method === "random_prefix", weighted: method === "d2sd_tree" };
+    return {
+      names: this.names,
+      lacks: lacking(list(missing)),
+      sampled: config.temperature > 0,
+      random: method === "random_prefix",
+      weighted: method === "d2sd_tree",
+    };
   }
 
   /** Step `index`, read in full; the latest ones stay read. All others are kept as text: a long run fits into memory. */
@@ -241,7 +269,10 @@ export class Store {
     let step = this.read.get(index);
     if (!step) {
       const ending = this.finished && index === this.length - 1 ? this.finished.stop_reason : "";
-      step = { ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.manner, this.summaries[index]), ending };
+      step = {
+        ...readStep(JSON.parse(this.lines[this.steps[index]]), index, this.manner, this.summaries[index]),
+        ending,
+      };
       if (this.read.size >= KEPT_STEPS) this.read.delete(this.read.keys().next().value);
       this.read.set(index, step);
     }

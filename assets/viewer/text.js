@@ -12,10 +12,13 @@ const SETTLE = 120; // ms until lines that came into sight have been laid out
 /** A token of a text, coloured and underlined by proposer; `first`: of its step. Line breaks can be seen. */
 export function tokenSpan({ text, proposer }, first) {
   const span = h("span", { class: `tok ${proposer}${first ? " border" : ""}`, dir: "auto" });
-  text.replace(LONE, "\ufffd").split("\n").forEach((part, at) => {
-    if (at) span.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
-    span.append(part);
-  });
+  text
+    .replace(LONE, "\ufffd")
+    .split("\n")
+    .forEach((part, at) => {
+      if (at) span.append(h("i", { class: "newline", "aria-hidden": "true" }), "\n");
+      span.append(part);
+    });
   return span;
 }
 
@@ -31,7 +34,15 @@ export class TextView {
 
   reset() {
     clearTimeout(this.resting); // a step of the run before
-    Object.assign(this, { tokens: [], shown: null, sticky: true, late: null, line: null, opening: [], promptText: null });
+    Object.assign(this, {
+      tokens: [],
+      shown: null,
+      sticky: true,
+      late: null,
+      line: null,
+      opening: [],
+      promptText: null,
+    });
     this.prompt.replaceChildren();
     this.output.replaceChildren();
     this.output.classList.remove("long");
@@ -82,7 +93,8 @@ export class TextView {
   /** Marks the shown step and, unless the pointer is here, brings it into view. */
   mark(step) {
     const pinned = this.selection.pinned;
-    for (const token of (this.shown !== null && this.tokens[this.shown]) || []) token.classList.remove("shown", "pinned");
+    for (const token of (this.shown !== null && this.tokens[this.shown]) || [])
+      token.classList.remove("shown", "pinned");
     this.shown = step;
     const tokens = (step !== null && this.tokens[step]) || [];
     for (const token of tokens) {
@@ -96,7 +108,9 @@ export class TextView {
   hide(from) {
     if (from === this.hidden) return;
     this.hidden = from;
-    this.tokens.forEach((tokens, step) => tokens.forEach((token) => token.classList.toggle("unasked", from !== null && step >= from)));
+    this.tokens.forEach((tokens, step) =>
+      tokens.forEach((token) => token.classList.toggle("unasked", from !== null && step >= from)),
+    );
   }
 
   reveal(token) {

@@ -19,7 +19,15 @@ const MARKS = {
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
 export class TimelineView {
   constructor(host, store, selection) {
-    Object.assign(this, { host, store, selection, first: 0, zoomed: 1, scrubbing: false, size: { width: 0, height: 0 } });
+    Object.assign(this, {
+      host,
+      store,
+      selection,
+      first: 0,
+      zoomed: 1,
+      scrubbing: false,
+      size: { width: 0, height: 0 },
+    });
     this.matching = null; // the steps that a filter leaves, null: all
     this.told = Infinity; // the step from which on nothing may be read
     this.range = null; // [first, last] step of a selected range
@@ -103,7 +111,12 @@ export class TimelineView {
     const set = (name, value) => this.host.setAttribute(name, value);
     set("aria-valuemax", Math.max(1, this.store.length));
     set("aria-valuenow", at === null ? 1 : at + 1);
-    set("aria-valuetext", summary ? `Step ${at + 1} of ${this.store.length}${this.store.live || this.store.waiting.length ? " so far" : ""}, ${count(summary.total, "token")}` : "no steps yet");
+    set(
+      "aria-valuetext",
+      summary
+        ? `Step ${at + 1} of ${this.store.length}${this.store.live || this.store.waiting.length ? " so far" : ""}, ${count(summary.total, "token")}`
+        : "no steps yet",
+    );
   }
 
   colours() {
@@ -182,7 +195,12 @@ export class TimelineView {
       if (!tall) continue;
       y -= tall;
       pen.fillStyle = fills[who];
-      pen.fillRect(x + gap / 2, y + (tall > 4 ? 0.75 : 0), Math.min(BAR.most, pitch - gap), tall - (tall > 4 ? 0.75 : 0));
+      pen.fillRect(
+        x + gap / 2,
+        y + (tall > 4 ? 0.75 : 0),
+        Math.min(BAR.most, pitch - gap),
+        tall - (tall > 4 ? 0.75 : 0),
+      );
     }
     if (i === this.selection.pinned) {
       pen.strokeStyle = colours.ink;
@@ -190,7 +208,14 @@ export class TimelineView {
       pen.strokeRect(x + gap / 2 - 1, 1, Math.max(2, pitch - gap + 2), base + BAR.glyphs - 2);
     }
     const worded = pitch >= BAR.worded;
-    this.paintMark(pen, colours, summary.undrafted ? "undrafted" : summary.verdict, worded ? x + 7 : x + Math.min(BAR.most, pitch) / 2, base + BAR.glyphs / 2 + 1, Math.min(3.4, pitch / 2 - 0.5));
+    this.paintMark(
+      pen,
+      colours,
+      summary.undrafted ? "undrafted" : summary.verdict,
+      worded ? x + 7 : x + Math.min(BAR.most, pitch) / 2,
+      base + BAR.glyphs / 2 + 1,
+      Math.min(3.4, pitch / 2 - 0.5),
+    );
     if (worded && i < this.told) this.paintWords(pen, colours, i, x + 15, base, pitch - 20);
     pen.globalAlpha = 1;
   }
@@ -203,7 +228,17 @@ export class TimelineView {
     pen.clip();
     pen.font = `12px ${this.family}`;
     pen.fillStyle = colours.muted;
-    pen.fillText(spoken(this.store.committed[i].map(({ text }) => text).join("").trimStart(), 40), x, base + 13);
+    pen.fillText(
+      spoken(
+        this.store.committed[i]
+          .map(({ text }) => text)
+          .join("")
+          .trimStart(),
+        40,
+      ),
+      x,
+      base + 13,
+    );
     pen.restore();
   }
 
@@ -284,15 +319,26 @@ const MOST = 10;
 /** What steps can be looked for: words, and which of the summaries are meant. */
 const FILTERS = {
   any: ["any step", null],
-  ...Object.fromEntries(Object.entries(OUTCOMES).map(([id, { words }]) => [id, [words, (all) => where(all, (s) => s.verdict === id)]])),
+  ...Object.fromEntries(
+    Object.entries(OUTCOMES).map(([id, { words }]) => [id, [words, (all) => where(all, (s) => s.verdict === id)]]),
+  ),
   undrafted: ["nothing drafted (quickest here)", (all) => where(all, (s) => s.undrafted)],
-  sure: [`rejected though sure (c ≥ ${probability(SURE)})`, (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE)],
+  sure: [
+    `rejected though sure (c ≥ ${probability(SURE)})`,
+    (all) => where(all, (s) => s.sureOfWrong !== null && s.sureOfWrong >= SURE),
+  ],
   longest: [`the ${MOST} longest`, (all) => largest(all, (s) => s.total)],
   slowest: [`the ${MOST} slowest`, (all) => largest(all, (s) => sum(Object.values(s.seconds)))],
 };
 
 export const where = (all, test) => all.flatMap((summary, at) => (test(summary) ? [at] : []));
-const largest = (all, size) => all.map((summary, at) => [size(summary), at]).sort((a, b) => b[0] - a[0] || a[1] - b[1]).slice(0, MOST).map(([, at]) => at).sort((a, b) => a - b);
+const largest = (all, size) =>
+  all
+    .map((summary, at) => [size(summary), at])
+    .sort((a, b) => b[0] - a[0] || a[1] - b[1])
+    .slice(0, MOST)
+    .map(([, at]) => at)
+    .sort((a, b) => a - b);
 
 /** The steps that a filter finds, their places; null: all of them. */
 export function foundBy(filter, summaries) {
@@ -304,7 +350,12 @@ export function foundBy(filter, summaries) {
 export function rangeWords(sums) {
   const cases = judged(sums);
   const seconds = sum(Object.values(sums.seconds));
-  const words = [`${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`, `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`, cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "", seconds ? milliseconds(seconds) : ""];
+  const words = [
+    `${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`,
+    `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`,
+    cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "",
+    seconds ? milliseconds(seconds) : "",
+  ];
   return words.filter(Boolean).join(" · ");
 }
 
@@ -320,20 +371,37 @@ export class FinderView {
     this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
     const before = tool("‹", "Previous of these steps (P)", () => this.go(-1));
     const next = tool("›", "Next of these steps (N)", () => this.go(1));
-    this.rangeButton = tool(icon("M-6-5V5M6-5V5M-4 0H4M-2-2L-4 0L-2 2M2-2L4 0L2 2"), "Select a range of steps: drag over them (or Shift + drag)", () => this.toggleRanging());
+    this.rangeButton = tool(
+      icon("M-6-5V5M6-5V5M-4 0H4M-2-2L-4 0L-2 2M2-2L4 0L2 2"),
+      "Select a range of steps: drag over them (or Shift + drag)",
+      () => this.toggleRanging(),
+    );
     this.totals = h("p", { class: "range", role: "status", hidden: true });
-    const zooms = [tool("−", "Narrower bars", () => timeline.zoom(0.7)), tool("+", "Wider bars (Ctrl + wheel)", () => timeline.zoom(1.4)), this.rangeButton];
-    this.box = h("div", { class: "finder" }, h("div", { class: "row" }, this.choice, before, next, this.count), this.marks);
+    const zooms = [
+      tool("−", "Narrower bars", () => timeline.zoom(0.7)),
+      tool("+", "Wider bars (Ctrl + wheel)", () => timeline.zoom(1.4)),
+      this.rangeButton,
+    ];
+    this.box = h(
+      "div",
+      { class: "finder" },
+      h("div", { class: "row" }, this.choice, before, next, this.count),
+      this.marks,
+    );
     this.zooms = h("div", { class: "zooms", role: "group", "aria-label": "Zoom of the steps" }, ...zooms);
     this.choice.addEventListener("change", () => this.visit());
     timeline.ranged = () => this.showRange();
   }
 
   markOf(id, mark, words) {
-    const made = button(h("i", { "aria-hidden": "true" }, mark), { class: id, "data-outcome": id, title: `Show only these steps: ${words}` }, () => {
-      this.choice.value = this.choice.value === id ? "any" : id;
-      this.visit();
-    });
+    const made = button(
+      h("i", { "aria-hidden": "true" }, mark),
+      { class: id, "data-outcome": id, title: `Show only these steps: ${words}` },
+      () => {
+        this.choice.value = this.choice.value === id ? "any" : id;
+        this.visit();
+      },
+    );
     made.append(words, h("b", {}));
     return h("li", { class: id }, made);
   }
@@ -359,7 +427,11 @@ export class FinderView {
   show() {
     if (this.counted !== this.store.length) return this.find();
     const at = this.found ? this.found.indexOf(this.selection.shown) : -1;
-    this.count.textContent = !this.found ? "" : this.found.length ? `${at < 0 ? "" : `${at + 1} of `}${this.found.length}` : "none";
+    this.count.textContent = !this.found
+      ? ""
+      : this.found.length
+        ? `${at < 0 ? "" : `${at + 1} of `}${this.found.length}`
+        : "none";
   }
 
   /** The next or previous of the found steps, around the end. */

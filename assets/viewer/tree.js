@@ -1,9 +1,29 @@
 // The draft tree of the shown step: what is written in its nodes and over its lanes, how far apart these stand, and the drawing. x is
 // the position in the block; lanes come from tree_layout.js.
 
-import { BONUS, Columns, WORDLESS, columnsThatMatter, layoutTree, nextNode, sharedWithRedraft, wantedTokens } from "./tree_layout.js";
+import {
+  BONUS,
+  Columns,
+  WORDLESS,
+  columnsThatMatter,
+  layoutTree,
+  nextNode,
+  sharedWithRedraft,
+  wantedTokens,
+} from "./tree_layout.js";
 import { draftsName, draftsThrough, isPlain } from "./explain.js";
-import { PADDING, PILL, columnNeeds, crossBadge, edgePath, fitLabel, foldBadge, measure, nodeFont, nodeShape } from "./tree_shapes.js";
+import {
+  PADDING,
+  PILL,
+  columnNeeds,
+  crossBadge,
+  edgePath,
+  fitLabel,
+  foldBadge,
+  measure,
+  nodeFont,
+  nodeShape,
+} from "./tree_shapes.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
 import { s } from "./dom.js";
@@ -24,7 +44,8 @@ function nodeWords(step, columns, family) {
     words.set(id, blank ? "" : fitted.words);
     widths.set(id, blank ? DOT : Math.max(least, fitted.width + padding));
   };
-  for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", columns.slim ? 18 : 28, PADDING.node);
+  for (const node of step.nodes.values())
+    put(node.id, node.depth, node.text, node.state === "accepted", columns.slim ? 18 : 28, PADDING.node);
   if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, columns.slim ? 24 : 34, PADDING.target);
   return { words, widths };
 }
@@ -42,13 +63,30 @@ export function chainLabel({ step, columns, widths, small }, chain, lanes) {
   let name = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
   const [only] = drafts;
   const leaves = at.depth - 1;
-  if (drafts.length === 1 && only.base === 0 && only.prefix < leaves && step.nodes.get(at.parent).candidates.includes(0)) name += `, differs after ${leaves}`;
+  if (
+    drafts.length === 1 &&
+    only.base === 0 &&
+    only.prefix < leaves &&
+    step.nodes.get(at.parent).candidates.includes(0)
+  )
+    name += `, differs after ${leaves}`;
   const won = accepted.length;
-  const brought = !won ? "" : main ? ` · ${won} ${step.sampled ? "drawn" : "right"}` : ` · ${slim ? "+" : "added "}${won}`;
+  const brought = !won
+    ? ""
+    : main
+      ? ` · ${won} ${step.sampled ? "drawn" : "right"}`
+      : ` · ${slim ? "+" : "added "}${won}`;
   // across neither the line of the boundary, nor the stems that go up from this lane, nor its badges
-  const stems = chain.subs.filter(({ first, lane }) => lanes.has(first.id) && lane < chain.lane).map(({ first }) => first.depth - 0.5);
-  const badges = chain.nodes.filter(({ state }) => state === "rejected").map(({ id, depth }) => columns.x(depth) + widths.get(id) / 2 + 1);
-  const lines = [...[...(step.boundary === null ? [] : [step.boundary + 0.5]), ...stems].map((depth) => columns.x(depth)), ...badges];
+  const stems = chain.subs
+    .filter(({ first, lane }) => lanes.has(first.id) && lane < chain.lane)
+    .map(({ first }) => first.depth - 0.5);
+  const badges = chain.nodes
+    .filter(({ state }) => state === "rejected")
+    .map(({ id, depth }) => columns.x(depth) + widths.get(id) / 2 + 1);
+  const lines = [
+    ...[...(step.boundary === null ? [] : [step.boundary + 0.5]), ...stems].map((depth) => columns.x(depth)),
+    ...badges,
+  ];
   const placed = (words) => {
     const width = small(words) * (won ? BOLD : 1);
     const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5) - width - 2]; // no further to the right than the block goes
@@ -68,7 +106,9 @@ export function chainLabel({ step, columns, widths, small }, chain, lanes) {
 export function clearOf(lines, x, width, [start, end], ahead = false) {
   const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
   if (clear(x)) return x;
-  const fit = lines.flatMap((line) => [line - AIR - width, line + AIR]).filter((at) => at >= start && at <= end && clear(at));
+  const fit = lines
+    .flatMap((line) => [line - AIR - width, line + AIR])
+    .filter((at) => at >= start && at <= end && clear(at));
   const far = (at) => Math.abs(at - x) + (at < x === ahead ? 0 : 1e6);
   return fit.sort((a, b) => far(a) - far(b))[0] ?? x;
 }
@@ -106,7 +146,18 @@ export const NARROW = 640; // pixels: below, the tree opens fitted
 export class TreeView {
   /** `host` carries the svg; `viewport` moves it; `folded(hidden)` is called with the number of nodes that a step has folded away. */
   constructor(host, selection, tooltip, viewport, folded) {
-    Object.assign(this, { host, selection, tooltip, viewport, folded, step: null, columns: new Columns(1, 0, false, []), words: new Map(), unfolded: false, widened: false });
+    Object.assign(this, {
+      host,
+      selection,
+      tooltip,
+      viewport,
+      folded,
+      step: null,
+      columns: new Columns(1, 0, false, []),
+      words: new Map(),
+      unfolded: false,
+      widened: false,
+    });
     this.scaled = () => 1; // times the usual size
     this.answered = () => false; // whether a click at a depth answers a question
     this.world = s("g", { class: "world" });
@@ -131,12 +182,22 @@ export class TreeView {
     this.viewport.larger = larger;
     const across = (width - MARGIN.left - MARGIN.right) / larger;
     const family = getComputedStyle(this.host).fontFamily;
-    this.columns = new Columns(step.columns, across, width < NARROW && !this.widened, columnsThatMatter(step, this.selection), columnNeeds(step, family, this.selection.shownNode));
+    this.columns = new Columns(
+      step.columns,
+      across,
+      width < NARROW && !this.widened,
+      columnsThatMatter(step, this.selection),
+      columnNeeds(step, family, this.selection.shownNode),
+    );
     this.small = (words) => measure(words, `400 ${CAPTION}px ${family}`);
     Object.assign(this, nodeWords(step, this.columns, family));
     this.ghosts = wantedTokens(step);
     const room = (height - MARGIN.top - MARGIN.bottom) / larger;
-    this.layout = layoutTree(step, this.selection.shownNode, this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room);
+    this.layout = layoutTree(
+      step,
+      this.selection.shownNode,
+      this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room,
+    );
     this.rows = this.rowsOf(this.layout);
     this.draw();
     this.viewport.set(this.extent());
@@ -150,10 +211,13 @@ export class TreeView {
     const [nodes, labels] = ["nodes", "labels"].map((name) => s("g", { class: name }));
     const shown = [...step.nodes.values()].filter((node) => layout.lanes.has(node.id));
     for (const node of shown) nodes.append(this.drawNode(node));
-    for (const node of shown) if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(this.drawEdge(node));
+    for (const node of shown)
+      if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(this.drawEdge(node));
     if (layout.lanes.has(BONUS)) {
       nodes.append(this.drawBonus());
-      strong.append(this.drawEdge({ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, proposer: "target" }));
+      strong.append(
+        this.drawEdge({ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, proposer: "target" }),
+      );
     }
     for (const chain of layout.chains) labels.append(...this.drawChainLabel(chain));
     this.world.replaceChildren(this.drawBoundary(), edges, strong, labels, nodes);
@@ -197,7 +261,13 @@ export class TreeView {
     }
     for (const chain of layout.chains) {
       const label = chainLabel(this, chain, layout.lanes);
-      if (label) put(chain.lane, label.x, this.small(label.words) * (label.won ? BOLD : 1), label.beside ? LABEL.beside : LABEL.above);
+      if (label)
+        put(
+          chain.lane,
+          label.x,
+          this.small(label.words) * (label.won ? BOLD : 1),
+          label.beside ? LABEL.beside : LABEL.above,
+        );
     }
     layout.rows = laneRows(layout, items);
     layout.rows.right = Math.max(...items.map((item) => item.right));
@@ -215,7 +285,9 @@ export class TreeView {
   extent() {
     const ids = [0, ...this.step.accepted, BONUS].filter((id) => this.layout.lanes.has(id));
     const ys = ids.map((id) => this.y(id));
-    const deepest = this.step.bonus ? this.step.bonus.depth : Math.max(0, ...this.step.accepted.map((id) => this.step.nodes.get(id).depth));
+    const deepest = this.step.bonus
+      ? this.step.bonus.depth
+      : Math.max(0, ...this.step.accepted.map((id) => this.step.nodes.get(id).depth));
     const left = this.x(-0.5);
     return {
       left,
@@ -238,12 +310,23 @@ export class TreeView {
     const w = this.widths.get(node.id);
     const group = this.nodeGroup(
       { ...node, kind, draft: draftOf(node) },
-      kind === "anchor" ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 }) : null,
+      kind === "anchor"
+        ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 })
+        : null,
     );
-    if (sharedWithRedraft(this.step, node)) group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
+    if (sharedWithRedraft(this.step, node))
+      group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
     if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 12 }, "anchor"));
     if (node.state === "rejected") group.append(crossBadge(w / 2 + 1, -PILL / 2 - 2));
-    if (this.ghosts.has(node.id)) group.append(s("text", { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 12 }, this.ghostWord, s("tspan", {}, this.ghosts.get(node.id))));
+    if (this.ghosts.has(node.id))
+      group.append(
+        s(
+          "text",
+          { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 12 },
+          this.ghostWord,
+          s("tspan", {}, this.ghosts.get(node.id)),
+        ),
+      );
     const hidden = this.layout.folded.get(node.id);
     if (hidden) group.append(foldBadge(w / 2, (node.depth ? 1 : -1) * (PILL / 2 + 8), hidden));
     return group;
@@ -252,7 +335,17 @@ export class TreeView {
   drawBonus() {
     const { depth, parent } = this.step.bonus;
     const under = s("text", { class: "under", y: PILL / 2 + 12 }, isPlain(this.step) ? "target" : "bonus");
-    return this.nodeGroup({ id: BONUS, depth, proposer: "target", kind: "target", state: "bonus", draft: draftOf(this.step.nodes.get(parent)) }, under);
+    return this.nodeGroup(
+      {
+        id: BONUS,
+        depth,
+        proposer: "target",
+        kind: "target",
+        state: "bonus",
+        draft: draftOf(this.step.nodes.get(parent)),
+      },
+      under,
+    );
   }
 
   /** A node's shape and word, at its place; `parts`: what else it has. */
@@ -292,7 +385,14 @@ export class TreeView {
     if (!label) return [];
     const y = this.rows.y.get(chain.lane) + (label.beside ? 4 : -PILL / 2 - 5);
     const named = chain.lane === 0 && chain.first.depth === 0 ? (chain.nodes[1] ?? chain.first) : chain.first;
-    return [s("text", { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y }, label.name, label.brought ? s("tspan", { class: "brought" }, label.brought) : "")];
+    return [
+      s(
+        "text",
+        { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y },
+        label.name,
+        label.brought ? s("tspan", { class: "brought" }, label.brought) : "",
+      ),
+    ];
   }
 
   /** The border after the last first-draft token that the target accepted; the strip draws it on. */
@@ -343,7 +443,17 @@ export class TreeView {
       group.classList.toggle("selected", chosen);
       const ring = group.querySelector(".ring");
       if (ring && !chosen) ring.remove();
-      if (chosen && !ring) group.prepend(s("rect", { class: "ring", x: -this.widths.get(node) / 2 - 4, y: -PILL / 2 - 4, width: this.widths.get(node) + 8, height: PILL + 8, rx: 8 }));
+      if (chosen && !ring)
+        group.prepend(
+          s("rect", {
+            class: "ring",
+            x: -this.widths.get(node) / 2 - 4,
+            y: -PILL / 2 - 4,
+            width: this.widths.get(node) + 8,
+            height: PILL + 8,
+            rx: 8,
+          }),
+        );
     }
   }
 
@@ -364,7 +474,8 @@ export class TreeView {
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
       if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
-      if (this.host.closest("[data-quiz='asking']") || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details say it
+      if (this.host.closest("[data-quiz='asking']") || this.nodeOf(group) === this.selection.node)
+        return this.tooltip.hide(); // the details say it
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -377,7 +488,8 @@ export class TreeView {
       if (event.target.closest("g.fold")) return this.unfold(true);
       this.selection.pin(this.step.index, this.nodeOf(group));
       // fingers do not hover, and the details are far away
-      if (event.pointerType === "touch") this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
+      if (event.pointerType === "touch")
+        this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     });
   }
 }

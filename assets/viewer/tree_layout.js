@@ -37,12 +37,17 @@ export function layoutTree(step, selected, fits) {
 /** The chains below the main one, what must be shown first, then by the probability that the drafters gave them. */
 function byWorth(main, step, selected) {
   const reach = new Map();
-  for (const node of step.nodes.values()) reach.set(node.id, node.parent < 0 ? 1 : reach.get(node.parent) * (node.drafterP || 0));
+  for (const node of step.nodes.values())
+    reach.set(node.id, node.parent < 0 ? 1 : reach.get(node.parent) * (node.drafterP || 0));
   const order = [];
   const collect = (chain, most) => {
-    chain.needed = chain.first.id === BONUS || chain.first.state === "accepted" || chain.nodes.some((node) => node.id === selected);
+    chain.needed =
+      chain.first.id === BONUS || chain.first.state === "accepted" || chain.nodes.some((node) => node.id === selected);
     // never more than the chain that it leaves, so that it does not come before that one
-    chain.worth = Math.min(most, chain.nodes.reduce((sum, node) => sum + (reach.get(node.id) || 0), 0));
+    chain.worth = Math.min(
+      most,
+      chain.nodes.reduce((sum, node) => sum + (reach.get(node.id) || 0), 0),
+    );
     if (chain !== main) order.push(chain);
     for (const sub of chain.subs) {
       collect(sub, chain === main ? Infinity : chain.worth);
@@ -90,11 +95,12 @@ function heights(nodes) {
 function chainFrom(first, children, height, bonus) {
   const lead = first.candidates.length ? first.candidates[0] : 0;
   const chain = { nodes: [], subs: [], first, end: first.depth };
-  for (let node = first; node; ) {
+  for (let node = first; node;) {
     chain.nodes.push(node);
     chain.end = node.depth;
     const below = [...(children.get(node.id) || [])].sort(
-      (a, b) => b.candidates.includes(lead) - a.candidates.includes(lead) || height.get(b.id) - height.get(a.id) || a.id - b.id,
+      (a, b) =>
+        b.candidates.includes(lead) - a.candidates.includes(lead) || height.get(b.id) - height.get(a.id) || a.id - b.id,
     );
     const withBonus = bonus && bonus.parent === node.id;
     let next = below.shift() || null;
@@ -110,7 +116,9 @@ function chainFrom(first, children, height, bonus) {
 function place(chain, shown, outward = false) {
   const used = { boxes: [{ lane: 0, from: chain.first.depth - 0.5, to: chain.end + 0.5 }], stems: [] };
   // of those that leave together the accepted one is nearest
-  const subs = chain.subs.filter((sub) => shown.has(sub)).sort((a, b) => b.first.depth - a.first.depth || b.needed - a.needed || a.end - b.end);
+  const subs = chain.subs
+    .filter((sub) => shown.has(sub))
+    .sort((a, b) => b.first.depth - a.first.depth || b.needed - a.needed || a.end - b.end);
   const taken = { 1: 0, "-1": 0 };
   for (const sub of subs) {
     const own = place(sub, shown, true);
@@ -139,7 +147,8 @@ function free(own, offset, stem, used) {
   const lane = laneFrom(offset);
   for (const box of used.boxes) {
     if (crosses(stem, 0, offset, box, box.lane)) return false;
-    for (const other of own.boxes) if (lane(other.lane) === box.lane && other.from <= box.to && box.from <= other.to) return false;
+    for (const other of own.boxes)
+      if (lane(other.lane) === box.lane && other.from <= box.to && box.from <= other.to) return false;
     for (const other of own.stems) if (crosses(other.at, lane(other.from), lane(other.to), box, box.lane)) return false;
   }
   for (const { at, from, to } of used.stems) {
@@ -155,7 +164,8 @@ function settle(chain, lane, shown, lanes, chains, mirror = 1) {
   chain.lane = lane;
   chains.push(chain);
   for (const node of chain.nodes) lanes.set(node.id, lane);
-  for (const sub of chain.subs) if (shown.has(sub)) settle(sub, lane + mirror * sub.offset, shown, lanes, chains, mirror * sub.side);
+  for (const sub of chain.subs)
+    if (shown.has(sub)) settle(sub, lane + mirror * sub.offset, shown, lanes, chains, mirror * sub.side);
 }
 
 /** Columns that must be readable, the most important first: what is selected, the anchor, where the first draft went wrong,
@@ -189,14 +199,19 @@ export function wantedTokens(step) {
 /** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
 export function sharedWithRedraft(step, node) {
   if (!step.draft || !node.candidates.includes(0)) return false;
-  return node.candidates.some((c) => c > 0 && !step.branches[c - 1].resampled && step.branches[c - 1].prefix < node.depth);
+  return node.candidates.some(
+    (c) => c > 0 && !step.branches[c - 1].resampled && step.branches[c - 1].prefix < node.depth,
+  );
 }
 
 /** The next node in a direction: up and down across lanes, sideways along the path. */
 export function nextNode(step, layout, node, direction) {
   if (!step) return null;
   if (node === null || !layout.lanes.has(node)) return step.accepted.at(-1) ?? 0;
-  const all = [...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)), ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [])];
+  const all = [
+    ...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)),
+    ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : []),
+  ];
   const here = all.find((n) => n.id === node);
   if (direction === "left") return here.parent >= 0 ? here.parent : node;
   if (direction === "right") {

@@ -31,8 +31,14 @@ export const PADDING = { node: 11, target: 20, slim: 6 };
 /** How wide a column has to be for the word that the path has there, for what the first draft wrote, and for a selected node. */
 export function columnNeeds(step, family, selected) {
   const needs = new Map();
-  const put = (depth, words, bold, padding) => needs.set(depth, Math.max(needs.get(depth) || 0, fitLabel(words, Infinity, nodeFont(bold, family)).width + padding + PADDING.slim));
-  for (const node of step.nodes.values()) if (node.state === "accepted" || node.candidates.includes(0) || node.parent < 0 || node.id === selected) put(node.depth, node.text, node.state === "accepted", PADDING.node);
+  const put = (depth, words, bold, padding) =>
+    needs.set(
+      depth,
+      Math.max(needs.get(depth) || 0, fitLabel(words, Infinity, nodeFont(bold, family)).width + padding + PADDING.slim),
+    );
+  for (const node of step.nodes.values())
+    if (node.state === "accepted" || node.candidates.includes(0) || node.parent < 0 || node.id === selected)
+      put(node.depth, node.text, node.state === "accepted", PADDING.node);
   if (step.bonus) put(step.bonus.depth, step.bonus.text, true, PADDING.target);
   return (depth) => Math.ceil(needs.get(depth) || 0);
 }
@@ -52,10 +58,24 @@ export function nodeShape(kind, width, height) {
   const [w, r] = [width / 2, height / 2];
   if (kind === "target") {
     const cut = Math.min(8, w / 2);
-    const points = [[-w, 0], [-w + cut, -r], [w - cut, -r], [w, 0], [w - cut, r], [-w + cut, r]];
+    const points = [
+      [-w, 0],
+      [-w + cut, -r],
+      [w - cut, -r],
+      [w, 0],
+      [w - cut, r],
+      [-w + cut, r],
+    ];
     return s("polygon", { class: "shape", points: points.map((p) => p.join(",")).join(" ") });
   }
-  return s("rect", { class: "shape", x: -w, y: -r, width, height, rx: Math.min(w, kind === "second" ? r : height / 5) });
+  return s("rect", {
+    class: "shape",
+    x: -w,
+    y: -r,
+    width,
+    height,
+    rx: Math.min(w, kind === "second" ? r : height / 5),
+  });
 }
 
 /** An edge: straight within a lane, otherwise a rounded elbow whose stem stands on the border between two positions. */
@@ -73,10 +93,20 @@ export function edgePath(x1, y1, x2, y2, border) {
 export function foldBadge(x, y, count) {
   const words = "+" + count;
   const width = 8 + 7.5 * words.length;
-  return s("g", { class: "fold", transform: `translate(${x},${y})` }, s("rect", { x: -width / 2, y: -7.5, width, height: 15, rx: 7.5 }), s("text", { y: 4 }, words));
+  return s(
+    "g",
+    { class: "fold", transform: `translate(${x},${y})` },
+    s("rect", { x: -width / 2, y: -7.5, width, height: 15, rx: 7.5 }),
+    s("text", { y: 4 }, words),
+  );
 }
 
 /** The ✕ on the corner of a rejected node. */
 export function crossBadge(x, y) {
-  return s("g", { class: "badge", transform: `translate(${x},${y})` }, s("circle", { r: 6 }), s("path", { d: "M-2.4-2.4L2.4 2.4M2.4-2.4L-2.4 2.4" }));
+  return s(
+    "g",
+    { class: "badge", transform: `translate(${x},${y})` },
+    s("circle", { r: 6 }),
+    s("path", { d: "M-2.4-2.4L2.4 2.4M2.4-2.4L-2.4 2.4" }),
+  );
 }

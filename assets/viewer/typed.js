@@ -33,7 +33,11 @@ export function agreeing(pieces, words) {
 }
 
 /** The recorded text from a step on, token by token. */
-const piecesFrom = (store, step) => store.committed.slice(step).flatMap((tokens) => tokens.map((token) => token.text)).slice(0, MOST_TOKENS);
+const piecesFrom = (store, step) =>
+  store.committed
+    .slice(step)
+    .flatMap((tokens) => tokens.map((token) => token.text))
+    .slice(0, MOST_TOKENS);
 
 /** What the recorded text says of a draft: at temperature 0 it is what the target writes. `room`: tokens that a draft may have. */
 export function compared(pieces, typed, room) {
@@ -43,7 +47,10 @@ export function compared(pieces, typed, room) {
   const behind = words.slice(read);
   const full = agreed >= room;
   return {
-    tokens: [...pieces.slice(0, accepted), ...(behind && !full ? [behind] : [])].map((piece) => ({ text: piece, p: null })),
+    tokens: [...pieces.slice(0, accepted), ...(behind && !full ? [behind] : [])].map((piece) => ({
+      text: piece,
+      p: null,
+    })),
     accepted,
     wanted: pieces.slice(accepted).find(Boolean) ?? null,
     cut: agreed > room || (full && behind !== ""),
@@ -51,11 +58,28 @@ export function compared(pieces, typed, room) {
 }
 
 /** What the server answers: the fields of a `d2sd.whatif.questions.TypedDraft`. */
-const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({ tokens: texts.map((text, at) => ({ text, p: probabilities[at] })), accepted, wanted, cut: cut > 0 });
+const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({
+  tokens: texts.map((text, at) => ({ text, p: probabilities[at] })),
+  accepted,
+  wanted,
+  cut: cut > 0,
+});
 
 export function typedSentence({ tokens, accepted, wanted, cut }) {
-  const next = wanted === null ? "; there the recorded text ends" : accepted === tokens.length ? `; the target goes on with ${quoted(wanted)}` : accepted ? `; then the target wanted ${quoted(wanted)}` : `; the target wanted ${quoted(wanted)}`;
-  const of = accepted === tokens.length ? (accepted === 1 ? "your one token was" : `all ${accepted} of your tokens were`) : `${accepted || "none"} of your ${count(tokens.length, "token")} ${accepted === 1 ? "was" : "were"}`;
+  const next =
+    wanted === null
+      ? "; there the recorded text ends"
+      : accepted === tokens.length
+        ? `; the target goes on with ${quoted(wanted)}`
+        : accepted
+          ? `; then the target wanted ${quoted(wanted)}`
+          : `; the target wanted ${quoted(wanted)}`;
+  const of =
+    accepted === tokens.length
+      ? accepted === 1
+        ? "your one token was"
+        : `all ${accepted} of your tokens were`
+      : `${accepted || "none"} of your ${count(tokens.length, "token")} ${accepted === 1 ? "was" : "were"}`;
   return `${capital(of)} accepted${next}.${cut ? " What stood behind them had no room in the draft." : ""}`;
 }
 
@@ -76,10 +100,14 @@ export function scoreSentence(name, answers, rival) {
 
 const BEFORE = 240; // characters of the text so far
 const RECORDED = "Compared with the recorded text, which is what the target writes at temperature 0.";
-const VERIFIED = "Verified by the target at temperature 0, in one pass over the text and your tokens; the numbers are its probabilities of them.";
-const SAMPLED = "Above temperature 0 the target draws its tokens, so nobody can say which ones it would have accepted. Run the prompt with temperature 0 to be its drafter.";
-const NO_TOKENS = "This log does not hold all tokens, so there is nothing to compare with. Open a trace, or run a prompt.";
-const NO_DRAFTS = "Nothing was drafted in this run, so there is no drafter to play against. Choose another method and run it.";
+const VERIFIED =
+  "Verified by the target at temperature 0, in one pass over the text and your tokens; the numbers are its probabilities of them.";
+const SAMPLED =
+  "Above temperature 0 the target draws its tokens, so nobody can say which ones it would have accepted. Run the prompt with temperature 0 to be its drafter.";
+const NO_TOKENS =
+  "This log does not hold all tokens, so there is nothing to compare with. Open a trace, or run a prompt.";
+const NO_DRAFTS =
+  "Nothing was drafted in this run, so there is no drafter to play against. Choose another method and run it.";
 
 export class TypedView extends Guessing {
   /** `ask(question)` sends a draft to the server, null where there is none; `copy(fields)` copies a link with these, null where
@@ -88,7 +116,16 @@ export class TypedView extends Guessing {
     super(root, store, selection, "draft", changed);
     Object.assign(this, { ask, rival, number: 0, waiting: null });
     this.before = h("p", { class: "before", dir: "auto", "aria-label": "The text so far" });
-    this.field = h("input", { type: "text", maxlength: MOST_TYPED, dir: "auto", autocomplete: "off", autocapitalize: "off", spellcheck: "false", placeholder: "what comes next …", "aria-label": "The words that come next" });
+    this.field = h("input", {
+      type: "text",
+      maxlength: MOST_TYPED,
+      dir: "auto",
+      autocomplete: "off",
+      autocapitalize: "off",
+      spellcheck: "false",
+      placeholder: "what comes next …",
+      "aria-label": "The words that come next",
+    });
     this.field.addEventListener("keydown", (event) => {
       if (event.isComposing) return;
       if (event.key === "Enter") this.submit();
@@ -98,12 +135,32 @@ export class TypedView extends Guessing {
       event.stopPropagation();
     });
     const line = button("↵", { title: "A line break", "aria-label": "Type a line break" }, () => this.type("↵"));
-    this.row = h("div", { class: "typing" }, this.field, line, button("Verify", {}, () => this.submit()), button("Skip", {}, () => this.go()));
+    this.row = h(
+      "div",
+      { class: "typing" },
+      this.field,
+      line,
+      button("Verify", {}, () => this.submit()),
+      button("Skip", {}, () => this.go()),
+    );
     this.instead = button("Compare with the recorded text instead", {}, () => this.settle(RECORDED));
     this.result = h("ol", { class: "redrafted", "aria-label": "Your tokens" });
     this.facts = h("p", { class: "facts-of" });
     this.link = copy && button("Copy challenge", {}, () => copy(this.challenge));
-    this.box = h("div", { class: "guess typed", hidden: true, role: "group", "aria-label": "Be the drafter" }, this.said, this.before, this.row, this.instead, this.result, this.facts, this.marks, this.next, this.link, button("End", {}, () => this.toggle(false)));
+    this.box = h(
+      "div",
+      { class: "guess typed", hidden: true, role: "group", "aria-label": "Be the drafter" },
+      this.said,
+      this.before,
+      this.row,
+      this.instead,
+      this.result,
+      this.facts,
+      this.marks,
+      this.next,
+      this.link,
+      button("End", {}, () => this.toggle(false)),
+    );
   }
 
   reset() {
@@ -173,7 +230,15 @@ export class TypedView extends Guessing {
     const found = answer || compared(piecesFrom(this.store, step), words, drafted);
     this.waiting = null;
     this.field.value = "";
-    this.answer(step, { right: found.accepted >= boundary, mine: found.accepted, first: boundary, all: counts.first + counts.second, drafted, found, source });
+    this.answer(step, {
+      right: found.accepted >= boundary,
+      mine: found.accepted,
+      first: boundary,
+      all: counts.first + counts.second,
+      drafted,
+      found,
+      source,
+    });
     this.look(this.next.hidden ? null : this.next);
   }
 
@@ -189,13 +254,33 @@ export class TypedView extends Guessing {
     this.next.hidden ||= Boolean(refusal);
     if (this.link) this.link.hidden = Boolean(refusal);
     if (asking) this.showBefore(shown);
-    const question = busy ? "The target reads your tokens …" : `Step ${shown + 1}: you are the drafter. Write what comes next, as far as you dare.`;
+    const question = busy
+      ? "The target reads your tokens …"
+      : `Step ${shown + 1}: you are the drafter. Write what comes next, as far as you dare.`;
     const name = store.names.first;
-    this.said.replaceChildren(refusal || (asking ? h("b", {}, question) : here ? h("b", {}, typedSentence(here.found)) : "Nothing was drafted in this step."));
+    this.said.replaceChildren(
+      refusal ||
+        (asking
+          ? h("b", {}, question)
+          : here
+            ? h("b", {}, typedSentence(here.found))
+            : "Nothing was drafted in this step."),
+    );
     this.result.hidden = !here;
-    this.result.replaceChildren(...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found, MOST_SHOWN)) : []));
+    this.result.replaceChildren(
+      ...(here ? here.found.tokens.map((token, at) => tokenItem(token, at, here.found, MOST_SHOWN)) : []),
+    );
     const score = refusal ? "" : scoreSentence(name, [...answers.values()], this.rival);
-    this.facts.replaceChildren(...(here ? [`${drafterSentence(name, { drafted: here.drafted, boundary: here.first }, here.all)} `, h("span", { class: "source" }, here.source), " "] : []), h("b", {}, score));
+    this.facts.replaceChildren(
+      ...(here
+        ? [
+            `${drafterSentence(name, { drafted: here.drafted, boundary: here.first }, here.all)} `,
+            h("span", { class: "source" }, here.source),
+            " ",
+          ]
+        : []),
+      h("b", {}, score),
+    );
   }
 
   /** The end of the text that the draft goes on from; before a short one the end of the prompt. */
@@ -204,7 +289,13 @@ export class TypedView extends Guessing {
     const [last, ...earlier] = [...opening, ...committed.slice(0, step).flat()].reverse().map((token) => token.text);
     const before = earlier.slice(0, BEFORE).reverse().join("").slice(-BEFORE);
     const question = before.length < BEFORE / 3 ? prompt.slice(-BEFORE / 2) : "";
-    this.before.replaceChildren(...(question ? [h("span", { class: "prompt" }, question), " "] : []), question ? "" : "… ", before, h("b", { title: "The anchor: the last certain token" }, last ?? ""), h("span", { class: "caret", "aria-hidden": "true" }));
+    this.before.replaceChildren(
+      ...(question ? [h("span", { class: "prompt" }, question), " "] : []),
+      question ? "" : "… ",
+      before,
+      h("b", { title: "The anchor: the last certain token" }, last ?? ""),
+      h("span", { class: "caret", "aria-hidden": "true" }),
+    );
     this.before.scrollTop = this.before.scrollHeight;
   }
 

@@ -41,10 +41,16 @@ export class Viewport {
     if (!c || !width || !height) return;
     const across = width - MARGIN.left - MARGIN.right;
     const along = height - MARGIN.top - MARGIN.bottom;
-    const all = Math.min((along > 420 ? 1.5 : 1.15) * this.larger, across / (c.right - c.left), along / (c.bottom - c.top));
+    const all = Math.min(
+      (along > 420 ? 1.5 : 1.15) * this.larger,
+      across / (c.right - c.left),
+      along / (c.bottom - c.top),
+    );
     this.k = Math.max(all, this.larger);
     this.touched = false;
-    this.x = this.settle(c.left, c.right, c.focus.left, c.focus.right, across, this.start ? c.left : c.focus.turn) + MARGIN.left;
+    this.x =
+      this.settle(c.left, c.right, c.focus.left, c.focus.right, across, this.start ? c.left : c.focus.turn) +
+      MARGIN.left;
     this.y = this.settle(c.top, c.bottom, c.focus.top, c.focus.bottom, along) + MARGIN.top;
     this.moved();
   }

@@ -5,15 +5,20 @@ import { text } from "./dom.js";
 
 const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
 // Control, zero-width and direction characters would be invisible or reorder the page: show a stand-in.
-export const HIDDEN = /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
+export const HIDDEN =
+  /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
 export const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
 /** Token text with its whitespace made visible, cut after `most` characters; `space`: what a space is drawn as. */
 export function visible(value, most = 24, space = MARKS[" "]) {
-  const head = text(value).slice(0, most * 4).replace(LONE, "\ufffd");
+  const head = text(value)
+    .slice(0, most * 4)
+    .replace(LONE, "\ufffd");
   const shown = [...head.replace(HIDDEN, "◌")].map((c) => (c === " " ? space : MARKS[c] || c));
   if (!shown.length) return "∅";
-  return shown.length > most || text(value).length > most * 4 ? shown.slice(0, most - 1).join("") + "…" : shown.join("");
+  return shown.length > most || text(value).length > most * 4
+    ? shown.slice(0, most - 1).join("") + "…"
+    : shown.join("");
 }
 
 /** The same in running words, where spaces stay spaces but at the ends of a quoted token. */
@@ -63,7 +68,9 @@ export const STAGES = [
 /** A method or a lane of a race by name; anything else as it is. */
 export function methodName(lane) {
   const method = lane.replace(/ cost-aware$/, "");
-  return Object.hasOwn(METHOD_NAMES, method) ? METHOD_NAMES[method] + (method === lane ? "" : ", quickest here") : visible(lane, 60);
+  return Object.hasOwn(METHOD_NAMES, method)
+    ? METHOD_NAMES[method] + (method === lane ? "" : ", quickest here")
+    : visible(lane, 60);
 }
 
 /** Sentences are lists of pieces, so that a proposer's words can carry its colour; this is their plain text. */

@@ -42,7 +42,7 @@ class Module:
 
 
 def read_module(path: Path) -> Module:
-    """Parses the two forms that the sources use: ``import { a, b as c } from "./file.js";`` on one line, and ``export``
+    """Parses the two forms that the sources use: ``import { a, b as c } from "./file.js";``, and ``export``
     before a function, class or constant at the start of a line.
 
     Raises ``ValueError`` for any other form, and for a template literal over several lines, whose indentation would be lost.
@@ -53,8 +53,8 @@ def read_module(path: Path) -> Module:
     imports: dict[Path, dict[str, str]] = {}
     for names, address in IMPORT.findall(source):
         taken = imports.setdefault((path.parent / address).resolve(), {})
-        for name in names.split(","):
-            exported, _, own = name.strip().partition(" as ")
+        for name in filter(None, map(str.strip, names.split(","))):  # the last name of several lines has a comma
+            exported, _, own = name.partition(" as ")
             taken[exported] = own or exported
     body = EXPORT.sub("", IMPORT.sub("", source))
     if other := OTHER_FORM.search(body):

@@ -11,7 +11,8 @@ const missed = (address) => missing(address, [2, 5], 12);
 test("a run or step that is missing in the file is named in a sentence", () => {
   assert.deepEqual(["", "run=5&step=12&stop=5", "step=1"].map(missed), ["", "", ""]);
   assert.equal(missed("run=3&step=1"), "There is no run 3 in this file; run 2 is shown.");
-  for (const step of ["13", "0", "-1", "1.5", "x"]) assert.equal(missed(`step=${step}`), `There is no step ${step}: this run has 12.`);
+  for (const step of ["13", "0", "-1", "1.5", "x"])
+    assert.equal(missed(`step=${step}`), `There is no step ${step}: this run has 12.`);
 });
 
 const fetched = [];
@@ -27,16 +28,39 @@ const of = (wanted, hosts = ["traces.example.org"]) => traceAddress(wanted, HERE
 test("trace addresses may name this host and listed hosts only, over http", () => {
   assert.equal(of("/runs/a.jsonl").address.href, "https://page.example:8443/runs/a.jsonl");
   assert.equal(of("https://traces.example.org/a.jsonl?x=1").address.host, "traces.example.org");
-  for (const wanted of ["https://other.example/a", "//other.example/a", "https://page.example/a", "https://traces.example.org:81/a", "https://traces.example.org.evil.example/a", "https://evil.example\\@traces.example.org/a"]) {
+  for (const wanted of [
+    "https://other.example/a",
+    "//other.example/a",
+    "https://page.example/a",
+    "https://traces.example.org:81/a",
+    "https://traces.example.org.evil.example/a",
+    "https://evil.example\\@traces.example.org/a",
+  ]) {
     assert.match(of(wanted).problem, /list/, wanted);
   }
-  for (const wanted of ["javascript:alert(1)", "data:,x", "blob:https://page.example:8443/x", "file:///etc/passwd", "ftp://traces.example.org/a", "https://me:secret@traces.example.org/a"]) {
+  for (const wanted of [
+    "javascript:alert(1)",
+    "data:,x",
+    "blob:https://page.example:8443/x",
+    "file:///etc/passwd",
+    "ftp://traces.example.org/a",
+    "https://me:secret@traces.example.org/a",
+  ]) {
     assert.match(of(wanted).problem, /http/, wanted);
   }
   assert.match(of("http://[").problem, /not contain a valid address/);
 });
 
-const stream = (...parts) => ({ ok: true, status: 200, body: { getReader: () => ({ read: async () => (parts.length ? { done: false, value: parts.shift() } : { done: true }), cancel: () => {} }) } });
+const stream = (...parts) => ({
+  ok: true,
+  status: 200,
+  body: {
+    getReader: () => ({
+      read: async () => (parts.length ? { done: false, value: parts.shift() } : { done: true }),
+      cancel: () => {},
+    }),
+  },
+});
 
 test("fetchTrace refuses redirects, files that are too large, and missing files", async () => {
   answer = stream(new Uint8Array([0x1f, 0x8b, 1]), new Uint8Array([2]));
@@ -52,7 +76,12 @@ test("fetchTrace refuses redirects, files that are too large, and missing files"
 });
 
 test("another text than that of the link is told of, once the run has ended", () => {
-  const run = { opening: [{ text: "h" }], committed: [[{ text: "el" }, { text: "" }], [{ text: "lo" }]], finished: { stop_reason: "end_token" }, header: { config: { temperature: 0 } } };
+  const run = {
+    opening: [{ text: "h" }],
+    committed: [[{ text: "el" }, { text: "" }], [{ text: "lo" }]],
+    finished: { stop_reason: "end_token" },
+    header: { config: { temperature: 0 } },
+  };
   const drawn = { ...run, header: { config: { temperature: 0.5 } } };
   assert.equal(otherText(run, "4f9f2cab"), "");
   assert.equal(otherText({ ...run, opening: [], committed: [[{ text: "é🙂" }]] }, "279e480f"), "");
@@ -73,9 +102,16 @@ class Page extends EventTarget {
     this.tab = "explore";
     this.runs = ["a", "b"].map((key) => ({ key, run: `run ${key}`, query: "" }));
     this.shown = "a";
-    this.view = { dataset: { run: "run a", pinned: "", node: "" }, dispatchEvent: ({ detail }) => this.pin(detail.step) };
+    this.view = {
+      dataset: { run: "run a", pinned: "", node: "" },
+      dispatchEvent: ({ detail }) => this.pin(detail.step),
+    };
     Object.defineProperty(this.view, "offsetParent", { get: () => (this.tab === "explore" ? this : null) });
-    this.buttons = TABS.map((id) => ({ dataset: { tabId: id }, getAttribute: () => String(this.tab === id), click: () => this.open(id) }));
+    this.buttons = TABS.map((id) => ({
+      dataset: { tabId: id },
+      getAttribute: () => String(this.tab === id),
+      click: () => this.open(id),
+    }));
     this.window = new EventTarget();
     this.entries = [["/", null]];
     this.at = 0;
@@ -170,7 +206,10 @@ test("Back returns to the step that was pinned just before another run was shown
 test("the opened address stays unchanged while no step is pinned", () => {
   page.open("race");
   tick(1000);
-  assert.deepEqual(page.entries.map(([address]) => address), ["/", "/?tab=race&run=a"]);
+  assert.deepEqual(
+    page.entries.map(([address]) => address),
+    ["/", "/?tab=race&run=a"],
+  );
 });
 
 test("the first pinned step is written at once, later ones share its entry and are written on pagehide", () => {
@@ -214,8 +253,30 @@ test("Back waits for its run unless another tab or run is opened meanwhile", () 
 });
 
 test("readAddress reads valid fields and ignores invalid ones", () => {
-  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), { run: 2, step: 10, node: "bonus", stop: 0, game: "quiz", beat: 1.5, play: false, embed: true, theme: "dark", trace: "/a.jsonl" });
-  const nothing = { run: null, step: null, node: null, stop: null, game: "", beat: null, play: false, embed: false, theme: "", trace: "" };
+  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), {
+    run: 2,
+    step: 10,
+    node: "bonus",
+    stop: 0,
+    game: "quiz",
+    beat: 1.5,
+    play: false,
+    embed: true,
+    theme: "dark",
+    trace: "/a.jsonl",
+  });
+  const nothing = {
+    run: null,
+    step: null,
+    node: null,
+    stop: null,
+    game: "",
+    beat: null,
+    play: false,
+    embed: false,
+    theme: "",
+    trace: "",
+  };
   assert.deepEqual(readAddress(""), nothing);
   assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&stop=1e1&quiz=2&beat=x&embed=yes"), nothing);
 });
@@ -232,6 +293,8 @@ test("fields after # move into the query and remove the fields that they replace
 });
 
 test("a link to this computer warns that it works nowhere else", () => {
-  for (const local of ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"]) assert.match(localWords(local), /this computer only/);
-  for (const shared of ["192.168.0.7", "user-d2sd.hf.space", "127.0.0.1.example.org", "localhost.example.org"]) assert.equal(localWords(shared), "");
+  for (const local of ["127.0.0.1", "localhost", "[::1]", "0.0.0.0"])
+    assert.match(localWords(local), /this computer only/);
+  for (const shared of ["192.168.0.7", "user-d2sd.hf.space", "127.0.0.1.example.org", "localhost.example.org"])
+    assert.equal(localWords(shared), "");
 });

@@ -5,39 +5,104 @@ import { nameOf, placesOf, stepsBehind, surprises } from "../../app/calibrate/ma
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 
 const DATA = {
-  report: { matrix: { counts: [[0, 0, 0], [0, 1, 0], [0, 1, 0]] } },
-  panels: [{ id: "uniform", names: { 8: "Confidence 0.8–0.9", 9: "Confidence 0.9–1" } }, { id: "gains", names: { "-1": "Lower ranks brought tokens" } }],
+  report: {
+    matrix: {
+      counts: [
+        [0, 0, 0],
+        [0, 1, 0],
+        [0, 1, 0],
+      ],
+    },
+  },
+  panels: [
+    { id: "uniform", names: { 8: "Confidence 0.8–0.9", 9: "Confidence 0.9–1" } },
+    { id: "gains", names: { "-1": "Lower ranks brought tokens" } },
+  ],
   runs: [{ run: "r", label: '=1+"2"', domain: "sums" }],
   places: {
-    positions: { uniform: [[9, 8], [6, 7], [5, 4]], positions: [[1, 2], [1, 2], [1, 2]] },
+    positions: {
+      uniform: [
+        [9, 8],
+        [6, 7],
+        [5, 4],
+      ],
+      positions: [
+        [1, 2],
+        [1, 2],
+        [1, 2],
+      ],
+    },
     steps: { gains: [[4], [7, -1], []], ranks: [[0], [], []] },
   },
   steps: {
-    run: [0, 0, 0], step: [0, 1, 2], matched: [1, 2, 2], predicted: [1, 1, 1], happened: [1, 2, -1], rank: [1, 0, 0],
-    confidence: [[0.9, 0.8], [0.6, 0.7], [0.5, 0.4]], depths: [[1, 2], [1, 2], [1, 2]],
-    tokens: [["a", "b"], ["c", "d"], ["e", "f"]], wanted: ["x,\ny", "", ""], outcome: ["repaired", "all", ""],
+    run: [0, 0, 0],
+    step: [0, 1, 2],
+    matched: [1, 2, 2],
+    predicted: [1, 1, 1],
+    happened: [1, 2, -1],
+    rank: [1, 0, 0],
+    confidence: [
+      [0.9, 0.8],
+      [0.6, 0.7],
+      [0.5, 0.4],
+    ],
+    depths: [
+      [1, 2],
+      [1, 2],
+      [1, 2],
+    ],
+    tokens: [
+      ["a", "b"],
+      ["c", "d"],
+      ["e", "f"],
+    ],
+    wanted: ["x,\ny", "", ""],
+    outcome: ["repaired", "all", ""],
   },
 };
 const rows = (items) => items.map(({ row, at }) => (at === null ? row : [row, at]));
 
-
 test("stepsBehind lists the steps of a mark, and placesOf the marks of a step", () => {
   assert.deepEqual(rows(stepsBehind(DATA, "gains", [4])), [0]);
   assert.deepEqual(rows(stepsBehind(DATA, "gains", [-1])), [1]);
-  assert.deepEqual([placesOf(DATA, "gains", 1), placesOf(DATA, "gains", 2), placesOf(DATA, "positions", 0)], [[7, -1], [], [1, 2]]);
-  assert.deepEqual([rows(stepsBehind(DATA, "ranks", [0])), rows(stepsBehind(DATA, "", [])), placesOf(DATA, "gone", 0)], [[0], [], []]);
-  assert.deepEqual([nameOf(DATA, "gains", [-1]), nameOf(DATA, "uniform", [8, 9]), nameOf(DATA, "gone", [1])], ["Lower ranks brought tokens", "Confidence 0.8–0.9 to 0.9–1", "Steps"]);
+  assert.deepEqual(
+    [placesOf(DATA, "gains", 1), placesOf(DATA, "gains", 2), placesOf(DATA, "positions", 0)],
+    [[7, -1], [], [1, 2]],
+  );
+  assert.deepEqual(
+    [rows(stepsBehind(DATA, "ranks", [0])), rows(stepsBehind(DATA, "", [])), placesOf(DATA, "gone", 0)],
+    [[0], [], []],
+  );
+  assert.deepEqual(
+    [nameOf(DATA, "gains", [-1]), nameOf(DATA, "uniform", [8, 9]), nameOf(DATA, "gone", [1])],
+    ["Lower ranks brought tokens", "Confidence 0.8–0.9 to 0.9–1", "Steps"],
+  );
 });
 
 test("positions are listed with the most surprising confidence first", () => {
-  assert.deepEqual(rows(stepsBehind(DATA, "positions", [2])), [[0, 1], [2, 1], [1, 1]]);
+  assert.deepEqual(rows(stepsBehind(DATA, "positions", [2])), [
+    [0, 1],
+    [2, 1],
+    [1, 1],
+  ]);
   assert.deepEqual(rows(surprises(DATA)), [[0, 1]]);
 });
 
 test("frames enclose the marked bar or heatmap cell", () => {
   const sides = (trace) => framesAround([trace], new Set([5]), {}).map(({ x0, x1, y0, y1 }) => [x0, x1, y0, y1]);
   assert.deepEqual(sides({ type: "bar", x: [0, 2], y: [1, 1], customdata: [4, 5] }), [[1.5, 2.5, 0, 1]]);
-  assert.deepEqual(sides({ type: "bar", orientation: "h", x: [9, 9], y: [0, 3], customdata: [4, 5] }), [[0, 1, 2.5, 3.5]]);
-  assert.deepEqual(sides({ type: "heatmap", customdata: [[1, 2], [3, 5]] }), [[0.5, 1.5, 0.5, 1.5]]);
+  assert.deepEqual(sides({ type: "bar", orientation: "h", x: [9, 9], y: [0, 3], customdata: [4, 5] }), [
+    [0, 1, 2.5, 3.5],
+  ]);
+  assert.deepEqual(
+    sides({
+      type: "heatmap",
+      customdata: [
+        [1, 2],
+        [3, 5],
+      ],
+    }),
+    [[0.5, 1.5, 0.5, 1.5]],
+  );
   assert.deepEqual(sides({ type: "scatter", x: [1], y: [1] }), []);
 });

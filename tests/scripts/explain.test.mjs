@@ -2,7 +2,16 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { markOf } from "../../assets/viewer/details.js";
-import { bonusSentence, boundaryWords, draftsName, equalDrafts, nodeSentence, ofBoth, stepSentence, stepSummary } from "../../assets/viewer/explain.js";
+import {
+  bonusSentence,
+  boundaryWords,
+  draftsName,
+  equalDrafts,
+  nodeSentence,
+  ofBoth,
+  stepSentence,
+  stepSummary,
+} from "../../assets/viewer/explain.js";
 import { runWords } from "../../assets/viewer/page.js";
 import { plain } from "../../assets/viewer/words.js";
 import { RUN, stepLine, stepOf } from "./fixtures.mjs";
@@ -19,7 +28,10 @@ test("stepSentence names consecutive lower-ranked choices once", () => {
   const raw = JSON.parse(stepLine(4, 3));
   for (const node of raw.nodes.slice(1)) node.candidates = [];
   raw.actual_boundary = 0;
-  assert.equal(plain(stepSentence(stepOf(raw))), "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.");
+  assert.equal(
+    plain(stepSentence(stepOf(raw))),
+    "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.",
+  );
 });
 
 test("stepSentence does not call a first token wrong that the node budget left out", () => {
@@ -27,15 +39,24 @@ test("stepSentence does not call a first token wrong that the node budget left o
   const nodes = raw.nodes.slice(0, 1);
   const said = (more) => plain(stepSentence(stepOf({ ...raw, ...more })));
   assert.match(said({}), /^First drafter’s first token was wrong/);
-  assert.match(said({ nodes, actual_boundary: null }), /^The tree left out the first drafter’s first token; then the target wrote/);
+  assert.match(
+    said({ nodes, actual_boundary: null }),
+    /^The tree left out the first drafter’s first token; then the target wrote/,
+  );
 });
 
 test("stepSentence states a cost-aware decision and leaves out an invalid one", () => {
   const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
   const said = (decision) => plain(stepSentence(stepOf({ ...JSON.parse(stepLine(4, 2)), decision })));
   const options = [option(0, 0, 1, 0.01), option(5, 0, 3, 0.02), option(5, 2, 3.5, 0.03)];
-  assert.match(said({ options, taken: 2, tokens: 3.5, seconds: 0.03, looking: false }), /Re-drafts: \+0\.5 tokens expected for 10\.0 ms\.$/);
-  assert.match(said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }), /Re-draft skipped: \+0\.5 tokens expected/);
+  assert.match(
+    said({ options, taken: 2, tokens: 3.5, seconds: 0.03, looking: false }),
+    /Re-drafts: \+0\.5 tokens expected for 10\.0 ms\.$/,
+  );
+  assert.match(
+    said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }),
+    /Re-draft skipped: \+0\.5 tokens expected/,
+  );
   assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /“right”\. It was tried/);
   assert.match(said({ options, taken: 9 }), /“right”\.$/);
 });
@@ -60,16 +81,29 @@ test("nodes after the end of the text are called not reached", () => {
 });
 
 test("runWords names method, model, and a drafter other than the model's default", () => {
-  const of = (header, draft = true) => runWords({ header: { models, config: {}, ...header }, seen: { draft }, length: 1 });
+  const of = (header, draft = true) =>
+    runWords({ header: { models, config: {}, ...header }, seen: { draft }, length: 1 });
   const models = { preset: "tiny", first_drafter: "tiny/dflash" };
   assert.equal(of({ method: "d2sd", config: { num_branches: 4 } }), "D²SD on tiny · K 4");
-  assert.equal(of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }), "DFlash on tiny · drafter run/step-200");
-  assert.equal(of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false), "Plain decoding on tiny");
+  assert.equal(
+    of({ method: "dflash", models: { ...models, first_drafter: "run/step-200" } }),
+    "DFlash on tiny · drafter run/step-200",
+  );
+  assert.equal(
+    of({ method: "autoregressive", models: { ...models, first_drafter: "run/step-200" } }, false),
+    "Plain decoding on tiny",
+  );
   assert.equal(of({ method: "", models: {} }), "run");
 });
 
 const token = (own, wanted) => ({ own, wanted });
-const marks = (ofTarget, sampled) => [[true, true], [true, false], [false, true], [false, false]].map(([own, wanted]) => markOf(token(own, wanted), ofTarget, sampled));
+const marks = (ofTarget, sampled) =>
+  [
+    [true, true],
+    [true, false],
+    [false, true],
+    [false, false],
+  ].map(([own, wanted]) => markOf(token(own, wanted), ofTarget, sampled));
 
 test("markOf marks drafted and chosen tokens in a drafter's list", () => {
   assert.deepEqual(marks(false, false), ["target’s too", "drafted", "target’s", ""]);
@@ -84,22 +118,49 @@ test("markOf marks drafted tokens in the target's list, and drawn ones when samp
 /** Two of four drafted tokens right; a re-draft from two adds one. `copies`: re-drafts that came out like it, by their prefixes. */
 function repaired(copies = [], manner = {}) {
   const raw = JSON.parse(stepLine(4, 2, [2, ...copies]));
-  raw.branches = [2, ...copies].map((prefix) => ({ drafter: "second", prefix, base: 0, texts: ["u3"], confidence: [0.5] }));
+  raw.branches = [2, ...copies].map((prefix) => ({
+    drafter: "second",
+    prefix,
+    base: 0,
+    texts: ["u3"],
+    confidence: [0.5],
+  }));
   const through = raw.branches.map((_, at) => at + 1);
   for (const node of raw.nodes.slice(0, 3)) node.candidates = [0, ...through];
-  raw.nodes.push({ id: 5, parent: 2, depth: 3, token: 98, text: "u3", candidates: through, proposer: "second", state: "accepted" });
+  raw.nodes.push({
+    id: 5,
+    parent: 2,
+    depth: 3,
+    token: 98,
+    text: "u3",
+    candidates: through,
+    proposer: "second",
+    state: "accepted",
+  });
   raw.accepted.push(5);
   raw.committed.splice(2, 0, { text: "u3", proposer: "second", node: 5 });
-  raw.choices = [{ node: 2, token: 98, text: "u3", probability: 0.81 }, { node: 5, token: 99, text: "right", probability: 0.7 }];
+  raw.choices = [
+    { node: 2, token: 98, text: "u3", probability: 0.81 },
+    { node: 5, token: 99, text: "right", probability: 0.7 },
+  ];
   return stepOf(raw, { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
 }
 
 test("a repaired step names the tokens that re-drafts added, and its boundary", () => {
   const step = repaired();
-  assert.equal(plain(stepSentence(step)), "First drafter got 2 right; the re-draft from 2 added 1 more; then the target wrote “right”.");
+  assert.equal(
+    plain(stepSentence(step)),
+    "First drafter got 2 right; the re-draft from 2 added 1 more; then the target wrote “right”.",
+  );
   assert.equal(boundaryWords(step).short, "● accepted 2 · repaired, +1");
-  assert.equal(boundaryWords(step).long, "The true boundary 2 was prediction number 1: repaired, re-drafts added 1 token there.");
-  assert.equal(stepSummary(step, 6), `Step 1 of 6: 4 tokens committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`);
+  assert.equal(
+    boundaryWords(step).long,
+    "The true boundary 2 was prediction number 1: repaired, re-drafts added 1 token there.",
+  );
+  assert.equal(
+    stepSummary(step, 6),
+    `Step 1 of 6: 4 tokens committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`,
+  );
   assert.match(nodeSentence(step, step.nodes.get(3)), /^Rejected: the target wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/);
   const marks = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }).short.slice(0, 1));
   assert.deepEqual(marks, ["○", "✕", "▲"]);
@@ -108,7 +169,11 @@ test("a repaired step names the tokens that re-drafts added, and its boundary", 
 test("ofBoth finds the nodes whose probability combines both drafters", () => {
   const step = repaired([], { weighted: true });
   const both = (s) => [...s.nodes.values()].filter((node) => ofBoth(s, node)).map(({ depth, id }) => [depth, id]);
-  assert.deepEqual(both(step), [[3, 3], [4, 4], [3, 5]]); // behind the re-drafted prefix of two; the anchor and the two are the first drafter's
+  assert.deepEqual(both(step), [
+    [3, 3],
+    [4, 4],
+    [3, 5],
+  ]); // behind the re-drafted prefix of two; the anchor and the two are the first drafter's
   assert.deepEqual(both(repaired([0], { weighted: true })).length, 5); // from the anchor on
   assert.deepEqual(both(repaired()), []); // other methods weigh nothing
 });

@@ -2,30 +2,77 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Guessing, QuizView, draftedNode, guessMarks, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
-import { TypedView, agreeing, asText, compared, drafterSentence, scoreSentence, spaced, typedSentence } from "../../assets/viewer/typed.js";
+import {
+  TypedView,
+  agreeing,
+  asText,
+  compared,
+  drafterSentence,
+  scoreSentence,
+  spaced,
+  typedSentence,
+} from "../../assets/viewer/typed.js";
 
 test("the quiz asks about drafted steps with a known boundary and judges the guess", () => {
-  assert.deepEqual(guessableSteps([{ boundary: 2 }, { boundary: null }, { boundary: 0, undrafted: false }, { boundary: 0, undrafted: true }]), [0, 2]);
+  assert.deepEqual(
+    guessableSteps([
+      { boundary: 2 },
+      { boundary: null },
+      { boundary: 0, undrafted: false },
+      { boundary: 0, undrafted: true },
+    ]),
+    [0, 2],
+  );
   const step = { boundary: 2, drafted: 4, selected: [2, 0], random: false };
-  assert.deepEqual(quizVerdict(step, 3), { right: true, byFlag: true, words: "Right: it was rejected at position 3. The drafter’s flag 1 was right as well." });
-  assert.equal(quizVerdict({ ...step, boundary: 4 }, 1).words, "You said at position 1: it was rejected nowhere. The drafter’s flag 1 said: at position 3.");
+  assert.deepEqual(quizVerdict(step, 3), {
+    right: true,
+    byFlag: true,
+    words: "Right: it was rejected at position 3. The drafter’s flag 1 was right as well.",
+  });
+  assert.equal(
+    quizVerdict({ ...step, boundary: 4 }, 1).words,
+    "You said at position 1: it was rejected nowhere. The drafter’s flag 1 said: at position 3.",
+  );
 });
 
 test("guessMarks gives the result of every step of the quiz", () => {
-  const answers = new Map([[0, { right: true }], [2, { right: false }]]);
-  assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], answers), [{ at: 0, right: true }, { at: 2, right: false }, { at: 3, right: null }]);
+  const answers = new Map([
+    [0, { right: true }],
+    [2, { right: false }],
+  ]);
+  assert.deepEqual(guessMarks([{ boundary: 2 }, { boundary: null }, { boundary: 0 }, { boundary: 1 }], answers), [
+    { at: 0, right: true },
+    { at: 2, right: false },
+    { at: 3, right: null },
+  ]);
 });
 
 test("the quiz hides text from the asked step on, or after an answered step", () => {
   const hidden = Object.getOwnPropertyDescriptor(Guessing.prototype, "hidden").get;
   const of = (on, asking, shown) => hidden.call({ on, asking, selection: { shown } });
-  assert.deepEqual([of(true, true, 3), of(true, false, 3), of(false, false, 3), of(true, false, null)], [3, 4, null, null]);
+  assert.deepEqual(
+    [of(true, true, 3), of(true, false, 3), of(false, false, 3), of(true, false, null)],
+    [3, 4, null, null],
+  );
 });
 
 test("draftedNode moves along the first draft, accepted or not", () => {
   const node = (id, depth, candidates) => [id, { id, depth, candidates }];
-  const step = { nodes: new Map([node(0, 0, []), node(1, 1, [0, 1]), node(2, 1, [2]), node(3, 2, [0])]), accepted: [2] };
-  assert.deepEqual([[null, 1], [2, 1], [1, 1], [3, 1], [3, -1], [1, -1]].map(([from, by]) => draftedNode(step, from, by)), [1, 1, 3, 3, 1, 1]);
+  const step = {
+    nodes: new Map([node(0, 0, []), node(1, 1, [0, 1]), node(2, 1, [2]), node(3, 2, [0])]),
+    accepted: [2],
+  };
+  assert.deepEqual(
+    [
+      [null, 1],
+      [2, 1],
+      [1, 1],
+      [3, 1],
+      [3, -1],
+      [1, -1],
+    ].map(([from, by]) => draftedNode(step, from, by)),
+    [1, 1, 3, 3, 1, 1],
+  );
   assert.equal(draftedNode({ nodes: new Map([node(0, 0, [])]) }, 0, 1), null);
 });
 
@@ -34,7 +81,14 @@ test("a typed digit waits for a second one only if two digits are possible", (t)
   const guesses = [];
   const quiz = (drafted) => {
     const step = { drafted };
-    return Object.assign(Object.create(QuizView.prototype), { typed: "", on: true, answers: new Map(), selection: { shown: 0 }, store: { step: () => step, summaries: [{ boundary: 0 }] }, guess: (position) => guesses.push(position) });
+    return Object.assign(Object.create(QuizView.prototype), {
+      typed: "",
+      on: true,
+      answers: new Map(),
+      selection: { shown: 0 },
+      store: { step: () => step, summaries: [{ boundary: 0 }] },
+      guess: (position) => guesses.push(position),
+    });
   };
   quiz(7).type("4");
   quiz(7).type("0");
@@ -67,8 +121,18 @@ test("spaced adjusts the leading space, and asText reads ␣ and ↵ as whitespa
 });
 
 test("compared judges typed words by the recorded text when there is no server", () => {
-  assert.deepEqual(compared(PIECES, "with 24 dogs", 15), { tokens: [" with", " 24", " dogs"].map((t) => ({ text: t, p: null })), accepted: 2, wanted: " shells", cut: false });
-  assert.deepEqual(compared(PIECES, "with 24 shells", 2), { tokens: [" with", " 24"].map((t) => ({ text: t, p: null })), accepted: 2, wanted: " shells", cut: true });
+  assert.deepEqual(compared(PIECES, "with 24 dogs", 15), {
+    tokens: [" with", " 24", " dogs"].map((t) => ({ text: t, p: null })),
+    accepted: 2,
+    wanted: " shells",
+    cut: false,
+  });
+  assert.deepEqual(compared(PIECES, "with 24 shells", 2), {
+    tokens: [" with", " 24"].map((t) => ({ text: t, p: null })),
+    accepted: 2,
+    wanted: " shells",
+    cut: true,
+  });
   assert.equal(compared(PIECES, "dog", 15).accepted, 0);
   const over = compared([" end"], "end of it", 15);
   assert.deepEqual([over.accepted, over.wanted], [1, null]);
@@ -77,17 +141,38 @@ test("compared judges typed words by the recorded text when there is no server",
 
 test("typedSentence counts accepted tokens and names the token that the target wanted", () => {
   const tokens = [{}, {}, {}];
-  assert.equal(typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }), "2 of your 3 tokens were accepted; then the target wanted “␣on”.");
-  assert.equal(typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }), "None of your 3 tokens were accepted; the target wanted “␣on”.");
-  assert.match(typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }), /^All 3 of your tokens were accepted; the target goes on with “␣on”\. What stood behind them had no room/);
-  assert.equal(drafterSentence("first drafter", { drafted: 15, boundary: 4 }, 8), "First drafter: 4 of 15 accepted. The whole tree of the step: 8.");
+  assert.equal(
+    typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }),
+    "2 of your 3 tokens were accepted; then the target wanted “␣on”.",
+  );
+  assert.equal(
+    typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }),
+    "None of your 3 tokens were accepted; the target wanted “␣on”.",
+  );
+  assert.match(
+    typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }),
+    /^All 3 of your tokens were accepted; the target goes on with “␣on”\. What stood behind them had no room/,
+  );
+  assert.equal(
+    drafterSentence("first drafter", { drafted: 15, boundary: 4 }, 8),
+    "First drafter: 4 of 15 accepted. The whole tree of the step: 8.",
+  );
   assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 accepted.");
 });
 
 test("scoreSentence compares the reader with the drafter and the whole tree", () => {
-  const told = [{ mine: 1, first: 4, all: 8 }, { mine: 2, first: 0, all: 0 }];
-  assert.equal(scoreSentence("first drafter", told, null), "Accepted a step, over 2 steps: you 1.50, the first drafter 2.00, the whole tree 4.00.");
-  assert.match(scoreSentence("first drafter", [told[1]], 2.5), /over 1 step: you 2\.00, the first drafter 0\.00; to beat: 2\.50\.$/);
+  const told = [
+    { mine: 1, first: 4, all: 8 },
+    { mine: 2, first: 0, all: 0 },
+  ];
+  assert.equal(
+    scoreSentence("first drafter", told, null),
+    "Accepted a step, over 2 steps: you 1.50, the first drafter 2.00, the whole tree 4.00.",
+  );
+  assert.match(
+    scoreSentence("first drafter", [told[1]], 2.5),
+    /over 1 step: you 2\.00, the first drafter 0\.00; to beat: 2\.50\.$/,
+  );
   assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens a step.");
   assert.equal(scoreSentence("first drafter", [], null), "");
 });
@@ -95,8 +180,32 @@ test("scoreSentence compares the reader with the drafter and the whole tree", ()
 /** The game without its elements. */
 function game(fields) {
   const heard = [];
-  const store = { key: "k", committed: [[{ text: " 1" }], [{ text: " with" }, { text: " 24" }]], summaries: [{ boundary: 0, counts: { first: 0, second: 0 } }, { boundary: 1, counts: { first: 1, second: 0 } }], step: () => ({ drafted: 15 }), manner: { sampled: false, lacks: "" }, length: 2, complete: true };
-  const view = Object.assign(Object.create(TypedView.prototype), { on: true, answers: new Map(), number: 0, waiting: null, store, selection: { shown: 1 }, field: { value: "with 25", focus() {} }, answer: (step, verdict) => heard.push([step, verdict]), look() {}, show() {}, next: {}, ...fields });
+  const store = {
+    key: "k",
+    committed: [[{ text: " 1" }], [{ text: " with" }, { text: " 24" }]],
+    summaries: [
+      { boundary: 0, counts: { first: 0, second: 0 } },
+      { boundary: 1, counts: { first: 1, second: 0 } },
+    ],
+    step: () => ({ drafted: 15 }),
+    manner: { sampled: false, lacks: "" },
+    length: 2,
+    complete: true,
+  };
+  const view = Object.assign(Object.create(TypedView.prototype), {
+    on: true,
+    answers: new Map(),
+    number: 0,
+    waiting: null,
+    store,
+    selection: { shown: 1 },
+    field: { value: "with 25", focus() {} },
+    answer: (step, verdict) => heard.push([step, verdict]),
+    look() {},
+    show() {},
+    next: {},
+    ...fields,
+  });
   return { view, heard };
 }
 
@@ -110,7 +219,13 @@ test("TypedView uses the answer to the latest draft only, and the recorded text 
   assert.deepEqual(heard, []);
   view.receive({ number: 2, problem: "Not loaded." });
   view.receive({ number: 2, problem: "Again." });
-  assert.deepEqual(asked.map(({ key, step, words, number }) => [key, step, words, number]), [["k", 1, "with 25", 1], ["k", 1, "with 24", 2]]);
+  assert.deepEqual(
+    asked.map(({ key, step, words, number }) => [key, step, words, number]),
+    [
+      ["k", 1, "with 25", 1],
+      ["k", 1, "with 24", 2],
+    ],
+  );
   assert.equal(heard.length, 1);
   const [[step, { mine, first, right, source }]] = heard;
   assert.deepEqual([step, mine, first, right], [1, 2, 1, true]);

@@ -23,5 +23,8 @@ test("Shift with a digit selects a stage on any keyboard layout", () => {
   const pressed = (key, code, shiftKey = false) => keyNames({ key, code, shiftKey });
   assert.deepEqual(pressed("#", "Digit3", true), ["Stage3", "#"]);
   assert.deepEqual(pressed("3", "Digit3", true), ["Stage3", "3"]);
-  assert.deepEqual([pressed("3", "Digit3"), pressed("T", "KeyT", true), pressed("ArrowLeft", "ArrowLeft", true)], [["3"], ["t"], ["ShiftArrowLeft"]]);
+  assert.deepEqual(
+    [pressed("3", "Digit3"), pressed("T", "KeyT", true), pressed("ArrowLeft", "ArrowLeft", true)],
+    [["3"], ["t"], ["ShiftArrowLeft"]],
+  );
 });

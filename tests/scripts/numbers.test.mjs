@@ -4,28 +4,62 @@ import { test } from "node:test";
 import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
 import { MEASURED, PAPER } from "../../assets/viewer/constants.js";
 import { freeBox, meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
-import { NumbersView, cycleOf, cycleWords, elsewhereWords, figuresOf, gist, wasFull } from "../../assets/viewer/numbers.js";
+import {
+  NumbersView,
+  cycleOf,
+  cycleWords,
+  elsewhereWords,
+  figuresOf,
+  gist,
+  wasFull,
+} from "../../assets/viewer/numbers.js";
 
-const words = (given) => gist(given).map(({ text }) => text).join("");
+const words = (given) =>
+  gist(given)
+    .map(({ text }) => text)
+    .join("");
 
 const NO_TIMES = { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 0 };
 
 test("gist compares with plain decoding, and states a speedup only where times are known", () => {
   const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, live: false };
-  assert.equal(words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }), "7 tokens in this step; plain decoding needs 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.");
+  assert.equal(
+    words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }),
+    "7 tokens in this step; plain decoding needs 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.",
+  );
   assert.equal(words({ ...run, step: null, cycle: null, live: true }), "The run: 39 tokens in 10 steps so far.");
-  assert.equal(words({ ...run, step: 1, cycle: null }), "1 token in this step, as plain decoding writes in a pass. The run: 39 tokens in 10 steps.");
-  assert.equal(words({ ...run, step: null, full: true, cycle: { cost: 5.4, gain: 0.722 } }), "The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding: a full tree costs 5.4 plain passes here.");
+  assert.equal(
+    words({ ...run, step: 1, cycle: null }),
+    "1 token in this step, as plain decoding writes in a pass. The run: 39 tokens in 10 steps.",
+  );
+  assert.equal(
+    words({ ...run, step: null, full: true, cycle: { cost: 5.4, gain: 0.722 } }),
+    "The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding: a full tree costs 5.4 plain passes here.",
+  );
   assert.match(words({ ...run, method: "autoregressive", cycle: null }), /plain decoding/);
   assert.equal(words({ ...run, steps: 0, cycle: null }), "");
 });
 
 test("cycleWords explains the speedup by cost and tokens of a step", () => {
-  const cycle = cycleOf({ ...RUN, baseline: 100, unwatched: 82, sums: { tokens: 92, steps: 20, seconds: { ...NO_TIMES, verify: 0.3, first_draft: 0.1 } } });
-  assert.equal(cycleWords(cycle), "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.");
+  const cycle = cycleOf({
+    ...RUN,
+    baseline: 100,
+    unwatched: 82,
+    sums: { tokens: 92, steps: 20, seconds: { ...NO_TIMES, verify: 0.3, first_draft: 0.1 } },
+  });
+  assert.equal(
+    cycleWords(cycle),
+    "A step cost 5.6 plain steps and brought 4.6 tokens, so it is 0.82× as fast as plain decoding.",
+  );
   assert.ok(wasFull(cycle, false));
-  assert.deepEqual([wasFull(cycle, true), wasFull(cycle, undefined), wasFull({ gain: 1.1 }, false), wasFull(null, false)], [false, false, false, false]);
-  assert.deepEqual(cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)), ["1.40", "4.21"]);
+  assert.deepEqual(
+    [wasFull(cycle, true), wasFull(cycle, undefined), wasFull({ gain: 1.1 }, false), wasFull(null, false)],
+    [false, false, false, false],
+  );
+  assert.deepEqual(
+    cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)),
+    ["1.40", "4.21"],
+  );
   assert.equal(cycleOf({ ...RUN, baseline: null }), null);
 });
 
@@ -43,7 +77,12 @@ test("originWords names the source of a price", () => {
   assert.equal(originWords("d2sd", 7.05 / 4.98), "as published for D²SD");
   assert.equal(originWords("eagle3", 5.91 / 3.8), "as published for EAGLE-3");
   const calculated = "calculated from the paper’s DFlash 1.28, D²SD 1.42 and EAGLE-3 1.56";
-  for (const [method, cost] of [["d2sd", 1.41], ["d2sd_tree", 7.05 / 4.98], ["dflash", 1.2]]) assert.equal(originWords(method, cost), calculated);
+  for (const [method, cost] of [
+    ["d2sd", 1.41],
+    ["d2sd_tree", 7.05 / 4.98],
+    ["dflash", 1.2],
+  ])
+    assert.equal(originWords(method, cost), calculated);
   assert.match(elsewhereWords("d2sd", 1.4, 7), /costs 1\.40 plain steps \(calculated from the paper’s DFlash/);
 });
 
@@ -65,10 +104,28 @@ test("meanCost is null where work or drafter times are unknown", () => {
   assert.equal(meanCost(PAPER, "dflash", []), null);
 });
 
-const HERE = { first_draft: [[8, 0.2]], second_draft: [[8, 0.2], [32, 0.5]], verify: [[1, 0.9], [41, 2.9]], other: 0.1, drafts: {} };
+const HERE = {
+  first_draft: [[8, 0.2]],
+  second_draft: [
+    [8, 0.2],
+    [32, 0.5],
+  ],
+  verify: [
+    [1, 0.9],
+    [41, 2.9],
+  ],
+  other: 0.1,
+  drafts: {},
+};
 
 test("costOf adds up the costs of steps, without re-draft costs for K = 0", () => {
-  const four = { k: 4, works: [{ first: 8, again: [32], nodes: 41 }, { first: 8, again: [32], nodes: 21 }] };
+  const four = {
+    k: 4,
+    works: [
+      { first: 8, again: [32], nodes: 41 },
+      { first: 8, again: [32], nodes: 21 },
+    ],
+  };
   const none = { k: 0, works: Array(4).fill({ first: 8, again: [], nodes: 1 }) };
   assert.equal(costOf(four, HERE, "d2sd").toFixed(6), (2 * (0.2 + 0.5 + 0.1) + 2.9 + 1.9).toFixed(6));
   assert.equal(costOf(none, HERE, "d2sd").toFixed(6), (4 * 1.2).toFixed(6));
@@ -78,19 +135,42 @@ test("passCost is that of the measured passes, in plain steps", () => {
   assert.equal(passCost(1), 1);
   near(passCost(MEASURED.verify.at(-1)[0]), MEASURED.verify.at(-1)[1] + MEASURED.other);
   assert.equal(passWords(1), "With an 8B model on H200 (measured) a pass over 1 token costs no more than one.");
-  assert.equal(passWords(70), "With an 8B model on H200 (measured) a pass over 70 tokens costs 1.3 times as much as one.");
+  assert.equal(
+    passWords(70),
+    "With an 8B model on H200 (measured) a pass over 70 tokens costs 1.3 times as much as one.",
+  );
 });
 
 /** A run of six steps of three tokens, as the store sums it up: of four partly rejected drafts two were repaired. */
 const RUN = {
-  header: { method: "d2sd" }, length: 6, live: false, baseline: 25, unwatched: 62.5, seen: { selected: true },
-  summaries: Array.from({ length: 6 }, (_, at) => ({ elapsed: 0.06 * (at + 1), total: 3, nodes: 6, verdict: at ? "found" : "repaired", gained: 1, redrafts: 2 })),
+  header: { method: "d2sd" },
+  length: 6,
+  live: false,
+  baseline: 25,
+  unwatched: 62.5,
+  seen: { selected: true },
+  summaries: Array.from({ length: 6 }, (_, at) => ({
+    elapsed: 0.06 * (at + 1),
+    total: 3,
+    nodes: 6,
+    verdict: at ? "found" : "repaired",
+    gained: 1,
+    redrafts: 2,
+  })),
   sums: { tokens: 18, nodes: 36, gained: 6, redrafts: 12, outcomes: { repaired: 2, found: 1, missed: 1, all: 2 } },
 };
-const values = (run, here) => Object.fromEntries(Object.entries(figuresOf(run, here)).map(([id, [value, note]]) => [id, `${value} | ${note}`]));
+const values = (run, here) =>
+  Object.fromEntries(Object.entries(figuresOf(run, here)).map(([id, [value, note]]) => [id, `${value} | ${note}`]));
 
 test("figuresOf gives the totals of a run with their references", () => {
-  assert.deepEqual(values(RUN), { alpha: "3.00 | breaks even at 1.2", speed: "50.0 | while recording", speedup: "2.50× | undrawn 62.5, plain 25.0", nodes: "6.0 | ", repaired: "50% | 2 of 4", gain: "0.50 | 6 by 12" });
+  assert.deepEqual(values(RUN), {
+    alpha: "3.00 | breaks even at 1.2",
+    speed: "50.0 | while recording",
+    speedup: "2.50× | undrawn 62.5, plain 25.0",
+    nodes: "6.0 | ",
+    repaired: "50% | 2 of 4",
+    gain: "0.50 | 6 by 12",
+  });
   assert.equal(values({ ...RUN, unwatched: null }).speedup, "2.00× | 50.0 vs 25.0 plain"); // older runs were not timed again
   assert.deepEqual(values(RUN, RUN.summaries[0]).repaired, "50% | this step: ● repaired");
   assert.equal(values(RUN, RUN.summaries[0]).gain, "0.50 | this step: 1 by 2");
@@ -98,23 +178,67 @@ test("figuresOf gives the totals of a run with their references", () => {
 
 test("figuresOf explains a speedup below 1 and shows a dash for unmeasured values", () => {
   assert.equal(values({ ...RUN, baseline: 80, unwatched: null }).speedup, "0.62× | a step = 4.8 plain");
-  const bare = { ...RUN, baseline: null, unwatched: null, summaries: RUN.summaries.map((step) => ({ ...step, elapsed: 0 })) };
+  const bare = {
+    ...RUN,
+    baseline: null,
+    unwatched: null,
+    summaries: RUN.summaries.map((step) => ({ ...step, elapsed: 0 })),
+  };
   assert.deepEqual([values(bare).speed, values(bare).speedup], ["— | no times in this run", "— | not measured"]);
-  const nothing = { ...RUN, length: 0, summaries: [], baseline: null, unwatched: null, sums: { tokens: 0, nodes: 0, gained: 0, redrafts: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 } } };
-  assert.deepEqual(values(nothing), { alpha: "— | ", speed: "— | ", speedup: "— | not measured", nodes: "— | ", repaired: "— | no prediction yet", gain: "— | no re-drafts" });
+  const nothing = {
+    ...RUN,
+    length: 0,
+    summaries: [],
+    baseline: null,
+    unwatched: null,
+    sums: { tokens: 0, nodes: 0, gained: 0, redrafts: 0, outcomes: { repaired: 0, found: 0, missed: 0, all: 0 } },
+  };
+  assert.deepEqual(values(nothing), {
+    alpha: "— | ",
+    speed: "— | ",
+    speedup: "— | not measured",
+    nodes: "— | ",
+    repaired: "— | no prediction yet",
+    gain: "— | no re-drafts",
+  });
 });
 
 test("a run made here that was slower with full trees is offered as quickest here, and the offer runs it", () => {
   const made = [];
   const element = () => {
-    const node = { nodeType: 1, style: {}, dataset: {}, classList: { toggle() {} }, append() {}, replaceChildren() {}, querySelector() {} };
+    const node = {
+      nodeType: 1,
+      style: {},
+      dataset: {},
+      classList: { toggle() {} },
+      append() {},
+      replaceChildren() {},
+      querySelector() {},
+    };
     made.push(node);
-    return Object.assign(node, { setAttribute: (name, value) => (node[name] = value), addEventListener: (kind, act) => (node[kind] = act) });
+    return Object.assign(node, {
+      setAttribute: (name, value) => (node[name] = value),
+      addEventListener: (kind, act) => (node[kind] = act),
+    });
   };
-  globalThis.document = { createElement: element, createElementNS: element, createTextNode: (data) => ({ nodeType: 3, data }), addEventListener() {} };
+  globalThis.document = {
+    createElement: element,
+    createElementNS: element,
+    createTextNode: (data) => ({ nodeType: 3, data }),
+    addEventListener() {},
+  };
   const asked = [];
   const offer = (changes, ways = { quickest: () => asked.push("quickest"), turn() {} }) => {
-    const store = { ...RUN, baseline: 80, unwatched: null, recorded: true, own: true, header: { method: "d2sd", config: { cost_aware: false } }, sums: { ...RUN.sums, steps: 6, seconds: NO_TIMES }, ...changes };
+    const store = {
+      ...RUN,
+      baseline: 80,
+      unwatched: null,
+      recorded: true,
+      own: true,
+      header: { method: "d2sd", config: { cost_aware: false } },
+      sums: { ...RUN.sums, steps: 6, seconds: NO_TIMES },
+      ...changes,
+    };
     new NumbersView(element(), store, ways).show({ at: 0, secret: false });
     return made.findLast(({ id }) => id === "quickest");
   };
@@ -123,5 +247,8 @@ test("a run made here that was slower with full trees is offered as quickest her
   assert.deepEqual(asked, ["quickest"]);
   const faster = { baseline: 25 };
   const aware = { header: { method: "d2sd", config: { cost_aware: true } } };
-  assert.deepEqual([offer(faster), offer(aware), offer({ own: false }), offer({}, null)].map(({ hidden }) => hidden), [true, true, true, true]);
+  assert.deepEqual(
+    [offer(faster), offer(aware), offer({ own: false }), offer({}, null)].map(({ hidden }) => hidden),
+    [true, true, true, true],
+  );
 });

@@ -9,9 +9,25 @@ globalThis.requestAnimationFrame = (draw) => frames.push(draw);
 test.mock.method(performance, "now", () => 0);
 
 test("readLane bounds numbers and counts tokens", () => {
-  const lane = readLane({ method: "d2sd", steps: [[0.5, [["a", "first"], ["b", "target"]]], ["x", null], [1e99, [["c", "second"]]]] });
+  const lane = readLane({
+    method: "d2sd",
+    steps: [
+      [
+        0.5,
+        [
+          ["a", "first"],
+          ["b", "target"],
+        ],
+      ],
+      ["x", null],
+      [1e99, [["c", "second"]]],
+    ],
+  });
   assert.equal(lane.total, 3);
-  assert.deepEqual(lane.steps.map((s) => s.elapsed), [0.5, 0, 1e6]);
+  assert.deepEqual(
+    lane.steps.map((s) => s.elapsed),
+    [0.5, 0, 1e6],
+  );
   assert.deepEqual([1, 2, 3, 4].map(ordinal), ["1st", "2nd", "3rd", "4th"]);
 });
 
@@ -57,12 +73,35 @@ test("the player requests one frame at a time", () => {
   assert.equal(frames.length, 1);
 });
 
-const PLAIN = readLane({ method: "autoregressive", row: { speedup: 1, mean_acceptance_length: 1, there: 1 }, steps: [[0.01, [["a", "target"]]]] });
-const DRAFTED = readLane({ method: "d2sd", row: { speedup: 0.5, mean_acceptance_length: 2, there: 1.4 }, steps: [[0.04, [["a", "first"], ["b", "target"]]]] });
-const CHAIN = readLane({ method: "draft_model", row: { mean_acceptance_length: 1, there: null }, steps: [[0.04, [["a", "first"]]]] });
+const PLAIN = readLane({
+  method: "autoregressive",
+  row: { speedup: 1, mean_acceptance_length: 1, there: 1 },
+  steps: [[0.01, [["a", "target"]]]],
+});
+const DRAFTED = readLane({
+  method: "d2sd",
+  row: { speedup: 0.5, mean_acceptance_length: 2, there: 1.4 },
+  steps: [
+    [
+      0.04,
+      [
+        ["a", "first"],
+        ["b", "target"],
+      ],
+    ],
+  ],
+});
+const CHAIN = readLane({
+  method: "draft_model",
+  row: { mean_acceptance_length: 1, there: null },
+  steps: [[0.04, [["a", "first"]]]],
+});
 
 test("mapPoints has the measured and the published cost of every lane that drafts", () => {
-  assert.deepEqual(mapPoints([PLAIN, DRAFTED, CHAIN]), [{ name: "D²SD", alpha: 2, here: 4, there: 1.4 }, { name: "Draft model", alpha: 1, here: null, there: null }]);
+  assert.deepEqual(mapPoints([PLAIN, DRAFTED, CHAIN]), [
+    { name: "D²SD", alpha: 2, here: 4, there: 1.4 },
+    { name: "Draft model", alpha: 1, here: null, there: null },
+  ]);
 });
 
 test("clockWords states a short race in milliseconds", () => {
@@ -71,10 +110,16 @@ test("clockWords states a short race in milliseconds", () => {
 });
 
 test("the axis of a race has a few round times", () => {
-  assert.deepEqual(timeTicks(0.33).map((t) => t.toFixed(1)), ["0.0", "0.1", "0.2", "0.3"]);
+  assert.deepEqual(
+    timeTicks(0.33).map((t) => t.toFixed(1)),
+    ["0.0", "0.1", "0.2", "0.3"],
+  );
   assert.ok(timeTicks(7).length <= 7);
 });
 
 test("whyWords explains the order of the lanes", () => {
-  assert.match(whyWords([PLAIN, DRAFTED]), /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is 0\.50× as fast as plain decoding\.$/);
+  assert.match(
+    whyWords([PLAIN, DRAFTED]),
+    /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is 0\.50× as fast as plain decoding\.$/,
+  );
 });

@@ -3,18 +3,42 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chosenSentence, readAnswer, Redraft, redraftSentence } from "../../assets/viewer/redraft.js";
 
-const answer = (fields) => readAnswer({ texts: [" shells", " and", " gets"], confidence: [0.9, 0.8, 0.3], kept: 3, accepted: 2, added: 2, wanted: " finds", chosen: [[3, 2], [5, 0]], extra: 0, same: null, ...fields });
+const answer = (fields) =>
+  readAnswer({
+    texts: [" shells", " and", " gets"],
+    confidence: [0.9, 0.8, 0.3],
+    kept: 3,
+    accepted: 2,
+    added: 2,
+    wanted: " finds",
+    chosen: [
+      [3, 2],
+      [5, 0],
+    ],
+    extra: 0,
+    same: null,
+    ...fields,
+  });
 
 test("redraftSentence names the tokens that a re-draft would have added, and its end", () => {
-  assert.equal(redraftSentence(3, answer()), "From 3 it would have added 2: ␣shells ␣and; then the target wanted “␣finds”.");
+  assert.equal(
+    redraftSentence(3, answer()),
+    "From 3 it would have added 2: ␣shells ␣and; then the target wanted “␣finds”.",
+  );
   assert.equal(redraftSentence(3, answer({ wanted: null })), "From 3 it would have added 2: ␣shells ␣and.");
-  assert.equal(redraftSentence(1, answer({ kept: 1, added: 0 })), "From 1 it would have added nothing: 2 tokens right, which the first draft has as well.");
+  assert.equal(
+    redraftSentence(1, answer({ kept: 1, added: 0 })),
+    "From 1 it would have added nothing: 2 tokens right, which the first draft has as well.",
+  );
   assert.match(redraftSentence(5, answer({ accepted: 0, added: 0 })), /wanted “␣finds” at position 4 already/);
   assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” for its first token/);
 });
 
 test("chosenSentence names the gain of the chosen prefixes", () => {
-  assert.match(chosenSentence(4, answer({ extra: 2 }), 6, false), /^K chose 3 \(\+2\) and 5 \(0\)\. .* commits 2 more than its 6 tokens\.$/);
+  assert.match(
+    chosenSentence(4, answer({ extra: 2 }), 6, false),
+    /^K chose 3 \(\+2\) and 5 \(0\)\. .* commits 2 more than its 6 tokens\.$/,
+  );
   assert.match(chosenSentence(3, answer({ same: true }), 6, false), /the run drafted the same tokens/);
   assert.match(chosenSentence(3, answer({ same: false }), 6, true), /^Drawn at random .* the run drafted other tokens/);
 });
@@ -22,7 +46,12 @@ test("chosenSentence names the gain of the chosen prefixes", () => {
 test("Redraft uses the answer to the latest question only, and names the problem without a server", () => {
   const asked = [];
   const selection = { shown: 2, shownNode: null, pause() {}, pin() {} };
-  const redraft = new Redraft({ key: "k" }, selection, (question) => asked.push(question), () => {});
+  const redraft = new Redraft(
+    { key: "k" },
+    selection,
+    (question) => asked.push(question),
+    () => {},
+  );
   redraft.request(3);
   redraft.request(4);
   redraft.receive({ number: 1, problem: "old" });
@@ -30,7 +59,13 @@ test("Redraft uses the answer to the latest question only, and names the problem
   redraft.receive({ number: 2, problem: "new" });
   redraft.receive({ number: 2, problem: "again" });
   assert.equal(redraft.now.answer.problem, "new");
-  assert.deepEqual(asked.map(({ prefix, number }) => [prefix, number]), [[3, 1], [4, 2]]);
+  assert.deepEqual(
+    asked.map(({ prefix, number }) => [prefix, number]),
+    [
+      [3, 1],
+      [4, 2],
+    ],
+  );
   assert.equal(redraft.of({ index: 1 }), null);
   const alone = new Redraft({ key: "k" }, selection, null, () => {});
   alone.request(3);

@@ -9,13 +9,40 @@ import { Selection } from "../../assets/viewer/selection.js";
 import { END, draftOf, durations, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { stepLine, stepOf } from "./fixtures.mjs";
 
-const recorded = gunzipSync(readFileSync(new URL("../../assets/traces/opening.jsonl.gz", import.meta.url))).toString().split("\n");
-const STEPS = recorded.filter((line) => line.includes('"StepDone"')).map((line, at) => ({ ...stepOf(JSON.parse(line)), index: at }));
+const recorded = gunzipSync(readFileSync(new URL("../../assets/traces/opening.jsonl.gz", import.meta.url)))
+  .toString()
+  .split("\n");
+const STEPS = recorded
+  .filter((line) => line.includes('"StepDone"'))
+  .map((line, at) => ({ ...stepOf(JSON.parse(line)), index: at }));
 const D2SD = STEPS[1];
 const dflash = (passes = 1) => stepOf({ ...JSON.parse(stepLine(6, 3)), draft_passes: passes });
-const node = (id, parent, depth, state) => ({ id, parent, depth, token: id, text: `t${id}`, candidates: [], proposer: "first", state });
-const EAGLE = stepOf({ nodes: [node(0, -1, 0, "root"), node(1, 0, 1, "accepted"), node(2, 0, 1, "rejected"), node(3, 1, 2, "accepted")], accepted: [1, 3], committed: [{ text: "t1", proposer: "first", node: 1 }], levels: [{ nodes: [1, 2], texts: ["t1", "t2"], scores: [-0.1, -1], scored: 4 }, { nodes: [3], texts: ["t3"], scores: [-0.3], scored: 2 }] });
-const PLAIN = stepOf({ nodes: [node(0, -1, 0, "root")], accepted: [], committed: [{ text: "x", proposer: "target", node: null }], choices: [], seconds: { verify: 0.004 } });
+const node = (id, parent, depth, state) => ({
+  id,
+  parent,
+  depth,
+  token: id,
+  text: `t${id}`,
+  candidates: [],
+  proposer: "first",
+  state,
+});
+const EAGLE = stepOf({
+  nodes: [node(0, -1, 0, "root"), node(1, 0, 1, "accepted"), node(2, 0, 1, "rejected"), node(3, 1, 2, "accepted")],
+  accepted: [1, 3],
+  committed: [{ text: "t1", proposer: "first", node: 1 }],
+  levels: [
+    { nodes: [1, 2], texts: ["t1", "t2"], scores: [-0.1, -1], scored: 4 },
+    { nodes: [3], texts: ["t3"], scores: [-0.3], scored: 2 },
+  ],
+});
+const PLAIN = stepOf({
+  nodes: [node(0, -1, 0, "root")],
+  accepted: [],
+  committed: [{ text: "x", proposer: "target", node: null }],
+  choices: [],
+  seconds: { verify: 0.004 },
+});
 const ALL = [...STEPS, dflash(), dflash(6), EAGLE, PLAIN];
 
 /** Every value of a step at a time. */
@@ -24,15 +51,29 @@ function everything(step, t) {
   const drafts = [0, ...step.branches.map((_, at) => at + 1)];
   return {
     stays: [
-      ...[...step.nodes.values()].flatMap((n) => [now.node(n).opacity, now.node(n).word, now.node(n).known, now.edge(n).opacity, now.edge(n).known]),
+      ...[...step.nodes.values()].flatMap((n) => [
+        now.node(n).opacity,
+        now.node(n).word,
+        now.node(n).known,
+        now.edge(n).opacity,
+        now.edge(n).known,
+      ]),
       ...(step.draft ? step.draft.confidence.flatMap((_, j) => [now.bar(j + 1).grown, now.bar(j + 1).known]) : []),
       ...step.selected.map((_, n) => now.flag(n).dropped),
       ...step.committed.map((_, i) => now.landed(i)),
-      now.lane(true), now.lane(false), now.brought, now.bonus, now.truth, now.posterior, now.late,
+      now.lane(true),
+      now.lane(false),
+      now.brought,
+      now.bonus,
+      now.truth,
+      now.posterior,
+      now.late,
     ],
     goes: [
       ...[...step.nodes.values()].flatMap((n) => [now.node(n).apart, now.node(n).light, now.node(n).shake]),
-      ...drafts.slice(1).flatMap((c) => [now.rail(c).opacity, now.row(c), now.copy(c, 4).opacity, now.copy(c, 4).apart]),
+      ...drafts
+        .slice(1)
+        .flatMap((c) => [now.rail(c).opacity, now.row(c), now.copy(c, 4).opacity, now.copy(c, 4).apart]),
       ...step.selected.map((_, n) => now.flag(n).cast),
       now.sweep ?? 0,
     ],
@@ -71,8 +112,15 @@ test("acceptance stays hidden until the pass of the target", () => {
 test("re-drafts stand in separate rows until equal prefixes merge", () => {
   const merged = [...D2SD.nodes.values()].filter((n) => draftOf(n) > 0);
   assert.ok(merged.length > 20);
-  for (const n of merged) assert.deepEqual([3, 3.5].map((t) => stage(D2SD, t).node(n).apart), [1, 0]);
-  assert.deepEqual([2, 3, 3.5].map((t) => stage(D2SD, t).copy(1, 6).opacity), [0, 1, 0]);
+  for (const n of merged)
+    assert.deepEqual(
+      [3, 3.5].map((t) => stage(D2SD, t).node(n).apart),
+      [1, 0],
+    );
+  assert.deepEqual(
+    [2, 3, 3.5].map((t) => stage(D2SD, t).copy(1, 6).opacity),
+    [0, 1, 0],
+  );
 });
 
 test("the light of the verification pass reaches all nodes of a depth at once", () => {
@@ -94,13 +142,16 @@ test("methods without re-drafts skip stages, and drafts grow by pass or level", 
 
 test("stageWords describes each stage with the numbers of the step", () => {
   const said = (step) => stagesOf(step).map((at) => stageWords(step, at));
-  assert.deepEqual(said(D2SD).map((words) => words.replace(/[\d.]+ ms/, "… ms")), [
-    "One pass guesses 15 tokens at once, and says how sure it is of each.",
-    "Where will it break? Most likely after 3 (56%), then 4, 2 or 5.",
-    "A second drafter goes on from all four places, in one batch: … ms.",
-    "5 drafts, 75 tokens, are one tree of 59 nodes. The target reads it in one pass: … ms.",
-    "4 + 4 accepted, and one of the target’s own: 9 tokens; plain decoding needs 9 passes.",
-  ]);
+  assert.deepEqual(
+    said(D2SD).map((words) => words.replace(/[\d.]+ ms/, "… ms")),
+    [
+      "One pass guesses 15 tokens at once, and says how sure it is of each.",
+      "Where will it break? Most likely after 3 (56%), then 4, 2 or 5.",
+      "A second drafter goes on from all four places, in one batch: … ms.",
+      "5 drafts, 75 tokens, are one tree of 59 nodes. The target reads it in one pass: … ms.",
+      "4 + 4 accepted, and one of the target’s own: 9 tokens; plain decoding needs 9 passes.",
+    ],
+  );
   assert.match(said(EAGLE)[0], /level by level: 2 passes/);
   assert.deepEqual(said(PLAIN), ["The target reads the latest token: 4.00 ms.", "1 token for one pass of the target."]);
 });
@@ -112,21 +163,46 @@ test("durations are proportional to measured times if asked", () => {
   assert.deepEqual(durations(D2SD, false), Array(5).fill(1.2));
 });
 
-const element = () => ({ append() {}, replaceChildren() {}, setAttribute() {}, removeAttribute() {}, addEventListener() {}, style: { setProperty() {} }, children: [], isConnected: true });
+const element = () => ({
+  append() {},
+  replaceChildren() {},
+  setAttribute() {},
+  removeAttribute() {},
+  addEventListener() {},
+  style: { setProperty() {} },
+  children: [],
+  isConnected: true,
+});
 
 /** A player over the recorded steps, and a function that lets time go by. */
 function playerOf() {
   const [frames, drawn, said] = [[], [], []];
-  Object.assign(globalThis, { document: { createElement: element, createTextNode: () => ({}) }, matchMedia: () => ({ matches: false }), requestAnimationFrame: (act) => frames.push(act) });
+  Object.assign(globalThis, {
+    document: { createElement: element, createTextNode: () => ({}) },
+    matchMedia: () => ({ matches: false }),
+    requestAnimationFrame: (act) => frames.push(act),
+  });
   const store = { length: STEPS.length, live: false, step: (at) => STEPS[at] ?? null };
   const selection = new Selection(store, () => {});
   selection.resting = 1;
-  const player = new Player(store, selection, { draw: (t) => drawn.push(t), said: (name) => said.push(name), allowed: () => true, changed: () => {} });
+  const player = new Player(store, selection, {
+    draw: (t) => drawn.push(t),
+    said: (name) => said.push(name),
+    allowed: () => true,
+    changed: () => {},
+  });
   let now = 0;
   const wait = (seconds) => {
     for (const end = now + seconds * 1000; now < end; now += 50) frames.splice(0).forEach((act) => act(now));
   };
-  return { player, selection, drawn, said, wait, keys: keyActions({ store, selection, player, quiz: { asking: false } }) };
+  return {
+    player,
+    selection,
+    drawn,
+    said,
+    wait,
+    keys: keyActions({ store, selection, player, quiz: { asking: false } }),
+  };
 }
 
 test("Space plays a step in six seconds, goes on to the next steps, and pauses", () => {

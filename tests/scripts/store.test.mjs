@@ -14,26 +14,69 @@ test("a run is read as it arrives, and its totals add up", async () => {
   store.feed(segment("k", 0, HEADER, outcomeLine("found"), stepLine(4, 2, [2], 0.5)));
   await settled(store);
   assert.equal(store.live, true);
-  store.feed(segment("k", 3, outcomeLine("all"), stepLine(4, 4, [1], 1), outcomeLine("missed"), stepLine(4, 0, [3], 1.5), FINISHED));
+  store.feed(
+    segment(
+      "k",
+      3,
+      outcomeLine("all"),
+      stepLine(4, 4, [1], 1),
+      outcomeLine("missed"),
+      stepLine(4, 0, [3], 1.5),
+      FINISHED,
+    ),
+  );
   await settled(store);
   assert.equal(store.live, false);
-  assert.deepEqual(store.summaries.map((s) => s.verdict), ["found", "all", "missed"]);
-  assert.deepEqual({ tokens: store.sums.tokens, ...store.sums.outcomes, judged: judged(store.sums), most: store.most }, { tokens: 3 + 5 + 1, repaired: 0, found: 1, missed: 1, all: 1, judged: 2, most: 5 });
+  assert.deepEqual(
+    store.summaries.map((s) => s.verdict),
+    ["found", "all", "missed"],
+  );
+  assert.deepEqual(
+    { tokens: store.sums.tokens, ...store.sums.outcomes, judged: judged(store.sums), most: store.most },
+    { tokens: 3 + 5 + 1, repaired: 0, found: 1, missed: 1, all: 1, judged: 2, most: 5 },
+  );
   assert.equal(store.prompt, "Once");
   assert.equal(store.step(2).ending, "max_new_tokens");
   assert.equal(store.step(3), null);
-  assert.deepEqual(store.lines, [HEADER, stepLine(4, 2, [2], 0.5), stepLine(4, 4, [1], 1), stepLine(4, 0, [3], 1.5), FINISHED]); // an outcome is no part of the trace
+  assert.deepEqual(store.lines, [
+    HEADER,
+    stepLine(4, 2, [2], 0.5),
+    stepLine(4, 4, [1], 1),
+    stepLine(4, 0, [3], 1.5),
+    FINISHED,
+  ]); // an outcome is no part of the trace
 });
 
 test("a step has the outcome of the line before it, or none", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, outcomeLine("repaired", 2, 3), stepLine(4, 2), stepLine(4, 2), outcomeLine(null), stepLine(4, 2)));
+  store.feed(
+    segment(
+      "k",
+      0,
+      HEADER,
+      outcomeLine("repaired", 2, 3),
+      stepLine(4, 2),
+      stepLine(4, 2),
+      outcomeLine(null),
+      stepLine(4, 2),
+    ),
+  );
   await settled(store);
   const told = ({ verdict, gained, closed }) => [verdict, gained, closed];
-  const expected = [["repaired", 2, 3], [null, 0, null], [null, 0, null]];
+  const expected = [
+    ["repaired", 2, 3],
+    [null, 0, null],
+    [null, 0, null],
+  ];
   assert.deepEqual(store.summaries.map(told), expected);
-  assert.deepEqual([0, 1, 2].map((at) => told(store.step(at))), expected);
-  assert.deepEqual(store.summaries.map(({ work }) => work), [{ first: 5, again: [], nodes: 5 }, null, { first: 5, again: [], nodes: 5 }]);
+  assert.deepEqual(
+    [0, 1, 2].map((at) => told(store.step(at))),
+    expected,
+  );
+  assert.deepEqual(
+    store.summaries.map(({ work }) => work),
+    [{ first: 5, again: [], nodes: 5 }, null, { first: 5, again: [], nodes: 5 }],
+  );
   assert.equal(boundaryWords(store.step(2)).short, "accepted 2");
 });
 
@@ -46,7 +89,10 @@ test("lines after a gap wait until the missing lines are requested and arrive", 
   assert.deepEqual(asked, [["k", 1]]);
   store.feed(segment("k", 1, stepLine(4, 3)));
   await settled(store);
-  assert.deepEqual(store.summaries.map((s) => s.boundary), [3, 1]);
+  assert.deepEqual(
+    store.summaries.map((s) => s.boundary),
+    [3, 1],
+  );
 });
 
 test("repeated lines count once, and another run replaces the first", async () => {
@@ -57,7 +103,10 @@ test("repeated lines count once, and another run replaces the first", async () =
   assert.equal(store.length, 2);
   store.feed(segment("l", 0, HEADER, stepLine(4, 4)));
   await settled(store);
-  assert.deepEqual(store.summaries.map((s) => s.boundary), [4]);
+  assert.deepEqual(
+    store.summaries.map((s) => s.boundary),
+    [4],
+  );
 });
 
 test("a late segment of another run is requested from its start and does not clear the page", async () => {
@@ -67,7 +116,10 @@ test("a late segment of another run is requested from its start and does not cle
   await settled(store);
   assert.deepEqual(asked, [["l", 0]]);
   assert.equal(store.key, "k");
-  assert.deepEqual(store.summaries.map((s) => s.boundary), [1]);
+  assert.deepEqual(
+    store.summaries.map((s) => s.boundary),
+    [1],
+  );
 });
 
 test("packed lines are unpacked, and lines that cannot be read are left out and told of", async () => {
@@ -78,7 +130,10 @@ test("packed lines are unpacked, and lines that cannot be read are left out and 
   for (const broken of ["~!", '{"event":', "null", '{"event":"StepDone"}']) {
     store.feed(segment(broken, 0, HEADER, packed, broken, stepLine(3, 2)));
     await settled(store);
-    assert.deepEqual(store.summaries.map((s) => s.boundary), [1, 2]);
+    assert.deepEqual(
+      store.summaries.map((s) => s.boundary),
+      [1, 2],
+    );
     assert.equal(store.failed, "A part of this run cannot be read.");
   }
 });
@@ -92,7 +147,9 @@ test("a recording opens at its instructive step, or at the first without a head"
   const selection = new Selection(store, () => {});
   selection.advance();
   assert.deepEqual([selection.shown, selection.following], [0, false]);
-  store.feed([JSON.stringify({ event: "Segment", key: "k", from: 0, recorded: true, instructive: 1 }), ...lines].join("\n"));
+  store.feed(
+    [JSON.stringify({ event: "Segment", key: "k", from: 0, recorded: true, instructive: 1 }), ...lines].join("\n"),
+  );
   selection.reset();
   await settled(store);
   selection.advance();
@@ -159,7 +216,9 @@ test("the last step says why the text ends once that is known", async () => {
 
 test("a failure keeps the steps before it and ends the run", async () => {
   const { store } = storeOf();
-  store.feed(segment("k", 0, HEADER, stepLine(4, 1), JSON.stringify({ event: "Failed", sentence: "<b>No memory.</b>" })));
+  store.feed(
+    segment("k", 0, HEADER, stepLine(4, 1), JSON.stringify({ event: "Failed", sentence: "<b>No memory.</b>" })),
+  );
   await settled(store);
   assert.deepEqual([store.length, store.failed, store.live], [1, "<b>No memory.</b>", false]);
 });
@@ -192,10 +251,15 @@ test("Resend requests missing lines again at intervals, until they arrive or ano
 test("foundBy finds steps by verdict, and rangeWords gives totals of a range", async () => {
   const { store } = storeOf();
   const outcomes = ["repaired", "found", "missed", "found", "repaired", "missed"];
-  store.feed(segment("k", 0, HEADER, ...outcomes.flatMap((verdict, at) => [outcomeLine(verdict, 1), stepLine(4, at % 3, [2])])));
+  store.feed(
+    segment("k", 0, HEADER, ...outcomes.flatMap((verdict, at) => [outcomeLine(verdict, 1), stepLine(4, at % 3, [2])])),
+  );
   await settled(store);
   const found = (filter) => foundBy(filter, store.summaries);
   assert.deepEqual([found("any"), found("found"), found("undrafted"), found("sure")], [null, [1, 3], [], []]);
   assert.deepEqual(found("longest"), [0, 1, 2, 3, 4, 5]);
-  assert.equal(rangeWords(store.sumsOf(1, 4)), "8 tokens, 2.00 per step · 5.0 nodes per step · 25% of 4 repaired · 40.0 ms");
+  assert.equal(
+    rangeWords(store.sumsOf(1, 4)),
+    "8 tokens, 2.00 per step · 5.0 nodes per step · 25% of 4 repaired · 40.0 ms",
+  );
 });

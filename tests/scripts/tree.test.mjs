@@ -33,7 +33,10 @@ const STEP = stepOf([
 
 test("the first draft and every re-draft have a lane each", () => {
   const { lanes, hidden } = layoutTree(STEP, null, null);
-  assert.deepEqual([0, 1, 2, 3, 4].map((id) => lanes.get(id)), [0, 0, 0, 0, 0]);
+  assert.deepEqual(
+    [0, 1, 2, 3, 4].map((id) => lanes.get(id)),
+    [0, 0, 0, 0, 0],
+  );
   assert.equal(lanes.get(5), lanes.get(6));
   assert.equal(lanes.get(7), lanes.get(8));
   assert.equal(new Set([lanes.get(0), lanes.get(5), lanes.get(7)]).size, 3);
@@ -46,7 +49,8 @@ function randomStep(seed, size) {
   let state = seed * 2654435761 + 1;
   const draw = (n) => ((state = (state * 1103515245 + 12345) % 2147483648), Math.floor((state / 2147483648) * n));
   const rows = [[-1, [0], 1, "root"]];
-  for (let id = 1; id < size; id += 1) rows.push([Math.max(0, id - 1 - (draw(3) ? 0 : draw(id))), [draw(3)], draw(10) / 10]);
+  for (let id = 1; id < size; id += 1)
+    rows.push([Math.max(0, id - 1 - (draw(3) ? 0 : draw(id))), [draw(3)], draw(10) / 10]);
   return stepOf(rows);
 }
 
@@ -54,13 +58,19 @@ test("nodes of one depth have different lanes, and stems cross no used lane", ()
   for (const step of [STEP, ...Array.from({ length: 60 }, (_, seed) => randomStep(seed, 40))]) {
     const { lanes, chains } = layoutTree(step, null, null);
     assert.equal(lanes.size, step.nodes.size + 1);
-    const taken = [...lanes].map(([id, lane]) => `${id === BONUS ? step.bonus.depth : step.nodes.get(id).depth} ${lane}`);
+    const taken = [...lanes].map(
+      ([id, lane]) => `${id === BONUS ? step.bonus.depth : step.nodes.get(id).depth} ${lane}`,
+    );
     assert.equal(new Set(taken).size, taken.length);
     for (const chain of chains) {
       for (const sub of chain.subs) {
         const stem = sub.first.depth - 0.5;
-        const between = (other) => other.lane > Math.min(chain.lane, sub.lane) && other.lane < Math.max(chain.lane, sub.lane);
-        assert.equal(chains.some((other) => between(other) && other.first.depth - 0.5 < stem && stem < other.end + 0.5), false);
+        const between = (other) =>
+          other.lane > Math.min(chain.lane, sub.lane) && other.lane < Math.max(chain.lane, sub.lane);
+        assert.equal(
+          chains.some((other) => between(other) && other.first.depth - 0.5 < stem && stem < other.end + 0.5),
+          false,
+        );
       }
     }
   }
@@ -105,7 +115,12 @@ test("edgePath is straight within a lane and turns between two lanes", () => {
 
 /** The labels of all lanes, that of the anchor first. */
 function labels(step, slim = false) {
-  const tree = { step, columns: { slim, x: (depth) => 60 * depth }, small: (words) => 6 * words.length, widths: new Map([...step.nodes.keys()].map((id) => [id, 40])) };
+  const tree = {
+    step,
+    columns: { slim, x: (depth) => 60 * depth },
+    small: (words) => 6 * words.length,
+    widths: new Map([...step.nodes.keys()].map((id) => [id, 40])),
+  };
   const { chains, lanes } = layoutTree(step, null, null);
   return chains.sort((a, b) => Math.abs(a.lane) - Math.abs(b.lane)).map((chain) => chainLabel(tree, chain, lanes));
 }
@@ -113,42 +128,104 @@ function labels(step, slim = false) {
 const mainLabel = (step, slim = false) => labels(step, slim)[0];
 
 test("the label of the main lane names the draft that the lane holds", () => {
-  const branches = [{ drafter: "second", prefix: 2, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
+  const branches = [
+    { drafter: "second", prefix: 2, base: 0 },
+    { drafter: "second", prefix: 0, base: 0 },
+  ];
   const of = (rows) => ({ ...stepOf(rows), draft: {}, branches, sampled: false, columns: 5 });
-  const whole = mainLabel(of([[-1, [0, 1, 2], 1, "root"], [0, [0, 1, 2], 0.9, "accepted"], [1, [0, 1], 0.9, "accepted"], [2, [0], 0.4, "rejected"]]));
+  const whole = mainLabel(
+    of([
+      [-1, [0, 1, 2], 1, "root"],
+      [0, [0, 1, 2], 0.9, "accepted"],
+      [1, [0, 1], 0.9, "accepted"],
+      [2, [0], 0.4, "rejected"],
+    ]),
+  );
   assert.deepEqual([whole.words, whole.won], ["first draft · 2 right", 2]);
   // a node budget kept the re-draft from 0 and nothing of the first draft
-  const left = mainLabel(of([[-1, [2], 1, "root"], [0, [2], 0.9, "accepted"], [1, [2], 0.8]]));
+  const left = mainLabel(
+    of([
+      [-1, [2], 1, "root"],
+      [0, [2], 0.9, "accepted"],
+      [1, [2], 0.8],
+    ]),
+  );
   assert.deepEqual([left.words, left.won], ["re-draft from 0 · added 1", 1]);
-  assert.equal(mainLabel(of([[-1, [2], 1, "root"], [0, [2], 0.9, "accepted"]]), true).words, "from 0 · +1"); // across no stems
+  assert.equal(
+    mainLabel(
+      of([
+        [-1, [2], 1, "root"],
+        [0, [2], 0.9, "accepted"],
+      ]),
+      true,
+    ).words,
+    "from 0 · +1",
+  ); // across no stems
   assert.equal(mainLabel(of([[-1, [0, 1, 2], 1, "root"]])), null);
 });
 
 test("a lane label without room above its lane stands beside it", () => {
   // a trunk of three, of which two are right; the re-draft from 2 is the last column, over which its name would end behind the block
-  const rows = [[-1, [0, 1], 1, "root"], [0, [0, 1], 0.9, "accepted"], [1, [0, 1], 0.9, "accepted"], [2, [0], 0.4, "rejected"], [2, [1], 0.8, "accepted"]];
-  const step = { ...stepOf(rows), draft: {}, branches: [{ drafter: "second", prefix: 2, base: 0 }], sampled: false, columns: 4, boundary: 2 };
+  const rows = [
+    [-1, [0, 1], 1, "root"],
+    [0, [0, 1], 0.9, "accepted"],
+    [1, [0, 1], 0.9, "accepted"],
+    [2, [0], 0.4, "rejected"],
+    [2, [1], 0.8, "accepted"],
+  ];
+  const step = {
+    ...stepOf(rows),
+    draft: {},
+    branches: [{ drafter: "second", prefix: 2, base: 0 }],
+    sampled: false,
+    columns: 4,
+    boundary: 2,
+  };
   const [trunk, redraft] = labels(step, true);
   assert.deepEqual([trunk.beside, redraft.beside], [false, true]);
 });
 
 test("contributions and lane labels count the same added tokens per re-draft", () => {
-  const branches = [{ drafter: "second", prefix: 1, base: 0 }, { drafter: "second", prefix: 0, base: 0 }];
+  const branches = [
+    { drafter: "second", prefix: 1, base: 0 },
+    { drafter: "second", prefix: 0, base: 0 },
+  ];
   // both re-drafts write the same two tokens, then the one from 0 alone is right
-  const rows = [[-1, [0, 1, 2], 1, "root"], [0, [0, 1, 2], 0.9, "accepted"], [1, [0], 0.4, "rejected"], [1, [1, 2], 0.5, "accepted"], [3, [1, 2], 0.5, "accepted"], [4, [1], 0.4, "rejected"], [4, [2], 0.4, "accepted"]];
+  const rows = [
+    [-1, [0, 1, 2], 1, "root"],
+    [0, [0, 1, 2], 0.9, "accepted"],
+    [1, [0], 0.4, "rejected"],
+    [1, [1, 2], 0.5, "accepted"],
+    [3, [1, 2], 0.5, "accepted"],
+    [4, [1], 0.4, "rejected"],
+    [4, [2], 0.4, "accepted"],
+  ];
   const step = { ...stepOf(rows), draft: { prefix: 0 }, branches, sampled: false, columns: 6, accepted: [1, 3, 4, 6] };
   const said = contributions(step).parts.map(({ drafts, added }) => `${draftsName(drafts)} · added ${added}`);
   assert.deepEqual(said, ["re-drafts from 0 and 1 · added 2", "re-draft from 0 · added 1"]);
-  assert.deepEqual(labels(step).slice(1).map(({ words }) => words.replace(/, differs after \d/, "")), said);
+  assert.deepEqual(
+    labels(step)
+      .slice(1)
+      .map(({ words }) => words.replace(/, differs after \d/, "")),
+    said,
+  );
 });
 
 test("liftFlags keeps the numbers of likelier flags visible", () => {
-  const flags = [[50, 100], [55, 110], [45, 96], [50, 98], [90, 100]];
+  const flags = [
+    [50, 100],
+    [55, 110],
+    [45, 96],
+    [50, 98],
+    [90, 100],
+  ];
   const lifts = liftFlags(flags);
   assert.equal(lifts[0], 0);
   assert.equal(lifts[4], 0); // out of reach
   const cloths = flags.map(([x, y], n) => [x, y - lifts[n]]);
-  cloths.forEach(([x, y], n) => cloths.slice(0, n).forEach(([a, b]) => assert.ok(Math.abs(a - x) >= 16 || Math.abs(b - y) >= 12)));
+  cloths.forEach(([x, y], n) =>
+    cloths.slice(0, n).forEach(([a, b]) => assert.ok(Math.abs(a - x) >= 16 || Math.abs(b - y) >= 12)),
+  );
 });
 
 test("clearOf moves labels off the boundary line and stems", () => {

@@ -15,7 +15,12 @@ beforeEach(() => {
 test("oneWait keeps only the latest wait and reports a timeout", () => {
   let [there, done] = [false, []];
   const wait = oneWait(50);
-  const ask = (name) => wait(() => there && name, (found) => done.push(found), () => done.push("late"));
+  const ask = (name) =>
+    wait(
+      () => there && name,
+      (found) => done.push(found),
+      () => done.push("late"),
+    );
   ask("first");
   ask("second");
   there = true;
@@ -33,12 +38,22 @@ test("oneWait keeps only the latest wait and reports a timeout", () => {
 test("a delayed preview is cancelled when the text is reset", () => {
   const previewed = [];
   const heard = {};
-  const element = () => ({ append() {}, replaceChildren() {}, setAttribute() {}, addEventListener() {}, classList: { remove() {} } });
+  const element = () => ({
+    append() {},
+    replaceChildren() {},
+    setAttribute() {},
+    addEventListener() {},
+    classList: { remove() {} },
+  });
   globalThis.document = { createElement: element };
   globalThis.IntersectionObserver = class {
     observe() {}
   };
-  const text = new TextView({ ...element(), addEventListener: (kind, act) => (heard[kind] = act) }, {}, { preview: (step) => previewed.push(step) });
+  const text = new TextView(
+    { ...element(), addEventListener: (kind, act) => (heard[kind] = act) },
+    {},
+    { preview: (step) => previewed.push(step) },
+  );
   const over = () => heard.pointerover({ target: { closest: () => ({ dataset: { step: "7" } }) } });
   over();
   tick(60);
