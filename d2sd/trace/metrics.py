@@ -182,7 +182,7 @@ def _whole(config: Mapping[str, Any], name: str) -> int:
     return value if isinstance(value, int) else 0
 
 
-class StepOutcome(Struct, frozen=True, tag_field="event", tag=True):
+class StepOutcome(Struct, frozen=True, tag_field="event", tag="Outcome"):
     """What follows from a step, for readers that do not compute it: ``verdict``, ``tokens_gained``, ``closed_from`` and ``Work.of``.
 
     It is sent beside a step and is no part of a trace, so that no file can claim another outcome than its steps have.
