@@ -32,7 +32,9 @@ def test_doctor_reports_progress_before_report():
 def test_doctor_public_report_hides_paths_and_escapes_markup(monkeypatch):
     finding = "/srv/own_<b>/late\\<img src=/x/y onerror=z()> is unknown"
     monkeypatch.setattr(
-        examination, "check_folder", lambda *_, **__: [Check("tensors", "fault", finding, fix="rename /srv/own/late")]
+        examination,
+        "check_drafter_folder",
+        lambda *_, **__: [Check("tensors", "fault", finding, fix="rename /srv/own/late")],
     )
     monkeypatch.setenv("FOLDERS", "refuse")
     report = list(updates(Job()))[-1].value

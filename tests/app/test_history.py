@@ -12,7 +12,7 @@ from app.explore.controls import Controls, ExploreTab
 from app.layout import launch_options
 from app.race.run import recorded_race
 from app.race.tab import GROUPS as METHOD_GROUPS
-from app.race.tab import RaceTab, keep, open_lane, race_query
+from app.race.tab import RaceTab, keep_race, open_lane, race_query
 from app.race.whatif import WhatIf
 from app.runs.recordings import Recording
 from app.runs.tab import GONE, remove, rename, show_run
@@ -97,7 +97,7 @@ def test_listed_run_is_renamed_and_removed():
 
 def test_race_lanes_are_kept_and_open_in_explore():
     session, race = Session(), recorded_race()
-    keep(session.history, race)
+    keep_race(session.history, race)
     assert len(session.history.runs) == len(race.lanes)
     _, tab, _ = answered(open_lane, session, session, lane=1)
     assert session.shown.header["method"] == race.lanes[1].trace.header["method"]
@@ -168,7 +168,7 @@ class Form:
     def __init__(self, session, **values):
         inputs = ("prompt", "model", "method", "compare", *(s.name for s in SETTINGS))
         self.controls = Controls(dict.fromkeys(inputs), None, None, None, None, None, None)
-        self.shown = ExploreTab(None, self.controls, None, None, None)
+        self.shown = ExploreTab(None, self.controls, None, None)
         self.session = session
         self.values = {**dict.fromkeys(inputs), "method": "d2sd", "compare": True, **values}
 

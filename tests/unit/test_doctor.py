@@ -221,7 +221,7 @@ def test_repair_confirmed_only_near_known_level(bundled):
 @pytest.fixture
 def sound(monkeypatch):
     """Every folder is sound."""
-    monkeypatch.setattr(examination, "check_folder", lambda *_, **__: [Check("layout", "good", "nested")])
+    monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("layout", "good", "nested")])
 
 
 def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
@@ -290,7 +290,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     assert diagnose(found).names_fault
     report = markdown([found])
     assert "| of the reference | " in report
-    assert re.search(r"α \d\.\d\d, a difference of \+\d\.\d\d \[", report)
+    assert re.search(r"α \d\.\d\d, a difference of \+\d\.\d\d", report)
     assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
     poor = replace(found.reference, change=Estimate(1.0, 0.5, 1.5))
     assert concluded(reference=poor, run=ran(*random_walks(3), block=16)).cause == "below"
@@ -314,7 +314,7 @@ def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
 
 
 def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
-    monkeypatch.setattr(examination, "check_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
+    monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
     monkeypatch.setattr(examination, "with_drafter", lambda *_: pytest.fail("nothing is loaded"))
     steps = list(examine(Asked("d", PROMPTS), bundled.models))
     assert steps[-1].found.run is None

@@ -34,11 +34,11 @@ PROMPTS = ["Once upon a time there was a little dog. The dog", "Tom had a red ba
 @pytest.fixture(autouse=True)
 def sound(monkeypatch):
     """Folders that are not there are sound."""
-    check = examination.check_folder
+    check = examination.check_drafter_folder
     layout = [Check("layout", "good", "nested")]
     monkeypatch.setattr(
         examination,
-        "check_folder",
+        "check_drafter_folder",
         lambda source, *args, **how: layout if source == "a/drafter" else check(source, *args, **how),
     )
 
@@ -82,7 +82,7 @@ def test_examine_reports_failed_part_and_continues(engine, monkeypatch, name):
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("generate_texts", "write the texts"), ("walk", "read and draft them"), ("examine_weights", None)],
+    [("generate_texts", "write the texts"), ("walk_text", "read and draft them"), ("examine_weights", None)],
 )
 def test_examine_reports_checks_if_run_fails(engine, monkeypatch, name, part):
     monkeypatch.setattr(examination, name, broken)
