@@ -179,7 +179,7 @@ class Form:
             skipped = isinstance(sent, dict) and "value" not in sent
             self.values[name] = self.values[name] if skipped else value
 
-    def show_run(self, run, arrives=True):
+    def show(self, run, arrives=True):
         self.session.show(run, "Explore")
         answers = self.shown.follow(self.session, *self.values.values())
         if arrives:
