@@ -296,7 +296,7 @@ class StepPlan:
         return tree.keep(self.config.node_budget or len(tree))
 
     def queued(self, proposal: Proposal) -> None:
-        """Take note of the proposal of a step whose sizes were chosen before it was drafted."""
+        """Record the proposal of a step whose sizes were chosen before it was drafted, as on a GPU."""
 
     def learn(self, proposal: Proposal, outcome: TreeWalk, boundary: int | None) -> Decision | None:
         """Update the statistics with the committed tokens of a step. Returns its decision, if one was made.

@@ -111,7 +111,7 @@ class Generation:
         method = drafters.begin(self.ids)  # plain decoding, if a cost-aware step is better off without a draft
         draft = method.draft(drafters)  # with a confidence at every position
         clock.mark("first_draft")
-        # by the boundary posterior: where the target will probably reject the draft; of these, what is worth its time
+        # where the target will probably reject the draft, by the boundary posterior; cost-aware: those worth a re-draft
         prefixes = plan.worthwhile(draft, method.select(drafters, draft))
         redrafts = method.redraft(drafters, draft, prefixes)  # one batch
         clock.mark("second_draft")
