@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -148,10 +149,19 @@ def moved(name: str, by: int = 1) -> Callable[[Weights], Weights]:
     return each(name, lambda w: w.roll(by, 0))
 
 
+def clipped(w: torch.Tensor) -> torch.Tensor:
+    limit = 0.6 * w.float().std()
+    return w.clamp(-limit, limit)
+
+
 def infinite(w: torch.Tensor) -> torch.Tensor:
     w = w.clone()
     w[3] = torch.inf
     return w
+
+
+def repeated_layer(w: Weights) -> Weights:
+    return {k: w[k.replace("layers.2.", "layers.1.")].clone() for k in w}
 
 
 def last_lost(out: Path) -> Path:
@@ -235,6 +245,16 @@ def merged(amount: float, rank: int = 16) -> Callable[[Weights], Weights]:
     return each("proj.weight", change)
 
 
+def coarse(bits: int, ends: str = "proj.weight") -> Callable[[Weights], Weights]:
+    """Matrices on a grid, row by row."""
+
+    def change(w: torch.Tensor) -> torch.Tensor:
+        step = w.float().abs().amax(-1, keepdim=True) / (2 ** (bits - 1) - 1)
+        return ((w.float() / step).round() * step).to(w.dtype)
+
+    return each(ends, change)
+
+
 def scaled(by: float) -> Callable[[torch.Tensor], torch.Tensor]:
     return lambda w: (w.float() * by).to(w.dtype)
 
@@ -288,6 +308,11 @@ def target_table() -> torch.Tensor:
     """The bundled target's embedding."""
     held = (load_file(p) for p in sorted((TINY / "target").glob("*.safetensors")))
     return next(w["model.embed_tokens.weight"] for w in held if "model.embed_tokens.weight" in w)
+
+
+def rotated_layers(w: Weights) -> Weights:
+    """Every layer in the place of the one before it, the first in the last place."""
+    return {k: w[re.sub(r"layers\.(\d)", lambda m: f"layers.{(int(m[1]) + 1) % 3}", k)].clone() for k in w}
 
 
 def half_empty(w: torch.Tensor) -> torch.Tensor:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from d2sd.doctor.changes import Kind
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import MANY_EMPTY, UNRELATED
+from d2sd.doctor.evidence import FETCH, UNRELATED, WeightFault
 from d2sd.doctor.findings import Diagnosis, DraftingRun, Examination, Repair
 
 MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
@@ -40,7 +40,6 @@ SENTENCES: dict[Kind, str] = {
     "output": "deeper levels read another hidden state than in training (norm_output)",
 }
 CAUSES: dict[Kind, str] = {"layer": "weights", "sublayer": "weights"}  # of the others the kind itself
-FETCH = "fetch or convert the weights again"
 
 
 def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
@@ -93,17 +92,16 @@ def _rise(repair: Repair) -> str:
 
 def _faults(e: Examination, run: DraftingRun) -> Iterator[Diagnosis]:
     """The faults that the findings point to, the strongest evidence first."""
-    w = e.weights
     repair = e.repair if e.repair is not None and e.repair.confirmed else None
     yield from filter(None, (proved_by_texts(e), proved_by_weights(e)))
     if repair is not None and not repair.steps[0].variant.unspecific:
         yield _repaired(repair)
     if e.little_trained and not e.works:
-        spread, norm = w.moved or (1.0, 0.0)
+        spread, norm = e.moved or (1.0, 0.0)
         moved = f"most parts of fc have {spread:.2f} times the spread that they begin with, and hidden_norm is {norm:.2f} from 1"
         yield Diagnosis("training", f"It was hardly trained: {moved}. {TRAINING}.")
-    if w.empty_parts and not e.works:
-        yield Diagnosis("weights", _empty(w.empty_parts), FETCH)
+    if not e.works:
+        yield from map(_of_weights, e.weights)
     if repair is not None:
         yield _repaired(repair)
     trials = [trial for trial in e.templates if trial.helps]
@@ -127,30 +125,11 @@ def _faults(e: Examination, run: DraftingRun) -> Iterator[Diagnosis]:
 
 def proved_by_weights(e: Examination) -> Diagnosis | None:
     """Returns damage that the weights prove, whatever the drafter does with them."""
-    w = e.weights
-    many = [part for part in w.empty_parts if part[2] >= MANY_EMPTY]
-    if w.zero_matrices:
-        return Diagnosis(
-            "weights", f"Most likely its weights were damaged: {w.zero_matrices[0]} holds only zeros.", FETCH
-        )
-    if w.unscaled:
-        sentence = f"Most likely its weights are numbers of 8 bits whose scales were dropped: the largest entry of {w.unscaled[0]} and {len(w.unscaled) - 1} other matrices of its layers is the largest number of such a format."
-        return Diagnosis("weights", sentence, "the weights times their scales, which lie beside them where they were quantised")  # fmt: skip
-    if w.huge_matrices:
-        name, largest = w.huge_matrices[0]
-        return Diagnosis("weights", f"Most likely its weights were damaged: {name} has an entry of {largest:.3g}, far larger than all others, as after a flipped bit.", FETCH)  # fmt: skip
-    if many:
-        return Diagnosis("weights", _empty(many), FETCH)
-    if w.lost_norms:
-        sentence = f"Most likely the weights of {w.lost_norms[0]} were lost: they are one number alone, and others were trained."
-        return Diagnosis("norms", sentence, FETCH)
-    return None
+    return next((_of_weights(fault) for fault in e.weights if fault.certain), None)
 
 
-def _empty(parts: Sequence[tuple[str, str, float]]) -> str:
-    name, words, share = max(parts, key=lambda part: part[2])
-    also = f", and so do rows or columns of {len(parts) - 1} other matrices" if len(parts) > 1 else ""
-    return f"Most likely its weights were damaged: {share:.0%} {words} of {name} hold only zeros{also}."
+def _of_weights(fault: WeightFault) -> Diagnosis:
+    return Diagnosis(fault.cause, fault.sentence, fault.fix)
 
 
 def proved_by_texts(e: Examination) -> Diagnosis | None:
@@ -204,6 +183,12 @@ def _without_fault(e: Examination, run: DraftingRun) -> Diagnosis:
         return Diagnosis("little", sentence)
     if run.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
+    if e.bits is not None:
+        harmless = (
+            "That is harmless if the drafter was trained with these weights, and otherwise costs some acceptance."
+        )
+        sentence = f"No fault of the drafter was found; {first}. The target's weights lie on a grid of {e.bits} bits. {harmless}{training}"
+        return Diagnosis("rounding", sentence)
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")
     return Diagnosis(

@@ -1,12 +1,15 @@
-"""Evidence that needs no change of the drafter: damage in its weights, and texts that say something of the target or the prompts."""
+"""Evidence that needs no change of the drafter: damage in the weights, and texts that say something of the target or the prompts."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from math import log
 from statistics import median
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -18,68 +21,81 @@ from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.target import Target
 
 MIN_SIDE = 32  # of a matrix that is looked at
+SAMPLE = 64  # rows of a matrix from which its usual entry and its grid are taken
 VARIES = 0.05  # standard deviation of the weights of a norm that surely were trained
-SAMPLE = 64  # rows of a matrix from which its usual entry is taken
 MANY_EMPTY = 0.1  # share of a matrix's rows or columns that no padding to a round size explains
 HUGE = 1e4  # of a matrix's median entry: trained ones have entries of some hundred times it
 FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest numbers of e4m3, of its variant without infinities, and of e5m2
+CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: in trained ones it is one entry, or two
+LIKE_RANDOM, TRAINED = 1.03, 1.15  # prominence up to which a matrix looks random, and from which it surely was trained
+ITERATIONS = 40  # of the power method
+FEW_BITS = 3  # too few for weights that were not trained with them
+FETCH = "fetch or convert the weights again"
+SCALES = "the weights times their scales, which lie beside them where they were quantised"
+
+Matrices = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
-class WeightFindings:
-    """Findings from the weights alone.
+class WeightFault:
+    """Damage that the weights of a drafter show.
 
-    lost_norms: norms whose weights are all the same number, while those of their counterpart (of queries or keys, or of another
-        layer) or of ``hidden_norm`` surely were trained.
-    zero_matrices: matrices of zeros.
-    empty_parts: other matrices with rows or columns of zeros: the name, which part, and its share of the rows or columns.
-    huge_matrices: matrices with an entry far larger than all usual ones, and that entry, as after flipped bits.
-    unscaled: matrices of the layers whose largest entry is the largest number of a format of 8 bits, if most are so.
-    moved: how far training has moved what begins the same in every drafter: by how many times the spread of the part of ``fc`` for
-        most taps differs from that of its initialization, and by how much the weights of ``hidden_norm`` differ from 1; None if
-        that is not known.
+    sentence: what is wrong, and how it shows.
+    certain: whether it is a fault of any drafter; if not, only of one that does not work, since training may leave the same.
+    cause, fix: as of ``Diagnosis``.
     """
 
-    lost_norms: tuple[str, ...] = ()
-    zero_matrices: tuple[str, ...] = ()
-    empty_parts: tuple[tuple[str, str, float], ...] = ()
-    huge_matrices: tuple[tuple[str, float], ...] = ()
-    unscaled: tuple[str, ...] = ()
-    moved: tuple[float, float] | None = None
+    sentence: str
+    certain: bool = True
+    cause: str = "weights"
+    fix: str = FETCH
 
 
-def examine_weights(model: Drafter) -> WeightFindings:
-    """Returns all findings for a drafter of either kind."""
+def weight_faults(model: Drafter, target: Target) -> Iterator[WeightFault]:
+    """Yields all damage that is seen in the weights of a drafter of either kind, the strongest evidence first."""
     weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
-    norms = {n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1}
-    block = model if isinstance(model, DFlashDraftModel) else None
-    inner = {n: w for n, w in matrices.items() if n.startswith(("layer", "fc."))}
-    return WeightFindings(
-        lost_norms=tuple(n for n, w in norms.items() if bool((w == w[0]).all()) and _others_vary(n, norms)),
-        zero_matrices=tuple(n for n, w in matrices.items() if not bool(w.any())),
-        empty_parts=tuple((n, *part) for n, w in inner.items() if (part := empty_part(w))),
-        huge_matrices=tuple((n, float(w.abs().max())) for n, w in inner.items() if is_huge(w)),
-        unscaled=tuple(unscaled({n: w for n, w in inner.items() if n != "fc.weight"})),
-        moved=_moved(block) if block else None,
-    )
+    layers = {n: w for n, w in matrices.items() if n.startswith("layer")}
+    if (bits := grid_bits(list(layers.values()))) and bits <= FEW_BITS:
+        sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers lie on a grid of {bits} bits."
+        yield WeightFault(sentence, fix="the weights before they were rounded")
+    yield from _wrong_entries(matrices, layers)
+    yield from _borrowed_head(model, target)
+    yield from _lost_norms({n: w for n, w in weights.items() if n.endswith("norm.weight") and w.numel() > 1})
+    if isinstance(model, DFlashDraftModel):
+        own = [{n: w for n, w in layers.items() if n.startswith(f"layers.{at}.")} for at in range(len(model.layers))]
+        yield from _untrained([{n.split(".", 2)[2]: w for n, w in layer.items()} for layer in own])
 
 
-def _others_vary(name: str, norms: Mapping[str, Tensor]) -> bool:
-    """Whether the weights of a norm's counterparts vary, or those of ``hidden_norm``."""
-    others = {name.replace("q_norm", "k_norm"), name.replace("k_norm", "q_norm")}
-    others |= {
-        n for n in norms if re.sub(r"\d+", "", n) == re.sub(r"\d+", "", name) or n.endswith("hidden_norm.weight")
-    }
-    return any(float(norms[n].float().std()) > VARIES for n in others - {name} if n in norms)
+def _wrong_entries(matrices: Matrices, layers: Matrices) -> Iterator[WeightFault]:
+    damaged = "Most likely its weights were damaged:"
+    for name, w in matrices.items():
+        if not bool(w.any()):
+            yield WeightFault(f"{damaged} {name} holds only zeros.")
+    scaled = [n for n, w in layers.items() if float(w.abs().max()) in FP8_LARGEST]
+    if 2 * len(scaled) > len(layers):
+        sentence = f"Most likely its weights are numbers of 8 bits whose scales were dropped: the largest entry of {scaled[0]} and {len(scaled) - 1} other matrices of its layers is the largest number of such a format."
+        yield WeightFault(sentence, fix=SCALES)
+    inner = {**layers, **{n: w for n, w in matrices.items() if n == "fc.weight"}}
+    for name, w in inner.items():
+        if is_huge(w):
+            yield WeightFault(f"{damaged} {name} has an entry of {float(w.abs().max()):.3g}, far larger than all others, as after a flipped bit.")  # fmt: skip
+    empty = [(*part, name) for name, w in inner.items() if (part := empty_part(w))]
+    if empty:
+        share, words, name = max(empty, key=lambda part: part[0])
+        also = f", and so do rows or columns of {len(empty) - 1} other matrices" if len(empty) > 1 else ""
+        yield WeightFault(f"{damaged} {share:.0%} {words} of {name} hold only zeros{also}.", share >= MANY_EMPTY)
+    for name, w in matrices.items():
+        if bool(w.any()) and float((w.abs() == w.abs().max()).float().mean()) > CLIPPED:
+            yield WeightFault(f"{damaged} {name} was clipped: many of its entries are as large as the largest one.")
 
 
-def empty_part(weight: Tensor) -> tuple[str, float] | None:
-    """Returns whether rows or columns of a matrix hold only zeros, and their share; None if none do, or all."""
+def empty_part(weight: Tensor) -> tuple[float, str] | None:
+    """Returns the share of rows or columns of a matrix that hold only zeros, and which; None if none do, or all."""
     filled = weight != 0
     shares = {"of the rows": ~filled.any(1), "of the columns": ~filled.any(0)}
-    words, share = max(((words, float(empty.float().mean())) for words, empty in shares.items()), key=lambda s: s[1])
-    return None if share in (0.0, 1.0) else (words, share)
+    share, words = max((float(empty.float().mean()), words) for words, empty in shares.items())
+    return None if share in (0.0, 1.0) else (share, words)
 
 
 def is_huge(weight: Tensor) -> bool:
@@ -89,14 +105,115 @@ def is_huge(weight: Tensor) -> bool:
     return usual > 0 and float(weight.abs().max()) > HUGE * usual
 
 
-def unscaled(matrices: Mapping[str, Tensor]) -> list[str]:
-    """Returns matrices whose largest entry is the largest number of a format of 8 bits, as in a file whose scales were dropped,
-    if most are so."""
-    found = [n for n, w in matrices.items() if float(w.abs().max()) in FP8_LARGEST]
-    return found if 2 * len(found) > len(matrices) else []
+def _borrowed_head(model: Drafter, target: Target) -> Iterator[WeightFault]:
+    """A head that is the target's embedding; that of a block drafter may be the target's head, that of EAGLE-3 is trained."""
+    if model.lm_head is None or target.embedding.weight.is_meta:
+        return
+    own, ids = model.lm_head.weight, model.token_ids
+
+    def same(table: Tensor) -> bool:
+        rows = table if ids is None else table[ids.to(table.device)]
+        return rows.shape == own.shape and torch.allclose(rows.to(own), own, rtol=1e-2, atol=1e-6)
+
+    if not same(target.embedding.weight):
+        return
+    if not same(target.head.weight):
+        yield WeightFault("Most likely its lm_head was replaced: it is the target's embedding, and not a head that was trained.", True, "tables")  # fmt: skip
+    elif not isinstance(model, DFlashDraftModel):
+        yield WeightFault("Most likely its lm_head was lost or never trained: it is the target's own, which is its embedding too.", False, "tables")  # fmt: skip
 
 
-def _moved(model: DFlashDraftModel) -> tuple[float, float]:
+def _lost_norms(norms: Mapping[str, Tensor]) -> Iterator[WeightFault]:
+    """Norms of one number alone, where those of queries or keys, of another layer or ``hidden_norm`` surely were trained."""
+    varying = {n for n, w in norms.items() if float(w.float().std()) > VARIES}
+    for name, w in norms.items():
+        others = {name.replace("q_norm", "k_norm"), name.replace("k_norm", "q_norm")}
+        others |= {n for n in norms if re.sub(r"\d+", "", n) == re.sub(r"\d+", "", name) or n.endswith("hidden_norm.weight")}  # fmt: skip
+        if bool((w == w[0]).all()) and varying & others - {name}:
+            sentence = (
+                f"Most likely the weights of {name} were lost: they are one number alone, and others were trained."
+            )
+            yield WeightFault(sentence, cause="norms")
+
+
+def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
+    """Layers with the same matrices, and what looks random although training makes some directions larger.
+
+    Of trained drafters, some matrices never stand out in any layer; so one says nothing without those of the other layers.
+    """
+    for one, other in combinations(range(len(layers)), 2):
+        if layers[one] and all(torch.equal(w, layers[other][n]) for n, w in layers[one].items()):
+            yield WeightFault(f"Most likely its weights were damaged: layer {other} is a copy of layer {one}.")
+    found = [{n: prominence(w) for n, w in layer.items()} for layer in layers]
+    why = "damaged or were never trained:"
+    for at, values in enumerate(found):
+        if values and max(values.values()) < TRAINED:
+            yield WeightFault(f"Most likely the weights of layer {at} are {why} none of its matrices differs from random numbers of their size.", False)  # fmt: skip
+        for n, value in values.items():
+            others = [other[n] for other in found if other is not values]
+            if value < LIKE_RANDOM and others and min(others) >= TRAINED:
+                yield WeightFault(f"Most likely some weights are {why} layers.{at}.{n} does not differ from random numbers of its size, and that of every other layer does.", False)  # fmt: skip
+
+
+def prominence(weight: Tensor) -> float:
+    """Returns the largest singular value of an (m, n) matrix, divided by σ·(√m + √n), that of random entries (Marchenko–Pastur).
+
+    It is about 1 for random numbers, also for shuffled trained ones. Training makes some directions larger.
+    """
+    entries = weight.float()
+    generator = torch.Generator(entries.device).manual_seed(0)
+    vector = torch.randn(entries.shape[1], generator=generator, dtype=torch.float32, device=entries.device)
+    for _ in range(ITERATIONS):
+        vector = entries.T @ (entries @ (vector / vector.norm()))
+    rows, columns = entries.shape
+    return float(vector.norm().sqrt() / (entries.std() * (rows**0.5 + columns**0.5)).clamp_min(1e-12))
+
+
+GRIDS = {bits: (2 ** (bits - 1) - 1, 2 ** (bits - 1), 2 ** (bits - 1) - 0.5) for bits in (2, 3, 4, 8)}  # by bits: steps from 0 to the largest entry  # fmt: skip
+GROUPS = (32, 64, 128)  # entries in a row that may share a scale
+
+
+def quantised_bits(target: Target) -> int | None:
+    """Returns ``grid_bits`` of a target's layers."""
+    layers: Any = target.base.layers
+    return grid_bits([w for at in (0, len(layers) // 2) for w in layers[at].parameters() if w.dim() == 2])
+
+
+def grid_bits(matrices: Sequence[Tensor]) -> int | None:
+    """Returns the bits of the grid on which most of these matrices lie, although stored in a wider dtype; None if there is none."""
+    if not matrices or any(not w.is_floating_point() or w.element_size() < 2 for w in matrices):
+        return 8 if matrices else None
+    grids = (next((bits for bits in GRIDS if any(_on_grid(r, bits) for r in _groups(w))), None) for w in matrices)
+    bits, count = Counter(grids).most_common(1)[0]
+    return bits if 2 * count > len(matrices) else None
+
+
+def _groups(weight: Tensor) -> list[Tensor]:
+    """The entries that may share a scale, as rows: of a row, of a column, of the matrix, or so many in a row."""
+    entries = weight.detach().float()
+    some = entries[:SAMPLE]
+    whole = torch.cat([some.flatten(), entries.amin()[None], entries.amax()[None]])
+    parts = [some, entries.T[:SAMPLE], whole[None]]
+    return parts + [some.unflatten(1, (-1, size)).flatten(0, 1) for size in GROUPS if not some.shape[1] % size]
+
+
+def _on_grid(rows: Tensor, bits: int) -> bool:
+    """Whether rows are whole multiples of a step that their largest entry, or the distance of their ends, gives."""
+    largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
+    low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
+    between = (rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1)
+    return any(_whole(rows * (levels / largest)) for levels in GRIDS[bits]) or _whole(between)
+
+
+def _whole(steps: Tensor) -> bool:
+    """Looks at entries within 32 steps of 0, where rounding to bfloat16 still leaves whole steps apart."""
+    near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
+    return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08
+
+
+def moved_by_training(model: DFlashDraftModel) -> tuple[float, float]:
+    """Returns how far training has moved what begins the same in every drafter: by how many times the spread of the part of ``fc``
+    for most taps differs from that of its initialization, and by how much the weights of ``hidden_norm`` differ from 1."""
     width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
     parts = [float(part.std()) / spread for part in model.fc.weight.float().split(width, 1)]
     return median(parts), float((model.hidden_norm.weight.float() - 1).abs().median())

@@ -13,7 +13,7 @@ from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check, check_drafter_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_by_texts, proved_by_weights
-from d2sd.doctor.evidence import examine_weights, is_unusable, repeated_share, surprise
+from d2sd.doctor.evidence import is_unusable, moved_by_training, quantised_bits, repeated_share, surprise, weight_faults
 from d2sd.doctor.findings import Asked, DraftingRun, Examination, Failure, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk_text
@@ -163,7 +163,9 @@ def _examine(found: Examination, models: Models, engine: Engine | None, texts: l
 
 def _read_weights(on: _Drafting, found: Examination) -> Stage:
     yield Progress(found, "read the weights")
-    return replace(found, weights=examine_weights(on.model))
+    moved = moved_by_training(on.model) if isinstance(on.model, DFlashDraftModel) else None
+    faults = tuple(weight_faults(on.model, on.target))
+    return replace(found, weights=faults, moved=moved, bits=quantised_bits(on.target))
 
 
 def _write_texts(on: _Drafting, found: Examination) -> Generator[Progress, None, list[Text]]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from math import inf
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import FolderEdit, Variant
 from d2sd.doctor.checks import Check
-from d2sd.doctor.evidence import WeightFindings
+from d2sd.doctor.evidence import WeightFault
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import LOW, DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.doctor.reference import Reference
 
-LITTLE_MOVED = (1.3, 0.05)  # of ``WeightFindings.moved``, below which a drafter was hardly trained
+LITTLE_MOVED = (1.3, 0.05)  # of ``moved_by_training``, below which a drafter was hardly trained
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
 TIMES = 2.0  # accepted tokens of such a one, over those before the repair
 LEVEL_SHARE = 0.75  # of a level that is known: a change that leads to less leaves something wrong
@@ -136,7 +136,8 @@ class Diagnosis:
 
     cause: a variant's kind, or folder, tensors, target, template, weights, training, role or tokenizer. Further:
         "below" if α is below the expected one and the reason is not known, "little" if a change helps but is not shown to be the
-        cause, "failed" if the examination could not be finished, "unknown" and "none".
+        cause, "rounding" if nothing is wrong but the target is quantised, "failed" if the examination could not be finished, "unknown"
+        and "none".
     sentence: the cause in one sentence.
     fix: the line to change; None if unknown.
     changes: of the folder, which undo it, so that nothing else is written as a repair; empty if no change does.
@@ -149,7 +150,7 @@ class Diagnosis:
 
     @property
     def names_fault(self) -> bool:
-        return self.cause not in ("unknown", "none", "little", "failed")
+        return self.cause not in ("unknown", "none", "rounding", "little", "failed")
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +159,9 @@ class Examination:
 
     target: its name.
     checks: of the folder; empty if it was not checked.
-    weights: evidence from the weights alone.
+    weights: damage that the weights show, the strongest evidence first.
+    moved: result of ``moved_by_training``; None if that is not known.
+    bits: with which the target's weights are quantised, although stored in a wider dtype; None if they are not.
     surprise: of the prompts' tokens to the target, over that of random tokens; None if it was not computed.
     repeated: share of the generated 4-token sequences that occur earlier in their text.
     unusable: prompts whose text is empty or mostly repeats itself, and their number.
@@ -175,7 +178,9 @@ class Examination:
     asked: Asked
     target: str
     checks: tuple[Check, ...] = ()
-    weights: WeightFindings = field(default_factory=WeightFindings)
+    weights: tuple[WeightFault, ...] = ()
+    moved: tuple[float, float] | None = None
+    bits: int | None = None
     surprise: float | None = None
     repeated: float | None = None
     unusable: tuple[int, int] = (0, 0)
@@ -202,7 +207,7 @@ class Examination:
     @property
     def little_trained(self) -> bool:
         """Whether what begins the same in every drafter has hardly been moved by training."""
-        spread, norm = self.weights.moved or (inf, inf)
+        spread, norm = self.moved or (inf, inf)
         return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
 
     @property

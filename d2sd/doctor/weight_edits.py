@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, combinations
+from itertools import chain, permutations
 from math import log2
 from statistics import median
 
@@ -27,6 +27,7 @@ PAIRS = (
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
 MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
+MOST_TIMES = 16  # whole numbers of times that a norm's weights are tried smaller or larger
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
 OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
@@ -69,8 +70,8 @@ def weight_variants(model: Drafter, target: Target) -> list[Variant]:
         layers, config, form = ("layer.",), model.config.layer, model.config
     net = _Network(weights_of(model), layers, config.num_attention_heads, config.num_key_value_heads)
     edits = chain(
-        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _exchanged_layers(net),
-        _tables(net, target), _shifted_map(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net),
+        _exchanged_weights(net), _transposed(net), _reordered_heads(net), _shifted_norms(net), _reordered_layers(net),
+        _tables(net, target), _shifted_map(net), _fc_by_tap(net, len(model.target_layer_ids)), _scaled(net), _scaled_feature_norm(net),
     )  # fmt: skip
     found = [Variant(kind, description, fix, form, edit) for kind, description, fix, edit in edits]
     for part, names in _removable(net):
@@ -155,6 +156,15 @@ def _scaled(net: _Network) -> Iterator[Edit]:
                 yield _scale(names, by, f"every {part.rpartition('.')[2]}")
 
 
+def _scaled_feature_norm(net: _Network) -> Iterator[Edit]:
+    """The norm of the target's features, of which no other layer has the like: training begins with ones."""
+    for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
+        size = float(net.weights[name].double().abs().median()) if name in net.weights else 1.0
+        if size and MAX_TIMES / 2 < abs(log2(size)) < log2(MOST_TIMES):
+            times = sorted(range(2, MOST_TIMES + 1), key=lambda n: abs(abs(log2(size)) - log2(n)))[:3]
+            yield from (_scale([name], 1 / n if size > 1 else n, name.removesuffix(".weight")) for n in times)
+
+
 def _scale(names: Sequence[str], by: float, words: str) -> Edit:
     description = f"{words} times {by:.3g}"
     return "scale", description, description, _each(names, lambda w: w * by)
@@ -206,14 +216,19 @@ def _strangeness(median: float) -> float:
     return abs(log2(max(median, 1e-3)))
 
 
-def _exchanged_layers(net: _Network) -> Iterator[Edit]:
-    if len(net.layers) > MOST_LAYERS:
-        return
-    for one, other in combinations(range(len(net.layers)), 2):
-        first, second = net.layers[one], net.layers[other]
-        pairs = [(n, second + n.removeprefix(first)) for n in net.weights if n.startswith(first)]
-        fix = f"exchange the weights of layers {one} and {other}"
-        yield "order", f"layers {one} and {other} exchanged", fix, _exchange(pairs)
+def _reordered_layers(net: _Network) -> Iterator[Edit]:
+    """Two layers exchanged, all rotated or reversed, or one moved to another place."""
+    own = tuple(range(len(net.layers)))
+    orders = {own[by:] + own[:by]: f"layers rotated by {by}" for by in own[1:]} | {own[::-1]: "layers in reverse order"}
+    for one, other in permutations(own, 2):
+        rest = [n for n in own if n != one]
+        orders.setdefault((*rest[:other], one, *rest[other:]), f"layer {one} moved to place {other}")
+        exchanged = tuple({one: other, other: one}.get(n, n) for n in own)
+        orders[exchanged] = f"layers {min(one, other)} and {max(one, other)} exchanged"
+    for order, words in orders.items() if len(own) <= MOST_LAYERS else ():
+        places = zip(net.layers, order, strict=True)
+        sources = {n: net.layers[source] + n.removeprefix(at) for at, source in places for n in net.weights if n.startswith(at)}  # fmt: skip
+        yield "order", words, f"the layers in this order: {list(order)}", lambda w, s=sources: {n: w[other] for n, other in s.items()}  # type: ignore[misc]  # fmt: skip
 
 
 def _tables(net: _Network, target: Target) -> Iterator[Edit]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,9 +18,13 @@ from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import (
-    WeightFindings,
+    WeightFault,
     empty_part,
-    examine_weights,
+    grid_bits,
+    moved_by_training,
+    prominence,
+    quantised_bits,
+    weight_faults,
 )
 from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, DraftingRun, Examination, Repair
@@ -60,17 +65,47 @@ def test_shape_classifies_acceptance_by_position():
     assert by_position([TextWalk((2, 0, 1), 6), TextWalk((1,), 2)], 4, visible=2) == found[2:]
 
 
-def test_examine_weights_finds_damaged_weights(bundled):
-    model = copy.deepcopy(bundled.models.first)
-    found = examine_weights(model)
-    assert replace(found, moved=None) == WeightFindings()
-    assert found.moved == pytest.approx((4.6, 0.25), abs=0.1)
+def faults_of(model, target):
+    return [fault.sentence.partition("Most likely ")[2] for fault in weight_faults(model, target)]
+
+
+def test_weight_faults_finds_damaged_weights(bundled):
+    model, target = copy.deepcopy(bundled.models.first), bundled.models.target
+    assert faults_of(model, target) == []
+    assert faults_of(bundled.models.eagle3, target) == []
+    assert moved_by_training(model) == pytest.approx((4.6, 0.25), abs=0.1)
     model.norm.weight.data.fill_(1)
+    model.layers[1].load_state_dict(model.layers[0].state_dict())
     model.layers[2].mlp.down_proj.weight.data.zero_()
     model.layers[2].self_attn.k_norm.weight.data.fill_(1)
-    found = examine_weights(model)
-    assert set(found.lost_norms) == {"norm.weight", "layers.2.self_attn.k_norm.weight"}
-    assert found.zero_matrices == ("layers.2.mlp.down_proj.weight",)
+    limit = 0.6 * model.fc.weight.std()
+    model.fc.weight.data.clamp_(-limit, limit)
+    assert faults_of(model, target) == [
+        "its weights were damaged: layers.2.mlp.down_proj.weight holds only zeros.",
+        "its weights were damaged: fc.weight was clipped: many of its entries are as large as the largest one.",
+        "the weights of layers.2.self_attn.k_norm.weight were lost: they are one number alone, and others were trained.",
+        "the weights of norm.weight were lost: they are one number alone, and others were trained.",
+        "its weights were damaged: layer 1 is a copy of layer 0.",
+    ]
+
+
+def shuffle(w):
+    w.data = w.data.flatten()[torch.randperm(w.numel(), generator=torch.Generator().manual_seed(0))].view_as(w)
+
+
+def test_weight_faults_finds_weights_that_look_random(bundled):
+    assert prominence(torch.randn(200, 300, generator=torch.Generator().manual_seed(0))) == pytest.approx(1, abs=0.05)
+    model, target = copy.deepcopy(bundled.models.first), bundled.models.target
+    shuffle(model.layers[0].self_attn.v_proj.weight)  # it stands out in no layer
+    assert faults_of(model, target) == []
+    shuffle(model.layers[0].self_attn.q_proj.weight)
+    (one,) = weight_faults(model, target)
+    assert "layers.0.self_attn.q_proj.weight does not differ from random numbers" in one.sentence
+    assert not one.certain
+    for w in model.layers[1].parameters():
+        shuffle(w)
+    layer = next(f for f in weight_faults(model, target) if "layer 1 are" in f.sentence)
+    assert not layer.certain  # so are those of an untrained drafter
 
 
 DAMAGED = {
@@ -78,6 +113,8 @@ DAMAGED = {
     "half of the inputs of a layer": "50% of the columns of layers.1.mlp.down_proj.weight hold only zeros.",
     "fc without a tap": "20% of the columns of fc.weight hold only zeros",
     "fp8 without scales": "numbers of 8 bits whose scales were dropped: the largest entry of",
+    "2 bits": "on a grid of 2 bits",
+    "a copied layer": "layer 2 is a copy of layer 1",
     "a flipped bit": "layers.1.self_attn.q_proj.weight has an entry of 1.33e+36, far larger than all others",
     "final norm lost": "the weights of norm.weight were lost",
 }  # fmt: skip
@@ -88,7 +125,7 @@ def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
     """They are named without a run, also where the drafter works as many do that were trained less."""
     target = bundled.models.target
     model = load_drafter(str(WAYS[name].drafter(tmp_path / "d")), torch.float32, "cpu", target)
-    diagnosis = concluded(weights=examine_weights(model))
+    diagnosis = concluded(weights=tuple(weight_faults(model, target)))
     assert diagnosis.cause in WAYS[name].causes.split()
     assert DAMAGED[name] in diagnosis.sentence
 
@@ -98,22 +135,47 @@ def test_empty_part_ignores_little_padding():
     assert empty_part(weight) is None
     assert empty_part(torch.zeros(40, 40)) is None  # a matrix of zeros is another finding
     weight[:2] = 0
-    assert empty_part(weight) == ("of the rows", pytest.approx(0.05))
-    padded = WeightFindings(empty_parts=(("a.weight", "of the rows", 0.05),))
+    assert empty_part(weight) == (pytest.approx(0.05), "of the rows")
+    padded = (WeightFault("padded", False),)
     assert concluded(weights=padded).cause == "none"
     assert concluded(weights=padded, **LOW).cause == "weights"
 
 
-def test_examine_weights_reports_constant_qk_norms_as_lost(bundled):
-    model = copy.deepcopy(bundled.models.first)
+def test_weight_faults_finds_head_of_target(bundled):
+    target = bundled.models.target  # its head is its embedding
+    model = copy.deepcopy(bundled.models.eagle3)
+    model.lm_head.weight.data = target.embedding.weight.data.clone()
+    (lost,) = weight_faults(model, target)
+    assert (lost.cause, lost.certain) == ("tables", False)
+    head = SimpleNamespace(weight=-target.head.weight)
+    untied = SimpleNamespace(base=target.base, embedding=target.embedding, head=head)
+    (replaced,) = weight_faults(model, untied)
+    assert (replaced.cause, replaced.certain) == ("tables", True)
+
+
+def test_weight_faults_reports_constant_qk_norms_as_lost(bundled):
+    model, target = copy.deepcopy(bundled.models.first), bundled.models.target
     for layer in model.layers:
         layer.self_attn.q_norm.weight.data.fill_(1)
         layer.self_attn.k_norm.weight.data.fill_(1)
-    assert len(examine_weights(model).lost_norms) == 6
+    assert len(faults_of(model, target)) == 6
     for name, w in model.named_parameters():
         if name.endswith("norm.weight"):
             w.data.fill_(1)  # as training in bfloat16 leaves them
-    assert examine_weights(model).lost_norms == ()
+    assert faults_of(model, target) == []
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("group", [None, 32])
+def test_grid_bits_detects_quantised_weights(bundled, bits, group):
+    assert quantised_bits(bundled.models.target) is None
+    found = []
+    for w in bundled.models.target.base.layers[0].parameters():
+        if w.dim() == 2:
+            rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
+            step = rows.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
+            found.append(((rows / step).round() * step).view_as(w).bfloat16().float())
+    assert grid_bits(found) == bits
 
 
 def ran(*walks, block=3):
@@ -142,18 +204,19 @@ def repair(bundled, kind, accepted, before=0, complete=True):
 
 # Findings of drafters that do not work.
 LOW, POOR = {"run": ran(*walks_of(0.3, 0.3))}, {"run": ran(*walks_of(0.05, 0.3))}
-YOUNG = WeightFindings(moved=(1.0, 0.0))
 TRIAL = TemplateTrial(Template("the chat template", "--chat", ()), 3.0, Estimate(None), 0, False, unusable=2)
 FINDINGS = {
-    "an untrained fc": ({"weights": YOUNG, **LOW}, "training", "hardly trained"),
-    "an untrained fc of a drafter that works": ({"weights": YOUNG}, "none", "No fault found"),
-    "norms of queries alone": ({"weights": WeightFindings(lost_norms=("q_norm.weight",))}, "norms", "q_norm.weight were lost"),
+    "an untrained fc": ({"moved": (1.0, 0.0), **LOW}, "training", "hardly trained"),
+    "an untrained fc of a drafter that works": ({"moved": (1.0, 0.0)}, "none", "No fault found"),
+    "lost norms": ({"weights": (WeightFault("lost", cause="norms"),)}, "norms", "lost"),
+    "a random matrix": ({"weights": (WeightFault("random", False),)}, "none", "No fault found"),
+    "a random matrix of a drafter that does not work": ({"weights": (WeightFault("random", False),), **LOW}, "weights", "random"),
+    "a quantised target": ({"bits": 8}, "rounding", "8 bits. That is harmless"),
     "next to nothing accepted": (POOR, "weights", "or were trained for another target"),
     "less than is known": ({"asked": Asked("d", expected=9.0)}, "below", "significantly below the expected 9.00"),
     "as much as is known": ({"asked": Asked("d", expected=5.0), "run": ran(*random_walks(4), block=16)}, "none", "No fault found"),
     "most texts empty, and not in the template": ({"unusable": (20, 30), "templates": [TRIAL], **POOR}, "template", "20 of 30 prompts are empty"),
     "most texts empty in any template": ({"unusable": (20, 30), "templates": [replace(TRIAL, unusable=19)]}, "none", "No fault found"),
-    "an empty matrix": ({"weights": WeightFindings(zero_matrices=("fc.weight",))}, "weights", "fc.weight holds only zeros"),
     "few steps": ({"run": ran(*walks_of(0.9, steps=10))}, "unknown", "about 30 prompts"),
     "low acceptance": (LOW, "unknown", "Unknown"),
 }  # fmt: skip
@@ -164,7 +227,7 @@ def test_diagnose_names_only_proven_faults(name):
     found, cause, sentence = FINDINGS[name]
     diagnosis = concluded(**found)
     assert (diagnosis.cause, sentence in diagnosis.sentence) == (cause, True), diagnosis.sentence
-    assert diagnosis.names_fault == (cause not in ("none", "unknown"))
+    assert diagnosis.names_fault == (cause not in ("none", "unknown", "rounding"))
 
 
 def test_diagnose_prefers_strongest_evidence(bundled):
@@ -181,10 +244,7 @@ def test_diagnose_prefers_strongest_evidence(bundled):
         del found[next(iter(found))]
     assert causes == ["tensors", "tokenizer", "taps", "template"]
     rope = repair(bundled, "rope", 3)
-    assert (
-        concluded(repair=rope, weights=WeightFindings(empty_parts=(("a.weight", "of the rows", 0.01),)), **LOW).cause
-        == "weights"
-    )
+    assert concluded(repair=rope, weights=(WeightFault("padded", False),), **LOW).cause == "weights"
     assert concluded(repair=rope, **LOW).cause == "rope"
     assert concluded(repair=repair(bundled, "layer", 3)).cause == "weights"
 
@@ -327,7 +387,7 @@ def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, caps
     def stopped(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(examination, "examine_weights", stopped)
+    monkeypatch.setattr(examination, "weight_faults", stopped)
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
     first, second = capsys.readouterr().out.split("\n## ")[1:3]
     assert "Stopped before the end" in first

@@ -15,7 +15,7 @@ from d2sd.doctor import changes, examination, probes
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
-from d2sd.doctor.evidence import WeightFindings
+from d2sd.doctor.evidence import WeightFault
 from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, Examination, Failure
 from d2sd.doctor.report import markdown
@@ -65,7 +65,7 @@ def report_of(engine, **known):
 
 
 PARTS_OF_EXAMINATION = {
-    "examine_weights": "the statistics of the weights", "surprise": "the statistics of the texts", "variants": "changes of the drafter",
+    "weight_faults": "the statistics of the weights", "surprise": "the statistics of the texts", "variants": "changes of the drafter",
 }  # fmt: skip
 
 
@@ -82,7 +82,7 @@ def test_examine_reports_failed_part_and_continues(engine, monkeypatch, name):
 
 @pytest.mark.parametrize(
     ("name", "part"),
-    [("generate_texts", "write the texts"), ("walk_text", "read and draft them"), ("examine_weights", None)],
+    [("generate_texts", "write the texts"), ("walk_text", "read and draft them"), ("weight_faults", None)],
 )
 def test_examine_reports_checks_if_run_fails(engine, monkeypatch, name, part):
     monkeypatch.setattr(examination, name, broken)
@@ -121,11 +121,9 @@ def test_diagnose_prefers_named_fault_to_failure():
     unfinished = diagnose(Examination(Asked("d"), "t", failures=(failure,)))
     assert unfinished.sentence == "Not examined to the end: the run failed (it broke)."
     assert not unfinished.names_fault
-    weights = WeightFindings(
-        empty_parts=(("a.weight", "of the rows", 0.01),)
-    )  # which says nothing of a drafter that may work
+    weights = (WeightFault("padded", False),)  # which says nothing of a drafter that may work
     assert diagnose(Examination(Asked("d"), "t", failures=(failure,), weights=weights)) == unfinished
-    empty = WeightFindings(zero_matrices=("a.weight",))
+    empty = (WeightFault("empty"),)
     assert diagnose(Examination(Asked("d"), "t", failures=(failure,), weights=empty)).cause == "weights"
     wrong = Check("fc", "fault", "it is wrong", "tensors")
     assert diagnose(Examination(Asked("d"), "t", (wrong,), failures=(failure,))).cause == "tensors"
