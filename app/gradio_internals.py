@@ -28,7 +28,6 @@ SECONDS_BETWEEN_LOOKS = 0.02  # at who waits; Gradio's 0.001 takes 5% of a core,
 
 
 def event_fields(event: gr.EventData) -> dict[str, Any]:
-    """Returns the data of an event from a custom component."""
     return event._data if isinstance(event._data, dict) else {}
 
 

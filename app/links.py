@@ -41,7 +41,6 @@ class Link:
 
     @property
     def sentence(self) -> str:
-        """The ignored values as a sentence; empty if there are none."""
         return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
 
     @property
@@ -96,7 +95,6 @@ def query_fields(header: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _written(value: Any) -> str:
-    """Returns a value in the form that ``read`` parses."""
     return str(value).lower() if isinstance(value, bool) else f"{value}"
 
 

@@ -182,7 +182,6 @@ def offered_remotes() -> list[Remote]:
 
 
 def to_get() -> Remote | None:
-    """Returns a target that the page can download and does not have yet; None on a public page."""
     return None if public() else next((r for r in offered_remotes() if found(r.name) is None), None)
 
 
@@ -193,7 +192,6 @@ def _offer(pair: Pair) -> ModelOffer:
 
 
 def templated(model: str) -> bool:
-    """Returns whether an offered model is a chat model, for which the page applies the chat template by default."""
     return model in REMOTE or model in {pair.name for pair in PUBLISHED}
 
 
@@ -340,7 +338,6 @@ def _load(chosen: Chosen) -> d2sd.Engine:
 
 
 def _own_dtype() -> str | None:
-    """Returns the number format of folders; None for that of ``load_models``."""
     return "bfloat16" if torch.cuda.is_available() else None
 
 

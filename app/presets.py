@@ -65,17 +65,14 @@ def examples(model: str) -> dict[str, str]:
 
 
 def prompt_set(model: str) -> str:
-    """Returns the name of the bundled prompt set for a model: chat questions, or held-out texts for the bundled model."""
     return "heldout" if model in OWN else "chat"
 
 
 def opening() -> RecordedRun:
-    """Returns the recorded run that the page shows first."""
     return _recorded(OPENING_TRACE)
 
 
 def second() -> RecordedRun:
-    """Returns the recorded run of another model."""
     return _recorded(SECOND_TRACE)
 
 

@@ -35,7 +35,6 @@ def _same_run(known: RecordedRun, run: RecordedRun) -> bool:
 
 
 def _free(title: str, others: list[RunSet]) -> str:
-    """Returns the title, with a number if another set has it."""
     taken = {s.title for s in others}
     names = (f"{short(title)} ({number})" if number > 1 else short(title) for number in itertools.count(1))
     return next(n for n in names if n not in taken)
@@ -69,7 +68,6 @@ class History:
         return self.runs[-number] if 0 < number <= len(self.runs) else None
 
     def rename(self, key: object, label: object) -> None:
-        """Rename a run; an empty name changes nothing."""
         found, words = self.find(key), " ".join(str(label).split())
         if found and words:
             found.label = short(words)

@@ -93,7 +93,6 @@ def setting_box(setting: Setting, prefix: str = "", **options: Any) -> gr.Number
 
 
 def setting_rows(names: Sequence[str], width: int, prefix: str) -> dict[str, Any]:
-    """Controls of these settings by name, laid out in rows of ``width``."""
     by_name, boxes = {s.name: s for s in SETTINGS}, dict[str, Any]()
     for at in range(0, len(names), width):
         with gr.Row():

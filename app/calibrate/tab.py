@@ -177,7 +177,6 @@ def _measure_prompts(
 
 
 def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
-    """“Why is it rejected?”: the doctor's report on the chosen drafter."""
     source, limit, chosen, _, settings = _prompt_request(*values)
     for update in calibrate.report(job, source, limit, chosen, settings):
         # stopped, it shows what was found by then; it never covers what was measured meanwhile
@@ -193,7 +192,6 @@ def _prompt_request(kind: str, *values: Any) -> PromptRequest:
 
 
 def _open(call: Call, session: Session, recordings: Recordings) -> tuple[Any, Any, Any]:
-    """Show a measured run in Explore (the page then selects the step there)."""
     at = call.data.get("run")
     if not isinstance(at, int) or not 0 <= at < len(recordings.runs):
         raise InputError("This run is no longer there; measure again.")

@@ -109,7 +109,6 @@ def open_step(call: Call, session: Session, a: str | None, b: str | None) -> tup
 
 
 def choices(history: History) -> list[tuple[str, str]]:
-    """Returns what can be compared: the window's runs and measured sets, as labels and names."""
     sets = [(f"Set: {s.title} ({about(s.runs[0].header)})", f"set {s.title}") for s in history.sets]
     # method and prompt first: a box shows the beginning
     runs = [

@@ -61,7 +61,6 @@ class Controls:
 
 
 def filled_in(link: Link) -> dict[str, Any]:
-    """Returns the values that ``Controls.restored`` puts into the form, by name."""
     return dict.fromkeys(OPTIONAL) | link.values
 
 

@@ -57,7 +57,6 @@ def stage_styles() -> str:
 
 
 def tours_page(runs: Sequence[PageRun], title: str) -> str:
-    """``runs_page`` with the tour of every run that has one."""
     styles = "\n".join(panel_sheets(*SHEETS).values())
     return runs_page(runs, title, HANDOUT, styles, {"styles": stage_styles()})
 
@@ -71,7 +70,6 @@ def tour(_: Any = None) -> str:
 
 
 def lesson_run() -> RecordedRun:
-    """Returns the recorded run of the tour, for Explore."""
     return RecordedRun.read("\n".join([*presets.lesson()["lines"], ""]).encode())
 
 

@@ -201,7 +201,6 @@ def _ran(race: Race | None, values: Mapping[str, Any], methods: list[str]) -> bo
 
 
 def keep_race(history: History, raced: Race) -> None:
-    """Store a race and add its lanes to the list of runs."""
     history.race = raced
     for lane, figures in reversed([*zip(raced.lanes, lane_figures(raced), strict=True)]):
         if lane.trace.steps:

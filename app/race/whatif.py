@@ -311,7 +311,6 @@ def run_name(lane: str) -> str:
 
 
 def lane_choices(race: Race) -> dict[str, Any]:
-    """Returns the runs that can be replayed: that of Explore and the lanes of a race."""
     lanes = [trace_lane(lane.trace) for lane in race.lanes]
     first = FAVOURITE if FAVOURITE in lanes else lanes[0] if lanes else EXPLORE
     return {"choices": [*((run_name(m), m) for m in lanes), (EXPLORE, EXPLORE)], "value": first}

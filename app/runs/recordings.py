@@ -57,7 +57,6 @@ class Recording:
 
     @classmethod
     def of(cls, trace: Trace) -> Recording:
-        """Returns a run that was just recorded, named by its prompt."""
         return cls(prompt_label(trace.header), RecordedRun.of(trace.records()), domain=trace.domain)
 
     @property
@@ -91,7 +90,6 @@ class RunSet:
 
     @classmethod
     def of(cls, title: str, traces: Iterable[Trace]) -> RunSet:
-        """Returns a set of runs that were just recorded."""
         return cls(title, tuple(map(Recording.of, traces)))
 
     @property
@@ -178,7 +176,6 @@ def what_it_says(path: str | Path) -> list[Reading]:
 
 
 def _logged(path: str | Path) -> Iterator[Trace]:
-    """Returns the requests of a log that have steps."""
     return (found for found in import_log(path, most=MAX_MEGABYTES * 10**6) if not isinstance(found, LogTotals))
 
 

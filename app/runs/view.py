@@ -59,7 +59,6 @@ def runs_list() -> View:
 
 
 def runs_drawing(history: History, shown: str, file: dict[str, str] | None = None) -> str:
-    """Returns the view's value: the runs, the key of the shown one, and a file to save, if requested."""
     data = {"shown": shown, "runs": [_row(recording) for recording in history.runs], "file": file}
     return orjson.dumps(data).decode()
 
@@ -79,7 +78,6 @@ def _row(recording: Recording) -> dict[str, Any]:
 
 
 def about(header: Mapping[str, Any]) -> str:
-    """Returns method, models and non-default settings in a few words."""
     known, name = header["config"], header["models"].get("preset")
     model = REMOTE[name].title if isinstance(name, str) and name in REMOTE else str(name)[:40]
     words = [f"{run_title(header)}{f' on {model}' if name else ''}"]

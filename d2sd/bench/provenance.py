@@ -22,21 +22,21 @@ PACKAGES = ("torch", "transformers", "tokenizers", "accelerate", "safetensors", 
 
 
 def provenance(
-    engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int], processes: int
+    engine: Engine, argv: list[str], source: str, prompts: Iterable[Prompt], seeds: dict[str, int]
 ) -> dict[str, Any]:
     """Returns all that is needed to repeat and judge a measurement; call it when the run begins.
 
     ``source``: where the ``prompts`` are from.
     """
     return {
-        **circumstances(engine.models.target, argv, processes),
+        **circumstances(engine.models.target, argv),
         "seeds": seeds,
         "prompts": {"source": source, "sha256": digest(source, prompts)},
         "models": engine.models.names(),
     }
 
 
-def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[str, Any]:
+def circumstances(target: Target, argv: list[str]) -> dict[str, Any]:
     """Returns date, command line, commit, versions and hardware of a measurement on this target."""
     installed = {name: found.version for name in PACKAGES for found in distributions(name=name)}
     return {
@@ -49,7 +49,6 @@ def circumstances(target: Target, argv: list[str], processes: int = 1) -> dict[s
             "cpu": processor(),
             "cores": os.cpu_count(),
             "threads": torch.get_num_threads(),
-            "processes": processes,
             "load_average": [round(x, 2) for x in os.getloadavg()] if hasattr(os, "getloadavg") else None,
             "system": platform.platform(),
             "dtype": target.numbers,
@@ -79,7 +78,7 @@ def described(origin: dict[str, Any]) -> list[str]:
     lines = [
         f"command: `python -m d2sd {' '.join(origin['argv'])}`, {origin['date']}, commit {origin['commit'] or 'unknown'}",
         f"hardware: {hardware['device']} in {hardware['dtype']}; CPU {hardware['cpu']}, {hardware['cores']} cores, "
-        f"{hardware['threads']} threads in each of {hardware['processes']} process(es); load average at the start "
+        f"{hardware['threads']} threads; load average at the start "
         f"{hardware['load_average']}; {hardware['system']}",
         "versions: " + ", ".join(f"{name} {number}" for name, number in origin["versions"].items()),
     ]

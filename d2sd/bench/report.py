@@ -98,7 +98,6 @@ def _row(entry: Entry, runs: list[BenchRun], plain: list[BenchRun] | None, seed:
 
 
 def _ratio(name: str, above: np.ndarray, below: np.ndarray, seed: int) -> dict[str, Any]:
-    """Σabove/Σbelow and its interval."""
     return {name: float(above.sum() / below.sum()), f"{name}_interval": interval(above, below, seed)}
 
 

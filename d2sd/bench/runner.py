@@ -1,22 +1,15 @@
 """Runs entries over prompts, interleaved run by run, so that drift of the machine affects all of them alike.
 
-An entry is a setting or a baseline (``d2sd.bench.baselines``). The processes of
-``accelerate launch`` share the prompts.
+An entry is a setting or a baseline (``d2sd.bench.baselines``).
 """
 
 from __future__ import annotations
 
-import os
 import random
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from statistics import median
-from typing import Any, TypeVar
-
-import torch
-from accelerate import PartialState
-from accelerate.utils import gather_object
+from typing import TypeVar
 
 from d2sd.bench.prompts import Prompt
 from d2sd.bench.settings import BenchSetting
@@ -114,7 +107,6 @@ def run_bench(
 
 
 def run_count(entries: int, prompts: int, repeats: int) -> int:
-    """Returns how often ``run_bench`` calls ``progress``: warm-up and measured runs."""
     return entries * (1 + prompts * repeats) if prompts else 0
 
 
@@ -128,51 +120,18 @@ def _median(runs: list[BenchRun]) -> BenchRun:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class Processes:
-    """This process among ``count``; ``device``: the one it should use, or None."""
+def collect(
+    batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
+) -> tuple[list[T], bool]:
+    """Returns the items of all batches, with a progress bar, and whether Ctrl-C ended them; only whole batches are kept.
 
-    index: int = 0
-    count: int = 1
-    device: str | None = None
-
-    @classmethod
-    def launched(cls) -> Processes:
-        """Returns the processes started by ``accelerate launch``, or just this one."""
-        if int(os.environ.get("WORLD_SIZE", "1")) < 2:
-            return cls()
-        state = PartialState(cpu=not torch.cuda.is_available())  # gloo where there is no GPU
-        return cls(state.process_index, state.num_processes, str(state.device))
-
-    @property
-    def main(self) -> bool:
-        return self.index == 0
-
-    def share(self, items: Sequence[T]) -> list[T]:
-        """Returns every ``count``-th item, so that consecutive groups are spread over all processes."""
-        return list(items[self.index :: self.count])
-
-    def collect(
-        self, batches: Callable[[Callable[[], object]], Iterator[list[T]]], total: int, name: str
-    ) -> tuple[list[T], bool]:
-        """Returns the items of all batches of all processes, and whether Ctrl-C ended them; only whole batches are kept.
-
-        ``batches`` is given a function to call ``total`` times in all; it moves the progress bar of the main process.
-        """
-        items: list[T] = []
-        stopped = False
-        with progress(total=total, desc=name, unit="run", disable=not self.main) as bar:
-            try:
-                for batch in batches(bar.update):
-                    items += batch
-            except KeyboardInterrupt:
-                stopped = True
-        return self._merge(items), any(self._merge([stopped]))
-
-    def _merge(self, items: list[Any]) -> list[Any]:
-        if self.count == 1:
-            return items
-        # the launcher passes Ctrl-C on to processes that may have had it from the terminal already
-        signal.signal(signal.SIGINT, signal.SIG_IGN)
-        merged: list[Any] = gather_object(items)
-        return merged
+    batches: given a function that moves the bar, called ``total`` times in all.
+    """
+    items: list[T] = []
+    with progress(total=total, desc=name, unit="run") as bar:
+        try:
+            for batch in batches(bar.update):
+                items += batch
+        except KeyboardInterrupt:
+            return items, True
+    return items, False

@@ -106,7 +106,6 @@ def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple
 
 
 def lines(row: DrafterFigures) -> list[str]:
-    """Returns lines with a drafter's figures: in total, by prompt group, by position."""
     shares = ", ".join(f"{k}: {f.value:.0%}" for k, f in enumerate(row.reached[:SHOWN_POSITIONS], 1))
     groups = [f"  {kind}: {_words(found)}" for kind, found in row.groups.items()]
     return [
@@ -126,7 +125,6 @@ def _words(found: Replayed) -> str:
 
 
 def how_replayed(rows: Sequence[DrafterFigures], texts: int) -> str:
-    """Returns an explanation of the brackets in ``lines``."""
     if texts < MIN_UNITS:
         return f"Intervals take at least {MIN_UNITS} texts."
     if len(rows) == 1:

@@ -371,7 +371,6 @@ def step_places(counted: Counted, report: Report, paths: Paths | None = None) ->
 
 
 def _rank(table: StepTable) -> np.ndarray:
-    """Returns the rank of the true boundary, from 1; 0 for none."""
     place = ranks(table.confidence, table.boundary)
     return np.where(table.partly & (place < table.confidence.shape[1]), place + 1, 0)
 
@@ -383,7 +382,6 @@ def _by_step(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[Any]
 
 
 def _by_row(count: int, rows: np.ndarray, values: np.ndarray) -> list[list[int]]:
-    """The different values of each of so many steps."""
     out: list[list[int]] = [[] for _ in range(count)]
     for row, value in sorted(set(zip(rows.tolist(), values.tolist(), strict=True))):
         out[row].append(value)

@@ -46,7 +46,6 @@ def decimal(value: float | None) -> str:
 
 
 def change(value: float | None, places: int = 3) -> str:
-    """Returns a difference, with its sign."""
     return "—" if value is None else f"{'−' if value < 0 else '+'}{abs(value):.{places}f}"
 
 
@@ -335,7 +334,6 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
 
 
 def how_compared(comparison: Comparison) -> str:
-    """Returns a sentence about how the intervals were made."""
     together = (
         "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"
     )

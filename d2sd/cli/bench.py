@@ -1,9 +1,8 @@
 """Compare settings on a prompt file: acceptance, speed, nodes, stage times, and whether the text is the same.
 
-All settings take turns on every prompt. Ctrl-C reports the prompts done so far. Under ``accelerate launch -m d2sd
-bench …`` the prompts are split among the processes, on one machine or several. With --check-lossless, every method is
-compared with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if
-one fails. ``bench gpu`` measures the stages of a cycle on models of a true shape with random weights.
+All settings take turns on every prompt. Ctrl-C reports the prompts done so far. With --check-lossless, every method is compared
+with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails. ``bench gpu``
+measures the stages of a cycle on models of a true shape with random weights.
 """
 
 from __future__ import annotations
@@ -33,7 +32,7 @@ from d2sd.bench.lossless import BRANCHES, DEFAULT_MARGIN, GAMMAS, MARGIN_REASON,
 from d2sd.bench.presets import PRESETS
 from d2sd.bench.provenance import as_markdown, circumstances, provenance
 from d2sd.bench.report import body, markdown_table, pooled, remarks, to_json, write_files, write_report
-from d2sd.bench.runner import Processes, entry, run_bench, run_count
+from d2sd.bench.runner import collect, entry, run_bench, run_count
 from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.resampling import RESAMPLES
 from d2sd.cli.common import (
@@ -122,7 +121,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _whole_numbers(text: str) -> tuple[int, ...]:
-    """``2,5,16`` as numbers."""
     return tuple(int(part) for part in text.split(","))
 
 
@@ -134,22 +132,21 @@ def run(arguments: argparse.Namespace) -> int:
         raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
     if arguments.what:
         return _run_gpu(arguments)
-    processes = Processes.launched()
-    if arguments.out and processes.main:
+    if arguments.out:
         check_folder(arguments.out)
     if arguments.check_lossless:
-        return _run_lossless(arguments, processes)
-    return _run_bench(arguments, processes)
+        return _run_lossless(arguments)
+    return _run_bench(arguments)
 
 
-def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
+def _run_bench(arguments: argparse.Namespace) -> int:
     base = decode_config(arguments, "autoregressive", inspect=False)
     preset = PRESETS.get(arguments.preset)
     methods = ",".join(preset.methods) if preset else arguments.methods
     settings = parse_settings(methods, arguments.sweep, base)
     if base.temperature > 0 and arguments.baselines:
         raise InputError("the baselines decode greedily; leave out --baselines or set the temperature to 0")
-    engine, prompts = prepare_engine(arguments, base, processes.device)
+    engine, prompts = prepare_engine(arguments, base)
     settings, left_out = runnable(engine, settings, lenient=preset is not None or methods == "all")
     entries = [entry(engine, s) for s in settings]
     if arguments.baselines:
@@ -157,15 +154,13 @@ def _run_bench(arguments: argparse.Namespace, processes: Processes) -> int:
         baselines, without = make_baselines(engine, stock_twin(engine.models.target), names, base.max_new_tokens)
         entries, left_out = entries + baselines, left_out | without
     seeds = {"decoding": base.seed, "bootstrap": BOOTSTRAP_SEED}
-    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds, processes.count)
-    mine = processes.share([(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)])
-    runs, stopped = processes.collect(
-        lambda progress: run_bench(entries, mine, arguments.repeats, progress),
-        run_count(len(entries), len(mine), arguments.repeats),
+    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
+    numbered = [(number, prompt, ids) for number, (prompt, ids) in enumerate(prompts)]
+    runs, stopped = collect(
+        lambda progress: run_bench(entries, numbered, arguments.repeats, progress),
+        run_count(len(entries), len(prompts), arguments.repeats),
         "bench",
     )
-    if not processes.main:
-        return 130 if stopped else 0
     if not runs:
         raise KeyboardInterrupt
     about = {
@@ -195,7 +190,7 @@ def _print(result: dict[str, Any], text: str, as_json: bool) -> None:
 # ``bench --check-lossless``: every method under many settings against plain greedy decoding.
 
 
-def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
+def _run_lossless(arguments: argparse.Namespace) -> int:
     base = decode_config(arguments, "autoregressive", inspect=False)
     if base.temperature > 0:
         raise InputError("--check-lossless compares greedy texts; leave out --temperature")
@@ -203,28 +198,26 @@ def _run_lossless(arguments: argparse.Namespace, processes: Processes) -> int:
         raise InputError("--check-lossless lays out its own settings; leave out --preset, --sweep and --baselines")
     methods = list(METHODS) if arguments.methods == "all" else [m.strip() for m in arguments.methods.split(",")]
     candidates = grid(["autoregressive", *methods], arguments.gamma, arguments.branches, base)
-    engine, prompts = prepare_engine(arguments, base, processes.device)
+    engine, prompts = prepare_engine(arguments, base)
     settings, left_out = runnable(engine, candidates, lenient=True)
     for method in methods if arguments.methods != "all" else ():
         if method not in {s.config.method for s in settings}:
             reasons = [reason for label, reason in left_out.items() if label.split(":")[0] == method]
             raise InputError(reasons[0] if reasons else f"no K of --branches is below a γ of --gamma for {method}")
     seeds = {"decoding": base.seed}
-    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds, processes.count)
+    origin = provenance(engine, arguments.argv, arguments.prompts, [p for p, _ in prompts], seeds)
     plain, *others = [entry(engine, s) for s in settings]
     twin = stock_twin(engine.models.target)
     (stock,), _ = make_baselines(engine, twin, ["generate"], base.max_new_tokens)
     numbers = engine.models.target.numbers
     exact = numbers in ("float32", "mixed")  # in mixed numbers the stock model's text may be another one
     entries = [stock, *others] if numbers == "float32" else others if exact else [plain, stock, *others]
-    mine = processes.share([(number, ids) for number, (_, ids) in enumerate(prompts)])
-    results, stopped = processes.collect(
-        lambda progress: run_check(plain, entries, mine, twin, exact, progress),
-        len(entries) * len(mine),
+    numbered = [(number, ids) for number, (_, ids) in enumerate(prompts)]
+    results, stopped = collect(
+        lambda progress: run_check(plain, entries, numbered, twin, exact, progress),
+        len(entries) * len(prompts),
         "lossless",
     )
-    if not processes.main:
-        return 130 if stopped else 0
     if not results:
         raise KeyboardInterrupt
     rows = tally(results, [c.label for c in entries], None if exact else arguments.margin)

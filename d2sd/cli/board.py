@@ -49,7 +49,6 @@ Done = Sequence[tuple[Checkpoint, DrafterResults]]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Arguments of ``board``."""
     parser.add_argument("folder", type=Path, metavar="FOLDER", help="the --out of `d2sd train … --keep-every N`")
     parser.add_argument("--target", required=True, metavar="FOLDER|HUB-ID|FILE.gguf|NAME", help="what the drafters were trained for")  # fmt: skip
     parser.add_argument("--drafter", metavar="FOLDER|HUB-ID", help="the first drafter, for VP-Drafters, which are measured by α of d2sd with it")  # fmt: skip

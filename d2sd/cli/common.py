@@ -195,11 +195,11 @@ def _inputs(arguments: argparse.Namespace) -> Iterator[Path]:
 
 
 def prepare_engine(
-    arguments: argparse.Namespace, config: DecodeConfig, device: str | None = None
+    arguments: argparse.Namespace, config: DecodeConfig
 ) -> tuple[Engine, list[tuple[Prompt, list[int]]]]:
     """Returns the engine, and the prompts with their token ids, all of them checked to fit before any runs."""
     prompts = read_prompts(arguments.prompts, arguments.limit)
-    engine = load_engine(arguments, device)
+    engine = load_engine(arguments)
     if wait := engine.first_use(engine.resolve(config).backend):
         print(wait, file=sys.stderr)
     tell_of_template(engine, config)
@@ -215,10 +215,8 @@ def tell_of_template(engine: Engine, config: DecodeConfig) -> None:
         )
 
 
-def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Engine:
+def load_engine(arguments: argparse.Namespace) -> Engine:
     """Returns the engine that the model arguments name.
-
-    device: where it runs if the arguments do not say; None: the default one.
 
     Objects that exist by then are taken out of garbage collection, which would take a third of a second in the middle of a
     timed run.
@@ -232,7 +230,7 @@ def load_engine(arguments: argparse.Namespace, device: str | None = None) -> Eng
         second_drafter=arguments.second_drafter,
         draft_model=arguments.draft_model,
         dtype=arguments.dtype,
-        device=arguments.device or device,
+        device=arguments.device,
         load_in_8bit=arguments.load_in_8bit,
         passes=arguments.passes,
     )

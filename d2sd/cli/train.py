@@ -152,7 +152,6 @@ def _default(name: str, training: type = DrafterTraining) -> Any:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run one stage; Ctrl-C says how to go on."""
     try:
         STAGES[arguments.stage](arguments)
     except KeyboardInterrupt:
@@ -162,7 +161,6 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(kind: type[T], arguments: argparse.Namespace, **others: Any) -> T:
-    """The settings of one kind that the arguments of the same names hold, and others."""
     named = {field.name: getattr(arguments, field.name) for field in fields(kind) if hasattr(arguments, field.name)}  # type: ignore[arg-type]
     return kind(**named | others)
 

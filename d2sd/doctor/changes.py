@@ -106,7 +106,6 @@ class FolderEdit:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
-    """Returns all weights by our names, and the ids of the draft vocabulary if it has one."""
     weights: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         weights[TOKEN_IDS] = model.token_ids
@@ -171,7 +170,6 @@ def set_keys(values: Mapping[str, Any]) -> ConfigEdit:
 
 
 def config_line(values: Mapping[str, Any]) -> str:
-    """Returns the same keys as a line for people."""
     line = ", ".join(f"{path}: {json.dumps(value)}" for path, value in values.items() if value is not None)
     removed = [path for path, value in values.items() if value is None]
     return line + (f" (and no {', no '.join(removed)})" if removed else "")

@@ -174,7 +174,6 @@ GROUPS = (32, 64, 128)  # entries in a row that may share a scale
 
 
 def quantised_bits(target: Target) -> int | None:
-    """Returns ``grid_bits`` of a target's layers."""
     layers: Any = target.base.layers
     return grid_bits([w for at in (0, len(layers) // 2) for w in layers[at].parameters() if w.dim() == 2])
 

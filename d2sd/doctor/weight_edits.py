@@ -45,7 +45,6 @@ class _Network:
     key_heads: int
 
     def names(self, part: str, layers: Sequence[str]) -> list[str]:
-        """Returns the weights of this part in these layers that exist."""
         return [n for at in layers if (n := f"{at}{part}.weight") in self.weights]
 
     def scopes(self) -> Iterator[tuple[str, tuple[str, ...]]]:

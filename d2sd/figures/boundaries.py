@@ -120,7 +120,6 @@ def outcomes(matrix: Matrix) -> list[int]:
 
 
 def outcome_name(matrix: Matrix, outcome: int) -> str:
-    """Returns how many tokens were accepted, or that all were."""
     return "all" if outcome == len(matrix.counts) - 1 else f"{outcome}"
 
 
@@ -207,7 +206,6 @@ def shown_ranks(ranks: Ranks) -> tuple[int, ...]:
 
 
 def used_branches(ranks: Ranks) -> int | None:
-    """Returns K if all runs used the same one."""
     mean = ranks.mean_used
     return int(mean) if mean and mean == int(mean) else None
 

@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from d2sd.calibration import Bin, Estimate, Gathering, Report, Sentence, read_report
 from d2sd.calibration.boundaries import Second
 from d2sd.calibration.scores import PositionAcceptance
-from d2sd.calibration.sentences import Write, count, digits, percent, signed
+from d2sd.calibration.sentences import Write, count, digits, percent
 from d2sd.figures.boundaries import gains_panel, groups_panel, matrix_panel, ranks_panel
 from d2sd.figures.style import (
     BAR,
@@ -56,20 +56,8 @@ def calibration_results(runs: Gathering) -> CalibrationFigures:
 
 
 def headline(report: Report) -> Iterator[Stat]:
-    yield Stat(
-        "Scored positions",
-        f"{report.positions:,}",
-        f"{count(report.runs, 'run')}, {count(report.steps, 'step')}",
-        "Drafted tokens up to and including the first rejection of each step: later ones were never judged.",
-    )
+    """Yields the figures that the verdict does not name."""
     known = report.confidence is not None
-    gap = "" if report.gap.low is None else f"gap {signed(report.gap.value)} ({_range(report.gap, signed)})"
-    yield Stat(
-        "Says → accepted",
-        f"{percent(report.confidence)} → {percent(report.accepted)}" if known else "—",
-        gap,
-        "Mean confidence of the scored tokens, and the share of them that the target accepted. The gap is in percentage points.",
-    )
     chance = f"; chance {digits(report.chance)}" if known else ""
     yield Stat(
         "ECE",

@@ -31,7 +31,6 @@ Rows = Sequence[Mapping[str, Any]]
 
 
 def bench_panels(rows: Rows) -> Iterator[Panel]:
-    """Yields the figures of a benchmark's rows, as ``d2sd.bench.report.summarise`` gives them."""
     question = "How many tokens does a step commit? Bars: 95% interval over prompts."
     yield _measured(
         "acceptance", "Mean acceptance length α", question, "tokens per step", rows, "mean_acceptance_length"

@@ -103,7 +103,6 @@ def view_script(entry: Path, sheets: Mapping[str, str], options: Mapping[str, An
 
 
 def _function(path: Path, module: Module) -> str:
-    """Returns a module as a function that returns its exports."""
     taken = [
         f"const {{ {', '.join(n if n == own else f'{n}: {own}' for n, own in names.items())} }} = {_name(source)};"
         for source, names in module.imports.items()

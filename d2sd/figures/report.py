@@ -71,7 +71,6 @@ def settings(*sides: Sequence[Mapping[str, Any]], names: Sequence[str] = ("",)) 
 
 
 def _by_name(parts: Sequence[Any]) -> dict[str, list[Any]]:
-    """The values of every key in these parts of headers."""
     out: dict[str, list[Any]] = {}
     for part in parts:
         for name, value in part.items() if isinstance(part, dict) else ():

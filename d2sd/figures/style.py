@@ -65,7 +65,6 @@ class Panel:
     names: dict[int, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the panel's data for a page, ready for orjson."""
         figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
         names = {str(place): name for place, name in self.names.items()}
         shown = {"id": self.id, "title": self.title, "question": self.question}
@@ -201,6 +200,5 @@ def _hover(words: Sequence[str] | None) -> Trace:
 
 
 def vertical(x: float, colour: str, dash: str = "solid", **options: Any) -> Trace:
-    """Returns a vertical line over the whole height of a figure."""
     line = {"color": colour, "width": 1.5, **({} if dash == "solid" else {"dash": dash})}
     return {"type": "line", "x0": x, "x1": x, "y0": 0, "y1": 1, "yref": "paper", "line": line, **options}

@@ -128,7 +128,6 @@ def _read_target(source: str, into: ModelPlan) -> Any:
 
 
 def _named(raw: Mapping[str, Any]) -> Any:
-    """A config of an unknown type, by the names of its keys."""
     text = SimpleNamespace(num_hidden_layers=0, **{k: v for k, v in text_part(raw).items() if k != "num_hidden_layers"})
     text.model_type = text_part(raw).get("model_type")
     text.get_text_config = lambda decoder: text
@@ -212,7 +211,6 @@ def markdown(found: ModelPlan) -> str:
 
 
 def plan_verdict(found: ModelPlan) -> str:
-    """Returns one line: runs, runs eagerly, or refused, and why."""
     if found.refused is not None:
         return f"refused: {found.refused}"
     if found.eager is not None:
@@ -221,7 +219,6 @@ def plan_verdict(found: ModelPlan) -> str:
 
 
 def summary(found: ModelPlan) -> str:
-    """Returns the verdict in one line, with layers and memory."""
     if found.refused is not None or found.memory is None:
         line = plan_verdict(found)
         return f"{line[0].upper()}{line[1:]}."

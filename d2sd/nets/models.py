@@ -56,7 +56,6 @@ class Models:
             log.warning("%s", note)
 
     def notes(self) -> list[str]:
-        """Warnings about these drafters, one sentence each, without a full stop."""
         found = []
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             name = drafter.config.name_or_path
@@ -67,7 +66,6 @@ class Models:
         return found
 
     def names(self) -> dict[str, str | None]:
-        """Returns the names of the set and of its models, by part."""
         return {
             "preset": self.name,
             "target": self.target.name,

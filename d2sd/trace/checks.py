@@ -52,7 +52,6 @@ _baseline = msgspec.json.Decoder(Baseline)
 
 
 def kind_of(line: Line) -> str:
-    """Returns the ``event`` of a line."""
     match = _START.match(line)
     return match[1].decode() if match else read_kind(line)
 

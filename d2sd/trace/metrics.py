@@ -254,7 +254,6 @@ def _settings(
 
 
 def _all(headers: Sequence[Mapping[str, Any]], field: str) -> dict[str, str]:
-    """The values of a header's field by name, those of several runs joined."""
     found: dict[str, dict[str, None]] = {}
     for header in headers:
         for name, value in header.get(field, {}).items():

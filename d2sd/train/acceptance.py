@@ -214,7 +214,6 @@ def text_paths(engine: Engine, prompts: Sequence[Sequence[int]], config: DecodeC
 
 
 def _facts(models: Models) -> dict[str, dict[str, Any]]:
-    """What the models are, without where they are."""
     return {part: {name: f for name, f in own.items() if name != "name"} for part, own in parts(models).items()}
 
 

@@ -67,7 +67,6 @@ def train_drafter(settings: BlockTraining) -> None:
 
 
 def _initial(settings: BlockTraining, material: Material) -> DFlashDraftModel:
-    """The drafter that the settings start from, or a new one."""
     target, written = material.target, set(material.data.ids.unique().tolist())
     if settings.start is not None:
         found: Any = load_drafter(str(settings.start), torch.float32, str(target.device))

@@ -1,4 +1,4 @@
-"""The bench command: reports on disk, exit codes, Ctrl-C. Several processes: tests/train/test_processes.py."""
+"""The bench command: reports on disk, exit codes, Ctrl-C."""
 
 from __future__ import annotations
 

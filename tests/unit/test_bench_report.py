@@ -14,7 +14,7 @@ from d2sd.bench.prompts import Prompt
 from d2sd.bench.report import cells, interval, markdown_table, page, remarks, summarise
 from d2sd.bench.runner import BenchRun, Entry, run_bench, run_count
 
-HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "processes": 1, "load_average": 0, "system": "b"}  # fmt: skip
+HARDWARE = {"device": "cpu", "dtype": "float32", "cpu": "a", "cores": 2, "threads": 2, "load_average": 0, "system": "b"}  # fmt: skip
 
 
 def timed(label, method, tokens, steps, seconds, calls):

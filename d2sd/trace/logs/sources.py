@@ -113,7 +113,6 @@ def _source_of(reply: dict[str, Any]) -> str | None:
 
 
 def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) -> Iterator[LogTotals]:
-    """The figures in what a server printed, or in its ``/metrics``."""
     decoded = (line.decode("utf-8", "replace") for _, line in lines)
     metrics = any(line.startswith(METRICS) for _, line in head)
     rows = read_metrics(decoded) if metrics else read_printed(decoded)
@@ -147,7 +146,6 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:
-    """The reply of a record, with the prompt beside it."""
     inner = record.get("response")
     if not isinstance(inner, dict):
         return record
