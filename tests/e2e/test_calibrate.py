@@ -173,7 +173,7 @@ def test_prompt_set_is_measured_and_step_opens_in_explore(calibrate: Page):
         timeout=PATIENCE
     )
     expect(title(calibrate)).to_have_text("3 prompts of heldout with d2sd")
-    expect(calibrate.locator("#calibration .stat").first).to_contain_text("3 runs")
+    expect(calibrate.locator("#calibration .reading h3")).to_contain_text("3 runs")
     before = view(calibrate).get_attribute("data-run")
     step = shown_step(rows(calibrate).first)
     rows(calibrate).first.click()
