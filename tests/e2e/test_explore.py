@@ -236,10 +236,10 @@ def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
     step = presets.opening().trace().steps[1]
     words = "".join(c.text for c in step.committed)
     game, text = shown.locator("#explorer .typed"), shown.locator("#explorer .views")
-    assert words.strip() in text.inner_text()
+    expect(text).to_contain_text(words.strip(), use_inner_text=True)
     shown.get_by_role("button", name="Be the drafter").click()
     expect(game.locator("input")).to_be_focused()
-    assert words.strip() not in text.inner_text()
+    expect(text).not_to_contain_text(words.strip(), use_inner_text=True)
     expect(shown.locator("#tree")).to_be_hidden()
     game.locator("input").fill(f"{''.join(c.text for c in step.committed[:2]).strip()} zebra")
     shown.keyboard.press("Enter")

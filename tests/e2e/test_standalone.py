@@ -163,7 +163,7 @@ def test_class_file_has_runs_quiz_and_tour_offline(show, tmp_path):
     asked = page.locator("#explorer .typed")
     expect(asked.locator("input")).to_be_focused()
     words = "".join(c.text for c in presets.opening().trace().steps[4].committed)
-    assert words not in page.locator("main").inner_text()
+    expect(page.locator("main")).not_to_contain_text(words, use_inner_text=True)
     page.keyboard.type(words.strip())
     page.keyboard.press("Enter")
     expect(asked.locator(".source")).to_contain_text("Compared with the recorded text")
