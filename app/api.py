@@ -37,6 +37,7 @@ RUNS = History(MAX_RUNS)  # the latest runs of all callers
 
 
 def recorded(key: object) -> Trace:
+    """Returns the run with this key. Raises ``InputError`` if it is not among the latest runs."""
     found = RUNS.find(key)
     if found is None:
         raise InputError(

@@ -41,6 +41,7 @@ class Link:
 
     @property
     def sentence(self) -> str:
+        """The ignored values as a sentence; empty if there are none."""
         return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
 
     @property

@@ -36,6 +36,7 @@ def lane_title(lane: str) -> str:
 
 
 def run_title(header: Mapping[str, Any]) -> str:
+    """Returns the name of a run's method, or its id if it is not one of these."""
     method, config = str(header.get("method", "run")), header.get("config")
     cost_aware = isinstance(config, Mapping) and config.get("cost_aware") is True
     return NAMES.get(method, method[:40]) + (QUICKEST if cost_aware else "")

@@ -182,6 +182,7 @@ def offered_remotes() -> list[Remote]:
 
 
 def to_get() -> Remote | None:
+    """Returns a target that the page can download and does not have yet; None on a public page."""
     return None if public() else next((r for r in offered_remotes() if found(r.name) is None), None)
 
 
@@ -192,6 +193,7 @@ def _offer(pair: Pair) -> ModelOffer:
 
 
 def templated(model: str) -> bool:
+    """Returns whether an offered model is a chat model, for which the page applies the chat template by default."""
     return model in REMOTE or model in {pair.name for pair in PUBLISHED}
 
 

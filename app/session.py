@@ -68,6 +68,7 @@ class History:
         return self.runs[-number] if 0 < number <= len(self.runs) else None
 
     def rename(self, key: object, label: object) -> None:
+        """Rename a run; an empty name changes nothing."""
         found, words = self.find(key), " ".join(str(label).split())
         if found and words:
             found.label = short(words)

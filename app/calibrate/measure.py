@@ -108,6 +108,7 @@ def logs(paths: Sequence[str] | None, pasted: str | None) -> str:
 
 
 def left_out(bad: Sequence[str], count: int) -> str:
+    """Returns a sentence about files that were not read; empty if all were."""
     if not bad:
         return ""
     more = f" and {len(bad) - MAX_NAMED} more" if len(bad) > MAX_NAMED else ""

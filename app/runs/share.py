@@ -82,6 +82,7 @@ def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None =
 
 
 def _tour(run: RecordedRun) -> str:
+    """Returns the tour of a run; empty for a log without tokens."""
     trace = run.trace()
     if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
         return ""

@@ -124,6 +124,7 @@ class Bench:
             cache.length = begin
 
     def verify(self, tree: TokenTree) -> float:
+        """Returns the seconds of verifying a tree, including the choice of tokens."""
         verifier = self.run.verifier
         return seconds(lambda: verifier.logits(tree).argmax(-1).tolist(), self.device, self.repeats)
 

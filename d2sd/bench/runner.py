@@ -107,6 +107,7 @@ def run_bench(
 
 
 def run_count(entries: int, prompts: int, repeats: int) -> int:
+    """Returns how often ``run_bench`` calls ``progress``: warm-up and measured runs."""
     return entries * (1 + prompts * repeats) if prompts else 0
 
 
@@ -125,7 +126,7 @@ def collect(
 ) -> tuple[list[T], bool]:
     """Returns the items of all batches, with a progress bar, and whether Ctrl-C ended them; only whole batches are kept.
 
-    batches: given a function that moves the bar, called ``total`` times in all.
+    batches: a function that is given the bar's ``update``, calls it ``total`` times, and yields items.
     """
     items: list[T] = []
     with progress(total=total, desc=name, unit="run") as bar:

@@ -113,6 +113,7 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
 
 
 def _hit_rate(confidence: np.ndarray, steps: StepTable) -> float | None:
+    """Returns the share of steps whose true boundary is among the K likeliest, with K as selected."""
     return float((ranks(confidence, steps.boundary) < steps.selected).mean()) if len(steps) else None
 
 

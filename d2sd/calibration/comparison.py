@@ -229,6 +229,7 @@ class Alignment:
 
 
 def lead_of(run: Trace) -> str:
+    """Returns the text committed by prefill, before the first step."""
     return "".join(c.text for c in run.prefill.committed) if run.prefill else ""
 
 

@@ -106,6 +106,7 @@ def reached(accepted: Sequence[int], at_least: Sequence[int] = ()) -> list[tuple
 
 
 def lines(row: DrafterFigures) -> list[str]:
+    """Returns lines with a drafter's figures: in total, by prompt group, by position."""
     shares = ", ".join(f"{k}: {f.value:.0%}" for k, f in enumerate(row.reached[:SHOWN_POSITIONS], 1))
     groups = [f"  {kind}: {_words(found)}" for kind, found in row.groups.items()]
     return [

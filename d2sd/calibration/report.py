@@ -371,6 +371,7 @@ def step_places(counted: Counted, report: Report, paths: Paths | None = None) ->
 
 
 def _rank(table: StepTable) -> np.ndarray:
+    """Returns the rank of the true boundary, from 1; 0 for none."""
     place = ranks(table.confidence, table.boundary)
     return np.where(table.partly & (place < table.confidence.shape[1]), place + 1, 0)
 

@@ -70,6 +70,7 @@ class StepTable:
 
     @property
     def prompts(self) -> int:
+        """Number of different prompts of these runs."""
         return len(np.unique(self.prompt))
 
     @property
@@ -218,6 +219,7 @@ def _with_sources(counts: np.ndarray, width: int) -> np.ndarray:
 
 
 def _numbered(prompts: Sequence[str]) -> np.ndarray:
+    """A number for the prompt of each run; one that is not known is its own."""
     numbers = {key: n for n, key in enumerate(dict.fromkeys(prompts))}
     return np.array([numbers[p] if p else len(numbers) + n for n, p in enumerate(prompts)], dtype=int)
 

@@ -200,7 +200,6 @@ H200 = Machine(
 )
 
 MACHINES = {"paper": PAPER, "h200-measured": H200}
-DEFAULT = "paper"  # what reports compare with
 
 
 def machine_of(name: str) -> Machine:

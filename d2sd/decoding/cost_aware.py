@@ -57,6 +57,7 @@ class AcceptanceByDepth:
         return found
 
     def tokens(self, depth: int) -> list[float]:
+        """Returns the expected number of accepted tokens for drafts of 0, 1, …, ``depth`` tokens."""
         return list(accumulate(accumulate(self.chances(depth), mul), initial=0.0))
 
     def observe(self, accepted: int, drafted: int) -> None:
@@ -99,6 +100,7 @@ class RunningCosts:
         self.other = {True: table.other, False: table.other}  # of a step besides its stages, by whether it is plain
 
     def seconds(self, stage: str, rows: int) -> float:
+        """Returns the expected seconds of a stage with this many rows; 0 for no rows."""
         if rows <= 0:
             return 0.0
         return self.slowdown * (self._read(stage, rows) + self._overhead.get((stage, rows == 1), 0.0))
@@ -119,6 +121,7 @@ class RunningCosts:
             self.slowdown *= exp(MACHINE_RATE * surprise)
 
     def observe_other(self, plain: bool, seconds: float) -> None:
+        """Update with the measured seconds of a step outside its stages."""
         most = 2 * self.other[plain] + 0.1 * self.plain()
         self.other[plain] += MACHINE_RATE * (max(0.0, min(seconds, most)) - self.other[plain])
 

@@ -85,6 +85,7 @@ class CycleShape:
 
     @property
     def depths(self) -> int:
+        """Levels of the tree, including the anchor's."""
         return 1 + max(self.lengths, default=0)
 
     @property

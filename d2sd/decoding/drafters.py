@@ -160,6 +160,7 @@ class CachedDrafters(Drafters):
         return bool(self.block_drafters) or self.eagle3 is not None
 
     def draft_passes(self, proposal: Proposal) -> int:
+        """Returns the number of sequential drafter passes of a proposal."""
         if self.eagle3 is not None:
             return 1 + self.eagle3.depth if proposal.levels else 0
         if proposal.first is None:

@@ -106,6 +106,7 @@ class FolderEdit:
 
 
 def weights_of(model: Drafter) -> dict[str, Tensor]:
+    """Returns all weights by our names, and the ids of the draft vocabulary if it has one."""
     weights: dict[str, Tensor] = dict(model.named_parameters())
     if model.token_ids is not None:
         weights[TOKEN_IDS] = model.token_ids

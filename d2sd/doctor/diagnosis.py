@@ -184,10 +184,8 @@ def _without_fault(e: Examination, run: DraftingRun) -> Diagnosis:
     if run.shape[0] == "unclear":
         return Diagnosis("unknown", "Unknown: too few steps were seen. Give about 30 prompts.")
     if e.bits is not None:
-        harmless = (
-            "That is harmless if the drafter was trained with these weights, and otherwise costs some acceptance."
-        )
-        sentence = f"No fault of the drafter was found; {first}. The target's weights lie on a grid of {e.bits} bits. {harmless}{training}"
+        harmless = "which is harmless if the drafter was trained with these weights and otherwise costs some acceptance"
+        sentence = f"No fault of the drafter was found; {first}. The target is quantised to {e.bits} bits, {harmless}.{training}"
         return Diagnosis("rounding", sentence)
     if e.works:
         return Diagnosis("none", f"No fault found: {first}, and nothing that was changed helps.")

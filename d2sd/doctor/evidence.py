@@ -1,4 +1,4 @@
-"""Evidence that needs no change of the drafter: damage in the weights, and texts that say something of the target or the prompts."""
+"""Evidence found without changing the drafter: damaged weights, and texts that point to the target or to the prompts."""
 
 from __future__ import annotations
 
@@ -26,23 +26,24 @@ VARIES = 0.05  # standard deviation of the weights of a norm that surely were tr
 MANY_EMPTY = 0.1  # share of a matrix's rows or columns that no padding to a round size explains
 HUGE = 1e4  # of a matrix's median entry: trained ones have entries of some hundred times it
 FP8_LARGEST = (448.0, 240.0, 57344.0)  # largest numbers of e4m3, of its variant without infinities, and of e5m2
-CLIPPED = 2e-3  # share of a matrix's entries that are its largest one: in trained ones it is one entry, or two
-LIKE_RANDOM, TRAINED = 1.03, 1.15  # prominence up to which a matrix looks random, and from which it surely was trained
+CLIPPED = 2e-3  # share of entries as large as the largest one; a trained matrix has one or two such entries
+LIKE_RANDOM, TRAINED = 1.03, 1.15  # prominence: at most this for a random matrix, at least this for a trained one
 ITERATIONS = 40  # of the power method
-FEW_BITS = 3  # too few for weights that were not trained with them
+FEW_BITS = 3  # or fewer damage weights that were not trained with so few
 FETCH = "fetch or convert the weights again"
-SCALES = "the weights times their scales, which lie beside them where they were quantised"
+SCALES = "multiply the weights by their scales, which the quantised checkpoint stores beside them"
 
 Matrices = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, slots=True)
 class WeightFault:
-    """Damage that the weights of a drafter show.
+    """Damage seen in a drafter's weights.
 
-    sentence: what is wrong, and how it shows.
-    certain: whether it is a fault of any drafter; if not, only of one that does not work, since training may leave the same.
-    cause, fix: as of ``Diagnosis``.
+    sentence: the damage and how it was detected.
+    certain: True if it is always a fault; False if it counts only for a drafter that does not work, since training may leave
+        the same pattern.
+    cause, fix: see ``Diagnosis``.
     """
 
     sentence: str
@@ -52,12 +53,12 @@ class WeightFault:
 
 
 def weight_faults(model: Drafter, target: Target) -> Iterator[WeightFault]:
-    """Yields all damage that is seen in the weights of a drafter of either kind, the strongest evidence first."""
+    """Yields the damage seen in a drafter's weights, strongest evidence first."""
     weights = {n: w for n, w in weights_of(model).items() if w.is_floating_point()}
     matrices = {n: w for n, w in weights.items() if w.dim() == 2 and min(w.shape) >= MIN_SIDE}
     layers = {n: w for n, w in matrices.items() if n.startswith("layer")}
     if (bits := grid_bits(list(layers.values()))) and bits <= FEW_BITS:
-        sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers lie on a grid of {bits} bits."
+        sentence = f"Most likely its weights were rounded too coarsely: most matrices of its layers are quantised to {bits} bits."
         yield WeightFault(sentence, fix="the weights before they were rounded")
     yield from _wrong_entries(matrices, layers)
     yield from _borrowed_head(model, target)
@@ -106,7 +107,7 @@ def is_huge(weight: Tensor) -> bool:
 
 
 def _borrowed_head(model: Drafter, target: Target) -> Iterator[WeightFault]:
-    """A head that is the target's embedding; that of a block drafter may be the target's head, that of EAGLE-3 is trained."""
+    """An LM head equal to the target's embedding. A block drafter may use the target's head; EAGLE-3 trains one."""
     if model.lm_head is None or target.embedding.weight.is_meta:
         return
     own, ids = model.lm_head.weight, model.token_ids
@@ -115,31 +116,30 @@ def _borrowed_head(model: Drafter, target: Target) -> Iterator[WeightFault]:
         rows = table if ids is None else table[ids.to(table.device)]
         return rows.shape == own.shape and torch.allclose(rows.to(own), own, rtol=1e-2, atol=1e-6)
 
-    if not same(target.embedding.weight):
-        return
-    if not same(target.head.weight):
-        yield WeightFault("Most likely its lm_head was replaced: it is the target's embedding, and not a head that was trained.", True, "tables")  # fmt: skip
-    elif not isinstance(model, DFlashDraftModel):
-        yield WeightFault("Most likely its lm_head was lost or never trained: it is the target's own, which is its embedding too.", False, "tables")  # fmt: skip
+    embedding, head = same(target.embedding.weight), same(target.head.weight)
+    if embedding and not head:
+        yield WeightFault("Most likely its lm_head was replaced: it equals the target's embedding, although the target has another head.", True, "tables")  # fmt: skip
+    elif embedding and not isinstance(model, DFlashDraftModel):
+        yield WeightFault("Most likely its lm_head was lost or never trained: it equals the target's head, which is also its embedding.", False, "tables")  # fmt: skip
 
 
 def _lost_norms(norms: Mapping[str, Tensor]) -> Iterator[WeightFault]:
-    """Norms of one number alone, where those of queries or keys, of another layer or ``hidden_norm`` surely were trained."""
+    """Norms whose weights are all equal, while those of queries or keys, of another layer or of ``hidden_norm`` were trained."""
     varying = {n for n, w in norms.items() if float(w.float().std()) > VARIES}
     for name, w in norms.items():
         others = {name.replace("q_norm", "k_norm"), name.replace("k_norm", "q_norm")}
         others |= {n for n in norms if re.sub(r"\d+", "", n) == re.sub(r"\d+", "", name) or n.endswith("hidden_norm.weight")}  # fmt: skip
         if bool((w == w[0]).all()) and varying & others - {name}:
             sentence = (
-                f"Most likely the weights of {name} were lost: they are one number alone, and others were trained."
+                f"Most likely the weights of {name} were lost: all are equal, while those of other norms were trained."
             )
             yield WeightFault(sentence, cause="norms")
 
 
 def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
-    """Layers with the same matrices, and what looks random although training makes some directions larger.
+    """Copied layers, and layers and matrices that look random, as none does after training.
 
-    Of trained drafters, some matrices never stand out in any layer; so one says nothing without those of the other layers.
+    In trained drafters some matrices look random in every layer, so one is compared with the same matrix of the other layers.
     """
     for one, other in combinations(range(len(layers)), 2):
         if layers[one] and all(torch.equal(w, layers[other][n]) for n, w in layers[one].items()):
@@ -156,7 +156,7 @@ def _untrained(layers: Sequence[Matrices]) -> Iterator[WeightFault]:
 
 
 def prominence(weight: Tensor) -> float:
-    """Returns the largest singular value of an (m, n) matrix, divided by σ·(√m + √n), that of random entries (Marchenko–Pastur).
+    """Returns the largest singular value of an (m, n) matrix over σ·(√m + √n), its value for random entries (Marchenko–Pastur).
 
     It is about 1 for random numbers, also for shuffled trained ones. Training makes some directions larger.
     """
@@ -179,7 +179,7 @@ def quantised_bits(target: Target) -> int | None:
 
 
 def grid_bits(matrices: Sequence[Tensor]) -> int | None:
-    """Returns the bits of the grid on which most of these matrices lie, although stored in a wider dtype; None if there is none."""
+    """Returns b if most of these matrices hold only the values of a b-bit grid, in whatever dtype they are stored; else None."""
     if not matrices or any(not w.is_floating_point() or w.element_size() < 2 for w in matrices):
         return 8 if matrices else None
     grids = (next((bits for bits in GRIDS if any(_on_grid(r, bits) for r in _groups(w))), None) for w in matrices)
@@ -188,7 +188,7 @@ def grid_bits(matrices: Sequence[Tensor]) -> int | None:
 
 
 def _groups(weight: Tensor) -> list[Tensor]:
-    """The entries that may share a scale, as rows: of a row, of a column, of the matrix, or so many in a row."""
+    """Entries that may share a scale, as rows: by row, by column, by matrix, or by group of ``GROUPS`` entries."""
     entries = weight.detach().float()
     some = entries[:SAMPLE]
     whole = torch.cat([some.flatten(), entries.amin()[None], entries.amax()[None]])
@@ -197,7 +197,7 @@ def _groups(weight: Tensor) -> list[Tensor]:
 
 
 def _on_grid(rows: Tensor, bits: int) -> bool:
-    """Whether rows are whole multiples of a step that their largest entry, or the distance of their ends, gives."""
+    """Whether each row holds whole multiples of a step, derived from its largest entry or from its range."""
     largest = rows.abs().amax(1, keepdim=True).clamp_min(1e-12)
     low, high = rows.amin(1, keepdim=True), rows.amax(1, keepdim=True)
     between = (rows - low) / (high - low).clamp_min(1e-12) * (2**bits - 1)
@@ -205,14 +205,14 @@ def _on_grid(rows: Tensor, bits: int) -> bool:
 
 
 def _whole(steps: Tensor) -> bool:
-    """Looks at entries within 32 steps of 0, where rounding to bfloat16 still leaves whole steps apart."""
+    """Whether these are whole numbers, judged by entries within 32 steps of 0: bfloat16 cannot tell larger ones apart."""
     near = steps[(steps.abs() < 32) & (steps.abs() > 0.5)]
     return len(near) > 32 and float((near - near.round()).abs().mean()) < 0.08
 
 
 def moved_by_training(model: DFlashDraftModel) -> tuple[float, float]:
-    """Returns how far training has moved what begins the same in every drafter: by how many times the spread of the part of ``fc``
-    for most taps differs from that of its initialization, and by how much the weights of ``hidden_norm`` differ from 1."""
+    """Returns how far training has moved the weights from their initial values: the median over taps of the standard deviation of
+    ``fc`` over its initial one, and the median distance of the weights of ``hidden_norm`` from 1."""
     width, spread = model.config.hidden_size, getattr(model.config, "initializer_range", 0.02) or 0.02
     parts = [float(part.std()) / spread for part in model.fc.weight.float().split(width, 1)]
     return median(parts), float((model.hidden_norm.weight.float() - 1).abs().median())

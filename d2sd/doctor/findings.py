@@ -159,9 +159,9 @@ class Examination:
 
     target: its name.
     checks: of the folder; empty if it was not checked.
-    weights: damage that the weights show, the strongest evidence first.
+    weights: damage seen in the weights, strongest evidence first.
     moved: result of ``moved_by_training``; None if that is not known.
-    bits: with which the target's weights are quantised, although stored in a wider dtype; None if they are not.
+    bits: to which the target's weights are quantised, whatever their dtype; None if they are not.
     surprise: of the prompts' tokens to the target, over that of random tokens; None if it was not computed.
     repeated: share of the generated 4-token sequences that occur earlier in their text.
     unusable: prompts whose text is empty or mostly repeats itself, and their number.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, permutations
+from itertools import chain, combinations
 from math import log2
 from statistics import median
 
@@ -27,7 +27,7 @@ PAIRS = (
 MATRICES = tuple(f"self_attn.{p}_proj" for p in "qkvo") + tuple(f"mlp.{p}_proj" for p in ("gate", "up", "down"))
 LAYER_NORMS = ("input_layernorm", "post_attention_layernorm", "self_attn.q_norm", "self_attn.k_norm")
 MAX_TIMES = 1.5  # powers of two by which a weight's size may differ from others' without being tried at their size
-MOST_TIMES = 16  # whole numbers of times that a norm's weights are tried smaller or larger
+MOST_TIMES = 16  # largest whole factor by which ``hidden_norm`` is tried smaller or larger
 PAIRS_OF_MODEL = (("hidden_norm", "norm"), ("markov_head.markov_w1", "markov_head.markov_w2"))
 TABLES = ("embed_tokens", "embedding", "lm_head", "markov_head.markov_w1", "markov_head.markov_w2")
 OUTPUTS = {"attention": "self_attn.o_proj", "MLP": "mlp.down_proj"}  # what a sublayer's output goes through
@@ -156,7 +156,7 @@ def _scaled(net: _Network) -> Iterator[Edit]:
 
 
 def _scaled_feature_norm(net: _Network) -> Iterator[Edit]:
-    """The norm of the target's features, of which no other layer has the like: training begins with ones."""
+    """``hidden_norm``, compared with the ones that training begins with, since no other layer has such a norm."""
     for name in ("hidden_norm.weight", "layer.hidden_norm.weight"):
         size = float(net.weights[name].double().abs().median()) if name in net.weights else 1.0
         if size and MAX_TIMES / 2 < abs(log2(size)) < log2(MOST_TIMES):
@@ -216,15 +216,13 @@ def _strangeness(median: float) -> float:
 
 
 def _reordered_layers(net: _Network) -> Iterator[Edit]:
-    """Two layers exchanged, all rotated or reversed, or one moved to another place."""
+    """All layers rotated or reversed, or two of them exchanged."""
     own = tuple(range(len(net.layers)))
     orders = {own[by:] + own[:by]: f"layers rotated by {by}" for by in own[1:]} | {own[::-1]: "layers in reverse order"}
-    for one, other in permutations(own, 2):
-        rest = [n for n in own if n != one]
-        orders.setdefault((*rest[:other], one, *rest[other:]), f"layer {one} moved to place {other}")
+    for one, other in combinations(own, 2):
         exchanged = tuple({one: other, other: one}.get(n, n) for n in own)
-        orders[exchanged] = f"layers {min(one, other)} and {max(one, other)} exchanged"
-    for order, words in orders.items() if len(own) <= MOST_LAYERS else ():
+        orders[exchanged] = f"layers {one} and {other} exchanged"
+    for order, words in orders.items() if 1 < len(own) <= MOST_LAYERS else ():
         places = zip(net.layers, order, strict=True)
         sources = {n: net.layers[source] + n.removeprefix(at) for at, source in places for n in net.weights if n.startswith(at)}  # fmt: skip
         yield "order", words, f"the layers in this order: {list(order)}", lambda w, s=sources: {n: w[other] for n, other in s.items()}  # type: ignore[misc]  # fmt: skip

@@ -206,6 +206,7 @@ def shown_ranks(ranks: Ranks) -> tuple[int, ...]:
 
 
 def used_branches(ranks: Ranks) -> int | None:
+    """Returns K if all runs used the same one."""
     mean = ranks.mean_used
     return int(mean) if mean and mean == int(mean) else None
 

@@ -56,20 +56,14 @@ def calibration_results(runs: Gathering) -> CalibrationFigures:
 
 
 def headline(report: Report) -> Iterator[Stat]:
-    """Yields the figures that the verdict does not name."""
-    known = report.confidence is not None
-    chance = f"; chance {digits(report.chance)}" if known else ""
+    known = f"{_range(report.error)}; chance {digits(report.chance)}"
     yield Stat(
         "ECE",
         digits(report.error.value),
-        f"{_range(report.error)}{chance}" if known else "",
+        "" if report.confidence is None else known,
         "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is "
         "perfect. “Chance” is what an honest drafter would show with as few tokens.",
     )
-    yield from _boundary_stats(report)
-
-
-def _boundary_stats(report: Report) -> Iterator[Stat]:
     ranks = report.ranks
     if ranks.repaired.value is None:
         return

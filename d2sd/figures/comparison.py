@@ -126,6 +126,7 @@ def differences(found: Comparison) -> go.Figure:
 
 
 def _scaled(figure: Estimate) -> Estimate:
+    """Returns a difference whose interval reaches 1 at its farther end from 0."""
     value, low, high = (end or 0.0 for end in (figure.value, figure.low, figure.high))
     reach = max(abs(low), abs(high), 1e-9)
     return Estimate(value / reach, low / reach, high / reach)

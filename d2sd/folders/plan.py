@@ -211,6 +211,7 @@ def markdown(found: ModelPlan) -> str:
 
 
 def plan_verdict(found: ModelPlan) -> str:
+    """Returns one line: runs, runs eagerly, or refused, and why."""
     if found.refused is not None:
         return f"refused: {found.refused}"
     if found.eager is not None:

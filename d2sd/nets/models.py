@@ -56,6 +56,7 @@ class Models:
             log.warning("%s", note)
 
     def notes(self) -> list[str]:
+        """Warnings about these drafters, one sentence each, without a full stop."""
         found = []
         for drafter in {id(d): d for d in (self.first, self.second) if d is not None}.values():
             name = drafter.config.name_or_path

@@ -131,6 +131,7 @@ def pack_line(line: str) -> str:
 
 
 def unpack_line(line: str) -> str:
+    """Returns the input of ``pack_line``; any other line unchanged."""
     return zlib.decompress(base64.b64decode(line[1:]), -zlib.MAX_WBITS).decode() if line.startswith(PACKED) else line
 
 

@@ -64,6 +64,7 @@ def encodable(text: str) -> str:
 
 
 def printable(text: str) -> str:
+    """Returns the text without control characters that a terminal would interpret."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")
 
 

@@ -35,6 +35,7 @@ class Material:
 
     @classmethod
     def load(cls, settings: DrafterTraining) -> Material:
+        """Returns what the settings name, and seeds torch for the drafter that is made next. Raises ``InputError``."""
         target, tokenizer = load_frozen(settings.target)
         data = read_responses(settings.responses, settings.max_length, tokenizer.eos_token_id)
         torch.manual_seed(settings.loop.seed)

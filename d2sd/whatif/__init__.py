@@ -64,6 +64,7 @@ class ReplayOutcome:
 
     @property
     def nodes_per_step(self) -> float:
+        """Verified tree nodes per step, anchor included."""
         return sum(self.nodes) / len(self.nodes)
 
 

@@ -20,7 +20,6 @@ from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import (
     WeightFault,
     empty_part,
-    grid_bits,
     moved_by_training,
     prominence,
     quantised_bits,
@@ -83,8 +82,8 @@ def test_weight_faults_finds_damaged_weights(bundled):
     assert faults_of(model, target) == [
         "its weights were damaged: layers.2.mlp.down_proj.weight holds only zeros.",
         "its weights were damaged: fc.weight was clipped: many of its entries are as large as the largest one.",
-        "the weights of layers.2.self_attn.k_norm.weight were lost: they are one number alone, and others were trained.",
-        "the weights of norm.weight were lost: they are one number alone, and others were trained.",
+        "the weights of layers.2.self_attn.k_norm.weight were lost: all are equal, while those of other norms were trained.",
+        "the weights of norm.weight were lost: all are equal, while those of other norms were trained.",
         "its weights were damaged: layer 1 is a copy of layer 0.",
     ]
 
@@ -113,7 +112,7 @@ DAMAGED = {
     "half of the inputs of a layer": "50% of the columns of layers.1.mlp.down_proj.weight hold only zeros.",
     "fc without a tap": "20% of the columns of fc.weight hold only zeros",
     "fp8 without scales": "numbers of 8 bits whose scales were dropped: the largest entry of",
-    "2 bits": "on a grid of 2 bits",
+    "2 bits": "quantised to 2 bits",
     "a copied layer": "layer 2 is a copy of layer 1",
     "a flipped bit": "layers.1.self_attn.q_proj.weight has an entry of 1.33e+36, far larger than all others",
     "final norm lost": "the weights of norm.weight were lost",
@@ -128,6 +127,15 @@ def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
     diagnosis = concluded(weights=tuple(weight_faults(model, target)))
     assert diagnosis.cause in WAYS[name].causes.split()
     assert DAMAGED[name] in diagnosis.sentence
+
+
+def test_examine_stops_at_damage_that_weights_prove(bundled, tmp_path, monkeypatch):
+    monkeypatch.setattr(examination, "quantised_bits", lambda target: 4)
+    asked = Asked(str(WAYS["a copied layer"].drafter(tmp_path / "d")), PROMPTS)
+    found = list(examine(asked, Models(bundled.models.target)))[-1].found
+    assert "layer 2 is a copy of layer 1" in found.diagnosis.sentence
+    assert (found.run, found.bits) == (None, 4)
+    assert found.moved == moved_by_training(bundled.models.first)
 
 
 def test_empty_part_ignores_little_padding():
@@ -167,15 +175,14 @@ def test_weight_faults_reports_constant_qk_norms_as_lost(bundled):
 
 @pytest.mark.parametrize("bits", [8, 4])
 @pytest.mark.parametrize("group", [None, 32])
-def test_grid_bits_detects_quantised_weights(bundled, bits, group):
+def test_quantised_bits_detects_weight_grid(bundled, bits, group):
     assert quantised_bits(bundled.models.target) is None
-    found = []
-    for w in bundled.models.target.base.layers[0].parameters():
-        if w.dim() == 2:
-            rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
-            step = rows.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
-            found.append(((rows / step).round() * step).view_as(w).bfloat16().float())
-    assert grid_bits(found) == bits
+    layers = copy.deepcopy(bundled.models.target.base.layers[:1])
+    for w in (w for w in layers.parameters() if w.dim() == 2):
+        rows = w.data if group is None else w.data.unflatten(1, (-1, group)).flatten(0, 1)
+        step = rows.abs().amax(1, keepdim=True) / (2 ** (bits - 1) - 1)
+        w.data = ((rows / step).round() * step).view_as(w).bfloat16().float()
+    assert quantised_bits(SimpleNamespace(base=SimpleNamespace(layers=layers))) == bits
 
 
 def ran(*walks, block=3):
@@ -211,7 +218,7 @@ FINDINGS = {
     "lost norms": ({"weights": (WeightFault("lost", cause="norms"),)}, "norms", "lost"),
     "a random matrix": ({"weights": (WeightFault("random", False),)}, "none", "No fault found"),
     "a random matrix of a drafter that does not work": ({"weights": (WeightFault("random", False),), **LOW}, "weights", "random"),
-    "a quantised target": ({"bits": 8}, "rounding", "8 bits. That is harmless"),
+    "a quantised target": ({"bits": 8}, "rounding", "quantised to 8 bits, which is harmless"),
     "next to nothing accepted": (POOR, "weights", "or were trained for another target"),
     "less than is known": ({"asked": Asked("d", expected=9.0)}, "below", "significantly below the expected 9.00"),
     "as much as is known": ({"asked": Asked("d", expected=5.0), "run": ran(*random_walks(4), block=16)}, "none", "No fault found"),

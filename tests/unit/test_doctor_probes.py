@@ -97,7 +97,7 @@ def test_variants_change_one_thing_each(bundled):
 
 UNDONE = [
     "fc by feature", "fc column by column", "all column by column", "o × 8 in a layer", "down × 16 in a layer", "v × 8",
-    "o transposed", "norms − 1", "layer norms + 1", "layers 0 and 2",
+    "o transposed", "norms − 1", "layer norms + 1", "layers 0 and 2", "layers rotated", "hidden_norm × 3",
 ]  # fmt: skip
 
 

@@ -146,6 +146,7 @@ def _requests(records: Iterator[Record], source: str, texts: Texts, bad: Bad | N
 
 
 def _reply(record: dict[str, Any]) -> dict[str, Any]:
+    """The reply of a record, with the prompt beside it."""
     inner = record.get("response")
     if not isinstance(inner, dict):
         return record
