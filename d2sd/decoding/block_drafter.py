@@ -229,11 +229,11 @@ class BlockDrafter:
         return hidden
 
     def _run_lean(self, lean: LeanLayers, x: Tensor, positions: Tensor) -> Tensor:
-        batch = len(x)
+        batch, rows, _ = x.shape
+        if batch == 1:  # right after the context, where the next draft or what is committed goes over it
+            return lean.run(x, positions, self.cache.capacity, lean.after(self.cache.views(rows), None))
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            if batch == 1:  # right after the context, where the next draft or what is committed goes over it
-                return lean.attention(query, *self.cache.update(key, value, layer), None)
             context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(layer))
             keys, values = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
             return lean.attention(query, keys, values, None)

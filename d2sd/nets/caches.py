@@ -74,6 +74,16 @@ class KeyValueCache:
         values[:, :, self.length : end] = value
         return keys[:, :, :end], values[:, :, :end]
 
+    def views(self, rows: int) -> list[tuple[Tensor, ...]]:
+        """Returns by layer where a pass over so many rows writes its keys and values, (batch, KV heads, rows, D), and what it
+        reads, committed and own, (batch, KV heads, length + rows, D); for layers that are alike on one device."""
+        end = self.length + rows
+        self._check(end)
+        ((keys, values),) = self.parts
+        places = slice(self.length, end), slice(end)
+        parts = [part[:, :, :, place].unbind() for place in places for part in (keys, values)]
+        return list(zip(*parts, strict=True))
+
     def write(self, keys: Tensor, values: Tensor) -> None:
         """Write rows of all layers, (layers, batch, KV heads, R, D), after the committed slots; all on one device."""
         ((own_keys, own_values),) = self.parts

@@ -22,14 +22,16 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.jit._script import RecursiveScriptClass
 from torch.nn import functional as F
 
 from d2sd.nets.types import layer_kinds, target_type
 
 FIXED_ROPE = ("default", "linear", "llama3")
 MAX_BYTES = 1 << 30  # of a model whose weights exist twice
+SMALL = 1 << 18  # weights of a matrix
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
-# layer, query (B, heads, R, D), key and value (B, KV heads, R, D) → like query
+# layer, query (B, heads, R, D), key and value (B, KV heads, R, D), which the next layer overwrites → like query
 Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
 Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
@@ -39,22 +41,38 @@ Write = Callable[[Tensor, Tensor, Tensor, Tensor], object]  # buffers of keys an
 # Products.
 
 
+class _Halved(RecursiveScriptClass):  # type: ignore[misc]
+    """A matrix as FBGEMM lays it out, in the form that torch's operators recognise soonest: they look for an attribute that the bare
+    object lacks, and its exception takes 10 µs, as long as many a product."""
+
+    def __init__(self, weight: Tensor):
+        self.__dict__["_c"] = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
 def product(weight: Tensor, half: bool = False) -> Product:
-    """x → x · weightᵀ in float32, from a copy of the weight in oneDNN's own layout; plain where torch comes without oneDNN.
+    """x → x · weightᵀ in float32, from a copy of the weight.
+
+    Large matrices are in oneDNN's own layout; small ones, which take less time than a call of oneDNN, and all where torch comes
+    without oneDNN, are in torch's.
 
     half: the copy is in float16, laid out for FBGEMM, which widens it again while it multiplies (``d2sd.nets.dtypes.can_mix``).
     """
     if half:
-        halved = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
-        multiply = torch.ops.quantized.linear_dynamic_fp16.default
+        halved = _Halved(weight)
+        multiply = torch.ops.quantized.linear_dynamic_fp16.default._op  # the operator itself looks through its arguments first
         return lambda x: multiply(x, halved)
     try:
-        packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
-        run = torch.ops.mkldnn._linear_pointwise.default
+        if weight.numel() > SMALL:
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
+            run = torch.ops.mkldnn._linear_pointwise.default
+            return lambda x: run(x, packed, None, "none", [], "")
     except (AttributeError, RuntimeError):
-        weight = weight.clone()
-        return lambda x: F.linear(x, weight)
-    return lambda x: run(x, packed, None, "none", [], "")
+        pass
+    columns = weight.T.contiguous().T  # a row is multiplied sooner by columns
+    return lambda x: F.linear(x, columns)
 
 
 _one_at_a_time = threading.Lock()  # several generations may begin at once
@@ -95,6 +113,10 @@ class Kernels:
 
     in_place = False  # whether ``add_norm`` writes its results over its inputs
 
+    def begin(self, layers: LeanLayers, batch: int, rows: int) -> Kernels:
+        """Returns the kernels of one pass over so many rows."""
+        return self
+
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         """RMSNorm of the last dimension; without a weight where it is None."""
         return F.rms_norm(x, x.shape[-1:], weight, eps)
@@ -123,15 +145,15 @@ class Kernels:
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
         eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        """Query, key and value from (B, R, heads + 2·KV heads, head_dim): normed by ``norms`` (heads + KV heads, head_dim) and
-        rotated, unless these are None."""
-        qk, value = projected.split([heads + kv_heads, kv_heads], 2)
+        """Query, key and value, (B, heads or KV heads, R, head_dim), from (B, R, (heads + 2·KV heads) · head_dim): normed by
+        ``norms`` (heads + KV heads, head_dim) and rotated, unless these are None."""
+        qk, value = projected.unflatten(2, (heads + 2 * kv_heads, -1)).split([heads + kv_heads, kv_heads], 2)
         if norms is not None:
             qk = self.norm(qk, None, eps).mul_(norms)
         if rotation is not None:
             qk = rotated(qk, *rotation)
         query, key = qk.split([heads, kv_heads], 2)
-        return query, key, value
+        return query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2)
 
     def writer(self, slots: Tensor, capacity: int) -> Write:
         """Returns how rows of a layer, (1, KV heads, R, head_dim), are written into the slots (R,) of its buffers."""
@@ -147,18 +169,78 @@ TORCH = Kernels()
 
 
 class PackedKernels(Kernels):
-    """For packed weights: norms without weights are a factor √size short, which is in the weights that follow."""
+    """For packed weights. Norms are one number a row, by which the outputs of the product that follows are divided: a factor √size
+    and the norm's weight are in the packed matrix.
 
-    def __init__(self) -> None:
-        self._floors: dict[tuple[int, float], Tensor] = {}
+    Rows are overwritten, and what a pass writes into is made once, with all views of it: on a CPU making a view takes as long as
+    computing with a small one.
+    """
+
+    in_place = True
+
+    def begin(self, layers: LeanLayers, batch: int, rows: int) -> PackedKernels:
+        return _PackedRows(layers, batch, rows)
+
+    def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
+        return cos[:, None].to(dtype), sin[:, None, : sin.shape[1] // 2].to(dtype)
+
+
+PACKED = PackedKernels()
+
+
+class _PackedRows(PackedKernels):
+    """Of one pass over (B, R) rows."""
+
+    def __init__(self, layers: LeanLayers, batch: int, rows: int):
+        heads, kv_heads, dim = layers.heads, layers.kv_heads, layers.head_dim
+        qk, every = heads + kv_heads, heads + 2 * kv_heads
+        self._floor, self._head_floor = layers.floors
+        self._projected = torch.empty(batch, rows, every * dim)
+        parts = self._projected.view(batch, rows, every, dim)
+        self._qk, value = parts[:, :, :qk], parts[:, :, qk:]
+        turned = torch.empty(batch, qk, rows, dim)
+        self._turned = turned.transpose(1, 2)
+        half = dim // 2
+        self._low, self._high = self._qk[..., :half], self._qk[..., half:]
+        self._turned_low, self._turned_high = self._turned[..., :half], self._turned[..., half:]
+        self._heads = turned[:, :heads], turned[:, heads:], value.transpose(1, 2)
+        self._gate_up = torch.empty(batch, rows, 2 * layers.intermediate)
+        self._gate, self._up = self._gate_up.chunk(2, -1)
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         if weight is not None:
             return super().norm(x, weight, eps)
-        key = x.shape[-1], eps
-        if key not in self._floors:
-            self._floors[key] = torch.tensor((key[0] * eps) ** 0.5, dtype=torch.float32)
-        return x / torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(self._floors[key])
+        self._size = _size(x, self._floor)
+        return x
+
+    def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
+        residual.add_(x)
+        return residual, self.norm(residual, weight, eps)
+
+    def gated(self, gate_up: Tensor) -> Tensor:
+        torch.div(gate_up, self._size, out=self._gate_up)
+        return F.silu(self._gate, inplace=True) * self._up
+
+    def heads(
+        self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
+        eps: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+        torch.div(projected, self._size, out=self._projected)
+        if norms is not None:
+            self._qk.div_(_size(self._qk, self._head_floor)).mul_(norms)
+        if rotation is None:
+            self._turned.copy_(self._qk)
+        else:
+            cos, sin = rotation
+            torch.mul(self._qk, cos, out=self._turned)
+            self._turned_low.addcmul_(self._high, sin, value=-1)
+            self._turned_high.addcmul_(self._low, sin)
+        return self._heads
+
+
+def _size(x: Tensor, floor: Tensor) -> Tensor:
+    """√(Σ x² + floor²) over the last dimension, kept: what an RMSNorm divides by, times √size."""
+    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(floor)
 
 
 def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
@@ -198,6 +280,8 @@ class LeanLayers:
         self.group = self.heads // self.kv_heads
         self.kernels, self.eps = kernels, config.rms_norm_eps
         self.residual_scale = getattr(config, "residual_multiplier", 1.0)
+        self.intermediate: int = layers[0].mlp.gate_proj.out_features
+        self.floors = tuple(torch.tensor((n * self.eps) ** 0.5) for n in (config.hidden_size, self.head_dim))
         self.layers: list[LeanLayer] = []
         self.half = False
         self._final: Any = norm
@@ -208,7 +292,7 @@ class LeanLayers:
     @classmethod
     def packed(cls, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False) -> LeanLayers:
         """Returns layers with copies of the weights for a CPU. ``half``: the copies are kept in float16."""
-        lean = cls(layers, rotary, config, norm, PackedKernels())
+        lean = cls(layers, rotary, config, norm, PACKED)
         lean.half, scale = half, config.hidden_size**0.5
         for layer in layers:
             a, mlp = layer.self_attn, layer.mlp
@@ -334,15 +418,15 @@ class LeanLayers:
 
     def run(self, x: Tensor, positions: Tensor, room: int, attend: Attend, keep: Keep | None = None) -> Tensor:
         """All layers and the final norm over rows (B, R, hidden), which may be overwritten, at positions (R,) below ``room``."""
-        kernels, eps, (batch, rows, _) = self.kernels, self.eps, x.shape
-        rotation = kernels.rotation(self._table(kernels, room), positions, batch)
+        eps, (batch, rows, _) = self.eps, x.shape
+        rotation = self.kernels.rotation(self._table(self.kernels, room), positions, batch)
+        kernels = self.kernels.begin(self, batch, rows)
         norms = [*(w.norm for w in self.layers), self._final.weight]
         residual, normed = x, kernels.norm(x, norms[0], eps)
         for index, w in enumerate(self.layers):
-            projected = w.project(normed).view(batch, rows, -1, self.head_dim)
             turn = rotation if w.rotary else None
-            heads = kernels.heads(projected, self.heads, self.kv_heads, w.head_norms, turn, eps)
-            out = attend(index, *(part.transpose(1, 2) for part in heads))
+            heads = kernels.heads(w.project(normed), self.heads, self.kv_heads, w.head_norms, turn, eps)
+            out = attend(index, *heads)
             out = self._scaled(w.out(out.transpose(1, 2).reshape(batch, rows, -1)))
             residual, normed = kernels.add_norm(out, residual, w.mlp_norm, eps)
             out = self._scaled(w.down(kernels.gated(w.gate_up(normed))))
@@ -360,9 +444,25 @@ class LeanLayers:
         run, norms = self._contexts
         keys, values = run(x).split(self.kv_heads, 3)
         if norms is not None:
-            keys = self.kernels.norm(keys, None, self.eps).mul_(norms)
+            size = None if self._merged else _size(keys, self.floors[1])
+            keys = (self.kernels.norm(keys, None, self.eps) if size is None else keys / size).mul_(norms)
         keys = rotated(keys, *TORCH.rotation(self._table(TORCH, room), positions, 1))
         return keys.transpose(2, 3), values.transpose(2, 3)
+
+    def after(self, views: Sequence[tuple[Tensor, ...]], mask: Tensor | None) -> Attend:
+        """Attention of rows over the committed ones of a cache and themselves, which are written behind these.
+
+        views: of the cache (``d2sd.nets.caches.KeyValueCache.views``).
+        mask: as for ``attention``.
+        """
+
+        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+            own_keys, own_values, keys, values = views[layer]
+            own_keys.copy_(key)
+            own_values.copy_(value)
+            return self.attention(query, keys, values, mask)
+
+        return attend
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
         """Scaled dot-product attention, (B, heads, R, D); heads that share keys are rows of one product.

@@ -296,12 +296,12 @@ class Target:
 
     def _on_cpu(self, lean: LeanLayers, cache: KeyValueCache, tree_mask: Tensor | None) -> Attend:
         """Attention of rows after a prefix that all of them see."""
-        mask = None
-        if tree_mask is not None and (rows := len(tree_mask)) > 1:
+        mask, rows = None, 1 if tree_mask is None else len(tree_mask)
+        if tree_mask is not None and rows > 1:
             mask = torch.zeros(rows, cache.length + rows, dtype=torch.float32)
             mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
             mask = mask.repeat(lean.group, 1)
-        return lambda layer, query, key, value: lean.attention(query, *cache.update(key, value, layer), mask)
+        return lean.after(cache.views(rows), mask)
 
     def _in_window(self, lean: LeanLayers, window: CacheWindow, others: Mapping[str, Any]) -> Attend:
         """Attention as the layers' modules have it."""
