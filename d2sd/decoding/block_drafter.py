@@ -223,7 +223,7 @@ class BlockDrafter:
                 block,
                 positions,
                 self.cache.capacity,
-                lambda layer, query, *own: by_layer[layer](query, *context[layer], *own),
+                lambda layer, query, *own: by_layer[layer](query, *context[layer], *own).transpose(1, 2).flatten(2),
             )
         hidden: Tensor = self.model(block, positions[None], context, ways)
         return hidden
@@ -233,9 +233,9 @@ class BlockDrafter:
         if batch == 1:  # right after the context, where the next draft or what is committed goes over it
             return lean.run(x, positions, self.cache.capacity, lean.after(self.cache.views(rows), None))
 
-        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        def attend(layer: int, query: Tensor, own: Tensor) -> Tensor:
             context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(layer))
-            keys, values = (torch.cat(pair, 2) for pair in zip(context, (key, value), strict=True))
+            keys, values = (torch.cat(pair, 2) for pair in zip(context, own, strict=True))
             return lean.attention(query, keys, values, None)
 
         return lean.run(x, positions, self.cache.capacity, attend)

@@ -33,15 +33,13 @@ class KeyValueCache:
         batch: int = 1,
     ):
         self.capacity, self.length = capacity, 0
-        self.parts: list[tuple[Tensor, Tensor]] = []  # whole keys and values of layers alike, by GPU
+        self._whole: list[Tensor] = []  # of layers alike, by GPU: (layers, 2, batch, KV heads, capacity, D)
         self._at: dict[int, tuple[int, int]] = {}
         alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
         for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
             own = [layer for layer, kind in alike.items() if kind == (home, heads, size)]
             self._at |= {layer: (number, index) for index, layer in enumerate(own)}
-            shape = (len(own), batch, heads, capacity, size)
-            keys, values = (torch.zeros(shape, dtype=dtype, device=home) for _ in range(2))
-            self.parts.append((keys, values))
+            self._whole.append(torch.zeros(len(own), 2, batch, heads, capacity, size, dtype=dtype, device=home))
 
     @classmethod
     def uniform(
@@ -50,14 +48,19 @@ class KeyValueCache:
         shapes = dict.fromkeys(range(layers), (kv_heads, head_dim))
         return cls(shapes, capacity, dtype, dict.fromkeys(shapes, device))
 
+    @property
+    def parts(self) -> list[tuple[Tensor, Tensor]]:
+        """Whole keys and values of layers alike, by GPU."""
+        return [(whole[:, 0], whole[:, 1]) for whole in self._whole]
+
     def clear(self) -> None:
         self.length = 0
 
     def buffers(self, layer: int) -> tuple[Tensor, Tensor]:
         """One layer's whole keys and values, (batch, KV heads, capacity, D)."""
         part, index = self._at[layer]
-        keys, values = self.parts[part]
-        return keys[index], values[index]
+        keys, values = self._whole[part][index]
+        return keys, values
 
     def update(
         self, key: Tensor, value: Tensor, layer: int, kwargs: object = None, **others: object
@@ -75,14 +78,13 @@ class KeyValueCache:
         return keys[:, :, :end], values[:, :, :end]
 
     def views(self, rows: int) -> list[tuple[Tensor, ...]]:
-        """Returns by layer where a pass over so many rows writes its keys and values, (batch, KV heads, rows, D), and what it
-        reads, committed and own, (batch, KV heads, length + rows, D); for layers that are alike on one device."""
+        """Returns by layer where a pass over so many rows writes its keys and values, (2, batch, KV heads, rows, D), and the keys
+        and the values that it reads, committed and own, (batch, KV heads, length + rows, D); for layers alike on one device."""
         end = self.length + rows
         self._check(end)
-        ((keys, values),) = self.parts
-        places = slice(self.length, end), slice(end)
-        parts = [part[:, :, :, place].unbind() for place in places for part in (keys, values)]
-        return list(zip(*parts, strict=True))
+        (whole,) = self._whole
+        seen = whole[..., :end, :]
+        return list(zip(seen[..., self.length :, :].unbind(), seen[:, 0].unbind(), seen[:, 1].unbind(), strict=True))
 
     def write(self, keys: Tensor, values: Tensor) -> None:
         """Write rows of all layers, (layers, batch, KV heads, R, D), after the committed slots; all on one device."""
@@ -120,7 +122,7 @@ class KeyValueCache:
             buffer.index_copy_(3, slots, given)
 
     def keep_sequences(self, index: Tensor) -> None:
-        self.parts = [(k[:, index], v[:, index]) for k, v in self.parts]
+        self._whole = [whole[:, :, index] for whole in self._whole]
 
     def get_seq_length(self, _: int = 0) -> int:
         """Committed slots (the name that transformers asks for)."""

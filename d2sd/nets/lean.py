@@ -31,8 +31,8 @@ FIXED_ROPE = ("default", "linear", "llama3")
 MAX_BYTES = 1 << 30  # of a model whose weights exist twice
 SMALL = 1 << 18  # weights of a matrix
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
-# layer, query (B, heads, R, D), key and value (B, KV heads, R, D), which the next layer overwrites → like query
-Attend = Callable[[int, Tensor, Tensor, Tensor], Tensor]
+# layer and what ``Kernels.heads`` returns → (B, R, heads · D)
+Attend = Callable[..., Tensor]
 Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
 Write = Callable[[Tensor, Tensor, Tensor, Tensor], object]  # buffers of keys and values, new keys and values
@@ -113,9 +113,9 @@ class Kernels:
 
     in_place = False  # whether ``add_norm`` writes its results over its inputs
 
-    def begin(self, layers: LeanLayers, batch: int, rows: int) -> Kernels:
-        """Returns the kernels of one pass over so many rows."""
-        return self
+    def begin(self, layers: LeanLayers, x: Tensor) -> tuple[Kernels, Tensor]:
+        """Returns the kernels of one pass over rows (B, R, hidden), and the rows where these find them."""
+        return self, x
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
         """RMSNorm of the last dimension; without a weight where it is None."""
@@ -144,7 +144,7 @@ class Kernels:
     def heads(
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
         eps: float,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, ...]:  # fmt: skip
         """Query, key and value, (B, heads or KV heads, R, head_dim), from (B, R, (heads + 2·KV heads) · head_dim): normed by
         ``norms`` (heads + KV heads, head_dim) and rotated, unless these are None."""
         qk, value = projected.unflatten(2, (heads + 2 * kv_heads, -1)).split([heads + kv_heads, kv_heads], 2)
@@ -169,17 +169,17 @@ TORCH = Kernels()
 
 
 class PackedKernels(Kernels):
-    """For packed weights. Norms are one number a row, by which the outputs of the product that follows are divided: a factor √size
-    and the norm's weight are in the packed matrix.
+    """For packed weights. A norm is one number a row, by which the output of the product that follows is divided: its weight and a
+    factor √size are in the packed matrix.
 
-    Rows are overwritten, and what a pass writes into is made once, with all views of it: on a CPU making a view takes as long as
-    computing with a small one.
+    What a pass writes into is made once, with all views of it: on a CPU making a view takes as long as computing with a small one.
     """
 
     in_place = True
 
-    def begin(self, layers: LeanLayers, batch: int, rows: int) -> PackedKernels:
-        return _PackedRows(layers, batch, rows)
+    def begin(self, layers: LeanLayers, x: Tensor) -> tuple[Kernels, Tensor]:
+        kernels = _PackedRows(layers, x)
+        return kernels, kernels.rows
 
     def table(self, cos: Tensor, sin: Tensor, dtype: torch.dtype) -> tuple[Tensor, ...]:
         return cos[:, None].to(dtype), sin[:, None, : sin.shape[1] // 2].to(dtype)
@@ -189,58 +189,64 @@ PACKED = PackedKernels()
 
 
 class _PackedRows(PackedKernels):
-    """Of one pass over (B, R) rows."""
+    """Of one pass. ``rows`` (B, R, hidden) are followed by the square root of hidden · ε, so that an RMSNorm divides by their
+    length, and packed matrices have a column of zeros for it."""
 
-    def __init__(self, layers: LeanLayers, batch: int, rows: int):
-        heads, kv_heads, dim = layers.heads, layers.kv_heads, layers.head_dim
-        qk, every = heads + kv_heads, heads + 2 * kv_heads
-        self._floor, self._head_floor = layers.floors
+    def __init__(self, layers: LeanLayers, x: Tensor):
+        (batch, rows, hidden), heads, kv_heads = x.shape, layers.heads, layers.kv_heads
+        qk, every, dim, half = heads + kv_heads, heads + 2 * kv_heads, layers.head_dim, layers.head_dim // 2
+        self._whole = F.pad(x, (0, 1), value=(hidden * layers.eps) ** 0.5)
+        self.rows = self._whole[..., :hidden]
+        self._head_floor = layers.head_floor
         self._projected = torch.empty(batch, rows, every * dim)
-        parts = self._projected.view(batch, rows, every, dim)
-        self._qk, value = parts[:, :, :qk], parts[:, :, qk:]
-        turned = torch.empty(batch, qk, rows, dim)
+        self._parts = self._projected.view(batch, rows, every, dim)
+        self._qk = self._parts[:, :, :qk]
+        turned = torch.empty(batch, every, rows, dim)
         self._turned = turned.transpose(1, 2)
-        half = dim // 2
-        self._low, self._high = self._qk[..., :half], self._qk[..., half:]
-        self._turned_low, self._turned_high = self._turned[..., :half], self._turned[..., half:]
-        self._heads = turned[:, :heads], turned[:, heads:], value.transpose(1, 2)
+        self._low, self._high = self._qk.chunk(2, -1)
+        self._turned_low, self._turned_high = self._turned[:, :, :qk].chunk(2, -1)
+        self._heads = (
+            turned[:, :heads].view(batch, kv_heads, -1, dim),
+            turned[:, heads:].view(batch, 2, kv_heads, rows, dim).transpose(0, 1),
+        )
         self._gate_up = torch.empty(batch, rows, 2 * layers.intermediate)
         self._gate, self._up = self._gate_up.chunk(2, -1)
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-        if weight is not None:
-            return super().norm(x, weight, eps)
-        self._size = _size(x, self._floor)
-        return x
+        self._length = torch.linalg.vector_norm(self._whole, dim=-1, keepdim=True)
+        return self._whole if weight is None else (x / self._length).mul_(weight * x.shape[-1] ** 0.5)
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
         residual.add_(x)
         return residual, self.norm(residual, weight, eps)
 
     def gated(self, gate_up: Tensor) -> Tensor:
-        torch.div(gate_up, self._size, out=self._gate_up)
+        torch.div(gate_up, self._length, out=self._gate_up)
         return F.silu(self._gate, inplace=True) * self._up
+
+    def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
+        cos, sin = super().rotation(table, positions, branches)
+        all_cos = cos.new_ones(len(cos), self._parts.shape[2], cos.shape[2])
+        all_cos[:, : self._qk.shape[2]] = cos
+        return all_cos, sin
 
     def heads(
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
         eps: float,
-    ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        torch.div(projected, self._size, out=self._projected)
+    ) -> tuple[Tensor, ...]:  # fmt: skip
+        """Query (B, KV heads, heads / KV heads · R, head_dim), key and value in one, (2, B, KV heads, R, head_dim); the next
+        layer overwrites them."""
+        torch.div(projected, self._length, out=self._projected)
         if norms is not None:
-            self._qk.div_(_size(self._qk, self._head_floor)).mul_(norms)
+            self._qk.div_(torch.linalg.vector_norm(self._qk, dim=-1, keepdim=True).hypot_(self._head_floor)).mul_(norms)
         if rotation is None:
-            self._turned.copy_(self._qk)
+            self._turned.copy_(self._parts)
         else:
             cos, sin = rotation
-            torch.mul(self._qk, cos, out=self._turned)
+            torch.mul(self._parts, cos, out=self._turned)
             self._turned_low.addcmul_(self._high, sin, value=-1)
             self._turned_high.addcmul_(self._low, sin)
         return self._heads
-
-
-def _size(x: Tensor, floor: Tensor) -> Tensor:
-    """√(Σ x² + floor²) over the last dimension, kept: what an RMSNorm divides by, times √size."""
-    return torch.linalg.vector_norm(x, dim=-1, keepdim=True).hypot_(floor)
 
 
 def rotated(x: Tensor, cos: Tensor, signed: Tensor) -> Tensor:
@@ -281,7 +287,7 @@ class LeanLayers:
         self.kernels, self.eps = kernels, config.rms_norm_eps
         self.residual_scale = getattr(config, "residual_multiplier", 1.0)
         self.intermediate: int = layers[0].mlp.gate_proj.out_features
-        self.floors = tuple(torch.tensor((n * self.eps) ** 0.5) for n in (config.hidden_size, self.head_dim))
+        self.head_floor = torch.tensor((self.head_dim * self.eps) ** 0.5, dtype=torch.float32)
         self.layers: list[LeanLayer] = []
         self.half = False
         self._final: Any = norm
@@ -299,6 +305,7 @@ class LeanLayers:
             norm_1, norm_2 = (n.weight * scale for n in (layer.input_layernorm, layer.post_attention_layernorm))
             qkv = torch.cat([a.q_proj.weight, a.k_proj.weight, a.v_proj.weight]) * norm_1
             gate_up = torch.cat([mlp.gate_proj.weight, mlp.up_proj.weight]) * norm_2
+            qkv, gate_up = F.pad(qkv, (0, 1)), F.pad(gate_up, (0, 1))
             lean._add(layer, qkv, gate_up, partial(product, half=half), lean.head_dim**0.5)
         return lean
 
@@ -369,8 +376,7 @@ class LeanLayers:
         own = [layer.self_attn for layer in self._own]
         norms = None
         if hasattr(own[0], "k_norm"):
-            scale = 1.0 if self._merged else self.head_dim**0.5
-            norms = torch.stack([a.k_norm.weight.detach() for a in own])[:, None, None, None] * scale
+            norms = torch.stack([a.k_norm.weight.detach() for a in own])[:, None, None, None]
         shape = (len(own), 2 * self.kv_heads, self.head_dim)
         if self._merged:
             first = self._merged[0]  # those of the other layers follow it
@@ -418,16 +424,14 @@ class LeanLayers:
 
     def run(self, x: Tensor, positions: Tensor, room: int, attend: Attend, keep: Keep | None = None) -> Tensor:
         """All layers and the final norm over rows (B, R, hidden), which may be overwritten, at positions (R,) below ``room``."""
-        eps, (batch, rows, _) = self.eps, x.shape
-        rotation = self.kernels.rotation(self._table(self.kernels, room), positions, batch)
-        kernels = self.kernels.begin(self, batch, rows)
+        eps, (kernels, x) = self.eps, self.kernels.begin(self, x)
+        rotation = kernels.rotation(self._table(self.kernels, room), positions, len(x))
         norms = [*(w.norm for w in self.layers), self._final.weight]
         residual, normed = x, kernels.norm(x, norms[0], eps)
         for index, w in enumerate(self.layers):
             turn = rotation if w.rotary else None
             heads = kernels.heads(w.project(normed), self.heads, self.kv_heads, w.head_norms, turn, eps)
-            out = attend(index, *heads)
-            out = self._scaled(w.out(out.transpose(1, 2).reshape(batch, rows, -1)))
+            out = self._scaled(w.out(attend(index, *heads)))
             residual, normed = kernels.add_norm(out, residual, w.mlp_norm, eps)
             out = self._scaled(w.down(kernels.gated(w.gate_up(normed))))
             residual, normed = kernels.add_norm(out, residual, norms[index + 1], eps)
@@ -444,32 +448,32 @@ class LeanLayers:
         run, norms = self._contexts
         keys, values = run(x).split(self.kv_heads, 3)
         if norms is not None:
-            size = None if self._merged else _size(keys, self.floors[1])
-            keys = (self.kernels.norm(keys, None, self.eps) if size is None else keys / size).mul_(norms)
+            keys = TORCH.norm(keys, None, self.eps).mul_(norms)
         keys = rotated(keys, *TORCH.rotation(self._table(TORCH, room), positions, 1))
         return keys.transpose(2, 3), values.transpose(2, 3)
 
     def after(self, views: Sequence[tuple[Tensor, ...]], mask: Tensor | None) -> Attend:
-        """Attention of rows over the committed ones of a cache and themselves, which are written behind these.
+        """Attention of packed rows over the committed ones of a cache and themselves, which are written behind these.
 
         views: of the cache (``d2sd.nets.caches.KeyValueCache.views``).
         mask: as for ``attention``.
         """
 
-        def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-            own_keys, own_values, keys, values = views[layer]
-            own_keys.copy_(key)
-            own_values.copy_(value)
+        def attend(layer: int, query: Tensor, own: Tensor) -> Tensor:
+            place, keys, values = views[layer]
+            place.copy_(own)
             return self.attention(query, keys, values, mask)
 
         return attend
 
     def attention(self, query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None) -> Tensor:
-        """Scaled dot-product attention, (B, heads, R, D); heads that share keys are rows of one product.
+        """Scaled dot-product attention, (B, R, heads · D), of queries (B, KV heads, heads / KV heads · R, D): heads that share keys
+        are rows of one product.
 
-        mask: (R, C), what is added to the scores, repeated for every head of a group; None to see everything.
+        mask: (heads / KV heads · R, C), what is added to the scores; None to see everything.
         """
-        batch, heads, rows, dim = query.shape
-        query = query.reshape(batch, self.kv_heads, self.group * rows, dim)
         out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=self.scale)
-        return out.view(batch, heads, rows, dim)
+        batch, _, rows, dim = query.shape
+        if rows > self.group:
+            out = out.reshape(batch, self.heads, -1, dim).transpose(1, 2)
+        return out.reshape(batch, -1, self.heads * dim)

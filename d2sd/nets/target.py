@@ -310,7 +310,7 @@ class Target:
             module, size = self._attentions[layer], self._window if self.kinds[layer] == "sliding" else None
             key, value = window.update(key, value, layer)
             out, _ = tree_attention(module, query, key, value, None, lean.scale, sliding_window=size, **others)
-            return out.transpose(1, 2)
+            return out.flatten(2)
 
         return attend
 
