@@ -224,21 +224,21 @@ class BlockDrafter:
                 positions,
                 self.cache.capacity,
                 lambda layer, query, *own: by_layer[layer](query, *context[layer], *own).transpose(1, 2).flatten(2),
-            )
+            )[0]
         hidden: Tensor = self.model(block, positions[None], context, ways)
         return hidden
 
     def _run_lean(self, lean: LeanLayers, x: Tensor, positions: Tensor) -> Tensor:
         batch, rows, _ = x.shape
         if batch == 1:  # right after the context, where the next draft or what is committed goes over it
-            return lean.run(x, positions, self.cache.capacity, lean.after(self.cache.views(rows), None))
+            return lean.run(x, positions, self.cache.capacity, lean.after(self.cache.views(rows), None))[0]
 
         def attend(layer: int, query: Tensor, own: Tensor) -> Tensor:
             context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(layer))
             keys, values = (torch.cat(pair, 2) for pair in zip(context, own, strict=True))
             return lean.attention(query, keys, values, None)
 
-        return lean.run(x, positions, self.cache.capacity, attend)
+        return lean.run(x, positions, self.cache.capacity, attend)[0]
 
     def sample(self, count: int, seed: int) -> list[Block]:
         """Returns ``count`` blocks sampled independently at temperature 1 from the last draft with an empty prefix."""

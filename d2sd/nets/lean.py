@@ -14,7 +14,7 @@ For layers without biases whose norms come before the blocks (``TargetType.lean`
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from itertools import pairwise
@@ -22,6 +22,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.linalg import vector_norm
 from torch.jit._script import RecursiveScriptClass
 from torch.nn import functional as F
 
@@ -33,7 +34,6 @@ SMALL = 1 << 18  # weights of a matrix
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
 # layer and what ``Kernels.heads`` returns → (B, R, heads · D)
 Attend = Callable[..., Tensor]
-Keep = Callable[[int, Tensor], None]  # layer, its output (B, R, hidden), which the next layer may overwrite
 Product = Callable[[Tensor], Tensor]
 Write = Callable[[Tensor, Tensor, Tensor, Tensor], object]  # buffers of keys and values, new keys and values
 
@@ -63,16 +63,16 @@ def product(weight: Tensor, half: bool = False) -> Product:
     if half:
         halved = _Halved(weight)
         multiply = torch.ops.quantized.linear_dynamic_fp16.default._op  # the operator itself looks through its arguments first
-        return lambda x: multiply(x, halved)
+        return partial(multiply, W_prepack=halved)
     try:
         if weight.numel() > SMALL:
             packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
             run = torch.ops.mkldnn._linear_pointwise.default
-            return lambda x: run(x, packed, None, "none", [], "")
+            return partial(run, W=packed, B=None, attr="none", scalars=[], algorithm="")
     except (AttributeError, RuntimeError):
         pass
     columns = weight.T.contiguous().T  # a row is multiplied sooner by columns
-    return lambda x: F.linear(x, columns)
+    return partial(F.linear, weight=columns)
 
 
 _one_at_a_time = threading.Lock()  # several generations may begin at once
@@ -213,16 +213,19 @@ class _PackedRows(PackedKernels):
         self._gate, self._up = self._gate_up.chunk(2, -1)
 
     def norm(self, x: Tensor, weight: Tensor | None, eps: float) -> Tensor:
-        self._length = torch.linalg.vector_norm(self._whole, dim=-1, keepdim=True)
+        self._length = vector_norm(self._whole, 2, -1, True)
         return self._whole if weight is None else (x / self._length).mul_(weight * x.shape[-1] ** 0.5)
 
     def add_norm(self, x: Tensor, residual: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tensor]:
         residual.add_(x)
-        return residual, self.norm(residual, weight, eps)
+        if weight is not None:
+            return residual, self.norm(residual, weight, eps)
+        self._length = vector_norm(self._whole, 2, -1, True)
+        return residual, self._whole
 
     def gated(self, gate_up: Tensor) -> Tensor:
         torch.div(gate_up, self._length, out=self._gate_up)
-        return F.silu(self._gate, inplace=True) * self._up
+        return torch._C._nn.silu_(self._gate) * self._up
 
     def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
         cos, sin = super().rotation(table, positions, branches)
@@ -238,7 +241,7 @@ class _PackedRows(PackedKernels):
         layer overwrites them."""
         torch.div(projected, self._length, out=self._projected)
         if norms is not None:
-            self._qk.div_(torch.linalg.vector_norm(self._qk, dim=-1, keepdim=True).hypot_(self._head_floor)).mul_(norms)
+            self._qk.div_(vector_norm(self._qk, 2, -1, True).hypot_(self._head_floor)).mul_(norms)
         if rotation is None:
             self._turned.copy_(self._parts)
         else:
@@ -422,25 +425,30 @@ class LeanLayers:
             self._tables[key] = kernels.table(cos[0], sin[0], self._weights[0].dtype)
         return self._tables[key]
 
-    def run(self, x: Tensor, positions: Tensor, room: int, attend: Attend, keep: Keep | None = None) -> Tensor:
-        """All layers and the final norm over rows (B, R, hidden), which may be overwritten, at positions (R,) below ``room``."""
-        eps, (kernels, x) = self.eps, self.kernels.begin(self, x)
+    def run(
+        self, x: Tensor, positions: Tensor, room: int, attend: Attend, tapped: Collection[int] = ()
+    ) -> tuple[Tensor, list[Tensor]]:
+        """Run all layers and the final norm over rows (B, R, hidden), which may be overwritten, at positions (R,) below ``room``.
+
+        Returns the hidden states and the outputs of the ``tapped`` layers, ascending, all (B, R, hidden).
+
+        On a CPU a call of a Python function takes as long as some of what is computed here, so that there are few.
+        """
+        eps, scale, (kernels, x) = self.eps, self.residual_scale, self.kernels.begin(self, x)
         rotation = kernels.rotation(self._table(self.kernels, room), positions, len(x))
         norms = [*(w.norm for w in self.layers), self._final.weight]
+        outputs: list[Tensor] = []
         residual, normed = x, kernels.norm(x, norms[0], eps)
         for index, w in enumerate(self.layers):
             turn = rotation if w.rotary else None
             heads = kernels.heads(w.project(normed), self.heads, self.kv_heads, w.head_norms, turn, eps)
-            out = self._scaled(w.out(attend(index, *heads)))
-            residual, normed = kernels.add_norm(out, residual, w.mlp_norm, eps)
-            out = self._scaled(w.down(kernels.gated(w.gate_up(normed))))
-            residual, normed = kernels.add_norm(out, residual, norms[index + 1], eps)
-            if keep is not None:
-                keep(index, residual)
-        return normed
-
-    def _scaled(self, x: Tensor) -> Tensor:
-        return x if self.residual_scale == 1 else x.mul_(self.residual_scale)
+            out = w.out(attend(index, *heads))
+            residual, normed = kernels.add_norm(out if scale == 1 else out.mul_(scale), residual, w.mlp_norm, eps)
+            out = w.down(kernels.gated(w.gate_up(normed)))
+            residual, normed = kernels.add_norm(out if scale == 1 else out.mul_(scale), residual, norms[index + 1], eps)
+            if index in tapped:
+                outputs.append(residual.clone() if kernels.in_place else residual)
+        return normed, outputs
 
     def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
         """All layers' keys and values of (B, T, hidden) rows that are not queries, at positions (T,) below ``room``: (layers, B, KV
@@ -458,7 +466,6 @@ class LeanLayers:
         views: of the cache (``d2sd.nets.caches.KeyValueCache.views``).
         mask: as for ``attention``.
         """
-
         def attend(layer: int, query: Tensor, own: Tensor) -> Tensor:
             place, keys, values = views[layer]
             place.copy_(own)
@@ -472,7 +479,7 @@ class LeanLayers:
 
         mask: (heads / KV heads · R, C), what is added to the scores; None to see everything.
         """
-        out = F.scaled_dot_product_attention(query, key, value, attn_mask=mask, scale=self.scale)
+        out = F.scaled_dot_product_attention(query, key, value, mask, scale=self.scale)
         batch, _, rows, dim = query.shape
         if rows > self.group:
             out = out.reshape(batch, self.heads, -1, dim).transpose(1, 2)

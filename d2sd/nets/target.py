@@ -7,13 +7,14 @@ which lets rows see the committed prefix plus their own ancestors. Linear layers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 from torch.utils.hooks import RemovableHandle
 from transformers import PreTrainedModel
 
@@ -58,10 +59,10 @@ class LayerTaps:
             self._hooks.append(self._layers[index].register_forward_hook(keep))
             self._hooked.add(index)
 
-    def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
-        """Store the output of a tapped layer that ran without its hooks. ``copy``: since it will be overwritten."""
-        if index in self._hooked:
-            self._outputs[index] = output.clone() if copy else output
+    @property
+    def layers(self) -> Collection[int]:
+        """The tapped layers."""
+        return self._hooked
 
     @contextmanager
     def only(self, indices: Iterable[int]) -> Iterator[LayerTaps]:
@@ -78,7 +79,7 @@ class LayerTaps:
         return tuple(self._outputs[i] for i in sorted(self._hooked))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
-        """Replace the outputs of the last pass by these, since a replayed graph runs no hooks."""
+        """Replace the outputs of the last pass by these, since a replayed graph and lean layers run no hooks."""
         self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
@@ -286,13 +287,12 @@ class Target:
         return hidden
 
     def _run_lean(self, lean: LeanLayers, ids: Tensor, positions: Tensor, room: int, attend: Attend) -> Tensor:
-        def keep(index: int, output: Tensor) -> None:
-            self.taps.keep(index, output, copy=lean.kernels.in_place)
-
-        x = self.embedding.weight[ids][None]
+        x = F.embedding(ids[None], self.embedding.weight)
         if (factor := getattr(self._text, "embedding_multiplier", 1.0)) != 1:
             x = x * factor
-        return lean.run(x, positions, room, attend, keep)[0]
+        hidden, outputs = lean.run(x, positions, room, attend, self.taps.layers)
+        self.taps.restore(outputs)
+        return hidden[0]
 
     def _on_cpu(self, lean: LeanLayers, cache: KeyValueCache, tree_mask: Tensor | None) -> Attend:
         """Attention of rows after a prefix that all of them see."""
