@@ -16,6 +16,7 @@ from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.drafter import Attend, DFlashDraftModel, attention_mask
 from d2sd.nets.lean import LeanLayers
 from d2sd.nets.models import check_confidence
+from d2sd.nets.packed import PackedLayers, mask_after
 from d2sd.nets.passes import Passes, row_shape
 from d2sd.nets.target import Target
 from d2sd.tree.block import Block, DrafterName
@@ -55,7 +56,7 @@ class BlockDrafter:
             padded = F.pad(features, (0, 0, 0, rows - count))
             self.passes.run(("extend", self.name, self.merged, rows), self.project, padded, slots)
         else:
-            lean = self.merged if self.passes.fixed else self.model.lean()
+            lean = self.merged if self.passes.fixed else self.model.packed()
             if lean is not None:
                 self.cache.write(*self._contexts(lean, features, positions))
             else:
@@ -202,8 +203,8 @@ class BlockDrafter:
     def hidden(self, ids: Tensor, positions: Tensor, read: int | None) -> Tensor:
         """Returns hidden states (B, R, hidden) of blocks (B, R) after the final norm; see ``forward``."""
         block, layers, seen, backend = self.embed(ids), self.layers, None, self.passes.backend
-        if read is None and backend is attend_dense and (lean := self.model.lean()) is not None:
-            return self._run_lean(lean, block, positions)
+        if read is None and backend is attend_dense and (packed := self.model.packed()) is not None:
+            return self._run_packed(packed, block, positions)
         if read is None:
             context = [self.cache.layer(i) for i in layers]
         else:
@@ -223,22 +224,20 @@ class BlockDrafter:
                 block,
                 positions,
                 self.cache.capacity,
-                lambda layer, query, *own: by_layer[layer](query, *context[layer], *own).transpose(1, 2).flatten(2),
-            )[0]
+                lambda layer, query, *own: by_layer[layer](query, *context[layer], *own),
+            )
         hidden: Tensor = self.model(block, positions[None], context, ways)
         return hidden
 
-    def _run_lean(self, lean: LeanLayers, x: Tensor, positions: Tensor) -> Tensor:
+    def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:
+        """Right after the context, where the next draft or what is committed goes over it; blocks do not see each other."""
         batch, rows, _ = x.shape
-        if batch == 1:  # right after the context, where the next draft or what is committed goes over it
-            return lean.run(x, positions, self.cache.capacity, lean.after(self.cache.views(rows), None))[0]
-
-        def attend(layer: int, query: Tensor, own: Tensor) -> Tensor:
-            context = (part.expand(batch, -1, -1, -1) for part in self.cache.layer(layer))
-            keys, values = (torch.cat(pair, 2) for pair in zip(context, own, strict=True))
-            return lean.attention(query, keys, values, None)
-
-        return lean.run(x, positions, self.cache.capacity, attend)[0]
+        mask = None
+        if batch > 1:
+            block = torch.arange(batch).repeat_interleave(rows)
+            mask = mask_after(self.cache.length, block[:, None] == block)
+        views = self.cache.views(batch * rows)
+        return packed.run(x.flatten(0, 1), positions.repeat(batch), self.cache.capacity, views, mask)[0].view_as(x)
 
     def sample(self, count: int, seed: int) -> list[Block]:
         """Returns ``count`` blocks sampled independently at temperature 1 from the last draft with an empty prefix."""

@@ -31,7 +31,7 @@ from d2sd.nets.config_checks import check_config, check_finite, check_shapes, ch
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.lean import LeanLayers
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.models import Models
 from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
@@ -171,7 +171,7 @@ def _mixes(target: Target, dtype: str | None) -> bool:
     """Returns whether a target runs in mixed numbers; raises ``InputError`` if that was requested and is not possible."""
     if dtype not in (None, "mixed"):
         return False
-    possible = can_mix() and LeanLayers.possible(target.base, target.config)
+    possible = can_mix() and PackedLayers.possible(target.base, target.config)
     if dtype == "mixed" and not possible:
         raise InputError(
             "--dtype mixed needs torch's FBGEMM products, a CPU and a target of at most 1 GiB without biases; "

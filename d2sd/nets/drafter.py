@@ -21,7 +21,8 @@ from transformers.models.qwen3.modeling_qwen3 import Qwen3MLP, Qwen3RotaryEmbedd
 
 from d2sd.nets.attention import KeyValue
 from d2sd.nets.layouts import DrafterForm, MarkovKind, Selector, read_form
-from d2sd.nets.lean import Kernels, LeanLayers, Product, product
+from d2sd.nets.lean import Kernels, MergedLayers, Product
+from d2sd.nets.packed import PackedLayers, product
 from d2sd.nets.types import TargetType, head_shape, target_type
 
 Attend = Callable[
@@ -239,10 +240,10 @@ class DFlashDraftModel(PreTrainedModel):
         self.candidate_selector = None if selector is None else CandidateSelector(selector, hidden, tokens)
         self.token_ids: Tensor | None  # the target's ids of the tokens that it can draft, where they are not all
         self.register_buffer("token_ids", None, persistent=False)
-        self._lean: LeanLayers | None = None
-        self._merged: dict[Kernels, LeanLayers] = {}
+        self._packed: PackedLayers | None = None
+        self._merged: dict[Kernels, MergedLayers] = {}
         self._rows: tuple[Tensor, Tensor, Product] | None = None
-        self.mixed = False  # whether lean layers keep their weights in float16
+        self.mixed = False  # whether packed layers keep their weights in float16
         self.post_init()
 
     @property
@@ -264,30 +265,30 @@ class DFlashDraftModel(PreTrainedModel):
         """Returns a model that shares these weights under another form: other taps, rows, windows, mask token or RoPE."""
         other = copy.copy(self)
         other.__dict__["_modules"] = dict(self._modules)
-        other.form, other._lean, other._merged, other._rows = form, None, {}, None
+        other.form, other._packed, other._merged, other._rows = form, None, {}, None
         if form.shape["rope_parameters"] != self.form.shape["rope_parameters"]:
             config = copy.deepcopy(self.config)
             config.rope_parameters = dict(form.shape["rope_parameters"])
             other.rotary_emb = Qwen3RotaryEmbedding(config).to(self.device)
         return other
 
-    def lean(self) -> LeanLayers | None:
-        """Returns its lean layers if possible, created at the first call after the weights are frozen; else None."""
-        if self._lean is not None and not self._lean.frozen:
-            self._lean = None  # they may change
-        elif self._lean is None and self._plain and LeanLayers.possible(self.layers, self.config):
-            self._lean = LeanLayers.packed(self.layers, self.rotary_emb, self.config, self.norm, self.mixed)
-        return self._lean
+    def packed(self) -> PackedLayers | None:
+        """Returns its packed layers if possible, created at the first call after the weights are frozen; else None."""
+        if self._packed is not None and not self._packed.frozen:
+            self._packed = None  # they may change
+        elif self._packed is None and self._plain and PackedLayers.possible(self.layers, self.config):
+            self._packed = PackedLayers(self.layers, self.rotary_emb, self.config, self.norm, self.mixed)
+        return self._packed
 
-    def merged(self, kernels: Kernels) -> LeanLayers | None:
+    def merged(self, kernels: Kernels) -> MergedLayers | None:
         """Returns its layers with merged weights, for fixed-shape passes, if possible; else None."""
         held = self._merged.get(kernels)
         if held is None or not held.current:
             self._merged.pop(kernels, None)
-            if self.form.selector is not None or not LeanLayers.mergeable(self.layers, self.config):
+            if self.form.selector is not None or not MergedLayers.possible(self.layers, self.config):
                 return None
             stack = self.layers, self.rotary_emb, self.config, self.norm
-            held = self._merged[kernels] = LeanLayers.merged(*stack, kernels, contexts=True)
+            held = self._merged[kernels] = MergedLayers(*stack, kernels, contexts=True)
         return held
 
     def rows_of_head(self, weight: Tensor) -> Product:

@@ -139,15 +139,15 @@ class FlashInferKernels(Kernels):
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,
         eps: float,
     ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
-        batch, size = len(projected), projected.shape[-1] // (heads + 2 * kv_heads)
-        query, key, value = projected.flatten(0, 1).unflatten(1, (-1, size)).split([heads, kv_heads, kv_heads], 1)
+        batch, size = projected.shape[0], projected.shape[-1]
+        query, key, value = projected.flatten(0, 1).split([heads, kv_heads, kv_heads], 1)
         if norms is not None:  # queries share one row of them, keys another
             query, key = _library().rmsnorm(query, norms[0], eps), _library().rmsnorm(key, norms[-1], eps)
         if rotation is not None:
             positions, table = rotation
             flat = (part.view(len(part), -1) for part in (query, key))
             _library().apply_rope_with_cos_sin_cache_inplace(positions, *flat, size, table)
-        query, key, value = (part.unflatten(0, (batch, -1)).transpose(1, 2) for part in (query, key, value))
+        query, key, value = (part.unflatten(0, (batch, -1)) for part in (query, key, value))
         return query, key, value
 
     def writer(self, slots: Tensor, capacity: int) -> Write:

@@ -22,8 +22,9 @@ from d2sd.errors import InputError, first_line
 from d2sd.nets.attention import Backend
 from d2sd.nets.attention import attend_dense as dense
 from d2sd.nets.caches import CacheWindow, KeyValueCache, LayerCache, LinearState, Ring
-from d2sd.nets.lean import Attend, Kernels, LeanLayers, product
+from d2sd.nets.lean import Attend, Kernels, MergedLayers
 from d2sd.nets.linear_attention import follow_trees
+from d2sd.nets.packed import PackedLayers, mask_after, product
 from d2sd.nets.transformers_calls import cache_argument
 from d2sd.nets.tree_attention import ATTENTION, PassRows, tree_attention
 from d2sd.nets.types import (
@@ -59,9 +60,13 @@ class LayerTaps:
             self._hooks.append(self._layers[index].register_forward_hook(keep))
             self._hooked.add(index)
 
+    def keep(self, index: int, output: Tensor, copy: bool = False) -> None:
+        """Store the output of a tapped layer that ran without its hooks. ``copy``: since it will be overwritten."""
+        if index in self._hooked:
+            self._outputs[index] = output.clone() if copy else output
+
     @property
     def layers(self) -> Collection[int]:
-        """The tapped layers."""
         return self._hooked
 
     @contextmanager
@@ -79,7 +84,7 @@ class LayerTaps:
         return tuple(self._outputs[i] for i in sorted(self._hooked))
 
     def restore(self, outputs: Iterable[Tensor]) -> None:
-        """Replace the outputs of the last pass by these, since a replayed graph and lean layers run no hooks."""
+        """Replace the outputs of the last pass by these, ascending, since replayed graphs and packed layers run no hooks."""
         self._outputs = dict(zip(sorted(self._hooked), outputs, strict=True))
 
     def features(self, indices: Iterable[int], device: torch.device) -> Tensor:
@@ -121,8 +126,8 @@ class Target:
                 follow_trees(layer.linear_attn)
         self.head: Any = model.lm_head
         self._text, self._window = config, window(config)
-        self._merged: dict[Kernels, LeanLayers] = {}
-        self.mixed = False  # whether lean layers keep their weights in float16
+        self._merged: dict[Kernels, MergedLayers] = {}
+        self.mixed = False  # whether packed layers keep their weights in float16
 
     @property
     def config(self) -> Any:
@@ -208,21 +213,21 @@ class Target:
         return head_shape(self.config)
 
     @cached_property
-    def _lean(self) -> LeanLayers | None:
+    def _packed(self) -> PackedLayers | None:
         """Its layers with few calls, where that can be; made when first needed, from the weights as they are then."""
-        if not LeanLayers.possible(self.base, self.config):
+        if not PackedLayers.possible(self.base, self.config):
             return None
-        return LeanLayers.packed(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
+        return PackedLayers(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
 
-    def merged(self, kernels: Kernels) -> LeanLayers | None:
+    def merged(self, kernels: Kernels) -> MergedLayers | None:
         """Returns its layers with merged weights, for fixed-shape passes, where that can be; else None."""
         held = self._merged.get(kernels)
         if held is None or not held.current:
             self._merged.pop(kernels, None)
-            if not LeanLayers.mergeable(self.base, self.config):
+            if not MergedLayers.possible(self.base, self.config):
                 return None
             stack = self.base.layers, self.base.rotary_emb, self.config, self.base.norm
-            held = self._merged[kernels] = LeanLayers.merged(*stack, kernels)
+            held = self._merged[kernels] = MergedLayers(*stack, kernels)
         return held
 
     @cached_property
@@ -232,7 +237,7 @@ class Target:
 
     @cached_property
     def _head(self) -> Callable[[Tensor], Tensor]:
-        return self.head if self._lean is None else product(self.head.weight, self.mixed)
+        return self.head if self._packed is None else product(self.head.weight, self.mixed)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
@@ -254,7 +259,7 @@ class Target:
         cache: KeyValueCache | CacheWindow,
         tree_mask: Tensor | None,
         backend: Backend | None,
-        merged: LeanLayers | None = None,
+        merged: MergedLayers | None = None,
     ) -> Tensor:
         """Returns the last hidden states of the rows, (R, hidden), after the final norm; writes their keys and values.
 
@@ -264,12 +269,21 @@ class Target:
         """
         shown = cache if isinstance(cache, CacheWindow) else None
         small = len(ids) == 1 or (backend is dense and tree_mask is not None)
-        if small and isinstance(cache, KeyValueCache) and (lean := self._lean) is not None:
-            return self._run_lean(lean, ids, positions, cache.capacity, self._on_cpu(lean, cache, tree_mask))
+        if small and isinstance(cache, KeyValueCache) and (packed := self._packed) is not None:
+            mask = None if tree_mask is None or len(ids) == 1 else mask_after(cache.length, tree_mask)
+            views = cache.views(len(ids))
+            hidden, outputs = packed.run(self._embed(ids), positions, cache.capacity, views, mask, self.taps.layers)
+            self.taps.restore(outputs)
+            return hidden
         rows = PassRows(positions, tree_mask) if self.rows_differ else None
         others = {"backend": backend, "tree_mask": tree_mask, "window": shown, "rows": rows}
         if merged is not None and shown is not None:
-            return self._run_lean(merged, ids, positions, shown.capacity, self._in_window(merged, shown, others))
+            attend = self._in_window(merged, shown, others)
+
+            def keep(index: int, output: Tensor) -> None:
+                self.taps.keep(index, output, copy=merged.kernels.in_place)
+
+            return merged.run(self._embed(ids)[None], positions, shown.capacity, attend, keep)[0]
         return self.read(ids[None], cache, positions[None], **others)[0]
 
     def read(
@@ -286,31 +300,19 @@ class Target:
         ).last_hidden_state
         return hidden
 
-    def _run_lean(self, lean: LeanLayers, ids: Tensor, positions: Tensor, room: int, attend: Attend) -> Tensor:
-        x = F.embedding(ids[None], self.embedding.weight)
-        if (factor := getattr(self._text, "embedding_multiplier", 1.0)) != 1:
-            x = x * factor
-        hidden, outputs = lean.run(x, positions, room, attend, self.taps.layers)
-        self.taps.restore(outputs)
-        return hidden[0]
+    def _embed(self, ids: Tensor) -> Tensor:
+        x = F.embedding(ids, self.embedding.weight)
+        factor = getattr(self._text, "embedding_multiplier", 1.0)
+        return x if factor == 1 else x * factor
 
-    def _on_cpu(self, lean: LeanLayers, cache: KeyValueCache, tree_mask: Tensor | None) -> Attend:
-        """Attention of rows after a prefix that all of them see."""
-        mask, rows = None, 1 if tree_mask is None else len(tree_mask)
-        if tree_mask is not None and rows > 1:
-            mask = torch.zeros(rows, cache.length + rows, dtype=torch.float32)
-            mask[:, cache.length :].masked_fill_(~tree_mask, float("-inf"))
-            mask = mask.repeat(lean.group, 1)
-        return lean.after(cache.views(rows), mask)
-
-    def _in_window(self, lean: LeanLayers, window: CacheWindow, others: Mapping[str, Any]) -> Attend:
+    def _in_window(self, merged: MergedLayers, window: CacheWindow, others: Mapping[str, Any]) -> Attend:
         """Attention as the layers' modules have it."""
 
         def attend(layer: int, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
             module, size = self._attentions[layer], self._window if self.kinds[layer] == "sliding" else None
             key, value = window.update(key, value, layer)
-            out, _ = tree_attention(module, query, key, value, None, lean.scale, sliding_window=size, **others)
-            return out.flatten(2)
+            out, _ = tree_attention(module, query, key, value, None, merged.scale, sliding_window=size, **others)
+            return out.transpose(1, 2)
 
         return attend
 

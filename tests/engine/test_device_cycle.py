@@ -19,7 +19,7 @@ from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.drafters import CachedDrafters, slots
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.verifier import Verifier
-from d2sd.nets.lean import LeanLayers
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.models import Models
 from d2sd.nets.passes import Passes, PassRecorder
 from d2sd.trace.events import StageSeconds
@@ -40,7 +40,7 @@ SETTINGS = [
 def same_layers():
     """Layers run the same way in both: random nets are often undecided, and rounding would tell the two apart."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(LeanLayers, "possible", lambda *_: False)
+        patch.setattr(PackedLayers, "possible", lambda *_: False)
         yield
 
 

@@ -6,27 +6,27 @@ from __future__ import annotations
 import pytest
 import torch
 
-from d2sd.nets import lean as lean_layers
+from d2sd.nets import packed as packed_layers
 from d2sd.nets.dtypes import can_mix
-from d2sd.nets.lean import LeanLayers, product
+from d2sd.nets.packed import PackedLayers, product
 from tests.nets import make_drafter, make_target
 
 
 def test_lean_layers_are_off_for_trainable_weights(tokenizer):
     model = make_drafter(make_target(tokenizer))
-    assert model.lean() is not None
+    assert model.packed() is not None
     model.requires_grad_(True)
-    assert model.lean() is None
-    assert not LeanLayers.possible(model, model.config)
+    assert model.packed() is None
+    assert not PackedLayers.possible(model, model.config)
 
 
 def test_lean_layers_are_off_above_max_bytes(tokenizer, monkeypatch):
     model = make_drafter(make_target(tokenizer))
     size = sum(p.numel() * p.element_size() for p in model.parameters())
-    monkeypatch.setattr(lean_layers, "MAX_BYTES", size)
-    assert LeanLayers.possible(model, model.config)
-    monkeypatch.setattr(lean_layers, "MAX_BYTES", size - 1)
-    assert not LeanLayers.possible(model, model.config)
+    monkeypatch.setattr(packed_layers, "MAX_BYTES", size)
+    assert PackedLayers.possible(model, model.config)
+    monkeypatch.setattr(packed_layers, "MAX_BYTES", size - 1)
+    assert not PackedLayers.possible(model, model.config)
 
 
 def test_product_is_correct_without_onednn(monkeypatch):

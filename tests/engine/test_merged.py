@@ -15,7 +15,8 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets import flashinfer
 from d2sd.nets import lean as lean_layers
-from d2sd.nets.lean import TORCH, LeanLayers, merge_linears
+from d2sd.nets.lean import TORCH, MergedLayers, merge_linears
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import ROWS, Passes
 from d2sd.nets.target import Target
 from tests.nets import make_drafter, make_target, stock_pass
@@ -272,4 +273,4 @@ def test_flashinfer_text_equals_plain_decoding(engine, method, monkeypatch):
 
 
 def test_lean_layers_are_off_for_sliding_windows(tokenizer):
-    assert not LeanLayers.possible(make(tokenizer, "ministral").base, make(tokenizer, "ministral").config)
+    assert not PackedLayers.possible(make(tokenizer, "ministral").base, make(tokenizer, "ministral").config)

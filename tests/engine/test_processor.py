@@ -14,7 +14,7 @@ from d2sd import DecodeConfig, Engine, InputError
 from d2sd.folders.loading import load_models
 from d2sd.nets import dtypes as numbers
 from d2sd.nets.dtypes import can_mix
-from d2sd.nets.lean import product
+from d2sd.nets.packed import product
 from tests.nets import make_drafter, make_target, save_models
 
 HELD = "ATEN_CPU_CAPABILITY" in os.environ

@@ -1,0 +1,153 @@
+"""Decoder layers of small models on a CPU, run from copies of their weights with as few operations as possible.
+
+Beside products of a small model, everything else takes as long as it is calls of operations, so that the loop over the layers is
+written out, without functions of its own, and makes no view that one pass could make once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.jit._script import RecursiveScriptClass
+from torch.linalg import vector_norm
+from torch.nn import functional as F
+
+from d2sd.nets.lean import TORCH, LeanLayers, Product
+from d2sd.nets.types import layer_kinds
+
+MAX_BYTES = 1 << 30  # of a model whose weights exist twice
+SMALL = 1 << 18  # weights of a matrix
+_PACKED_FOR = 16  # rows; a layout that suits one row and many
+
+
+class _Halved(RecursiveScriptClass):  # type: ignore[misc]
+    """A matrix as FBGEMM lays it out, in the form that torch's operators recognise soonest.
+
+    They look for an attribute that the bare object lacks, and its exception takes 10 µs, as long as many a product.
+    """
+
+    def __init__(self, weight: Tensor):
+        self.__dict__["_c"] = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def product(weight: Tensor, half: bool = False) -> Product:
+    """x → x · weightᵀ in float32, from a copy of the weight.
+
+    Large matrices are in oneDNN's own layout. Small ones, which take less time than a call of oneDNN, and all where torch comes
+    without oneDNN, are in torch's.
+
+    half: the copy is in float16, laid out for FBGEMM, which widens it again while it multiplies (``d2sd.nets.dtypes.can_mix``).
+    """
+    if half:
+        # not the overload itself, which looks through its arguments in Python
+        return partial(torch.ops.quantized.linear_dynamic_fp16.default._op, W_prepack=_Halved(weight))
+    try:
+        if weight.numel() > SMALL:
+            packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
+            run = torch.ops.mkldnn._linear_pointwise.default
+            return partial(run, W=packed, B=None, attr="none", scalars=[], algorithm="")
+    except (AttributeError, RuntimeError):
+        pass
+    return partial(F.linear, weight=weight.T.contiguous().T)  # by columns, which suits a single row
+
+
+def mask_after(length: int, seen: Tensor) -> Tensor:
+    """Returns what is added to the scores of R rows that see all ``length`` committed slots and each other as ``seen`` says.
+
+    seen: (R, R) bool.
+
+    Returns (R, length + R) float32.
+    """
+    mask = torch.zeros(len(seen), length + len(seen), dtype=torch.float32)
+    mask[:, length:].masked_fill_(~seen, float("-inf"))
+    return mask
+
+
+class PackedLayers(LeanLayers):
+    """Layers with copies of the weights, where ``possible``. ``half``: the copies are kept in float16."""
+
+    def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False):
+        super().__init__(layers, rotary, config, norm)
+        self.half, self.hidden, self.intermediate = half, config.hidden_size, layers[0].mlp.gate_proj.out_features
+        for layer in layers:
+            a, mlp = layer.self_attn, layer.mlp
+            parts = (a.q_proj, a.k_proj, a.v_proj), (mlp.gate_proj, mlp.up_proj)
+            norms = layer.input_layernorm, layer.post_attention_layernorm
+            # RMSNorm is x · √hidden · weight / length, and a row's last column is for its length alone
+            qkv, gate_up = (
+                F.pad(torch.cat([part.weight for part in group]) * (norm.weight * self.hidden**0.5), (0, 1))
+                for group, norm in zip(parts, norms, strict=True)
+            )
+            self._add(layer, qkv, gate_up, partial(product, half=half), packed=True)
+
+    @staticmethod
+    def possible(model: nn.Module, config: Any) -> bool:
+        """Whether a model has few weights, in float32 on a CPU, in layers of this form without windows."""
+        own = all(p.device.type == "cpu" and p.dtype == torch.float32 for p in model.parameters())
+        small = sum(p.numel() * p.element_size() for p in model.parameters()) <= MAX_BYTES
+        return small and own and set(layer_kinds(config)) == {"full"} and LeanLayers.plain(model, config)
+
+    def _context_product(self) -> Product:
+        own = [layer.self_attn for layer in self._own]
+        shape = len(own), 2 * self.kv_heads, self.head_dim
+        run = product(torch.cat([w for a in own for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
+        return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
+
+    def run(
+        self, x: Tensor, positions: Tensor, room: int, views: Sequence[Sequence[Tensor]], mask: Tensor | None,
+        tapped: Collection[int] = (),
+    ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
+        """Run all layers and the final norm, after the committed rows of a cache, behind which these are written.
+
+        x: (R, hidden).
+        positions: (R,), below ``room``.
+        views: of the cache, for R rows (``d2sd.nets.caches.KeyValueCache.views``).
+        mask: (R, C + R), what is added to the scores; None for rows that see everything.
+
+        Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers, ascending, (1, R, hidden) each.
+        """
+        rows, heads, kv_heads, dim, scale, alpha = len(x), self.heads, self.kv_heads, self.head_dim, self.scale, self.residual_scale
+        turning, every = heads + kv_heads, heads + 2 * kv_heads
+        cos, sin = TORCH.rotation(self._table(TORCH, room), positions, 1)
+        cos, sin = torch.cat([cos.expand(-1, turning, -1), cos.new_ones(rows, kv_heads, dim)], 1), sin[..., dim // 2 :]
+        if mask is not None:
+            mask = mask.repeat(heads // kv_heads, 1)  # heads that share keys are rows of one product
+        # with √(hidden · ε) behind it a row is as long as what RMSNorm divides by, times √hidden
+        whole = F.pad(x, (0, 1), value=(self.hidden * self.eps) ** 0.5)
+        x = whole[:, : self.hidden]
+        projected, rotated = torch.empty(rows, every * dim), torch.empty(every, rows, dim)
+        parts, by_row = projected.view(rows, every, dim), rotated.transpose(0, 1)
+        qk = parts[:, :turning]
+        (low, high), (rotated_low, rotated_high) = qk.chunk(2, -1), by_row[:, :turning].chunk(2, -1)
+        query, own = rotated[:heads].view(1, kv_heads, -1, dim), rotated[heads:].view(2, 1, kv_heads, rows, dim)
+        gate_up = torch.empty(rows, 2 * self.intermediate)
+        gate, up = gate_up.chunk(2, -1)
+        floor = torch.tensor((dim * self.eps) ** 0.5, dtype=torch.float32)
+        silu_, outputs = torch._C._nn.silu_, []
+        for index, (w, (place, keys, values)) in enumerate(zip(self.layers, views, strict=True)):
+            torch.div(w.project(whole), vector_norm(whole, 2, -1, True), out=projected)
+            if w.head_norms is not None:
+                qk.div_(vector_norm(qk, 2, -1, True).hypot_(floor)).mul_(w.head_norms)
+            if w.rotary:
+                torch.mul(parts, cos, out=by_row)
+                rotated_low.addcmul_(high, sin, value=-1)
+                rotated_high.addcmul_(low, sin)
+            else:
+                by_row.copy_(parts)
+            place.copy_(own)
+            seen = F.scaled_dot_product_attention(query, keys, values, mask, scale=scale)
+            if rows > 1:
+                seen = seen.reshape(heads, rows, dim).transpose(0, 1)
+            x.add_(w.out(seen.reshape(rows, -1)), alpha=alpha)
+            torch.div(w.gate_up(whole), vector_norm(whole, 2, -1, True), out=gate_up)
+            x.add_(w.down(silu_(gate) * up), alpha=alpha)
+            if index in tapped:
+                outputs.append(x[None].clone())
+        return (x / vector_norm(whole, 2, -1, True)).mul_(self._final.weight * self.hidden**0.5), outputs
