@@ -97,7 +97,7 @@ class Kernels:
 
     def rotation(self, table: tuple[Tensor, ...], positions: Tensor, branches: int) -> tuple[Tensor, ...]:
         """What ``heads`` reads for rows at these positions (R,), the same in every branch."""
-        return tuple(part[positions] for part in table)
+        return tuple(part.index_select(0, positions) for part in table)
 
     def heads(
         self, projected: Tensor, heads: int, kv_heads: int, norms: Tensor | None, rotation: tuple[Tensor, ...] | None,

@@ -76,6 +76,7 @@ class PackedLayers(LeanLayers):
     def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module, half: bool = False):
         super().__init__(layers, rotary, config, norm)
         self.half, self.hidden, self.intermediate = half, config.hidden_size, layers[0].mlp.gate_proj.out_features
+        self._head_floor = torch.tensor((self.head_dim * self.eps) ** 0.5, dtype=torch.float32)
         for layer in layers:
             a, mlp = layer.self_attn, layer.mlp
             parts = (a.q_proj, a.k_proj, a.v_proj), (mlp.gate_proj, mlp.up_proj)
@@ -129,12 +130,11 @@ class PackedLayers(LeanLayers):
         query, own = rotated[:heads].view(1, kv_heads, -1, dim), rotated[heads:].view(2, 1, kv_heads, rows, dim)
         gate_up = torch.empty(rows, 2 * self.intermediate)
         gate, up = gate_up.chunk(2, -1)
-        floor = torch.tensor((dim * self.eps) ** 0.5, dtype=torch.float32)
         silu_, outputs = torch._C._nn.silu_, []
         for index, (w, (place, keys, values)) in enumerate(zip(self.layers, views, strict=True)):
             torch.div(w.project(whole), vector_norm(whole, 2, -1, True), out=projected)
             if w.head_norms is not None:
-                qk.div_(vector_norm(qk, 2, -1, True).hypot_(floor)).mul_(w.head_norms)
+                qk.div_(vector_norm(qk, 2, -1, True).hypot_(self._head_floor)).mul_(w.head_norms)
             if w.rotary:
                 torch.mul(parts, cos, out=by_row)
                 rotated_low.addcmul_(high, sin, value=-1)
