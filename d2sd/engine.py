@@ -171,7 +171,7 @@ class Engine:
         device = self.models.target.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else kept.processor()
         weights = [part[what] for part in self.parts.values() for what in ("weights", "dtype")]
-        return [name, torch.get_num_threads(), torch.__version__, self.mode, *weights]
+        return [name, torch.get_num_threads(), torch.__version__, kept.PASSES, self.mode, *weights]
 
     def first_use(self, backend: str) -> str | None:
         """Returns a message for the user if a run with this (resolved) backend first compiles kernels."""

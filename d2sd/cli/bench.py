@@ -2,7 +2,7 @@
 
 All settings take turns on every prompt. Ctrl-C reports the prompts done so far. With --check-lossless, every method is compared
 with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails. ``bench gpu``
-measures the stages of a cycle on models of a true shape with random weights.
+measures the stages of a cycle on models of a true shape with random weights, ``bench cpu`` the passes of a model's own.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ import torch
 import transformers
 
 from d2sd.bench.baselines import BASELINES, make_baselines, stock_twin
+from d2sd.bench.cpu_passes import pass_rows
 from d2sd.bench.gpu_stages import (
     BANDWIDTH_BYTES,
     LAYERS,
@@ -41,6 +42,7 @@ from d2sd.cli.common import (
     check_folder,
     check_output,
     decode_config,
+    load_engine,
     prepare_engine,
     print_json,
 )
@@ -53,6 +55,8 @@ from d2sd.trace.text import printable, progress
 
 BOOTSTRAP_SEED = 0
 GPU_OUT = Path("docs/benchmarks")
+GPU_CONTEXTS = (1024, 8192, 32768)
+CPU_CONTEXT = (128,)
 GPU_REPEATS = 20
 FORMULA = (
     "floor = bytes ÷ bandwidth. Bytes of a plain step: the target's weights without the embedding table, its LM head, "
@@ -106,12 +110,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         f"(default {DEFAULT_MARGIN}); {MARGIN_REASON}",
     )  # fmt: skip
     parser.add_argument(
-        "what", nargs="?", choices=("gpu",), help="gpu: time of every stage beside its floor, with random weights of a "
-        "true shape (uses --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json only)"
+        "what", nargs="?", choices=("gpu", "cpu"), help="gpu: time of every stage beside its floor, with random weights of a "
+        "true shape (uses --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json only); "
+        "cpu: time and operations of every pass of the --model beside its products alone (--context: one length)"
     )  # fmt: skip
     parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
     parser.add_argument(
-        "--context", type=_whole_numbers, default=(1024, 8192, 32768), metavar="A,B,…", help="bench gpu: tokens"
+        "--context",
+        type=_whole_numbers,
+        metavar="A,B,…",
+        help="bench gpu, bench cpu: tokens (default 1024,8192,32768; 128)",
     )
     parser.add_argument(
         "--layers", choices=LAYERS, help="bench gpu: layers with merged weights and few kernels (fused), or the models' own "
@@ -131,7 +139,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.repeats < 1:
         raise InputError(f"repeats must be at least 1, not {arguments.repeats}")
     if arguments.what:
-        return _run_gpu(arguments)
+        return (_run_gpu if arguments.what == "gpu" else _run_cpu)(arguments)
     if arguments.out:
         check_folder(arguments.out)
     if arguments.check_lossless:
@@ -272,7 +280,7 @@ def _divergence(row: dict[str, Any], texts: Any) -> str:
 
 
 def _run_gpu(arguments: argparse.Namespace) -> int:
-    out, contexts = arguments.out or GPU_OUT, sorted(arguments.context)
+    out, contexts = arguments.out or GPU_OUT, sorted(arguments.context or GPU_CONTEXTS)
     if not contexts or contexts[0] < 1:
         raise InputError("contexts must be at least 1 token")
     device = arguments.device or ("cuda" if torch.cuda.is_available() else "cpu")
@@ -344,6 +352,36 @@ def _gpu_body(result: dict[str, Any]) -> str:
         parts += ["## The same with the cascade in plain torch", _table(result["cascade"])]
     parts += [f"## Costs after {costs['context']} tokens", _table(costs["rows"])]
     return "\n\n".join([*parts, as_markdown(result["provenance"])])
+
+
+# ``bench cpu``: time of every pass beside that of its products.
+
+
+def _run_cpu(arguments: argparse.Namespace) -> int:
+    contexts = arguments.context or CPU_CONTEXT
+    if len(contexts) != 1 or contexts[0] < 1:
+        raise InputError("bench cpu takes one context of at least 1 token")
+    if arguments.out:
+        check_folder(arguments.out)
+    engine = load_engine(arguments)
+    rows = pass_rows(engine, decode_config(arguments, "dflash", inspect=False), contexts[0], arguments.repeats)
+    origin = circumstances(engine.models.target, arguments.argv)
+    result = {
+        "model": engine.models.name,
+        "context": contexts[0],
+        "repeats": arguments.repeats,
+        "rows": rows,
+        "provenance": origin,
+    }
+    head = (
+        f"# Passes of {engine.models.name} on a CPU",
+        f"After {contexts[0]} tokens, medians of {arguments.repeats}. floor = the same pass's products alone, taking turns with it.",
+    )
+    text = "\n\n".join([*head, _table(rows), as_markdown(origin)])
+    if arguments.out:
+        write_files(arguments.out, {"cpu.json": to_json(result), "cpu.md": text + "\n"})
+    _print(result, text, arguments.json)
+    return 0
 
 
 def _table(rows: list[dict[str, Any]]) -> str:

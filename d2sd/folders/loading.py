@@ -31,8 +31,8 @@ from d2sd.nets.config_checks import check_config, check_finite, check_shapes, ch
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.dtypes import DTYPES, can_mix, mixes_by_default
 from d2sd.nets.eagle3 import Eagle3DraftModel
-from d2sd.nets.packed import PackedLayers
 from d2sd.nets.models import Models
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.self_check import check_passes
 from d2sd.nets.target import Target
 from d2sd.nets.types import (

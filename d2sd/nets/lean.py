@@ -282,9 +282,7 @@ class MergedLayers(LeanLayers):
 
     def _context_product(self) -> Product:
         count, first = len(self._own), self._merged[0]  # those of the other layers follow it
-        whole = first.as_strided(
-            (count, *first.shape), (first.numel(), *first.stride()), first.storage_offset()
-        )
+        whole = first.as_strided((count, *first.shape), (first.numel(), *first.stride()), first.storage_offset())
         weight = whole[:, self.heads * self.head_dim :].mT
         shape = 2 * self.kv_heads, self.head_dim
         return lambda x: torch.bmm(x.expand(count, -1, -1), weight).view(count, 1, -1, *shape)

@@ -6,7 +6,7 @@ written out, without functions of its own, and makes no view that one pass could
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ SMALL = 1 << 18  # weights of a matrix
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
 
 
-class _Halved(RecursiveScriptClass):  # type: ignore[misc]
+class _Halved(RecursiveScriptClass):
     """A matrix as FBGEMM lays it out, in the form that torch's operators recognise soonest.
 
     They look for an attribute that the bare object lacks, and its exception takes 10 µs, as long as many a product.
@@ -101,6 +101,19 @@ class PackedLayers(LeanLayers):
         run = product(torch.cat([w for a in own for w in (a.k_proj.weight, a.v_proj.weight)]), self.half)
         return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
 
+    def products(self, rows: int) -> Callable[[], None]:
+        """Returns work that runs the products of all layers over so many rows, and nothing else."""
+        x, attended, gated = (
+            torch.zeros(rows, n) for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
+        )
+
+        def work() -> None:
+            for w in self.layers:
+                for run, given in ((w.project, x), (w.out, attended), (w.gate_up, x), (w.down, gated)):
+                    run(given)
+
+        return work
+
     def run(
         self, x: Tensor, positions: Tensor, room: int, views: Sequence[Sequence[Tensor]], mask: Tensor | None,
         tapped: Collection[int] = (),
@@ -114,7 +127,14 @@ class PackedLayers(LeanLayers):
 
         Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers, ascending, (1, R, hidden) each.
         """
-        rows, heads, kv_heads, dim, scale, alpha = len(x), self.heads, self.kv_heads, self.head_dim, self.scale, self.residual_scale
+        rows, heads, kv_heads, dim, scale, alpha = (
+            len(x),
+            self.heads,
+            self.kv_heads,
+            self.head_dim,
+            self.scale,
+            self.residual_scale,
+        )
         turning, every = heads + kv_heads, heads + 2 * kv_heads
         cos, sin = TORCH.rotation(self._table(TORCH, room), positions, 1)
         cos, sin = torch.cat([cos.expand(-1, turning, -1), cos.new_ones(rows, kv_heads, dim)], 1), sin[..., dim // 2 :]

@@ -213,7 +213,7 @@ class Target:
         return head_shape(self.config)
 
     @cached_property
-    def _packed(self) -> PackedLayers | None:
+    def packed(self) -> PackedLayers | None:
         """Its layers with few calls, where that can be; made when first needed, from the weights as they are then."""
         if not PackedLayers.possible(self.base, self.config):
             return None
@@ -237,7 +237,7 @@ class Target:
 
     @cached_property
     def _head(self) -> Callable[[Tensor], Tensor]:
-        return self.head if self._packed is None else product(self.head.weight, self.mixed)
+        return self.head if self.packed is None else product(self.head.weight, self.mixed)
 
     def logits(self, hidden: Tensor) -> Tensor:
         """Returns logits, (…, V) float32, of hidden states (…, hidden) after the final norm."""
@@ -269,7 +269,7 @@ class Target:
         """
         shown = cache if isinstance(cache, CacheWindow) else None
         small = len(ids) == 1 or (backend is dense and tree_mask is not None)
-        if small and isinstance(cache, KeyValueCache) and (packed := self._packed) is not None:
+        if small and isinstance(cache, KeyValueCache) and (packed := self.packed) is not None:
             mask = None if tree_mask is None or len(ids) == 1 else mask_after(cache.length, tree_mask)
             views = cache.views(len(ids))
             hidden, outputs = packed.run(self._embed(ids), positions, cache.capacity, views, mask, self.taps.layers)

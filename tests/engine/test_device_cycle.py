@@ -19,8 +19,8 @@ from d2sd.decoding.device_cycle import DeviceCycle
 from d2sd.decoding.drafters import CachedDrafters, slots
 from d2sd.decoding.generation import Generation
 from d2sd.decoding.verifier import Verifier
-from d2sd.nets.packed import PackedLayers
 from d2sd.nets.models import Models
+from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import Passes, PassRecorder
 from d2sd.trace.events import StageSeconds
 from tests.nets import VOCABULARY, make_drafter, make_eagle3, make_target

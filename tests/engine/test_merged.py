@@ -15,7 +15,7 @@ from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.decoding.verifier import Verifier
 from d2sd.nets import flashinfer
 from d2sd.nets import lean as lean_layers
-from d2sd.nets.lean import TORCH, MergedLayers, merge_linears
+from d2sd.nets.lean import TORCH, merge_linears
 from d2sd.nets.packed import PackedLayers
 from d2sd.nets.passes import ROWS, Passes
 from d2sd.nets.target import Target

@@ -1,0 +1,101 @@
+"""Time of the passes of packed layers on a CPU, beside that of their products alone, which no other way of calling them can beat."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from statistics import median
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.profiler import ProfilerActivity, profile, record_function
+
+from d2sd.bench.gpu_stages import WARM_UP
+from d2sd.config import DecodeConfig
+from d2sd.decoding.drafters import slots
+from d2sd.decoding.verifier import Verifier
+from d2sd.engine import Engine
+from d2sd.errors import InputError
+from d2sd.nets.packed import PackedLayers
+from d2sd.nets.passes import Passes
+from d2sd.nets.target import Target
+from d2sd.tree.tree import TokenTree, path_tree
+
+TREES = (4, 8, 16, 24)  # nodes
+
+
+def alternating(works: list[Callable[[], object]], repeats: int) -> list[float]:
+    """Returns the median time of each piece of work, which take turns, so that all of them see the same machine."""
+    times: list[list[float]] = [[] for _ in works]
+    for turn in range(WARM_UP + repeats):
+        for work, taken in zip(works, times, strict=True):
+            began = time.perf_counter()
+            work()
+            if turn >= WARM_UP:
+                taken.append(time.perf_counter() - began)
+    return [median(taken) for taken in times]
+
+
+def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
+    """Returns how many of torch's operations each piece of work calls, not counting those that they call."""
+    with profile(activities=[ProfilerActivity.CPU]) as recorded:
+        for name, work in works.items():
+            with record_function(name):
+                work()
+    parents = Counter(event.cpu_parent.name for event in recorded.events() if event.cpu_parent is not None)
+    return {name: parents[name] for name in works}
+
+
+@torch.inference_mode()
+def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
+    """Returns a row for a plain step, a draft, and trees, after a context of so many tokens: milliseconds with the choice of tokens,
+    milliseconds of the products alone, which take turns with it, their ratio, and operations.
+
+    Raises ``InputError`` if the layers of target or drafter are not packed.
+    """
+    config = engine.resolve(config)
+    passes = Passes("eager", config.backend, slots(config, context), engine.models.target.device)
+    run = engine.generation([1] * (context + 1), config, passes)
+    target, verifier, drafter = engine.models.target, run.verifier, run.drafters.first
+    packed, drafting = target.packed, None if drafter is None else drafter.model.packed()
+    if packed is None or drafting is None or drafter is None:
+        raise InputError(
+            "bench cpu needs a target and a drafter whose layers are packed: small ones on a CPU, in float32 or mixed numbers"
+        )
+    for cache in (verifier.cache, drafter.cache):
+        cache.length = context
+    size = config.block_size or 1
+    cases: list[tuple[str, PackedLayers, int, Callable[[], object]]] = []
+    for nodes in (1, *TREES):
+        name = "plain step" if nodes == 1 else f"tree of {nodes}"
+        cases.append((name, packed, nodes, partial(_verify, verifier, path_tree(nodes))))
+    draft = partial(drafter.draft, 1, [()], size, 1)
+    cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))
+    rows: list[dict[str, Any]] = []
+    for name, layers, count, work in cases:
+        head = torch.zeros(count if layers is packed else size - 1, layers.hidden)
+        pass_, floor = alternating([work, partial(_multiply, layers.products(count), target, head)], repeats)
+        rows.append(
+            {
+                "pass": name,
+                "ms": 1e3 * pass_,
+                "floor_ms": 1e3 * floor,
+                "ratio": pass_ / floor,
+                "layers": len(layers.layers),
+            }
+        )
+    counted = operations({name: work for name, _, _, work in cases})
+    return [{**row, "operations": counted[row["pass"]]} for row in rows]
+
+
+def _verify(verifier: Verifier, tree: TokenTree) -> list[int]:
+    chosen: list[int] = verifier.logits(tree).argmax(-1).tolist()
+    return chosen
+
+
+def _multiply(products: Callable[[], None], target: Target, head: Tensor) -> Tensor:
+    products()
+    return target.scores(head)
