@@ -76,7 +76,7 @@ def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) 
     cases.insert(1, (f"draft of γ = {size}", drafting, size - drafter.shift, draft))
     rows: list[dict[str, Any]] = []
     for name, layers, count, work in cases:
-        head = torch.zeros(count if layers is packed else size - 1, layers.hidden)
+        head = torch.zeros(count if layers is packed else size - 1, layers.hidden, dtype=torch.float32)
         pass_, floor = alternating([work, partial(_multiply, layers.products(count), target, head)], repeats)
         rows.append(
             {

@@ -104,7 +104,7 @@ class PackedLayers(LeanLayers):
     def products(self, rows: int) -> Callable[[], None]:
         """Returns work that runs the products of all layers over so many rows, and nothing else."""
         x, attended, gated = (
-            torch.zeros(rows, n) for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
+            torch.zeros(rows, n, dtype=torch.float32) for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
         )
 
         def work() -> None:
@@ -143,12 +143,12 @@ class PackedLayers(LeanLayers):
         # with √(hidden · ε) behind it a row is as long as what RMSNorm divides by, times √hidden
         whole = F.pad(x, (0, 1), value=(self.hidden * self.eps) ** 0.5)
         x = whole[:, : self.hidden]
-        projected, rotated = torch.empty(rows, every * dim), torch.empty(every, rows, dim)
+        projected, rotated = whole.new_empty(rows, every * dim), whole.new_empty(every, rows, dim)
         parts, by_row = projected.view(rows, every, dim), rotated.transpose(0, 1)
         qk = parts[:, :turning]
         (low, high), (rotated_low, rotated_high) = qk.chunk(2, -1), by_row[:, :turning].chunk(2, -1)
         query, own = rotated[:heads].view(1, kv_heads, -1, dim), rotated[heads:].view(2, 1, kv_heads, rows, dim)
-        gate_up = torch.empty(rows, 2 * self.intermediate)
+        gate_up = whole.new_empty(rows, 2 * self.intermediate)
         gate, up = gate_up.chunk(2, -1)
         silu_, outputs = torch._C._nn.silu_, []
         for index, (w, (place, keys, values)) in enumerate(zip(self.layers, views, strict=True)):

@@ -1,0 +1,56 @@
+"""``bench cpu``: passes of packed layers beside their products, and how few operations they are."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import torch
+
+from d2sd.__main__ import main
+from d2sd.bench.cpu_passes import alternating, operations
+
+MOST_PER_LAYER = 30
+
+
+def test_bench_cpu_writes_tables_with_provenance(tmp_path, capsys):
+    assert main(["bench", "cpu", "--repeats", "1", "--context", "40", "--out", str(tmp_path / "out")]) == 0
+    result = json.loads((tmp_path / "out" / "cpu.json").read_text())
+    assert [row["pass"] for row in result["rows"]] == [
+        "plain step", "draft of γ = 16", "tree of 4", "tree of 8", "tree of 16", "tree of 24"
+    ]  # fmt: skip
+    assert result["context"] == 40
+    assert result["provenance"]["argv"][:2] == ["bench", "cpu"]
+    for row in result["rows"]:
+        assert row["ratio"] == row["ms"] / row["floor_ms"] > 0
+        if not row["pass"].startswith("draft"):  # its few layers are not most of what it does
+            assert row["layers"] == 16
+            assert row["operations"] <= MOST_PER_LAYER * row["layers"]
+    written = (tmp_path / "out" / "cpu.md").read_text()
+    assert written.strip() == capsys.readouterr().out.strip()
+    assert "floor = the same pass's products alone" in written
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("--context 10,20", "bench cpu takes one context"),
+        ("--context 0", "bench cpu takes one context of at least 1 token"),
+        ("--dtype bfloat16", "needs a target and a drafter whose layers are packed"),
+    ],
+)
+def test_bench_cpu_bad_input_is_one_sentence(capsys, arguments, sentence):
+    assert main(["bench", "cpu", "--repeats", "1", *arguments.split()]) == 2
+    assert sentence in capsys.readouterr().err
+
+
+def test_alternating_lets_works_take_turns():
+    turns = []
+    times = alternating([lambda: turns.append("a"), lambda: turns.append("b")], 2)
+    assert turns == ["a", "b"] * (len(turns) // 2)
+    assert len(times) == 2
+
+
+def test_operations_do_not_count_what_operations_call():
+    x = torch.ones(1, 4)
+    assert operations({"two": lambda: torch.nn.functional.linear(x, x).add_(1), "none": list}) == {"two": 2, "none": 0}

@@ -1,0 +1,116 @@
+"""Packed layers: which models have them, the products that they multiply by, and the cache that they write to. What they compute:
+``tests/engine/test_lossless.py``, ``tests/engine/test_drafters.py``, ``tests/unit/test_eagle3.py``."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from d2sd.nets import packed as packed_layers
+from d2sd.nets.attention import attend_dense
+from d2sd.nets.caches import KeyValueCache
+from d2sd.nets.dtypes import can_mix
+from d2sd.nets.packed import PackedLayers, mask_after, product
+from d2sd.nets.target import Target
+from tests.nets import make_drafter, make_target
+from tests.target_nets import TARGETS, make_typed
+
+
+def test_packed_layers_are_off_for_trainable_weights(tokenizer):
+    model = make_drafter(make_target(tokenizer))
+    assert model.packed() is not None
+    model.requires_grad_(True)
+    assert model.packed() is None
+    assert not PackedLayers.possible(model, model.config)
+
+
+def test_packed_layers_are_off_above_max_bytes(tokenizer, monkeypatch):
+    model = make_drafter(make_target(tokenizer))
+    size = sum(p.numel() * p.element_size() for p in model.parameters())
+    monkeypatch.setattr(packed_layers, "MAX_BYTES", size)
+    assert PackedLayers.possible(model, model.config)
+    monkeypatch.setattr(packed_layers, "MAX_BYTES", size - 1)
+    assert not PackedLayers.possible(model, model.config)
+
+
+def test_product_is_correct_without_onednn(monkeypatch):
+    monkeypatch.setattr(packed_layers, "SMALL", 0)
+    weight, x = torch.randn(24, 16), torch.randn(2, 5, 16)
+    quick = product(weight)(x)
+
+    def missing(*_):
+        raise RuntimeError("not here")
+
+    monkeypatch.setattr(torch.ops.mkldnn, "_reorder_linear_weight", missing)
+    for found in (quick, product(weight)(x)):
+        torch.testing.assert_close(found, x @ weight.T)
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("rows", [1, 2, 5, 33])
+@pytest.mark.parametrize("kind", ["small", "large", "mixed"])
+def test_product_has_float32_rounding_for_any_row_count(kind, rows, monkeypatch):
+    """Not the same bits beside other rows: FBGEMM's products for AVX2 depend on them, as torch's own do."""
+    half = kind == "mixed"
+    monkeypatch.setattr(packed_layers, "SMALL", 0 if kind == "large" else 1 << 20)
+    if half and not can_mix():
+        pytest.skip("torch has no products with float16 weights here")
+    random = torch.Generator().manual_seed(0)
+    weight, x = torch.randn(48, 256, generator=random), torch.randn(1, 33, 256, generator=random)[:, :rows]
+    found = product(weight, half)(x).double()
+    weight, x = (weight.half() if half else weight).double(), x.double()
+    scale = torch.finfo(torch.float32).eps * (x.abs() @ weight.abs().T)
+    error = ((found - x @ weight.T).abs() / scale).max()
+    assert error < 16  # about 2 here; activations rounded to float16 give hundreds, to bfloat16 thousands
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kind", ["qwen3", "llama", "smollm3", "granite"])
+@pytest.mark.parametrize("rows", [1, 5])
+def test_packed_layers_compute_what_modules_do(tokenizer, monkeypatch, kind, rows):
+    """Hidden states, tapped outputs, and keys and values, of a chain and of a tree behind a text of seven tokens."""
+    target = make_typed(tokenizer, kind) if kind in TARGETS else make_target(tokenizer, kind, layers=4)
+    with torch.no_grad():
+        for name, weight in target.model.named_parameters():
+            if "norm" in name:
+                weight.add_(0.3 * torch.randn_like(weight))
+    target.taps.add([1, 2])
+    text, drafted = torch.arange(7) % 5 + 1, torch.arange(rows) % 3 + 2
+    mask = torch.ones(rows, rows, dtype=torch.bool).tril()
+    mask[3:, 2:3] = False  # a sibling
+    found = []
+    for packed in (True, False):
+        cache = target.new_cache(20)
+        target.forward(text, torch.arange(7), cache, None, None)
+        cache.commit(range(7))
+        with monkeypatch.context() as patch:
+            if not packed:
+                patch.setattr(Target, "packed", None)
+            hidden = target.forward(drafted, 6 + mask.sum(-1), cache, mask, attend_dense)
+        cache.commit(range(rows))
+        found.append([hidden, *target.taps.outputs(), *(x for n in range(4) for x in cache.layer(n))])
+    assert target.packed is not None
+    for one, other in zip(*found, strict=True):
+        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_cache_views_are_what_a_pass_writes_and_reads():
+    cache = KeyValueCache.uniform(3, 2, 4, 10, torch.float32, torch.device("cpu"))
+    cache.length = 3
+    for layer, (place, keys, values) in enumerate(cache.views(2)):
+        assert place.shape == (2, 1, 2, 2, 4)
+        assert keys.shape == values.shape == (1, 2, 5, 4)
+        place[0], place[1] = layer + 1, -layer - 1
+    cache.commit(range(2))
+    for layer in range(3):
+        keys, values = cache.layer(layer)
+        assert keys[:, :, :3].eq(0).all()
+        assert keys[:, :, 3:].eq(layer + 1).all()
+        assert values[:, :, 3:].eq(-layer - 1).all()
+    with pytest.raises(ValueError, match="11 cache slots are needed, 10 were allocated"):
+        cache.views(6)
+
+
+def test_mask_after_hides_rows_and_no_committed_slots():
+    seen = torch.tensor([[True, False], [True, True]])
+    assert mask_after(3, seen).tolist() == [[0, 0, 0, 0, float("-inf")], [0, 0, 0, 0, 0]]
