@@ -104,7 +104,8 @@ class PackedLayers(LeanLayers):
     def products(self, rows: int) -> Callable[[], None]:
         """Returns work that runs the products of all layers over so many rows, and nothing else."""
         x, attended, gated = (
-            torch.zeros(rows, n, dtype=torch.float32) for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
+            torch.zeros(rows, n, dtype=torch.float32)
+            for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
         )
 
         def work() -> None:
