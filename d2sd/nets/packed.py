@@ -128,14 +128,8 @@ class PackedLayers(LeanLayers):
 
         Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers, ascending, (1, R, hidden) each.
         """
-        rows, heads, kv_heads, dim, scale, alpha = (
-            len(x),
-            self.heads,
-            self.kv_heads,
-            self.head_dim,
-            self.scale,
-            self.residual_scale,
-        )
+        rows, heads, kv_heads, dim = len(x), self.heads, self.kv_heads, self.head_dim
+        scale, alpha = self.scale, self.residual_scale
         turning, every = heads + kv_heads, heads + 2 * kv_heads
         cos, sin = TORCH.rotation(self._table(TORCH, room), positions, 1)
         cos, sin = torch.cat([cos.expand(-1, turning, -1), cos.new_ones(rows, kv_heads, dim)], 1), sin[..., dim // 2 :]

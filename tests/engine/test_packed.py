@@ -6,12 +6,14 @@ from __future__ import annotations
 import pytest
 import torch
 
+from d2sd.config import DecodeConfig
+from d2sd.engine import Engine
 from d2sd.nets import packed as packed_layers
 from d2sd.nets.attention import attend_dense
 from d2sd.nets.caches import KeyValueCache
 from d2sd.nets.dtypes import can_mix
+from d2sd.nets.models import Models
 from d2sd.nets.packed import PackedLayers, mask_after, product
-from d2sd.nets.target import Target
 from tests.nets import make_drafter, make_target
 from tests.target_nets import TARGETS, make_typed
 
@@ -85,13 +87,20 @@ def test_packed_layers_compute_what_modules_do(tokenizer, monkeypatch, kind, row
         cache.commit(range(7))
         with monkeypatch.context() as patch:
             if not packed:
-                patch.setattr(Target, "packed", None)
+                patch.setitem(target.__dict__, "packed", None)
             hidden = target.forward(drafted, 6 + mask.sum(-1), cache, mask, attend_dense)
         cache.commit(range(rows))
         found.append([hidden, *target.taps.outputs(), *(x for n in range(4) for x in cache.layer(n))])
-    assert target.packed is not None
+    assert isinstance(target.packed, PackedLayers)
     for one, other in zip(*found, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+
+
+def test_blocks_of_all_redrafts_fit_behind_a_small_tree(tokenizer):
+    target = make_target(tokenizer)
+    engine = Engine(Models(target, make_drafter(target), make_drafter(target, seed=2)))
+    plain, tree = DecodeConfig("autoregressive", 6), DecodeConfig("d2sd_tree", 6, num_branches=6, node_budget=2)
+    assert engine.generate("the cat", tree).token_ids == engine.generate("the cat", plain).token_ids
 
 
 def test_cache_views_are_what_a_pass_writes_and_reads():
