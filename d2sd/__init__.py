@@ -42,8 +42,8 @@ __all__ = [
     "show",
 ]
 # Torch's threads wait for each other some hundred times a step, spinning. Where another program takes one of their cores, every
-# wait would last until the system gives it back; so they spin for about as long as a layer has nothing to multiply, and then sleep.
-# On two cores SmolLM2 wrote 36, 48, 54 and 54 tokens/s with 1,000, 2,000, 3,000 and 5,000 turns, and 30, 23, 17 and 16 beside a
+# wait would last until the system gives it back; so they spin for about the time between two products, and then sleep.
+# On two cores SmolLM2 wrote 37, 48, 54 and 54 tokens/s with 1,000, 2,000, 3,000 and 5,000 turns, and 30, 23, 17 and 16 beside a
 # program that kept one of them busy (with 30,000: 46 and 6). Read when torch is imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")

@@ -1,4 +1,4 @@
-"""Time of the passes of packed layers on a CPU, beside that of their products alone, which no other way of calling them can beat."""
+"""Times of passes through packed layers on a CPU, compared with the times of their matrix products alone, a lower bound."""
 
 from __future__ import annotations
 

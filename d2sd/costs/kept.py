@@ -13,7 +13,7 @@ from filelock import FileLock
 
 from d2sd.costs.machines import STAGES, Curve, Machine
 
-PASSES = 2  # part of the keys: raised when a pass takes another time than before
+PASSES = 2  # part of every key; increase it when passes become faster or slower
 MOST = 64  # tables in the file: the newest ones
 MAX_BYTES = 1 << 20  # of a file that is read
 WAIT = 10  # seconds for another process that writes

@@ -14,6 +14,7 @@ For layers without biases whose norms come before the blocks (``TargetType.lean`
 from __future__ import annotations
 
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
@@ -153,7 +154,7 @@ class LeanLayer:
     rotary: bool
 
 
-class LeanLayers:
+class LeanLayers(ABC):
     """A stack of frozen layers and the norm after them."""
 
     def __init__(self, layers: Sequence[Any], rotary: Any, config: Any, norm: nn.Module):
@@ -215,9 +216,9 @@ class LeanLayers:
             self._tables[key] = kernels.table(cos[0], sin[0], self._weights[0].dtype)
         return self._tables[key]
 
+    @abstractmethod
     def _context_product(self) -> Product:
         """Returns a product for keys and values of all layers, (B, T, hidden) → (layers, B, T, 2·KV heads, head_dim)."""
-        raise NotImplementedError
 
     @cached_property
     def _contexts(self) -> tuple[Product, Tensor | None]:

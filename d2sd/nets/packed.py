@@ -1,7 +1,7 @@
 """Decoder layers of small models on a CPU, run from copies of their weights with as few operations as possible.
 
-Beside products of a small model, everything else takes as long as it is calls of operations, so that the loop over the layers is
-written out, without functions of its own, and makes no view that one pass could make once.
+Calling an operation takes microseconds, about as long as a small product. The loop over the layers is therefore written out, calls
+no Python function, and reuses buffers and views that are created once per pass.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ _PACKED_FOR = 16  # rows; a layout that suits one row and many
 
 
 class _Halved(RecursiveScriptClass):
-    """A matrix as FBGEMM lays it out, in the form that torch's operators recognise soonest.
+    """A weight packed for FBGEMM, wrapped so that torch's operators accept it quickly.
 
-    They look for an attribute that the bare object lacks, and its exception takes 10 µs, as long as many a product.
+    They first look for an attribute that the packed object lacks, and raising that exception takes about 10 µs.
     """
 
     def __init__(self, weight: Tensor):

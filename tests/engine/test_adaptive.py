@@ -176,7 +176,7 @@ def test_costs_are_measured_once_under_engine_lock(engine, monkeypatch, tmp_path
     assert held == [True]
 
 
-def test_stored_costs_depend_on_block_size_threads_weights(engine, monkeypatch, tmp_path):
+def test_stored_costs_depend_on_block_size_threads_weights_and_passes(engine, monkeypatch, tmp_path):
     measured = measuring(monkeypatch, tmp_path)
     config = engine.resolve(DecodeConfig("d2sd", 4, cost_aware=True))
     found = [Engine(engine.models).costs(c) for c in (config, replace(config, num_branches=2))]
@@ -187,7 +187,9 @@ def test_stored_costs_depend_on_block_size_threads_weights(engine, monkeypatch, 
     other = Engine(engine.models)
     other.parts["first_drafter"]["weights"] = "others"
     other.costs(config)
-    assert len(measured) == 4
+    monkeypatch.setattr("d2sd.costs.kept.PASSES", 0)  # of a version whose passes took another time
+    Engine(engine.models).costs(config)
+    assert len(measured) == 5
 
 
 def test_unsteady_costs_are_not_stored(engine, monkeypatch, tmp_path):
