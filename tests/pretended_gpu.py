@@ -194,6 +194,7 @@ def one_gpu() -> Iterator[None]:
         "is_available": True, "_lazy_init": None, "current_device": 0, "device_count": 1, "set_device": None, "synchronize": None,
         "empty_cache": None, "mem_get_info": (MEMORY, MEMORY), "get_device_name": "pretended", "get_device_capability": (9, 0),
         "get_device_properties": PROPERTIES, "is_bf16_supported": True, "manual_seed": None, "manual_seed_all": None,
+        "is_current_stream_capturing": False,
     }  # fmt: skip
     autocast = torch.autocast.__init__
 

@@ -12,10 +12,13 @@ from __future__ import annotations
 
 import timeit
 import warnings
+from collections.abc import Callable
 from functools import cache, partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.jit._script import RecursiveScriptClass
 
 DTYPES = {
     "float32": torch.float32,
@@ -50,9 +53,8 @@ def taken_here() -> str:
 def can_mix() -> bool:
     """Returns whether torch has float32 × float16-weight products on this machine's processor (FBGEMM's)."""
     try:
-        packed = torch.ops.quantized.linear_prepack_fp16(torch.ones(8, 8, dtype=torch.float32), None)
-        found = torch.ops.quantized.linear_dynamic_fp16(torch.ones(1, 8, dtype=torch.float32), packed)
-    except (AttributeError, RuntimeError):
+        found = half_product(torch.ones(8, 8, dtype=torch.float32))(torch.ones(1, 8, dtype=torch.float32))
+    except (AttributeError, RuntimeError, TypeError):
         return False
     return bool((found == 8).all())
 
@@ -81,6 +83,28 @@ def quick_autocast(device: torch.device) -> torch.autocast:
     return torch.autocast(device.type, torch.bfloat16, enabled=quick_bfloat16())
 
 
+class _Packed(RecursiveScriptClass):
+    """A weight packed for FBGEMM, wrapped so that torch's operators accept it quickly.
+
+    They first look for an attribute that the packed object lacks, and raising that exception takes about 10 µs.
+    """
+
+    def __init__(self, weight: Tensor):
+        self.__dict__["_c"] = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(name)
+
+
+def half_product(weight: Tensor) -> Callable[[Tensor], Tensor]:
+    """x → x · weightᵀ in float32, from a float16 copy of the weight, laid out for FBGEMM, which widens it again while it multiplies.
+
+    Needs ``can_mix``.
+    """
+    # not the overload itself, which looks through its arguments in Python
+    return partial(torch.ops.quantized.linear_dynamic_fp16.default._op, W_prepack=_Packed(weight))
+
+
 class HalfLinear(nn.Module):
     """A frozen linear layer without bias whose weight is kept in float16; rows and sums stay float32 (``can_mix``)."""
 
@@ -89,11 +113,11 @@ class HalfLinear(nn.Module):
         super().__init__()
         self.out_features, self.in_features = weight.shape  # as nn.Linear has them: caches are sized by these
         self.weight = nn.Parameter(weight.detach(), requires_grad=False)  # fingerprints read it
-        self._packed = torch.ops.quantized.linear_prepack_fp16(weight.detach().contiguous(), None)
+        self._run = half_product(weight.detach())
 
     def forward(self, x: Tensor) -> Tensor:
         """(…, in) → (…, out), float32."""
-        return torch.ops.quantized.linear_dynamic_fp16(x, self._packed)
+        return self._run(x)
 
 
 def mixes_by_default(model: nn.Module) -> bool:

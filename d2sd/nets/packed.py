@@ -12,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.jit._script import RecursiveScriptClass
 from torch.linalg import vector_norm
 from torch.nn import functional as F
 
+from d2sd.nets.dtypes import half_product
 from d2sd.nets.lean import TORCH, LeanLayers, Product
 from d2sd.nets.types import layer_kinds
 
@@ -24,30 +24,16 @@ SMALL = 1 << 18  # weights of a matrix
 _PACKED_FOR = 16  # rows; a layout that suits one row and many
 
 
-class _Halved(RecursiveScriptClass):
-    """A weight packed for FBGEMM, wrapped so that torch's operators accept it quickly.
-
-    They first look for an attribute that the packed object lacks, and raising that exception takes about 10 µs.
-    """
-
-    def __init__(self, weight: Tensor):
-        self.__dict__["_c"] = torch.ops.quantized.linear_prepack_fp16(weight.contiguous(), None)
-
-    def __getattr__(self, name: str) -> Any:
-        raise AttributeError(name)
-
-
 def product(weight: Tensor, half: bool = False) -> Product:
     """x → x · weightᵀ in float32, from a copy of the weight.
 
     Large matrices are in oneDNN's own layout. Small ones, which take less time than a call of oneDNN, and all where torch comes
     without oneDNN, are in torch's.
 
-    half: the copy is in float16, laid out for FBGEMM, which widens it again while it multiplies (``d2sd.nets.dtypes.can_mix``).
+    half: the copy is in float16 (``d2sd.nets.dtypes.half_product``).
     """
     if half:
-        # not the overload itself, which looks through its arguments in Python
-        return partial(torch.ops.quantized.linear_dynamic_fp16.default._op, W_prepack=_Halved(weight))
+        return half_product(weight)
     try:
         if weight.numel() > SMALL:
             packed = torch.ops.mkldnn._reorder_linear_weight(weight, _PACKED_FOR)
