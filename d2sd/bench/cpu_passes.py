@@ -28,7 +28,7 @@ TREES = (4, 8, 16, 24)  # nodes
 
 
 def alternating(works: list[Callable[[], object]], repeats: int) -> list[float]:
-    """Returns the median time of each piece of work, which take turns, so that all of them see the same machine."""
+    """Returns the median time of each function. They take turns, so that a disturbance affects all of them."""
     times: list[list[float]] = [[] for _ in works]
     for turn in range(WARM_UP + repeats):
         for work, taken in zip(works, times, strict=True):
@@ -40,7 +40,7 @@ def alternating(works: list[Callable[[], object]], repeats: int) -> list[float]:
 
 
 def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
-    """Returns how many of torch's operations each piece of work calls, not counting those that they call."""
+    """Returns how many of torch's operations each function calls, not counting operations called by others."""
     with profile(activities=[ProfilerActivity.CPU]) as recorded:
         for name, work in works.items():
             with record_function(name):
@@ -51,8 +51,9 @@ def operations(works: dict[str, Callable[[], object]]) -> dict[str, int]:
 
 @torch.inference_mode()
 def pass_rows(engine: Engine, config: DecodeConfig, context: int, repeats: int) -> list[dict[str, Any]]:
-    """Returns a row for a plain step, a draft, and trees, after a context of so many tokens: milliseconds with the choice of tokens,
-    milliseconds of the products alone, which take turns with it, their ratio, and operations.
+    """Returns a row each for a plain step, a draft, and trees of ``TREES`` nodes, after ``context`` tokens.
+
+    ``ms``: the pass and the choice of its tokens. ``floor_ms``: its matrix products alone, measured in turn with it.
 
     Raises ``InputError`` if the layers of target or drafter are not packed.
     """

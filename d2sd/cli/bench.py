@@ -2,7 +2,7 @@
 
 All settings take turns on every prompt. Ctrl-C reports the prompts done so far. With --check-lossless, every method is compared
 with plain greedy decoding instead (float32: id for id; bfloat16: within a margin), and the exit code is 1 if one fails. ``bench gpu``
-measures the stages of a cycle on models of a true shape with random weights, ``bench cpu`` the passes of a model's own.
+measures the stages of a cycle on models of a true shape with random weights, ``bench cpu`` the passes of a real one.
 """
 
 from __future__ import annotations
@@ -112,14 +112,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "what", nargs="?", choices=("gpu", "cpu"), help="gpu: time of every stage beside its floor, with random weights of a "
         "true shape (uses --shape, --context, --layers, --repeats, --dtype, --device, --passes, --backend, --out, --json only); "
-        "cpu: time and operations of every pass of the --model beside its products alone (--context: one length)"
+        "cpu: time and operations of every pass of --model, and the time of its matrix products alone (takes one --context)"
     )  # fmt: skip
     parser.add_argument("--shape", default="qwen3-8b", metavar="NAME", help=f"bench gpu: {', '.join(SHAPES)}")
     parser.add_argument(
         "--context",
         type=_whole_numbers,
         metavar="A,B,…",
-        help="bench gpu, bench cpu: tokens (default 1024,8192,32768; 128)",
+        help="tokens before the measured passes (default: gpu 1024,8192,32768; cpu 128)",
     )
     parser.add_argument(
         "--layers", choices=LAYERS, help="bench gpu: layers with merged weights and few kernels (fused), or the models' own "
@@ -375,7 +375,7 @@ def _run_cpu(arguments: argparse.Namespace) -> int:
     }
     head = (
         f"# Passes of {engine.models.name} on a CPU",
-        f"After {contexts[0]} tokens, medians of {arguments.repeats}. floor = the same pass's products alone, taking turns with it.",
+        f"After {contexts[0]} tokens, medians of {arguments.repeats}. floor: matrix products of the same pass alone, measured in turn with it.",
     )
     text = "\n\n".join([*head, _table(rows), as_markdown(origin)])
     if arguments.out:

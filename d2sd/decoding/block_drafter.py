@@ -230,7 +230,10 @@ class BlockDrafter:
         return hidden
 
     def _run_packed(self, packed: PackedLayers, x: Tensor, positions: Tensor) -> Tensor:
-        """Right after the context, where the next draft or what is committed goes over it; blocks do not see each other."""
+        """Run blocks (B, R, hidden) as rows of one pass; blocks do not attend to each other.
+
+        Their keys and values are written after the committed context, and overwritten by the next draft or commit.
+        """
         batch, rows, _ = x.shape
         mask = None
         if batch > 1:

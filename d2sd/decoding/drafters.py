@@ -33,7 +33,7 @@ def slots(config: DecodeConfig, tokens: int) -> int:
         nodes = max(config.node_budget or 0, longest - 1)
         if method.eagle3:  # its own tree may be larger than what is verified of it
             nodes = max(nodes, config.draft_depth * config.draft_top_k)
-        elif method.second_drafter != "none":  # so may the rows of all re-drafts
+        elif method.second_drafter != "none":  # all re-drafts are rows of one pass
             nodes = max(nodes, config.num_branches * longest)
     else:
         nodes = (1 + 2 * (config.num_branches + 1)) * longest

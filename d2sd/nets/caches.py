@@ -33,7 +33,7 @@ class KeyValueCache:
         batch: int = 1,
     ):
         self.capacity, self.length = capacity, 0
-        self._whole: list[Tensor] = []  # of layers alike, by GPU: (layers, 2, batch, KV heads, capacity, D)
+        self._whole: list[Tensor] = []  # by group: (layers, 2, batch, KV heads, capacity, D)
         self._at: dict[int, tuple[int, int]] = {}
         alike = {layer: (homes[layer], *shape) for layer, shape in shapes.items()}
         for number, (home, heads, size) in enumerate(dict.fromkeys(alike.values())):
@@ -50,7 +50,7 @@ class KeyValueCache:
 
     @property
     def parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Whole keys and values of layers alike, by GPU."""
+        """Keys and values of each group of layers of one shape and device, (layers, batch, KV heads, capacity, D) each."""
         return [(whole[:, 0], whole[:, 1]) for whole in self._whole]
 
     def clear(self) -> None:
@@ -78,8 +78,11 @@ class KeyValueCache:
         return keys[:, :, :end], values[:, :, :end]
 
     def views(self, rows: int) -> list[tuple[Tensor, ...]]:
-        """Returns by layer where a pass over so many rows writes its keys and values, (2, batch, KV heads, rows, D), and the keys
-        and the values that it reads, committed and own, (batch, KV heads, length + rows, D); for layers alike on one device."""
+        """Returns, for each layer, views for a pass over ``rows`` rows. All layers must have one shape and device.
+
+        Three views: the slots for the pass's own keys and values, (2, batch, KV heads, rows, D), then the keys and the values to
+        attend to, committed slots and own rows together, (batch, KV heads, length + rows, D) each.
+        """
         end = self.length + rows
         self._check(end)
         (whole,) = self._whole

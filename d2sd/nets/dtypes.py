@@ -2,8 +2,8 @@
 
 ``mixed`` computes in float32 with the weight matrices in float16. A pass over few rows is limited by reading the weights, so
 half the bytes take about half the time. Only weights are rounded, once: the texts are those of the target with rounded
-weights, and all methods agree as they do in float32. There, too, products and attention of one row and of several may differ
-in the last bits (on processors with AVX2 they do), which matters only if two tokens are tied within float32's rounding.
+weights, and all methods agree as they do in float32. In both formats, products and attention of one row and of several may
+differ in the last bits (on processors with AVX2 they do). That matters only if two tokens are tied within float32's rounding.
 bfloat16 rounds every intermediate result, and passes of different shapes round differently, so a near tie between two tokens
 may be decided differently.
 """
@@ -54,7 +54,7 @@ def can_mix() -> bool:
     """Returns whether torch has float32 × float16-weight products on this machine's processor (FBGEMM's)."""
     try:
         found = half_product(torch.ones(8, 8, dtype=torch.float32))(torch.ones(1, 8, dtype=torch.float32))
-    except (AttributeError, RuntimeError, TypeError):
+    except (AttributeError, RuntimeError):
         return False
     return bool((found == 8).all())
 

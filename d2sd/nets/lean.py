@@ -1,4 +1,4 @@
-"""Decoder layers run with few calls: what small models on a CPU and passes of fixed shape have in common, and the latter's layers.
+"""Decoder layers run with few calls: the base class, and the layers of passes of fixed shape.
 
 On a CPU calling takes longer than computing a small model; on a GPU kernels that are not products take as long as half of
 the products. One product gives query, key and value, another gate and up. Rotary tables are looked up, and no module is called.
@@ -169,7 +169,7 @@ class LeanLayers(ABC):
         self._tables: dict[tuple[Kernels, int], tuple[Tensor, ...]] = {}
 
     def _add(self, layer: Any, qkv: Tensor, gate_up: Tensor, make: Callable[[Tensor], Product], packed: bool) -> None:
-        """Add a layer. ``packed``: the first products include the norms, factors √size as well."""
+        """Add a layer. ``packed``: ``qkv`` and ``gate_up`` include the norms' weights, and the factor √size of each norm."""
         attention, norms = layer.self_attn, None
         if hasattr(attention, "q_norm"):
             parts = (attention.q_norm, self.heads), (attention.k_norm, self.kv_heads)
@@ -222,8 +222,10 @@ class LeanLayers(ABC):
 
     @cached_property
     def _contexts(self) -> tuple[Product, Tensor | None]:
-        """That product, and the weights of the keys' norms, (layers, 1, 1, 1, head_dim). Created at the first use: only block
-        drafters have rows that are keys and values but never queries."""
+        """The product of ``_context_product``, and the weights of the keys' norms, (layers, 1, 1, 1, head_dim).
+
+        Created at the first use: only block drafters have rows that are keys and values but never queries.
+        """
         own = [layer.self_attn for layer in self._own]
         norms = None
         if hasattr(own[0], "k_norm"):
@@ -231,8 +233,11 @@ class LeanLayers(ABC):
         return self._context_product(), norms
 
     def contexts(self, x: Tensor, positions: Tensor, room: int) -> tuple[Tensor, Tensor]:
-        """All layers' keys and values of (B, T, hidden) rows that are not queries, at positions (T,) below ``room``: (layers, B, KV
-        heads, T, head_dim) each. B is 1 with merged weights."""
+        """Returns all layers' keys and values of rows that are not queries, (layers, B, KV heads, T, head_dim) each.
+
+        x: (B, T, hidden); B is 1 with merged weights.
+        positions: (T,), below ``room``.
+        """
         run, norms = self._contexts
         keys, values = run(x).split(self.kv_heads, 3)
         if norms is not None:
@@ -282,7 +287,7 @@ class MergedLayers(LeanLayers):
         return same and self.frozen
 
     def _context_product(self) -> Product:
-        count, first = len(self._own), self._merged[0]  # those of the other layers follow it
+        count, first = len(self._own), self._merged[0]  # the other layers' weights follow it in memory
         whole = first.as_strided((count, *first.shape), (first.numel(), *first.stride()), first.storage_offset())
         weight = whole[:, self.heads * self.head_dim :].mT
         shape = 2 * self.kv_heads, self.head_dim

@@ -27,8 +27,8 @@ _PACKED_FOR = 16  # rows; a layout that suits one row and many
 def product(weight: Tensor, half: bool = False) -> Product:
     """x → x · weightᵀ in float32, from a copy of the weight.
 
-    Large matrices are in oneDNN's own layout. Small ones, which take less time than a call of oneDNN, and all where torch comes
-    without oneDNN, are in torch's.
+    Large matrices are copied to oneDNN's layout. Small ones, whose product takes less time than a call of oneDNN, stay in
+    torch's, as do all if torch was built without oneDNN.
 
     half: the copy is in float16 (``d2sd.nets.dtypes.half_product``).
     """
@@ -41,13 +41,13 @@ def product(weight: Tensor, half: bool = False) -> Product:
             return partial(run, W=packed, B=None, attr="none", scalars=[], algorithm="")
     except (AttributeError, RuntimeError):
         pass
-    return partial(F.linear, weight=weight.T.contiguous().T)  # by columns, which suits a single row
+    return partial(F.linear, weight=weight.T.contiguous().T)  # column-major, quicker for a single row
 
 
 def mask_after(length: int, seen: Tensor) -> Tensor:
-    """Returns what is added to the scores of R rows that see all ``length`` committed slots and each other as ``seen`` says.
+    """Returns the additive attention mask of R rows that attend to all ``length`` committed slots and to each other by ``seen``.
 
-    seen: (R, R) bool.
+    seen: (R, R) bool, True where a row attends to another one.
 
     Returns (R, length + R) float32.
     """
@@ -67,7 +67,7 @@ class PackedLayers(LeanLayers):
             a, mlp = layer.self_attn, layer.mlp
             parts = (a.q_proj, a.k_proj, a.v_proj), (mlp.gate_proj, mlp.up_proj)
             norms = layer.input_layernorm, layer.post_attention_layernorm
-            # RMSNorm is x · √hidden · weight / length, and a row's last column is for its length alone
+            # RMSNorm(x) = x · √hidden · weight / ‖(x, √(hidden · ε))‖; ``run`` appends that entry, which meets a column of zeros
             qkv, gate_up = (
                 F.pad(torch.cat([part.weight for part in group]) * (norm.weight * self.hidden**0.5), (0, 1))
                 for group, norm in zip(parts, norms, strict=True)
@@ -88,7 +88,7 @@ class PackedLayers(LeanLayers):
         return lambda x: run(x).view(*x.shape[:2], *shape).permute(2, 0, 1, 3, 4)
 
     def products(self, rows: int) -> Callable[[], None]:
-        """Returns work that runs the products of all layers over so many rows, and nothing else."""
+        """Returns a function that computes the products of all layers over ``rows`` rows, and nothing else."""
         x, attended, gated = (
             torch.zeros(rows, n, dtype=torch.float32)
             for n in (self.hidden + 1, self.heads * self.head_dim, self.intermediate)
@@ -105,12 +105,12 @@ class PackedLayers(LeanLayers):
         self, x: Tensor, positions: Tensor, room: int, views: Sequence[Sequence[Tensor]], mask: Tensor | None,
         tapped: Collection[int] = (),
     ) -> tuple[Tensor, list[Tensor]]:  # fmt: skip
-        """Run all layers and the final norm, after the committed rows of a cache, behind which these are written.
+        """Run all layers and the final norm. Keys and values of the rows are written to a cache, after its committed slots.
 
         x: (R, hidden).
         positions: (R,), below ``room``.
         views: of the cache, for R rows (``d2sd.nets.caches.KeyValueCache.views``).
-        mask: (R, C + R), what is added to the scores; None for rows that see everything.
+        mask: additive attention mask, (R, C + R) with C committed slots; None if every row attends to everything.
 
         Returns the hidden states, (R, hidden), and the outputs of the ``tapped`` layers, ascending, (1, R, hidden) each.
         """
@@ -121,7 +121,7 @@ class PackedLayers(LeanLayers):
         cos, sin = torch.cat([cos.expand(-1, turning, -1), cos.new_ones(rows, kv_heads, dim)], 1), sin[..., dim // 2 :]
         if mask is not None:
             mask = mask.repeat(heads // kv_heads, 1)  # heads that share keys are rows of one product
-        # with √(hidden · ε) behind it a row is as long as what RMSNorm divides by, times √hidden
+        # √(hidden · ε) is appended, so that a row's length is √hidden times what RMSNorm divides by
         whole = F.pad(x, (0, 1), value=(self.hidden * self.eps) ** 0.5)
         x = whole[:, : self.hidden]
         projected, rotated = whole.new_empty(rows, every * dim), whole.new_empty(every, rows, dim)

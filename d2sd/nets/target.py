@@ -214,13 +214,13 @@ class Target:
 
     @cached_property
     def packed(self) -> PackedLayers | None:
-        """Its layers with few calls, where that can be; made when first needed, from the weights as they are then."""
+        """Its packed layers if possible, created at the first use from the weights at that time; else None."""
         if not PackedLayers.possible(self.base, self.config):
             return None
         return PackedLayers(self.base.layers, self.base.rotary_emb, self.config, self.base.norm, self.mixed)
 
     def merged(self, kernels: Kernels) -> MergedLayers | None:
-        """Returns its layers with merged weights, for fixed-shape passes, where that can be; else None."""
+        """Returns its layers with merged weights, for fixed-shape passes, if possible; else None."""
         held = self._merged.get(kernels)
         if held is None or not held.current:
             self._merged.pop(kernels, None)

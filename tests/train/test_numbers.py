@@ -79,6 +79,11 @@ def test_read_features_uses_float32_where_bfloat16_is_slow(monkeypatch):
     assert shares[0] > 0.99 > shares[1]
 
 
+def test_can_mix_where_torch_has_fbgemm():
+    """Where the products are wrong or refused, targets fall back to float32, and the tests of mixed numbers are skipped."""
+    assert can_mix() == ("fbgemm" in torch.backends.quantized.supported_engines)
+
+
 @pytest.mark.skipif(not can_mix(), reason="this machine has no products of float32 rows with float16 weights")
 def test_load_writer_mixed_uses_half_precision_weights(capsys):
     tiny = load("tiny").models.target
