@@ -34,6 +34,10 @@ SWITCH_THEME = """() => {
 }"""
 
 
+SHOW_WORDS = "() => document.dispatchEvent(new CustomEvent('explorer:words'))"
+TAGLINE = "A small model guesses ahead, the large one checks in one pass: same text, fewer passes."
+
+
 def theme() -> gr.themes.Base:
     """Gradio's own controls as the page draws its: space instead of borders, three sizes of type, and ink for the main action. Colours
     are left to the drawing, where they say who wrote a token."""
@@ -94,14 +98,14 @@ def launch_options() -> dict[str, Any]:
     }
 
 
-def _wire_example(button: gr.Button, tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
+def _wire_example(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
     """Wire the link to the recorded run of another model; the list of runs leads back."""
 
     def show(current: Session) -> tuple[Any, gr.Tabs]:
         return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
 
     explore_tab.after(
-        button.click(show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False)
+        explore_tab.controls.example.click(show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False)
     )
 
 
@@ -113,10 +117,8 @@ def build() -> gr.Blocks:
         session = gr.State(Session(shown=presets.opening()))
         with gr.Row(elem_id="top"):
             gr.Markdown("# D²SD Explorer", elem_id="title")
-            other = presets.second()
-            example = gr.Button(
-                presets.second_label(other), elem_id="example", size="sm", min_width=60, visible=len(other) > 0
-            )
+            gr.Markdown(TAGLINE, elem_id="tagline")
+            words = gr.Button("Words & keys", elem_id="words", size="sm", min_width=60)
             theme_switch = gr.Button("◐ Theme", elem_id="theme", size="sm", min_width=60)
         with gr.Tabs() as tabs:
             with gr.Tab("Explore", id="explore"):
@@ -131,7 +133,8 @@ def build() -> gr.Blocks:
             with gr.Tab("Learn", id="learn"):
                 build_learn(tabs, shown)
         opening.learn(lambda: gr.Tabs(selected="learn"), None, tabs, show_progress="hidden", queue=False)
-        _wire_example(example, tabs, shown)
+        _wire_example(tabs, shown)
+        words.click(None, js=SHOW_WORDS, show_progress="hidden", queue=False)
         theme_switch.click(None, js=SWITCH_THEME, show_progress="hidden", queue=False)
         wire_runs(page, tabs, shown, race)
         api.publish(page)

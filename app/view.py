@@ -85,12 +85,16 @@ def drawn_view(
     return script_view(value, joined, elem_id=elem_id, **options)
 
 
-def fold_view(name: str, folds: str, *, elem_id: str) -> View:
-    """Returns a button that collapses a part of the page: it toggles the class ``open`` of the element with the id ``folds``.
+def fold_view(name: str, folds: str, *, elem_id: str, label: str = "") -> View:
+    """Returns a button that opens a part of the page: it toggles the class ``open`` of the element with the id ``folds``, which Escape
+    removes.
 
     Unlike in a closed ``gr.Accordion``, the content is in the page from the start: the style sheet decides where it is folded.
+
+    label: what the button is called for screen readers, if not ``name``.
     """
-    return script_view(None, view_script(STATIC / "fold.js", {}, {}), elem_id=elem_id, name=name, folds=folds)
+    script = view_script(STATIC / "fold.js", {}, {})
+    return script_view(None, script, elem_id=elem_id, name=name, folds=folds, label=label or name)
 
 
 def panel_sheets(*sheets: str) -> dict[str, str]:

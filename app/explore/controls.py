@@ -15,7 +15,7 @@ from app.links import Link
 from app.machine import threads_here
 from app.model_choice import build_models, download_label, follow_model, method_picker, model_picker
 from app.runs.recordings import FILE_TYPES
-from app.runs.view import runs_drawing
+from app.runs.view import runs_drawing, runs_list
 from app.session import Session
 from app.settings import SETTINGS, TREE_SETTINGS, setting_box, used_by
 from app.view import fold_view, script_view
@@ -41,6 +41,8 @@ class Controls:
     upload: gr.UploadButton
     back: gr.Button
     get: gr.Button
+    runs: View
+    example: gr.Button
 
     @property
     def values(self) -> list[Any]:
@@ -65,37 +67,34 @@ def filled_in(link: Link) -> dict[str, Any]:
 
 
 def build_controls() -> Controls:
-    """Lay out the column and wire what concerns it alone."""
+    """Lay out the prompt's row and the drawer, and wire what concerns them alone."""
     inputs = dict[str, Any]()
     first = presets.first_model()
     prompt = str(presets.opening().header.get("prompt") or next(iter(presets.examples(first).values())))
     inputs["prompt"] = gr.Textbox(
-        prompt, label="Prompt", info="Shift + Enter or Ctrl + Enter runs it.", lines=2, max_lines=6, elem_id="prompt"
+        prompt, label="Prompt", info="Shift+Enter to run", lines=2, max_lines=6, elem_id="prompt"
     )
-    with gr.Column(elem_id="choices", min_width=200):
-        picker = model_picker()
-        method = method_picker(d2sd.METHODS, METHOD, "method")
-    inputs["cost_aware"] = gr.Radio(
-        [("Full tree", False), ("Quickest here", True)],
-        value=False,
-        show_label=False,
-        label=ALL["cost_aware"].label,
-        elem_id="cost-aware",
-        min_width=60,
-    )
-    with gr.Row(elem_id="folds"):
-        fold_view("Settings", "more", elem_id="fold")
-        fold_view("Runs", "runs", elem_id="fold-runs")
+    picker = model_picker()
     with gr.Row(elem_id="buttons"):
         run = gr.Button("Run", variant="primary", elem_id="run", min_width=60)
         stop = gr.Button("Stop", elem_id="stop", min_width=60, visible=False)
+    fold_view("⋯", "drawer", elem_id="fold", label="Method, settings and runs")
     wanted = models.to_get()
     get = gr.Button(download_label(wanted) if wanted else "", visible=bool(wanted), size="sm", elem_id="get")
     examples = [_examples(inputs["prompt"], model, model == first) for model in (presets.BUNDLED, presets.FIRST)]
     notice = notice_box("notice")
-    back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
-    inputs |= build_models(picker=picker)
-    with gr.Column(elem_id="more"):
+    with gr.Column(elem_id="drawer"):
+        back = gr.Button("Back to my own settings", elem_id="own-settings", size="sm", visible=False)
+        method = method_picker(d2sd.METHODS, METHOD, "method")
+        inputs["cost_aware"] = gr.Radio(
+            [("Full tree", False), ("Quickest here", True)],
+            value=False,
+            show_label=False,
+            label=ALL["cost_aware"].label,
+            elem_id="cost-aware",
+            min_width=60,
+        )
+        inputs |= build_models(picker=picker)
         able = gr.Markdown(ABLE, elem_id="able", visible=first == presets.BUNDLED)
 
         def suit(chosen: str) -> list[Any]:
@@ -111,9 +110,12 @@ def build_controls() -> Controls:
             upload = gr.UploadButton(
                 "Open a trace", file_types=FILE_TYPES, size="sm", elem_id="open-trace", min_width=100
             )
+        other = presets.second()
+        example = gr.Button(presets.second_label(other), elem_id="example", size="sm", visible=len(other) > 0)
+        runs = runs_list()
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])
-    return Controls(inputs, run, stop, notice, upload, back, get)
+    return Controls(inputs, run, stop, notice, upload, back, get, runs, example)
 
 
 def _examples(prompt: gr.Textbox, model: str, visible: bool) -> gr.Dataset:

@@ -1,21 +1,14 @@
-// The opening sentence above Explore, until its buttons were used once, and the way to Learn from wherever it is offered.
+// The ways from a view to other parts of the page: to Learn, to Run, and to the words and keys.
 
-import { button, h, oneWait, remember, remembered } from "../../assets/viewer/dom.js";
+import { oneWait } from "../../assets/viewer/dom.js";
 import { explainTerms } from "../../assets/viewer/meaning.js";
-import { opening } from "../../assets/viewer/opening.js";
 
-const KEY = "d2sd-opened";
 const PATIENCE_MS = 20000; // Learn is built when it is first opened
 
 export function start(element, trigger) {
   const whenReady = oneWait(PATIENCE_MS);
-  const close = () => {
-    element.replaceChildren();
-    remember(KEY, "yes");
-  };
   /** Opens Learn at a stop, 0 being the story. */
   const learn = (stop) => {
-    close();
     trigger("learn");
     const find = () => document.querySelector("#learn [data-ready=yes]");
     whenReady(
@@ -23,15 +16,7 @@ export function start(element, trigger) {
       (tour) => tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } })),
     );
   };
-  const begin = () => {
-    close();
-    document.querySelector("#run").click();
-  };
   document.addEventListener("explorer:learn", ({ detail: { stop } }) => learn(stop));
-  document.addEventListener("explorer:begin", begin);
+  document.addEventListener("explorer:begin", () => document.querySelector("#run").click());
   explainTerms();
-  if (remembered(KEY) !== null) return;
-  const box = opening({ story: () => learn(0), begin });
-  box.lastChild.append(button("✕", { class: "icon", "aria-label": "Close" }, close));
-  element.replaceChildren(h("section", { class: "panels", "aria-label": "What this is" }, box));
 }

@@ -1,4 +1,4 @@
-"""Explore: settings on the left, the run on the right."""
+"""Explore: the prompt above, the run below, and a drawer with settings and runs at the right."""
 
 from __future__ import annotations
 
@@ -18,7 +18,6 @@ from app.machine import give_back
 from app.model_choice import download
 from app.runs import share
 from app.runs.recordings import read_all
-from app.runs.view import runs_list
 from app.session import Session
 from d2sd import InputError
 
@@ -30,12 +29,11 @@ def build_explore(session: gr.State) -> ExploreTab:
     with gr.Row(elem_id="main-row"):
         with gr.Column(scale=0, min_width=290, elem_id="settings"):
             controls = build_controls()
-            runs = runs_list()
         with gr.Column(scale=1, min_width=320):
             first = session.value.shown
             view = explorer_view(first.segment(recorded=True) if len(first) else None)
 
-    shown = ExploreTab(session, controls, view, runs)
+    shown = ExploreTab(session, controls, view, controls.runs)
     wire_run(shown)
     _wire_download(shown)
     for name, event in ("redraft", view.redraft), ("typed", view.typed):

@@ -1,14 +1,52 @@
-// Opens and closes a part of the page.
+// Opens and closes a part of the page: with its button, its own ✕, Escape, and a press outside of it.
 
 export function start(element, trigger, props) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = props.name;
+  const make = (words, label) => {
+    const button = document.createElement("button");
+    button.type = "button";
+    button.textContent = words;
+    button.setAttribute("aria-label", label);
+    return button;
+  };
+  const button = make(props.name, props.label);
+  const close = make("✕", "Close");
+  close.className = "close-fold";
   button.setAttribute("aria-controls", props.folds);
-  button.setAttribute("aria-expanded", "false");
-  element.replaceChildren(button);
-  button.addEventListener("click", () => {
-    const open = document.getElementById(props.folds).classList.toggle("open");
+  const part = () => document.getElementById(props.folds);
+  const isOpen = () => Boolean(part()?.classList.contains("open"));
+  const toggle = (open, focus = true) => {
+    part().classList.toggle("open", open);
     button.setAttribute("aria-expanded", String(open));
+    if (open && !part().contains(close)) part().prepend(close);
+    if (focus) (open ? close : button).focus();
+  };
+  button.setAttribute("aria-expanded", "false");
+  button.title = props.label;
+  element.replaceChildren(button);
+  button.addEventListener("click", () => toggle(!isOpen()));
+  close.addEventListener("click", () => toggle(false));
+  document.addEventListener(
+    "keydown",
+    (event) => {
+      if (
+        event.key !== "Escape" ||
+        !isOpen() ||
+        event.target.closest("[role='listbox'], [aria-expanded='true'][role='combobox']")
+      )
+        return;
+      event.stopPropagation();
+      toggle(false);
+    },
+    true,
+  );
+  // lists of choices and dialogs lie outside of the part that they belong to
+  document.addEventListener("pointerdown", ({ target }) => {
+    if (
+      isOpen() &&
+      !part().contains(target) &&
+      !element.contains(target) &&
+      !target.closest("[role='listbox'], dialog")
+    )
+      toggle(false, false);
   });
 }

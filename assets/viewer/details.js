@@ -5,6 +5,8 @@ import {
   agreementWords,
   alternativesOf,
   bonusSentence,
+  boundaryWords,
+  decisionWords,
   draftsName,
   equalDrafts,
   nodeSentence,
@@ -14,7 +16,7 @@ import {
   targetTopOf,
 } from "./explain.js";
 import { BONUS } from "./tree_layout.js";
-import { STAGES, capital, count, milliseconds, probability, visible } from "./words.js";
+import { STAGES, count, milliseconds, probability, visible } from "./words.js";
 
 /** A bar for a share of the whole, from 0 to 1. */
 const rail = (share, kind) =>
@@ -48,7 +50,7 @@ export function nodeCard(step, id) {
     return h(
       "div",
       { class: "card" },
-      nodeTitle({ text: step.bonus.text, proposer: "target" }, `position ${step.bonus.depth}`),
+      nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
       meter("target", step.bonus.p, "target"),
       ...targetRows(step, targets, []),
@@ -58,7 +60,7 @@ export function nodeCard(step, id) {
   const card = h(
     "div",
     { class: "card" },
-    nodeTitle(node, `position ${node.depth} · ${originWords(step, node)}`),
+    nodeTitle(node, `token ${node.depth} · ${originWords(step, node)}`),
     h("p", { class: node.state }, nodeSentence(step, node)),
   );
   if (node.depth === 0) return card;
@@ -117,9 +119,9 @@ function alternativeRow(a, proposer, sampled) {
 /** How many passes of a drafter, one after the other, its draft took. */
 const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
 
-/** Where a step re-drafted from, or how many drafts came after the first one; null: none. */
+/** After how many tokens second drafts started, or how many drafts came after the first one; null: none. */
 function redraftFact({ branches, selected }) {
-  if (selected.length) return `from ${[...selected].sort((a, b) => a - b).join(", ")}`;
+  if (selected.length) return `after ${[...selected].sort((a, b) => a - b).join(", ")}`;
   const resampled = branches.filter((draft) => draft.resampled).length;
   return resampled ? `${resampled} resampled` : branches.length ? count(branches.length, "draft") : null;
 }
@@ -149,7 +151,7 @@ function stepCard(step, total) {
       h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
-  const equal = equalDrafts(step).map((group) => `${capital(draftsName(group))}: equal, verified once. `);
+  const equal = equalDrafts(step).map((group) => `The ${draftsName(group)} agreed: verified once. `);
   const hint = matchMedia("(hover: none)").matches
     ? "Tap a token of the tree for its probabilities."
     : "Point at a token of the tree for its probabilities.";
@@ -163,11 +165,12 @@ function stepCard(step, total) {
       h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}`),
     ),
     h("table", { class: "stages" }, h("tbody", {}, ...rows)),
-    h("p", { class: "hint" }, ...equal, equal.length ? "" : hint),
+    ...[boundaryWords(step), decisionWords(step), equal.join("")].filter(Boolean).map((words) => h("p", {}, words)),
+    h("p", { class: "hint" }, hint),
   );
 }
 
-/** Details of the step and what came of a re-draft: in the panel, or under the strip where that is far away. */
+/** Details of the step or of its chosen node in a panel, and what came of a what-if beside the place that was asked about. */
 export class DetailsView {
   /** `redraft`: what was asked; `places`: where it can be. */
   constructor({ details: host, redraft: below }, selection, redraft, places, strip) {
@@ -181,23 +184,29 @@ export class DetailsView {
   }
 
   show({ step, node, total }) {
-    const { below, redraft, strip } = this;
+    const { below, redraft } = this;
     const card = redraft.card(step);
-    const here = strip.narrow ? card : null;
-    below.hidden = !here;
-    below.replaceChildren(here || "");
-    this.showPanel(step, node, total, here ? null : card);
-    if (here && this.inView !== redraft.now.number) below.scrollIntoView({ block: "nearest" });
-    this.inView = here && redraft.now.answer ? redraft.now.number : this.inView;
+    below.hidden = !card;
+    below.replaceChildren(card || "");
+    if (card) this.placeCard(redraft.now);
+    this.showPanel(step, node, total);
     this.places.mark(card ? redraft.now.prefix : null);
   }
 
-  /** `other`: a card that takes the place of the step's. */
-  showPanel(step, node, total, other) {
+  /** Over the place that was asked about, or where the strip is narrow below it. */
+  placeCard({ prefix, answer, number }) {
+    const { below, strip } = this;
+    const room = strip.viewport.size.width - below.offsetWidth;
+    below.style.left = `${Math.max(0, Math.min(room, strip.x(prefix + 0.5) * strip.scale - below.offsetWidth / 2))}px`;
+    if (this.inView !== number) below.scrollIntoView({ block: "nearest" });
+    this.inView = answer ? number : this.inView;
+  }
+
+  showPanel(step, node, total) {
     const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
     this.close.hidden = !known;
     this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";
-    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : other || stepCard(step, total)) : "");
+    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
   }
 }
 

@@ -1,6 +1,6 @@
 // Why things are as they are, in plain sentences: for a step, its boundary and a node.
 
-import { capital, count, joined, OUTCOMES, plain, probability, quoted } from "./words.js";
+import { capital, count, inWords, joined, ordinal, placeWords, plain, probability, quoted } from "./words.js";
 
 /**
  * Who brought the accepted tokens: `right` of the first draft, then the `parts` that others added, in order. A part has
@@ -42,7 +42,7 @@ export function draftsThrough(step, nodes) {
   return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
 }
 
-/** What re-drafts are called together: the same words in sentence, tree and panel. */
+/** What re-drafts are called together. */
 export function draftsName(drafts) {
   const [first] = drafts;
   if (drafts.length === 1) return branchName(first);
@@ -50,8 +50,10 @@ export function draftsName(drafts) {
   const from = (level) =>
     [...new Set(drafts.filter((d) => d.base > 0 === level).map((d) => d.prefix))].sort((a, b) => a - b);
   const named = (noun, prefixes) =>
-    prefixes.length ? `${noun}${prefixes.length > 1 ? "s" : ""} from ${joined(prefixes.map(String))}` : "";
-  return [named("re-draft", from(false)), named("second re-draft", from(true))].filter(Boolean).join(" and ");
+    prefixes.length
+      ? `${noun}${prefixes.length > 1 ? "s" : ""} that start ${joined(prefixes.map((prefix) => placeWords(prefix, "")))}`
+      : "";
+  return [named("second draft", from(false)), named("third draft", from(true))].filter(Boolean).join(" and ");
 }
 
 /** Groups of re-drafts that came out equal, so that the target saw them once. */
@@ -78,96 +80,85 @@ export function levelWords(step) {
   return `${step.levels.length} draft passes in turn, one a level: no block confidence and no boundary estimate here.`;
 }
 
-export function stepSentence(step) {
-  const bonus = step.bonus
-    ? [
-        { text: step.sampled ? "the target drew " : "the target wrote " },
-        { text: quoted(step.bonus.text), kind: "target" },
-      ]
-    : null;
+/** A step in a title and a line below it, as pieces: how many tokens one pass wrote, and from whom each came, in whose colour. */
+export function stepStory(step) {
+  const tokens = step.committed.length;
   if (isPlain(step)) {
-    const why = step.decision ? "Nothing was drafted: " : "Plain decoding drafts nothing: ";
-    return [{ text: why }, ...(bonus || [{ text: "nothing was written" }]), { text: "." }, ...decisionPieces(step)];
+    const why = step.decision ? "nothing was drafted here." : "plain decoding drafts nothing.";
+    const own = step.bonus ? [gave(1, OWN), { text: ` itself: ${why}` }] : [{ text: capital(why) }];
+    return { title: tokens ? "One token in one pass." : "Nothing was written.", pieces: own };
   }
-  const end = bonus
-    ? [{ text: "; then " }, ...bonus, { text: "." }]
-    : [
-        {
-          text:
-            step.ending === "max_new_tokens" ? "; the limit on tokens ends the text here." : "; the text ends here.",
-        },
-      ];
-  return [...(step.draft ? draftPieces(step) : levelPieces(step)), ...end, ...decisionPieces(step)];
+  return {
+    title: tokens > 1 ? `${capital(inWords(tokens))} tokens in one pass.` : "One token: no gain this time.",
+    pieces: storyPieces(step),
+  };
 }
 
-/** What came of a tree that grew level by level. */
-function levelPieces(step) {
-  const right = step.accepted.length;
-  const got = step.sampled
-    ? `${count(right, "token")} of the ${step.names.first} ${right === 1 ? "was" : "were"} drawn`
-    : `${capital(step.names.first)} got ${count(right, "token")} right`;
+/** The same as one text. */
+export const stepSentence = (step) => {
+  const { title, pieces } = stepStory(step);
+  return `${title} ${plain(pieces)}`;
+};
+
+const OWN = ["the large model", "target"];
+const gave = (tokens, [who, kind]) => ({ text: `${tokens} from ${who}`, kind });
+
+/** What the first draft of a step is called: the only one, the first of several, or that of a drafter of another kind. */
+const firstName = ({ names, branches, selected }) =>
+  names.first !== "first drafter"
+    ? `the ${names.first}`
+    : branches.length || selected.length
+      ? "the first draft"
+      : "the draft";
+
+function storyPieces(step) {
+  const { right, parts } = contributions(step);
+  const ofFirst = step.levels.length ? step.accepted.length : right;
+  const items = ofFirst ? [[gave(ofFirst, [firstName(step), "first"])]] : [];
+  for (const { added, drafts, proposer } of step.levels.length ? [] : parts) {
+    const who = !drafts.length ? "its lower-ranked choices" : drafts[0].resampled ? "another draft" : "a second draft";
+    const ready = drafts.length && parts.length === 1 && ofFirst && step.bonus;
+    items.push([
+      gave(added, [who, proposer]),
+      ...(ready ? [{ text: " that was ready when the first one broke" }] : []),
+    ]);
+  }
+  if (step.bonus) items.push([gave(1, OWN), { text: " itself" }]);
+  const before = ofFirst ? "" : firstWrong(step);
+  const after = [ofFirst && !parts.length ? noBetter(step, "; ") : "", endWords(step)].join("");
+  const listed = items.flatMap((item, at) => [
+    ...(at ? [{ text: at < items.length - 1 ? ", " : items.length > 2 ? ", and " : " and " }] : []),
+    ...item,
+  ]);
   return [
-    {
-      text: right ? got : `No first token of the ${step.names.first} was ${step.sampled ? "the one drawn" : "right"}`,
-      kind: "first",
-    },
+    ...(before ? [{ text: before + (parts.length ? ". " : `${noBetter(step, ", and ")}. `) }] : []),
+    ...listed,
+    { text: `${after}.` },
   ];
 }
 
-/** What came of a block and its re-drafts. */
-function draftPieces(step) {
-  const { right, parts } = contributions(step);
-  const who = capital(step.names.first);
-  const pieces = [];
-  if (right === step.drafted && right > 0) {
-    pieces.push(
-      { text: `All ${right} tokens of the first draft`, kind: "first" },
-      { text: step.sampled ? " were the ones drawn" : " were right" },
-    );
-  } else if (
-    !right &&
-    step.boundary === null &&
-    ![...step.nodes.values()].some((n) => n.depth === 1 && n.candidates.includes(0))
-  ) {
-    pieces.push({ text: `The tree left out the ${step.names.first}’s first token`, kind: "first" });
-  } else if (step.sampled) {
-    pieces.push({
-      text: right
-        ? `${right} of the first draft ${right === 1 ? "was" : "were"} drawn`
-        : `${who}’s first token was not the one drawn`,
-      kind: "first",
-    });
-  } else if (right) {
-    pieces.push({ text: `${who} got ${right} right`, kind: "first" });
-  } else {
-    pieces.push({ text: `${who}’s first token was wrong`, kind: "first" });
-  }
-  for (const { added: tokens, drafts, proposer } of parts) {
-    const equal = drafts.length > 1 && !drafts[0].resampled ? " (equal here)" : "";
-    const source = drafts.length
-      ? `the ${draftsName(drafts)}${equal}`
-      : tokens > 1
-        ? "lower-ranked choices"
-        : "a lower-ranked choice";
-    pieces.push(
-      { text: "; " },
-      { text: `${source} added ${tokens}${right && parts.length === 1 ? " more" : ""}`, kind: proposer },
-    );
-  }
-  if (!parts.length && step.branches.length && right < step.drafted && step.bonus) {
-    const resampled = step.branches.every((draft) => draft.resampled);
-    const said = {
-      missed: "; nothing was re-drafted from there",
-      found: `; the re-draft from ${step.boundary} started right there but gained nothing`,
-    };
-    pieces.push({ text: said[step.verdict] || `; the ${resampled ? "resampled drafts" : "re-drafts"} added nothing` });
-  }
-  return pieces;
+/** What became of a first token that was not accepted. */
+function firstWrong(step) {
+  const there = [...step.nodes.values()].some((n) => n.depth === 1 && (n.candidates.includes(0) || step.levels.length));
+  if (!there && step.boundary === null) return "The tree left out the first guess";
+  return step.sampled ? "The first guess was not the token drawn" : "The first guess was already wrong";
 }
 
-/** What a cost-aware step weighed against each other, as pieces of its sentence. */
-function decisionPieces(step) {
-  if (!step.decision) return [];
+/** What second drafts did where the first one broke, if they brought nothing. */
+function noBetter(step, link) {
+  if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
+  const said = { found: "the second draft did no better", missed: "no second draft started there" };
+  return link + (said[step.verdict] ?? "the other drafts added nothing");
+}
+
+function endWords({ bonus, ending }) {
+  if (bonus) return "";
+  return ending === "max_new_tokens" ? "; the limit on tokens ends the text here" : "; the text ends here";
+}
+
+/** What a cost-aware step weighed against each other; empty where it decided nothing. */
+export function decisionWords(step) {
+  if (!step.decision) return "";
   const { options, taken, looking } = step.decision;
   const rate = (o) => (o.seconds > 0 ? o.tokens / o.seconds : 0);
   const best = (among) => among.reduce((a, b) => (!a || rate(b) > rate(a) ? b : a), null);
@@ -189,7 +180,7 @@ function decisionPieces(step) {
       );
   }
   if (looking) says.push("It was tried again to check whether it pays now.");
-  return says.map((said) => ({ text: ` ${said}` }));
+  return says.join(" ");
 }
 
 /** What became of the first draft's token at position `k`, from 1: "right", "wrong", or "unseen" by the target. */
@@ -201,38 +192,30 @@ export function fateOf(step, k) {
 
 /** The whole step in one line for those who do not see the tree. */
 export function stepSummary(step, total, growing = false) {
-  const tokens = count(step.committed.length, "token");
-  return `Step ${step.index + 1} of ${total}${growing ? " so far" : ""}: ${tokens} committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`;
+  return `Step ${step.index + 1} of ${total}${growing ? " so far" : ""}. ${stepSentence(step)} ${boundaryWords(step)}`;
 }
 
+/** Where the first draft broke, and what came of the places that were expected. */
 export function boundaryWords(step) {
-  if (!step.draft) return { short: "", long: "" };
-  if (step.boundary === null)
-    return {
-      short: "not seen",
-      long: "The boundary was not seen: the text or the tree ended before target and draft differed.",
-    };
-  const { boundary, verdict, rank, gained } = step;
-  if (verdict === "all")
-    return { short: `${OUTCOMES.all.mark} all ${step.drafted} accepted`, long: "The whole first draft was accepted." };
-  const accepted = `accepted ${boundary}`;
-  if (verdict === null)
-    return {
-      short: accepted,
-      long: `The first ${count(boundary, "drafted token")} ${boundary === 1 ? "was" : "were"} accepted.`,
-    };
-  const short = {
-    repaired: `repaired, +${gained}`,
-    found: "re-drafted, nothing gained",
-    missed: `none re-drafted from ${boundary}`,
-  }[verdict];
-  const number = rank ? (step.random ? "a prefix drawn at random" : `prediction number ${rank}`) : "";
-  const long = {
-    repaired: `The true boundary ${boundary} was ${number}: repaired, re-drafts added ${count(gained, "token")} there.`,
-    found: `The true boundary ${boundary} was ${number}, but the re-draft gained nothing.`,
-    missed: `The true boundary ${boundary} was ${step.random ? "not among the prefixes drawn" : "not predicted"}, so no re-draft started from there.`,
-  }[verdict];
-  return { short: `${OUTCOMES[verdict].mark} ${accepted} · ${short}`, long };
+  const { draft, boundary, verdict, rank, gained, random } = step;
+  if (!draft) return "";
+  if (boundary === null) return "Where it broke was not seen: the text or the tree ended before.";
+  if (verdict === "all") return "The whole first draft was accepted.";
+  const broke = `It broke ${placeWords(boundary)}`;
+  if (verdict === null) return `${broke}.`;
+  const expected = random
+    ? rank
+      ? ", a place drawn at random"
+      : ", which was not among the places drawn at random"
+    : rank
+      ? `, the ${rank > 1 ? `${ordinal(rank)} ` : ""}likeliest place`
+      : ", which was not expected";
+  const came = {
+    repaired: `: rescued, second drafts added ${count(gained, "token")}`,
+    found: ": the right place, but no gain",
+    missed: ": no second draft started there",
+  };
+  return `${broke}${expected}${came[verdict]}.`;
 }
 
 /** The drafted block that a node's token was drafted in (not merely given as a prefix), and its place there. */
@@ -255,7 +238,7 @@ export function originWords(step, node) {
 
 function branchName(draft) {
   if (draft.resampled) return "resampled draft";
-  return draft.base > 0 ? `second re-draft from ${draft.prefix}` : `re-draft from ${draft.prefix}`;
+  return `${draft.base > 0 ? "third" : "second"} draft that starts ${placeWords(draft.prefix)}`;
 }
 
 const chance = (p) => (p === null || p === undefined ? "" : ` (p\u00a0=\u00a0${probability(p)})`);

@@ -4,9 +4,9 @@ import { h } from "./dom.js";
 
 /** Every word that a newcomer may not know, in the order in which one needs them. */
 export const GLOSSARY = {
-  token: "a word or a piece of one; ␣ stands for a space in it, ↵ for a line break",
+  token: "a word or a piece of one; ␣ stands for a lone space, ↵ for a line break",
   target:
-    "the large model whose text it is: it checks every guess, and nothing is written that it would not have written",
+    "the large model, whose text it is: it checks every guess, and nothing is written that it would not have written",
   drafter: "a small network that guesses the next tokens ahead of the target",
   step: "one round: draft, re-draft, one pass of the target over everything drafted, and what it accepts is written",
   anchor: "the last certain token: everything drafted in a step continues from it",
@@ -14,7 +14,7 @@ export const GLOSSARY = {
   boundary:
     "the place where the target rejects the first draft: it is predicted ahead, and seen once the target has read the draft",
   "r(i)": "predicted chance that exactly i drafted tokens are accepted, from the confidences; “all”: every one of them",
-  "re-draft": "a second draft that goes on from where the first one will probably break",
+  "second draft": "a re-draft: it goes on from where the first one will probably break",
   bonus: "the token that the target itself adds behind what it accepted, in the same pass; it is the next anchor",
   α: "acceptance length: tokens that a step writes, the bonus included; the mean over the run",
   γ: "tokens in a block: the anchor and γ − 1 drafted ones",
@@ -23,9 +23,9 @@ export const GLOSSARY = {
   T: "temperature: at 0 the target takes its likeliest token, above 0 it draws one",
   "plain decoding": "the way without drafts: one pass of the target for each token",
   "break even": "a method is faster than plain decoding where α is more than a step costs, in passes of plain decoding",
-  "●": "repaired: a re-draft began exactly where the first draft broke, and added tokens",
-  "○": "found: a re-draft began there, but added nothing",
-  "✕": "missed: no re-draft began there",
+  "●": "rescued: a second draft started exactly where the first one broke, and added tokens",
+  "○": "right place, no gain: a second draft started there, but added nothing",
+  "✕": "wrong place: no second draft started there",
   "▲": "the whole first draft was accepted",
 };
 

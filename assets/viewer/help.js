@@ -11,25 +11,26 @@ const KEYS = [
   ["↑ ↓", "node in the branch above, below"],
   ["Shift + ← →", "node before, after on the path"],
   ["Home End", "first, last step"],
-  ["Space", "play: how the step comes about, then the next ones; of a pinned step, only that one; pause"],
-  ["Shift + 1 2 3 4 5", "stage of the step: draft, boundary, re-draft, verify, commit"],
+  ["Space", "play the stages of the step, then the next steps; of a pinned step, only that one; pause"],
+  [`Shift + ${STAGE_NAMES.map((_, at) => at + 1).join(" ")}`, `stage of the step: ${STAGE_NAMES.join(", ")}`],
+  ["W", "whole branches, or only their beginnings"],
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
   ["N P", "next, previous step of the chosen kind"],
   ["[ ]", "a range of steps begins, ends at the shown one"],
   [".", "full screen"],
   ["S", "speed of playing"],
-  ["T", "present: sentence, tree and strip, twice as large"],
+  ["T", "present: sentence and drawing, twice as large"],
   ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
   ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
-  ["Tab", "to the strip: ← → choose a place there, Enter re-drafts from it, as a click does"],
-  ["Esc", "release the node or the re-draft, then the step"],
+  ["Tab", "to the places under the drawing: ← → choose one, Enter asks what if a second draft had started there"],
+  ["Esc", "close what is open, release the node, then the step"],
   ["?", "this list"],
 ];
 
 export class HelpView {
-  /** `ways`: what the opening sentence offers, see `opening`. */
-  constructor(root, ways) {
+  /** `ways`: what the opening sentence offers, see `opening`; `legend`: what shapes and lines mean. */
+  constructor(ways, legend) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
     const leave = (way) => way && (() => [this.box.close(), way()]);
     const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
@@ -39,6 +40,8 @@ export class HelpView {
       { class: "help", "aria-label": "Words and keys" },
       close,
       opening({ story: leave(ways.story), begin: leave(ways.begin) }),
+      h("h3", {}, "Shapes"),
+      legend,
       h("h3", {}, "Words"),
       h("dl", { class: "words" }, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
       h("h3", {}, "Keys"),
@@ -46,7 +49,9 @@ export class HelpView {
       h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
     );
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
-    root.append(this.box);
+    // of the whole document: the view may be on a tab that is not open
+    document.body.append(h("div", { class: "explorer" }, this.box));
+    document.addEventListener("explorer:words", () => this.toggle());
   }
 
   toggle() {
@@ -70,7 +75,7 @@ export function ours(element, target) {
 /** What a key is called in `keyActions`, the first name first: Shift with a digit's key is a stage, and on some keyboards the digit. */
 export function keyNames({ key, code, shiftKey }) {
   const name = (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
-  return [...((shiftKey && /(?<=^Digit)[1-5]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
+  return [...((shiftKey && /(?<=^Digit)[1-6]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
 }
 
 /** `act` maps a key name to what it does; true from it means the key was used. */
@@ -138,6 +143,7 @@ export function keyActions({
     " ": () => player.toggle(),
     ...Object.fromEntries(STAGE_NAMES.map((_, at) => [`Stage${at + 1}`, () => !quiz.asking && player.jump(at)])),
     f: () => viewport.fit(),
+    w: () => tree.showWhole?.(!tree.whole),
     "+": () => zoom(1.2),
     "=": () => zoom(1.2),
     "-": () => zoom(1 / 1.2),

@@ -1,12 +1,12 @@
 // Explores one run: keeps its views in step. The store says what has been read, the selection which step and node are looked at.
 
 import { readAddress, readNode } from "./address.js";
-import { h, oncePerFrame, remember, remembered, text, whole } from "./dom.js";
+import { h, oncePerFrame, text, whole } from "./dom.js";
 import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
-import { NumbersView } from "./numbers.js";
-import { ChipView, Page, PathView, Presenter, RunView } from "./page.js";
+import { ClockView, NumbersView } from "./numbers.js";
+import { ChipView, Page, Presenter, RunView, runWords } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
 import { Player } from "./player.js";
@@ -24,19 +24,11 @@ import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
 const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
-const VISITED = "d2sd-explorer-visited";
 
 /** A node, as addresses and other scripts name it, by the number that it has here. */
 function nodeId(value) {
   const node = readNode(value);
   return node === "bonus" ? BONUS : node;
-}
-
-/** Whether nobody has seen a step come about in this browser, the address names nothing to look at, and motion is welcome. */
-function isFirstVisit({ embed, game, step }) {
-  return (
-    !embed && !game && step === null && !matchMedia("(prefers-reduced-motion: reduce)").matches && !remembered(VISITED)
-  );
 }
 
 class Explorer {
@@ -61,15 +53,13 @@ class Explorer {
     this.wanted = null; // step and node that are asked for, until the run has got that far
     this.expected = ""; // fingerprint of the text that a link asks for
     this.selected = ""; // the pinned step and node that others know of
-    this.toPlay = address.play || (served && isFirstVisit(address));
+    this.toPlay = address.play;
     element.replaceChildren(root);
 
     // the drawing of the step
     const tooltip = new Tooltip(root);
     const viewport = (this.viewport = new Viewport(page.tree, () => this.place()));
-    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport, (hidden) =>
-      page.showFolding(hidden, tree.unfolded),
-    ));
+    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport, () => {}));
     const strip = (this.strip = new StripView(page.strip, tree, viewport, tooltip));
     this.redraft = new Redraft(
       store,
@@ -81,10 +71,9 @@ class Explorer {
 
     // text and steps of the run
     const words = new TextView(page.text, store, selection);
-    const timeline = (this.timeline = new TimelineView(page.timeline, store, selection));
+    const timeline = (this.timeline = new TimelineView(page.timeline, store, selection, tooltip));
     const finder = (this.finder = new FinderView(timeline, store, selection));
-    page.steps.append(finder.totals);
-    page.finder.append(finder.box, finder.zooms);
+    page.finder.append(finder.box);
 
     // how the step comes about
     const motion = new Motion({ root, tree, strip, words });
@@ -94,7 +83,7 @@ class Explorer {
       allowed: () => !this.secret,
       changed: draw,
     }));
-    page.sentence.after(player.box);
+    page.moments.prepend(player.box);
 
     // games
     const share = new ShareView({
@@ -120,7 +109,8 @@ class Explorer {
     for (const game of this.games) game.pending = game.name === address.game; // until the run is there to play it on
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
-    this.help = new HelpView(root, { story: tours ? () => learn(STORY) : null, begin: onServer(() => ask("begin")) });
+    const ways = { story: tours ? () => learn(STORY) : null, begin: onServer(() => ask("begin")) };
+    this.help = new HelpView(ways, page.legend);
     this.presenter = new Presenter(root, redraw);
     tree.scaled = () => this.presenter.scale;
     this.chip = new ChipView(page.follow, store, selection, player);
@@ -129,21 +119,27 @@ class Explorer {
       tree,
       strip,
       page,
-      new PathView(page, selection, tree, strip),
+      new ClockView(page.clock, store),
       ...this.games,
       new DetailsView(page, selection, this.redraft, places, strip),
       new NumbersView(
         page.numbers,
         store,
-        onServer({ quickest: () => trigger("quickest", { quickest: true }), turn: () => learn(TURN) }),
+        onServer({
+          quickest: () => trigger("quickest", { quickest: true }),
+          again: () => ask("begin"),
+          turn: () => learn(TURN),
+        }),
+        () => runWords(store),
       ),
-      new RunView(root, page.runLabel, store, served),
+      new RunView(root, store),
       timeline,
       finder,
       this.chip,
       player,
     ];
     page.numbers.firstChild.append(page.deeds);
+    if (!served) page.deeds.append(page.help);
     this.listen();
     this.observe();
   }
@@ -190,6 +186,7 @@ class Explorer {
       summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
       quiet: selection.previewed !== null || selection.following || player.on,
       stage: player.words,
+      tree: this.tree,
     };
   }
 
@@ -197,6 +194,7 @@ class Explorer {
   place() {
     this.tree.place();
     this.strip.place();
+    this.page.fit.hidden = !this.viewport.touched;
     this.player.showMoment();
   }
 
@@ -205,8 +203,9 @@ class Explorer {
     const { page, player } = this;
     const { step, summary } = this.state();
     page.root.dataset.stage = name;
-    page.showSentence(step, player.words);
-    page.spoken.textContent = name ? `${name}: ${player.words}` : summary;
+    const { words } = player;
+    page.showSentence(step, words);
+    page.spoken.textContent = words ? `${name}: ${words.title} ${words.more}` : summary;
   }
 
   /** Other scripts read the selection from data attributes or the event; Python hears of pinned steps and nodes. */
@@ -274,18 +273,14 @@ class Explorer {
     if (game && store.complete && store.length && !(this.wanted && store.live)) game.toggle(true);
   }
 
-  /** Plays where the address asks for it, and on a first visit one step, which then rests. */
+  /** Plays where the address asks for it. */
   beginPlaying() {
     const { store, selection, address, player } = this;
     if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null))
       return;
     this.toPlay = false;
     this.draw();
-    requestAnimationFrame(() => {
-      if (!this.element.offsetParent) return; // another tab is open
-      if (address.play) player.toggle();
-      else if (store.recorded && !player.on && remember(VISITED, "yes")) player.playOnce(); // or it would play at each visit
-    });
+    requestAnimationFrame(() => this.element.offsetParent && player.toggle()); // another tab may be open
   }
 
   /** Whether there is anything to see, and what went wrong. */
@@ -313,15 +308,14 @@ class Explorer {
     const keys = keyActions(this);
     const acts = {
       fit: keys.f,
-      full: keys["."],
       help: keys["?"],
+      find: () => this.openFinder(page.finder.hidden),
       quiz: keys.q,
       typed: keys.b,
       widen: () => {
         tree.widen(!tree.widened);
         this.redraw();
       },
-      unfold: () => tree.unfold(!tree.unfolded),
       openFacts: () => page.openFacts.setAttribute("aria-expanded", String(page.facts.classList.toggle("open"))),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
@@ -341,6 +335,11 @@ class Explorer {
     element.addEventListener("explorer:guess", ({ detail: { name, on } }) =>
       this.games.find((game) => game.name === name).toggle(on),
     );
+  }
+
+  openFinder(open) {
+    this.page.finder.hidden = !open;
+    this.page.find.setAttribute("aria-expanded", String(open));
   }
 
   observe() {

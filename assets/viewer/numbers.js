@@ -1,37 +1,76 @@
 // What a run brings and costs: in a sentence, as totals, and why it is as fast as it is.
 
-import { OUTCOMES, STAGES, count, fixed, methodName, percent } from "./words.js";
-import { button, h, sum } from "./dom.js";
-import { term } from "./glossary.js";
+import { OUTCOMES, STAGES, count, fixed, methodName, milliseconds, percent } from "./words.js";
+import { button, h, remember, remembered, sum } from "./dom.js";
+import { term, withTerms } from "./glossary.js";
 import { PAPER } from "./constants.js";
 import { BreakEvenMap, meanCost, originWords } from "./machine.js";
 import { judged } from "./store.js";
 
-/** What the step and the run came to, in words that need nothing, as pieces; kind "b": a number that matters. `step`: tokens of the
- *  shown step, null where none is shown; `cycle`: what `cycleOf` returns; `live`: whether there is more to come; `full`: whether the run
- *  verified whole trees and was slower for it. */
-export function gist({ method, step, tokens, steps, cycle, live, full = false }) {
+/** What a run came to, in a line that needs nothing, as pieces; kind "b": a number that matters. `cycle`: what `cycleOf` returns; `live`:
+ *  whether there is more to come; `place`: on what kind of machine it ran; `quickest`: what *quickest here* reached in an earlier run,
+ *  `elsewhere`: how fast these steps would be on the paper's machine; null: not known. */
+export function gist({
+  method,
+  tokens,
+  steps,
+  cycle,
+  live,
+  place = "this machine",
+  quickest = null,
+  elsewhere = null,
+}) {
   if (!steps) return [];
-  const b = (text) => ({ text, kind: "b" });
   const t = (text) => ({ text });
-  if (method === "autoregressive")
-    return [b("1 token"), t(" a step: this is plain decoding, one pass of the target for each token.")];
-  const here =
-    step === null
-      ? []
-      : step > 1
-        ? [b(count(step, "token")), t(` in this step; plain decoding needs ${step} passes. `)]
-        : [b("1 token"), t(" in this step, as plain decoding writes in a pass. ")];
-  const run = [t(`The run: ${count(tokens, "token")} in ${count(steps, "step")}${live ? " so far" : ""}`)];
-  if (!cycle) return [...here, ...run, t(".")];
-  const why = full ? `: a full tree costs ${fixed(cycle.cost, 1)} plain passes here.` : ".";
-  return [
-    ...here,
-    ...run,
-    t(", "),
-    { text: `${fixed(cycle.gain, 2)}×`, kind: cycle.gain < 1 ? "b slower" : "b" },
-    t(` as fast as plain decoding${cycle.disturbed ? ` (${DISTURBED}; run it again)` : ""}${why}`),
+  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : ""}`;
+  if (method === "autoregressive") return [t(`${run}: plain decoding writes one token in a pass`)];
+  if (!cycle) return [t(run)];
+  if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
+  const { gain, cost } = cycle;
+  const speed = { text: timesWords(gain), kind: gain < 1 ? "b slower" : "b" };
+  if (gain >= 1) return [t(`${run} · `), speed];
+  const others = [
+    quickest === null ? "" : ` · Quickest here: ${timesWords(quickest)} in an earlier run`,
+    elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere)}`,
   ];
+  return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
+}
+
+/** A speed beside that of plain decoding, in words. */
+export function timesWords(gain) {
+  const times = fixed(gain < 1 ? 1 / gain : gain, 1);
+  if (times === "1.0") return "as fast as one by one";
+  return gain < 1 ? `${times} times slower than one by one` : `${times} times as fast as one by one`;
+}
+
+/** What the shown step took, and its tokens one by one, in seconds; null where one of the two is not known, or was disturbed. */
+export function clockOf({ baseline, disturbed }, step) {
+  const own = step ? sum(Object.values(step.seconds)) : 0;
+  return own && baseline && !disturbed ? { own, plain: step.committed.length / baseline } : null;
+}
+
+/** The clock of the step: two bars on one scale. */
+export class ClockView {
+  constructor(host, store) {
+    Object.assign(this, { host, store });
+    const row = (name, kind) => {
+      const made = { bar: h("span", { class: `time ${kind}` }), value: h("span", { class: "value" }) };
+      host.append(h("span", { class: "name" }, name), h("span", { class: "rail" }, made.bar), made.value);
+      return made;
+    };
+    this.rows = { own: row("this step", "own"), plain: row("one by one", "plain") };
+  }
+
+  show({ step, secret }) {
+    const times = secret ? null : clockOf(this.store, step);
+    this.host.classList.toggle("unknown", times === null);
+    if (!times) return;
+    const most = Math.max(times.own, times.plain);
+    for (const [name, { bar, value }] of Object.entries(this.rows)) {
+      bar.style.width = `${((100 * times[name]) / most).toFixed(1)}%`;
+      value.textContent = milliseconds(times[name]);
+    }
+  }
 }
 
 /** What a step of a run costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens, and the `gain` over plain decoding;
@@ -49,6 +88,12 @@ export function cycleOf(store) {
 
 const DISTURBED = "disturbed by other work on this machine";
 
+/** When and on what the time of a plain pass was measured; empty where a run does not say it. */
+const plainWords = ({ measured, context }) =>
+  measured
+    ? `The time of a plain pass is kept for these models on this machine: measured on ${measured}${context === null ? "" : `, with ${count(context, "token")} before it`}.`
+    : "";
+
 /** The same in a sentence. */
 export function cycleWords({ cost, brought, gain, disturbed = false }) {
   const end = disturbed
@@ -59,7 +104,7 @@ export function cycleWords({ cost, brought, gain, disturbed = false }) {
 
 /** Whether a run would have been quicker with less to verify: it was slower than plain decoding, and `aware`, its setting, undefined
  *  if imported, left it its full trees. */
-export const wasFull = (cycle, aware) => cycle !== null && cycle.gain < 1 && aware === false;
+export const wasFull = (cycle, aware) => cycle !== null && !cycle.disturbed && cycle.gain < 1 && aware === false;
 
 /** How fast the same steps of `method` would be on the paper's H200, where each costs `cost` plain steps; null: that is not known. */
 export function elsewhereWords(method, cost, brought) {
@@ -174,7 +219,7 @@ export function figuresOf(store, here = null) {
       ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}`
       : `${perSecond(timed)} vs ${perSecond(baseline)} plain`;
   const slow = store.disturbed
-    ? "disturbed: run again"
+    ? "not measured cleanly"
     : gain !== null && gain < 1
       ? `a step = ${(tokens / steps / gain).toFixed(1)} plain`
       : "";
@@ -187,11 +232,14 @@ export function figuresOf(store, here = null) {
   return {
     alpha: [mean(tokens, 2), [ofStep(({ total }) => total), even].filter(Boolean).join("; ")],
     speed: [speed === null ? "—" : perSecond(speed), steps ? pace : ""],
-    speedup: [gain === null ? "—" : `${fixed(gain, 2)}×`, slow || (baseline && timed ? measured() : unmeasured)],
+    speedup: [
+      gain === null || store.disturbed ? "—" : `${fixed(gain, 2)}×`,
+      slow || (baseline && timed ? measured() : unmeasured),
+    ],
     nodes: [mean(nodes, 1), ofStep((step) => step.nodes)],
     repaired: [
       cases ? percent(outcomes.repaired / cases) : "—",
-      verdict ? ofStep(() => `${verdict.mark} ${verdict.short || verdict.words}`) : predicted,
+      verdict ? ofStep(() => `${verdict.mark} ${verdict.words}`) : predicted,
     ],
     gain: [
       redrafts ? fixed(gained / redrafts, 2) : "—",
@@ -200,14 +248,14 @@ export function figuresOf(store, here = null) {
   };
 }
 
-/** The run in a sentence; behind it all totals, each with the shown step's own value, and why it is as fast as it is. */
+/** The last line: what the run came to; behind it all totals, each with the shown step's own value, and why it is as fast as it is. */
 export class NumbersView {
-  /** `ways`: where a server answers, `quickest()` runs the form's prompt as *quickest here*, and `turn()` leads to where K and γ can be
-   *  changed; null elsewhere. */
-  constructor(host, store, ways) {
-    Object.assign(this, { host, store, ways, cells: {}, shown: null });
+  /** `ways`: where a server answers, `quickest()` runs the form's prompt as *quickest here*, `again()` as it stands, and `turn()` leads to
+   *  where K and γ can be changed; null elsewhere. `words()`: what was run. */
+  constructor(host, store, ways, words = () => "") {
+    Object.assign(this, { host, store, ways, words, cells: {}, shown: null });
     this.gist = h("p", { class: "gist" });
-    this.cards = h("dl", { class: "cards", "aria-label": "Totals", hidden: true });
+    this.cards = h("dl", { class: "cards", "aria-label": "Totals" });
     for (const [id, name, title] of CARDS) {
       const cell = { value: h("dd", { class: "value" }), note: h("dd", { class: "note" }) };
       this.cells[id] = cell;
@@ -222,21 +270,28 @@ export class NumbersView {
       h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), this.bar, this.shares),
     );
     this.map = new BreakEvenMap();
-    this.words = h("div", {});
+    this.ran = h("p", { id: "run-label", dir: "auto" });
+    this.reasons = h("div", {});
     this.there = h("p", { class: "there" });
     const source = h("p", { class: "source" }, PAPER.source);
     const change = ways && button("Change K and γ →", { class: "offer" }, ways.turn);
     this.box = h(
       "div",
       { class: "why", role: "note", hidden: true },
-      this.words,
-      change,
-      this.there,
+      this.ran,
+      h("div", {}, this.reasons, change, this.there, source),
       this.map.box,
-      source,
+      this.cards,
     );
-    this.why = this.opener("why?", "why-open", this.box, "What a step costs, and where it would pay");
-    this.more = this.opener("all figures", "more-open", this.cards, "All totals of the run");
+    this.why = button(
+      "why?",
+      {
+        class: "quiet why-open",
+        title: "What a step costs, where it would pay, and all figures",
+        "aria-expanded": "false",
+      },
+      () => this.toggle(),
+    );
     this.quick = button(
       "Run quickest here",
       {
@@ -247,34 +302,28 @@ export class NumbersView {
       },
       ways?.quickest,
     );
-    host.append(h("div", { class: "line" }, this.gist, this.quick, this.why, this.more), this.cards, this.box);
+    this.again = button("Again?", { class: "offer", id: "again", hidden: true, title: "Run it again" }, ways?.again);
+    this.recording = h("b", { class: "recording", hidden: true });
+    this.line = h("div", { class: "line" }, this.recording, this.gist, this.quick, this.again, this.why);
+    host.append(this.line, this.box);
     host.addEventListener("keydown", (event) => {
-      const opened = this.opened;
-      if (event.key !== "Escape" || !opened) return;
+      if (event.key !== "Escape" || this.box.hidden) return;
       event.stopPropagation();
-      opened.click();
-      opened.focus();
+      this.toggle();
+      this.why.focus();
     });
   }
 
-  opener(words, kind, part, title) {
-    return button(words, { class: `quiet ${kind}`, title, "aria-expanded": "false" }, ({ currentTarget }) => {
-      if (part.hidden) this.opened?.click(); // they lie over the same place
-      part.hidden = !part.hidden;
-      currentTarget.setAttribute("aria-expanded", String(!part.hidden));
-      this.update();
-    });
-  }
-
-  /** The button of what is open; undefined: nothing is. */
-  get opened() {
-    return [this.why, this.more].find((button) => button.getAttribute("aria-expanded") === "true");
+  toggle(open = this.box.hidden) {
+    this.box.hidden = !open;
+    this.why.setAttribute("aria-expanded", String(open));
+    this.update();
   }
 
   /** Another run is shown: what was opened about the last one is closed. */
   reset() {
     this.shown = null;
-    this.opened?.click();
+    this.toggle(false);
   }
 
   showWhy(cycle, alpha, there) {
@@ -293,8 +342,9 @@ export class NumbersView {
       ...(even ? ["; it would ", term("break even"), ` ${even}`] : []),
       ".",
     );
-    this.words.replaceChildren(
-      ...(cycle
+    const plain = plainWords(this.store);
+    this.reasons.replaceChildren(
+      ...(cycle && !cycle.disturbed
         ? [
             h("b", {}, cycle.gain < 1 ? "Why slower here" : "Why faster here"),
             h("p", {}, `${cycleWords(cycle)} ${wasFull(cycle, config.cost_aware) ? QUICKEST : ""}`),
@@ -302,12 +352,19 @@ export class NumbersView {
           ]
         : [
             h("b", {}, "What a step costs"),
-            h("p", {}, "Plain decoding was not timed with this run, so its price here is not known."),
+            h(
+              "p",
+              {},
+              cycle
+                ? "Other work kept this machine busy while this ran, so its times are not compared with plain decoding."
+                : "The time of plain decoding is not known for this run, so its price here is not known.",
+            ),
           ]),
+      ...(plain ? [h("p", { class: "source" }, plain)] : []),
       price,
     );
     this.there.textContent = elsewhereWords(method, there, alpha);
-    this.map.show([{ name: methodName(method), alpha, here: cycle && cycle.cost, there }]);
+    this.map.show([{ name: methodName(method), alpha, here: cycle && !cycle.disturbed && cycle.cost, there }]);
   }
 
   show({ at, secret }) {
@@ -316,7 +373,7 @@ export class NumbersView {
   }
 
   update() {
-    const { store, cells, shown } = this;
+    const { store, cells, shown, ways } = this;
     const { tokens } = store.sums;
     const { method, config } = store.header;
     const here = shown === null ? null : store.summaries[shown];
@@ -326,18 +383,43 @@ export class NumbersView {
     }
     const steps = store.length;
     const cycle = cycleOf(store);
+    const alpha = tokens / Math.max(1, steps);
+    const there = cycle || !this.box.hidden ? this.thereCost() : null;
     cells.speedup.value.classList.toggle("slower", cycle !== null && cycle.gain < 1);
-    const full = this.ways !== null && (!store.recorded || store.own) && wasFull(cycle, config.cost_aware);
-    this.quick.hidden = !full;
-    const pieces = gist({ method, step: here && here.total, tokens, steps, cycle, full, live: store.live });
+    const made = ways !== null && (!store.recorded || store.own);
+    this.quick.hidden = !(made && wasFull(cycle, config.cost_aware));
+    this.again.hidden = !(made && cycle?.disturbed);
+    this.recording.hidden = !store.recorded || store.own;
+    this.recording.textContent = ways ? "A recording. Press Run to run it on this machine." : "A recording.";
+    const pieces = gist({
+      method,
+      tokens,
+      steps,
+      cycle,
+      live: store.live,
+      place: store.header.hardware?.device === "cpu" ? "this CPU" : "this machine",
+      quickest: this.quickest(cycle),
+      elsewhere: there === null ? null : alpha / there,
+    });
     this.gist.replaceChildren(
       ...pieces.map(({ text: words, kind }) =>
         kind ? h("b", { class: kind.includes("slower") ? "slower" : null }, words) : words,
       ),
     );
     this.why.disabled = !steps || method === "autoregressive";
-    if (!this.box.hidden) this.showWhy(cycle, tokens / Math.max(1, steps), this.thereCost());
+    if (!this.box.hidden) this.showWhy(cycle, alpha, there);
+    const ran = this.words();
+    if (this.ran.textContent !== ran) this.ran.replaceChildren(...withTerms(ran));
     this.showStages();
+  }
+
+  /** What *quickest here* reached in the latest run of these models that this browser saw on the machine; null: not known. */
+  quickest(cycle) {
+    const { header, recorded, own } = this.store;
+    if (!this.ways || (recorded && !own) || !cycle || cycle.disturbed) return null;
+    const key = `d2sd-quickest ${header.models.target} ${header.hardware?.device}`;
+    if (header.config.cost_aware === true) remember(key, String(cycle.gain));
+    return Number(remembered(key)) || null;
   }
 
   /** What a step costs on the paper's H200; worked out again only when there are more steps. */

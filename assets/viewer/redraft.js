@@ -1,10 +1,10 @@
-// Re-draft from here: what the second drafter would have added to the shown step from a prefix that somebody picks.
+// What if a second draft had started here? What it would have added to the shown step, from a place that somebody picks.
 
 import { button, h } from "./dom.js";
-import { capital, count, joined, probability, quoted, visible } from "./words.js";
+import { capital, count, joined, ordinal, percent, placeWords, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
-  "This file holds the recorded run without its models. To re-draft, open the run in the D²SD Explorer page where they are loaded, and click there.";
+  "This file holds the recorded run without its models. Open the run in the D²SD Explorer page where they are loaded, and ask there.";
 const NOT_REACHED = { accepted: 0, wanted: null }; // where the target wanted another token within the prefix
 const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
 
@@ -16,26 +16,28 @@ export const readAnswer = ({ texts = [], confidence, ...raw }) => ({
 
 /** What came of it, as a sentence. */
 export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted }) {
-  const would = `From ${prefix} it would have added`;
+  const would = "It would have added";
   const end = wanted === null ? "" : `; then the target wanted ${quoted(wanted)}`;
   if (kept < prefix)
-    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target wanted ${quoted(wanted)} at position ${kept + 1} already`}.`;
+    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target already wanted another token, ${quoted(wanted)}, ${placeWords(kept)}`}.`;
   const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
   if (added) return `${would} ${added}: ${words.join(" ")}${end}.`;
   if (accepted) return `${would} nothing: ${count(accepted, "token")} right, which the first draft has as well.`;
   return `${would} nothing: ${wanted === null ? "the text ends here" : `the target wanted ${quoted(wanted)} for its first token`}.`;
 }
 
-/** Beside it, what the prefixes brought that the step did re-draft from; `committed`: tokens of the step. */
-export function chosenSentence(prefix, { chosen, extra, same }, committed, random) {
-  const brought = chosen.map(([from, added]) => `${from} (${added ? `+${added}` : "0"})`);
-  const who = chosen.length
-    ? `${random ? "Drawn at random" : "K chose"} ${joined(brought)}.`
-    : "The step had no re-draft.";
-  if (same === false)
-    return `${who} From ${prefix} the run drafted other tokens: a near tie was rounded differently here.`;
-  if (same) return `${who} From ${prefix} the run drafted the same tokens.`;
-  return `${who} With this one too the step commits ${extra ? `${extra} more than its ${count(committed, "token")}` : "no more"}.`;
+/** Beside it, what the second drafts of the step gained; `committed`: tokens of the step. */
+export function chosenSentence({ chosen, extra, same }, committed) {
+  const who = !chosen.length
+    ? "The step had no second draft."
+    : chosen.length === 1
+      ? `The second draft of the step started after ${chosen[0][0]} and gained ${chosen[0][1]}.`
+      : `Second drafts started after ${joined(chosen.map(([from]) => from))} tokens and gained ${joined(chosen.map(([, added]) => added))}.`;
+  if (same === false) return `${who} This one was drafted again, and a near tie was rounded differently.`;
+  if (same) return `${who} This is one of them.`;
+  return extra
+    ? `${who} With this one the step would have written ${extra} more than its ${count(committed, "token")}.`
+    : `${who} This one would not have changed the result.`;
 }
 
 export class Redraft {
@@ -84,13 +86,14 @@ export class Redraft {
     if (!now) return null;
     const { prefix, answer, all } = now;
     const rank = step.selected.indexOf(prefix);
-    const close = button("✕", { class: "icon close", "aria-label": "Close the re-draft" }, () => this.release(step));
-    const chosen = rank < 0 ? "not chosen" : step.random ? "drawn at random" : `number ${rank + 1} of K`;
+    const close = button("✕", { class: "icon close", "aria-label": "Close the what-if" }, () => this.release(step));
+    const chosen =
+      rank < 0 ? "not chosen" : step.random ? "drawn at random" : `${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`;
     const title = h(
       "div",
       { class: "title" },
-      h("b", {}, `Re-draft from ${prefix}`),
-      h("span", {}, `step ${step.index + 1} · ${chosen}`),
+      h("b", {}, `What if a second draft had started ${placeWords(prefix)}?`),
+      h("span", {}, chosen),
     );
     const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
@@ -106,7 +109,7 @@ export class Redraft {
     );
     return card(
       h("p", {}, redraftSentence(prefix, answer)),
-      h("p", {}, chosenSentence(prefix, answer, step.committed.length, step.random)),
+      h("p", {}, chosenSentence(answer, step.committed.length)),
       h(
         "ol",
         { class: "redrafted", "aria-label": "Its tokens, each with its confidence" },
@@ -143,7 +146,7 @@ export class PlacesView {
     this.box = h("div", {
       class: "places",
       role: "toolbar",
-      "aria-label": "Re-draft from a prefix: arrows choose, Enter drafts",
+      "aria-label": "What if a second draft had started here? Arrows choose a place, Enter asks",
     });
     strip.host.append(this.box);
     strip.placed = () => this.place();
@@ -184,7 +187,7 @@ export class PlacesView {
     const top = strip.band.bars[1] + 2;
     Object.assign(this.box.style, {
       top: `${top * strip.scale}px`,
-      height: `${(strip.band.truth - top) * strip.scale}px`,
+      height: `${(strip.band.height - top) * strip.scale}px`,
     });
     shares.forEach((r, at) => {
       const [left, right] = [at, at + 1].map((depth) => strip.x(depth) * strip.scale);
@@ -192,10 +195,7 @@ export class PlacesView {
         left: `${left.toFixed(1)}px`,
         width: `${Math.max(0, right - left).toFixed(1)}px`,
       });
-      this.buttons[at].setAttribute(
-        "aria-label",
-        `Re-draft from ${at}, ${at === step.posterior.length ? "all" : `r(${at})`} = ${probability(r)}`,
-      );
+      this.buttons[at].setAttribute("aria-label", `What if: ${placeWords(at)}, ${percent(r)}`);
     });
   }
 

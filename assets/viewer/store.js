@@ -98,6 +98,8 @@ export class Store {
       baseline: null,
       unwatched: null,
       disturbed: false,
+      measured: "", // when the time of plain decoding was, and with how many tokens of context
+      context: null,
     });
     this.waiting = []; // lines that arrived but were not read yet
     this.early = new Map(); // lines after a gap, by the place of the first
@@ -225,6 +227,8 @@ export class Store {
       this.baseline = event.tokens_per_second;
       this.unwatched = event.unwatched ?? null;
       this.disturbed = event.disturbed ?? false;
+      this.measured = event.measured ?? "";
+      this.context = event.context ?? null;
     }
   }
 

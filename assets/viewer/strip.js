@@ -1,64 +1,47 @@
-// Under the tree, on its x axis: the drafter's confidence, the predicted boundaries and the true one. On a narrow screen the titles have
-// lines of their own: the drawing has no margin to put them into.
+// Under the tree, on its x axis: how sure the drafter was of each token, and after which ones it was expected to break. On a narrow screen
+// the titles have lines of their own: the drawing has no margin to put them into.
 
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
-import { GLOSSARY } from "./glossary.js";
 import { NARROW } from "./tree.js";
-import { count, joined, probability, quoted, visible } from "./words.js";
+import { capital, count, joined, ordinal, percent, placeWords, probability, quoted, visible } from "./words.js";
 
+// from top to bottom: bars, triangles, their numbers
 export const BANDS = {
-  wide: { bars: [18, 56], points: [87, 108], ends: 122, truth: 127, titles: [32, 85, 122], height: 150 },
-  narrow: { bars: [34, 78], points: [124, 148], ends: 162, truth: 167, titles: [28, 96, 162], height: 190 },
+  wide: { bars: [12, 58], marks: [63, 74], values: 88, titles: [34, 48, 74, 88], height: 94 },
+  narrow: { bars: [20, 66], marks: [88, 99], values: 113, titles: [12, 82], height: 118 },
 };
 
-const FLAG = 23; // how high a flag is
-const VALUE = 48; // how far to the right its number goes
-const TITLED = 84; // so far go the titles at the left, where they have no lines of their own
-const CLOTH = { width: 19, height: 15 }; // what carries the number, with some air
+const VALUE = 36; // pixels that a number under a triangle takes
+const TITLED = 92; // so far go the titles at the left, where they have no lines of their own
+const INVITED = 170; // and so many the invitation at the right
+const SURE = "How sure the|drafter was";
+const BREAKS = "Breaks after this|token, it guessed";
 
-/** How far every flag is lifted above its place, so that none hides the number of a likelier one; `flags`: places, likeliest
- *  first. */
-export function liftFlags(flags) {
-  const lifts = [];
-  for (const [x, y] of flags) {
-    const near = flags
-      .slice(0, lifts.length)
-      .map(([a, b], n) => [a, b - lifts[n]])
-      .filter(([a]) => Math.abs(a - x) < CLOTH.width);
-    let lift = 0;
-    for (let hit; (hit = near.find(([, b]) => Math.abs(b - (y - lift)) < CLOTH.height));)
-      lift = y - hit[1] + CLOTH.height;
-    lifts.push(lift);
-  }
-  return lifts;
+/** Which of the triangles get their number: the likeliest first, none over another's; `places`: where they stand, likeliest first. */
+export function numbered(places) {
+  const taken = [];
+  for (const x of places) taken.push(taken.every((other, n) => !other || Math.abs(places[n] - x) >= VALUE));
+  return taken;
 }
 
 const MOST_DECADES = 5; // of the logarithmic scale of path probabilities
-const MEANINGS = { c: GLOSSARY.c, r: GLOSSARY["r(i)"] };
 
-/** Titles, whose letters say what they mean. */
-const titlesOf = (titles) =>
+const titlesOf = (titles, strong = 1) =>
   s(
     "g",
     { class: "titles" },
-    ...titles.map(([words, y]) =>
-      s(
-        "text",
-        { x: 4, y },
-        ...words
-          .split(/\b(c|r)$/)
-          .map((part) => (MEANINGS[part] ? s("tspan", { class: "term", "data-meaning": MEANINGS[part] }, part) : part)),
-      ),
-    ),
+    ...titles.map(([words, y], at) => s("text", { x: 4, y, class: at < strong ? "strong" : null }, words)),
   );
+
+const share = (p) => (p > 0 && p < 0.005 ? "<1%" : percent(p));
 
 export class StripView {
   constructor(host, tree, viewport, tooltip) {
     Object.assign(this, { host, tree, viewport, tooltip, step: null });
     this.svg = s("svg", {
       role: "img",
-      "aria-label": "Confidence and predicted boundaries",
+      "aria-label": "How sure the drafter was",
       width: "100%",
       height: "100%",
     });
@@ -73,23 +56,16 @@ export class StripView {
     if (!fresh) return;
     this.step = step;
     this.place();
-    this.svg.setAttribute(
-      "aria-label",
-      secret ? "Confidence of the first draft" : step ? this.summary() : "Confidence and predicted boundaries",
-    );
+    this.svg.setAttribute("aria-label", secret || !step ? "How sure the drafter was" : this.summary());
   }
 
   summary() {
     const { selected, levels } = this.step;
     if (levels.length)
       return `${levelWords(this.step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} kept nodes are in the tree.`).join(" ")}`;
-    const named = this.step.random ? "Prefixes drawn at random" : "Predicted boundaries, likeliest first";
-    const predicted = selected.length ? `${named}: ${joined(selected.map(String))}. ` : "";
-    const closed =
-      this.step.closed === null
-        ? ""
-        : `From ${this.step.closed} on nothing is re-drafted: the draft ends the text before it. `;
-    return `Confidence of the first draft. ${predicted}${closed}${boundaryWords(this.step).long}`;
+    const named = this.step.random ? "Places drawn at random" : "Expected to break, likeliest first";
+    const expected = selected.length ? `${named}: ${joined(selected.map((kept) => placeWords(kept)))}. ` : "";
+    return `How sure the drafter was. ${expected}${boundaryWords(this.step)}`;
   }
 
   /** Times its usual size: a little less than the tree, so that both fit on a wall. */
@@ -113,24 +89,21 @@ export class StripView {
     if (!step) return this.svg.replaceChildren();
     if (step.levels.length) return this.put(this.drawAxis(), this.drawLevels(), this.drawLevelTitles());
     if (!step.draft)
-      return this.put(
-        s(
-          "text",
-          { class: "none", x: "50%", y: 23 },
-          "Nothing was drafted in this step, so there is no confidence and no boundary to show.",
-        ),
-      );
-    const parts = [this.drawAxis(), this.drawBars()];
-    if (step.boundary !== null) parts.push(this.drawBoundary());
-    if (step.posterior.length) parts.push(this.drawPosterior()); // its flag over the line of the boundary
-    parts.push(this.drawTitles());
-    return this.put(...parts);
+      return this.put(s("text", { class: "none", x: "50%", y: 23 }, "Nothing was drafted in this step."));
+    const broke = step.boundary === null ? "" : this.drawBoundary();
+    return this.put(
+      this.drawAxis(),
+      broke,
+      this.drawBars(),
+      step.posterior.length ? this.drawMarks() : "",
+      this.drawTitles(),
+    );
   }
 
   /** Level by level, the nodes that the next pass went on from, by the probability of their path; hollow: not verified. */
   drawLevels() {
     const { step } = this;
-    const [top, bottom] = [this.band.bars[0], this.band.points[1] - 28];
+    const [top, bottom] = [this.band.bars[0], this.band.bars[1]];
     const group = s("g", { class: "levels" });
     const least = Math.min(...step.levels.flatMap(({ best }) => best.map(({ p }) => p)));
     const decades = Math.min(MOST_DECADES, Math.max(1, Math.ceil(-Math.log10(least))));
@@ -161,18 +134,11 @@ export class StripView {
   }
 
   drawLevelTitles() {
-    const { bars, points } = this.band;
+    const { bars, values } = this.band;
     const words = this.narrow ? levelWords(this.step).split(": ") : [levelWords(this.step)];
-    const beside = this.narrow
-      ? []
-      : [
-          ["level", 12],
-          ["verified", points[1] - 13],
-        ];
     return titlesOf([
-      ...beside,
       ["path p", bars[0] + 14],
-      ...words.map((line, at) => [line, points[1] + 10 + 15 * at]),
+      ...words.map((line, at) => [line, values - 15 * (words.length - 1 - at)]),
     ]);
   }
 
@@ -188,11 +154,12 @@ export class StripView {
     return this.narrow ? BANDS.narrow : BANDS.wide;
   }
 
+  /** Positions, for a guess that is typed. */
   drawAxis() {
     const axis = s("g", { class: "axis" });
-    const free = this.narrow ? 4 : 70; // the title stands to the left of this
+    const free = 4;
     for (let d = 0; d < this.step.columns; d += 1)
-      if (this.x(d) > free && this.readable(d)) axis.append(s("text", { x: this.x(d), y: 12 }, d));
+      if (this.x(d) > free && this.readable(d)) axis.append(s("text", { x: this.x(d), y: 11 }, d));
     return axis;
   }
 
@@ -209,9 +176,9 @@ export class StripView {
     step.draft.confidence.forEach((c, j) => {
       const k = j + 1;
       const state = fateOf(step, k);
-      const height = Math.max(1, c * (bottom - top - 13));
+      const height = Math.max(1, c * (bottom - top - 14));
       const x = this.x(k);
-      const w = Math.max(3, Math.min(46, this.width(k) * 0.56));
+      const w = Math.max(3, Math.min(48, this.width(k) * 0.6));
       const column = s("g", { class: "column", "data-depth": k });
       bars.append(column);
       column.append(
@@ -224,149 +191,89 @@ export class StripView {
           height,
           rx: 2,
         }),
-        // above the cross, where that is taller than the bar
-        this.width(k) >= 28 && (this.narrow || x > TITLED + 12)
-          ? s(
-              "text",
-              { class: "value", x, y: bottom - Math.max(height, state === "wrong" ? 12 : 0) - 3 },
-              probability(c),
-            )
+        this.width(k) >= 32 && (this.narrow || x > TITLED + 18)
+          ? s("text", { class: `value ${state}`, x, y: bottom - height - 4 }, share(c))
           : "",
       );
       if (j < step.trained.length)
         column.append(
           s("path", {
             class: "trained",
-            d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 13) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z`,
+            d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 14) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z`,
           }),
         ); // of the confidence head, on the same scale
-      if (state === "wrong") column.append(s("path", { class: "cross", d: `M${x - 3} ${bottom - 9}l6 6m0-6l-6 6` }));
     });
     return bars;
   }
 
-  drawPosterior() {
-    const { step } = this;
-    const [top, bottom] = this.band.points;
+  /** A triangle at every place where a second draft starts, with how likely it was to break there. */
+  drawMarks() {
+    const { step, band } = this;
     const all = [...step.posterior, step.full];
-    const most = Math.max(...all, 1e-9);
-    const likeliest = step.random ? null : step.selected[0];
-    const free = this.narrow ? 37 : TITLED; // the title stands to the left of this
-    const end = this.x(step.posterior.length + 0.5) - 17; // “all” stands from here on
-    const at = all.map((r, i) => [this.x(i + 0.5), bottom - (r / most) * (bottom - top)]);
+    const xs = step.selected.map((i) => this.x(i + 0.5));
+    const counted = numbered(xs);
+    const [top, bottom] = band.marks;
     const group = s("g", { class: "posterior" });
-    group.append(s("line", { class: "base", x1: 0, x2: "100%", y1: bottom, y2: bottom }));
-    group.append(
-      s("polyline", {
-        class: "line",
-        pathLength: 1,
-        points: at
-          .slice(0, -1)
-          .map((p) => p.join(","))
-          .join(" "),
-      }),
-    );
-    all.forEach((r, i) => {
-      const [x, y] = at[i];
-      const last = i === step.posterior.length;
+    if (step.closed !== null) group.append(this.drawClosed());
+    step.selected.forEach((i, n) => {
+      const x = xs[n];
       group.append(
-        s("line", { class: "stick", "data-at": i, x1: x, x2: x, y1: bottom, y2: y }),
-        last
-          ? s("rect", { class: "dot", "data-at": i, x: x - 3, y: y - 3, width: 6, height: 6 })
-          : s("circle", { class: "dot", "data-at": i, cx: x, cy: y, r: 2.6 }),
-        (last || ((this.readable(i) || i === likeliest) && x < end)) && x > free
-          ? s("text", { class: "end", "data-at": i, x, y: this.band.ends }, last ? "all" : i)
-          : "",
+        s(
+          "g",
+          {
+            class: `flag${i === step.boundary ? " hit" : ""}${n && !step.random ? "" : " first"}`,
+            "data-draft": step.random ? null : n + 1,
+            "data-nth": n,
+            "data-at": i,
+          },
+          s("path", { d: `M${x.toFixed(1)} ${top}l6.5 ${bottom - top}h-13Z` }),
+          counted[n] ? s("text", { x, y: band.values }, step.random ? "?" : share(all[i])) : "",
+        ),
       );
     });
-    if (step.closed !== null) group.prepend(this.drawClosed());
-    const flags = step.selected.map((i) => at[i]);
-    const lifts = liftFlags(flags);
-    const groups = step.selected.map((i, n) => {
-      const [x, y] = at[i];
-      // a number where no other flag is in its way: over wide columns, of the one that came true and of the likeliest, which stands highest
-      const clear = !flags.some(
-        ([a, b], other) => a > x && a < x + VALUE && b - lifts[other] - FLAG < y - lifts[n] - 8,
-      );
-      return this.drawFlag(
-        x,
-        y,
-        lifts[n],
-        n,
-        i === step.boundary,
-        all[i],
-        clear && (i === likeliest || i === step.boundary || this.width(i) >= 50),
-      );
-    });
-    group.append(...groups.reverse()); // likelier ones over others
+    const end = this.x(step.posterior.length + 0.5);
+    if (!this.narrow && !xs.some((x) => x > end - INVITED))
+      group.append(s("text", { class: "invitation", x: end, y: band.values }, "click a place: what if?"));
     return group;
   }
 
-  /** The places behind a drafted end of the text get no flag, however likely they are. */
+  /** The places behind a drafted end of the text: no second draft starts there. */
   drawClosed() {
-    const { step } = this;
+    const { step, band } = this;
     const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
-    const [top, bottom] = [this.band.points[0] - 20, this.band.points[1]];
-    const words = ["no flag here:", "the draft ends the text"].slice(0, right - left > 150 ? 2 : 0);
-    return s(
-      "g",
-      { class: "closed" },
-      s("rect", { x: left, y: top, width: Math.max(0, right - left), height: bottom - top }),
-      ...words.map((line, at) => s("text", { x: right - 4, y: top + 12 + 13 * at }, line)),
-    );
-  }
-
-  /** A numbered flag: the rank of a predicted boundary, “?” where it was drawn at random. The one that came true is filled. */
-  drawFlag(x, y, lift, nth, hit, r, valued) {
-    const rank = this.step.random ? "?" : nth + 1;
-    return s(
-      "g",
-      {
-        class: `flag${hit ? " hit" : ""}`,
-        "data-draft": rank === "?" ? null : rank,
-        "data-nth": nth,
-        transform: `translate(${x.toFixed(1)},${(y - lift).toFixed(1)})`,
-      },
-      s("path", { d: `M0 ${lift.toFixed(1)}V-${FLAG}H17L13.5-16L17-9H0` }),
-      s("text", { x: 6.6, y: -11.5 }, rank),
-      valued ? s("text", { class: "r", x: 19, y: -11.5 }, probability(r)) : "",
-    );
+    return s("rect", {
+      class: "closed",
+      x: left,
+      y: band.marks[0] - 2,
+      width: Math.max(0, right - left),
+      height: band.values - band.marks[0] + 4,
+    });
   }
 
   drawBoundary() {
-    const { step } = this;
-    const x = this.x(step.boundary + 0.5);
-    const words = boundaryWords(step).short;
-    const w = words.length * 6.7 + 18;
-    const left = Math.min(Math.max(x - w / 2, 2), this.viewport.size.width / this.scale - w - 2);
-    return s(
-      "g",
-      { class: `truth ${step.verdict ?? ""}`, "data-verdict": step.verdict },
-      s("line", { class: "boundary", x1: x, x2: x, y1: 0, y2: this.band.ends - 12 }),
-      s("rect", { x: left, y: this.band.truth, width: w, height: 19, rx: 9.5 }),
-      s("text", { x: left + w / 2, y: this.band.truth + 13.5 }, words),
-    );
+    const x = this.x(this.step.boundary + 0.5);
+    return s("line", {
+      class: "boundary truth",
+      "data-verdict": this.step.verdict,
+      x1: x,
+      x2: x,
+      y1: 0,
+      y2: this.band.marks[0] - 2,
+    });
   }
 
   drawTitles() {
-    const titles = [
-      ["position", 12],
-      ["confidence c", this.band.titles[0]],
-      [this.step.selected.length && !this.step.random ? "boundary r" : "r, not used", this.band.titles[1]],
-      [this.narrow ? "after" : "ends after", this.band.titles[2]],
-    ];
-    const group = titlesOf(titles.slice(this.narrow ? 1 : 0, this.step.posterior.length ? 4 : 2));
-    if (this.narrow) group.append(s("text", { class: "end", x: 80, y: this.band.titles[1] }, this.values())); // which have no room beside their flags
-    return group;
-  }
-
-  /** The probabilities of the flags, likeliest first. */
-  values() {
-    const { selected, posterior } = this.step;
-    return selected
-      .filter((i) => i < posterior.length)
-      .map((i) => `${i}: ${probability(posterior[i])}`)
-      .join("  ");
+    const [sure, breaks] = [SURE, this.step.posterior.length ? BREAKS : ""].map((words) => words.split("|"));
+    const { titles } = this.band;
+    if (this.narrow)
+      return titlesOf([
+        [sure.join(" "), titles[0]],
+        [breaks.join(" "), titles[1]],
+      ]);
+    return titlesOf(
+      [...sure, ...breaks].map((words, at) => [words, titles[at]]),
+      sure.length,
+    );
   }
 
   depthAt(event) {
@@ -431,7 +338,11 @@ export class StripView {
       "div",
       {},
       h("b", {}, `c(${k}) = ${probability(draft.confidence[k - 1], 4)}`),
-      h("p", {}, `First drafter’s own probability of ${quoted(draft.texts[k - 1])} at position ${k}. ${fate}`),
+      h(
+        "p",
+        {},
+        `The first drafter’s own probability of ${quoted(draft.texts[k - 1])}, its token number ${k}. ${fate}`,
+      ),
       head,
     );
   }
@@ -443,21 +354,19 @@ export class StripView {
     const rank = selected.indexOf(i);
     const closed = this.step.closed !== null && i >= this.step.closed && rank < 0 && !last;
     const notes = [
-      closed
-        ? "No re-draft starts here, however likely it is: the draft ends the text before this place, and nothing can follow that."
-        : "",
+      closed ? "No second draft starts here, however likely it is: the draft ends the text before this place." : "",
       rank < 0
         ? ""
         : this.step.random
-          ? "Drawn at random: a re-draft started here."
-          : `Predicted boundary number ${rank + 1}: a re-draft started here.`,
-      i === boundary ? "This is what happened." : "",
-      "Click: what would a re-draft from here have added?",
+          ? "Drawn at random: a second draft started here."
+          : `${capital(`${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`)} place: a second draft started here.`,
+      i === boundary ? "It did break here." : "",
+      "Click: what if a second draft had started here?",
     ];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last
-      ? "Predicted chance that the whole first draft is accepted."
-      : `Predicted chance that exactly ${count(i, "drafted token")} ${i === 1 ? "is" : "are"} accepted.`;
+      ? "How likely the whole first draft is right, as it was estimated."
+      : `How likely it breaks ${placeWords(i)}, as it was estimated.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
   }
 }

@@ -4,7 +4,7 @@ import { button, h } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 import { LONE } from "./words.js";
 
-const LONG_PROMPT = 280;
+const LONG_PROMPT = 72; // characters: of a longer one the end is shown, which the text goes on from
 const MANY_LINES = 60; // from here on, lines that are out of sight are not laid out
 const FEW_LINES = 80; // px of a box in which no line is cut for context
 const SETTLE = 120; // ms until lines that came into sight have been laid out
@@ -25,7 +25,7 @@ export function tokenSpan({ text, proposer }, first) {
 export class TextView {
   constructor(host, store, selection) {
     Object.assign(this, { host, store, selection });
-    this.prompt = h("div", { class: "prompt", dir: "auto" });
+    this.prompt = h("span", { class: "prompt", dir: "auto" });
     this.output = h("div", { class: "output" });
     host.append(this.prompt, this.output);
     this.reset();
@@ -64,8 +64,9 @@ export class TextView {
     this.promptText = this.store.prompt;
     const all = this.promptText.replace(LONE, "\ufffd");
     if (all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
-    const more = button("show all", { class: "more" }, () => this.prompt.replaceChildren(all));
-    return this.prompt.replaceChildren(`${all.slice(0, LONG_PROMPT)}… `, more);
+    const title = "Show the whole prompt";
+    const more = button("…", { class: "more", title, "aria-label": title }, () => this.prompt.replaceChildren(all));
+    return this.prompt.replaceChildren(more, all.slice(-LONG_PROMPT).trimStart());
   }
 
   /** A line of output is its own block, so that a long text is laid out line by line. `step`: null for prefill. */

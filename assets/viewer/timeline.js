@@ -4,25 +4,17 @@ import { button, h, icon, oncePerFrame, sum } from "./dom.js";
 import { OUTCOMES, PROPOSERS, capital, count, milliseconds, percent, probability, spoken } from "./words.js";
 import { judged } from "./store.js";
 
-const BAR = { least: 4, few: 8, most: 44, top: 6, glyphs: 16, track: 5, worded: 64 }; // few: steps that fill the width; worded: with the step's text below
-
-/** The mark under a bar by what came of its step: colour, which is none of a proposer's, width of its line (0: filled) and its shape,
- *  from -1 to 1. */
-const MARKS = {
-  undrafted: ["muted", 1.4, "M-1 0H1"], // by a cost-aware step
-  missed: ["reject", 1.4, "M-1-1L1 1M1-1L-1 1"],
-  found: ["muted", 1.5, "M.8 0A.8 .8 0 1 1-.8 0A.8 .8 0 1 1 .8 0"],
-  repaired: ["ink", 0, "M1 0A1 1 0 1 1-1 0A1 1 0 1 1 1 0"],
-  all: ["ink", 0, "M0-1L1 1H-1Z"],
-};
+// few: steps that fill the width; worded: with the step's text below
+const BAR = { least: 4, few: 8, most: 240, top: 4, words: 19, track: 5, worded: 72, gap: 10 };
 
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
 export class TimelineView {
-  constructor(host, store, selection) {
+  constructor(host, store, selection, tooltip) {
     Object.assign(this, {
       host,
       store,
       selection,
+      tooltip,
       first: 0,
       zoomed: 1,
       scrubbing: false,
@@ -60,7 +52,7 @@ export class TimelineView {
   /** Width of a bar, and how many fit. */
   get pitch() {
     const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
-    return Math.min(Math.max(BAR.most, even), even * this.zoomed);
+    return Math.max(even, Math.min(BAR.most, even * this.zoomed));
   }
 
   get capacity() {
@@ -138,7 +130,10 @@ export class TimelineView {
     const pen = canvas.getContext("2d");
     pen.setTransform(dense, 0, 0, dense, 0, 0);
     pen.clearRect(0, 0, width, height);
-    const paint = { pen, pitch: this.pitch, colours: this.colours(), base: height - BAR.glyphs - BAR.track };
+    const worded = this.pitch >= BAR.worded;
+    const track = this.store.length > this.capacity ? BAR.track : 0;
+    const base = height - track - (worded ? BAR.words : 0);
+    const paint = { pen, pitch: this.pitch, colours: this.colours(), base, worded, height: height - track };
     paint.fills = this.patterns(paint);
     if (this.range) {
       const [first, last] = this.range;
@@ -147,7 +142,7 @@ export class TimelineView {
     }
     const end = Math.min(this.store.length, this.first + this.capacity + 1);
     for (let i = this.first; i < end; i += 1) this.paintBar(paint, i);
-    if (this.store.length > this.capacity) this.paintTrack(paint, width, height);
+    if (track) this.paintTrack(paint, width, height);
   }
 
   /** Fills that differ by pattern as well as colour: plain, hatched, dotted. */
@@ -178,16 +173,18 @@ export class TimelineView {
     return { first: colours.first, second: tile(hatch, colours.second), target: tile(dots, colours.target) };
   }
 
-  paintBar({ pen, pitch, colours, base, fills }, i) {
+  paintBar({ pen, pitch, colours, base, fills, worded, height }, i) {
     const summary = this.store.summaries[i];
     const x = (i - this.first) * pitch;
-    const gap = pitch > 6 ? 2 : pitch > 3 ? 1 : 0;
+    const gap = worded ? BAR.gap : pitch > 6 ? 2 : pitch > 3 ? 1 : 0;
     const unit = (base - BAR.top) / this.store.most;
     pen.globalAlpha = this.matching && !this.matching.has(i) ? 0.22 : 1;
-    const shown = i === this.selection.shown;
-    if (shown || i === this.selection.pinned) {
-      pen.fillStyle = colours.line;
-      pen.fillRect(x - gap / 2, 0, pitch, base + BAR.glyphs);
+    const [shown, pinned] = [this.selection.shown, this.selection.pinned].map((at) => at === i);
+    if (shown || pinned) {
+      pen.fillStyle = colours.sunken;
+      pen.beginPath();
+      pen.roundRect(x, 0, pitch, height, Math.min(8, pitch / 3));
+      pen.fill();
     }
     let y = base;
     for (const who of PROPOSERS) {
@@ -195,62 +192,27 @@ export class TimelineView {
       if (!tall) continue;
       y -= tall;
       pen.fillStyle = fills[who];
-      pen.fillRect(
-        x + gap / 2,
-        y + (tall > 4 ? 0.75 : 0),
-        Math.min(BAR.most, pitch - gap),
-        tall - (tall > 4 ? 0.75 : 0),
-      );
+      pen.fillRect(x + gap / 2, y + (tall > 4 ? 0.75 : 0), pitch - gap, tall - (tall > 4 ? 0.75 : 0));
     }
-    if (i === this.selection.pinned) {
+    if (pinned) {
       pen.strokeStyle = colours.ink;
-      pen.lineWidth = 2;
-      pen.strokeRect(x + gap / 2 - 1, 1, Math.max(2, pitch - gap + 2), base + BAR.glyphs - 2);
+      pen.lineWidth = 1.5;
+      pen.beginPath();
+      pen.roundRect(x + 1, 1, Math.max(2, pitch - 2), height - 2, Math.min(7, pitch / 3));
+      pen.stroke();
     }
-    const worded = pitch >= BAR.worded;
-    this.paintMark(
-      pen,
-      colours,
-      summary.undrafted ? "undrafted" : summary.verdict,
-      worded ? x + 7 : x + Math.min(BAR.most, pitch) / 2,
-      base + BAR.glyphs / 2 + 1,
-      Math.min(3.4, pitch / 2 - 0.5),
-    );
-    if (worded && i < this.told) this.paintWords(pen, colours, i, x + 15, base, pitch - 20);
+    if (worded && i < this.told) {
+      pen.font = `${shown ? 600 : 400} 13px ${this.family}`;
+      pen.fillStyle = shown ? colours.ink : colours.muted;
+      pen.fillText(fitted(pen, this.words(i), pitch - gap), x + gap / 2, base + 14);
+    }
     pen.globalAlpha = 1;
   }
 
-  /** What a step wrote, as far as it fits. */
-  paintWords(pen, colours, i, x, base, room) {
-    pen.save();
-    pen.beginPath();
-    pen.rect(x, base, room, BAR.glyphs + 2);
-    pen.clip();
-    pen.font = `12px ${this.family}`;
-    pen.fillStyle = colours.muted;
-    pen.fillText(
-      spoken(
-        this.store.committed[i]
-          .map(({ text }) => text)
-          .join("")
-          .trimStart(),
-        40,
-      ),
-      x,
-      base + 13,
-    );
-    pen.restore();
-  }
-
-  paintMark(pen, colours, kind, x, y, r) {
-    if (!MARKS[kind]) return; // nothing was predicted
-    const [colour, width, shape] = MARKS[kind];
-    const path = new Path2D();
-    path.addPath(new Path2D(shape), new DOMMatrix([r, 0, 0, r, x, y]));
-    pen.strokeStyle = pen.fillStyle = colours[colour];
-    pen.lineWidth = width;
-    if (width) pen.stroke(path);
-    else pen.fill(path);
+  /** What a step wrote. */
+  words(i) {
+    const texts = this.store.committed[i].map(({ text }) => text);
+    return spoken(texts.join("").trim(), 60);
   }
 
   paintTrack({ pen, colours }, width, height) {
@@ -259,6 +221,22 @@ export class TimelineView {
     pen.fillRect(0, height - 4, width, 4);
     pen.fillStyle = colours.muted;
     pen.fillRect(this.first * share, height - 4, Math.max(8, this.capacity * share), 4);
+  }
+
+  /** What a step wrote, brought and took, beside the pointer. */
+  tell(at, event) {
+    if (at === null || at >= this.told) return this.tooltip.hide();
+    const { total, verdict, seconds } = this.store.summaries[at];
+    const took = sum(Object.values(seconds));
+    const facts = [count(total, "token"), OUTCOMES[verdict]?.words, took ? milliseconds(took) : ""];
+    const card = h(
+      "div",
+      {},
+      h("b", {}, `Step ${at + 1}`),
+      h("p", {}, this.words(at)),
+      facts.filter(Boolean).join(" · "),
+    );
+    return this.tooltip.show(card, event.clientX, event.clientY);
   }
 
   stepAt(event) {
@@ -286,9 +264,15 @@ export class TimelineView {
       if (this.rangeFrom !== undefined) {
         if (at !== null) this.select(this.rangeFrom, at);
       } else if (this.scrubbing && at !== null) selection.pin(at);
-      else if (!this.scrubbing && event.pointerType !== "touch") selection.preview(at);
+      else if (!this.scrubbing && event.pointerType !== "touch") {
+        selection.preview(at);
+        this.tell(at, event);
+      }
     });
-    host.addEventListener("pointerleave", () => this.scrubbing || selection.preview(null));
+    host.addEventListener("pointerleave", () => {
+      this.tooltip.hide();
+      if (!this.scrubbing) selection.preview(null);
+    });
     const end = () => {
       this.scrubbing = false;
       this.rangeFrom = undefined;
@@ -311,6 +295,14 @@ export class TimelineView {
       { passive: false },
     );
   }
+}
+
+/** The longest beginning of these words that fits. */
+function fitted(pen, words, room) {
+  if (pen.measureText(words).width <= room) return words;
+  let most = words.length;
+  while (most > 1 && pen.measureText(`${words.slice(0, most)}…`).width > room) most -= 1;
+  return `${words.slice(0, most).trimEnd()}…`;
 }
 
 const SURE = 0.8;
@@ -353,7 +345,7 @@ export function rangeWords(sums) {
   const words = [
     `${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`,
     `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`,
-    cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} repaired` : "",
+    cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} rescued` : "",
     seconds ? milliseconds(seconds) : "",
   ];
   return words.filter(Boolean).join(" · ");
@@ -367,7 +359,10 @@ export class FinderView {
     const options = Object.entries(FILTERS).map(([id, [name]]) => h("option", { value: id }, capital(name)));
     this.choice = h("select", { id: "step-filter", "aria-label": "Which steps to look for" }, ...options);
     this.count = h("span", { class: "count", role: "status" });
-    this.marks = h("ul", { class: "glyphs", "aria-label": "Marks under the steps: outcome of the predicted boundary" });
+    this.marks = h("ul", {
+      class: "glyphs",
+      "aria-label": "What came of the place where a step was expected to break",
+    });
     this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
     const before = tool("‹", "Previous of these steps (P)", () => this.go(-1));
     const next = tool("›", "Next of these steps (N)", () => this.go(1));
@@ -377,18 +372,13 @@ export class FinderView {
       () => this.toggleRanging(),
     );
     this.totals = h("p", { class: "range", role: "status", hidden: true });
-    const zooms = [
-      tool("−", "Narrower bars", () => timeline.zoom(0.7)),
-      tool("+", "Wider bars (Ctrl + wheel)", () => timeline.zoom(1.4)),
-      this.rangeButton,
-    ];
     this.box = h(
       "div",
       { class: "finder" },
-      h("div", { class: "row" }, this.choice, before, next, this.count),
+      h("div", { class: "row" }, this.choice, before, next, this.rangeButton, this.count),
       this.marks,
+      this.totals,
     );
-    this.zooms = h("div", { class: "zooms", role: "group", "aria-label": "Zoom of the steps" }, ...zooms);
     this.choice.addEventListener("change", () => this.visit());
     timeline.ranged = () => this.showRange();
   }

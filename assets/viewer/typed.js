@@ -93,15 +93,16 @@ export function drafterSentence(name, { drafted, boundary }, all) {
 export function scoreSentence(name, answers, rival) {
   const steps = answers.length;
   if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens a step.`;
-  const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, 2);
-  const whole = mean("all") === mean("first") ? "" : `, the whole tree ${mean("all")}`;
-  return `Accepted a step, over ${count(steps, "step")}: you ${mean("mine")}, the ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
+  const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, steps === 1 ? 0 : 2);
+  const whole = mean("all") === mean("first") ? "" : `, whole tree ${mean("all")}`;
+  const mine = steps === 1 ? "Accepted so far" : `Accepted a step, over ${steps} steps`;
+  return `${mine}: you ${mean("mine")}, ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
 }
 
 const BEFORE = 240; // characters of the text so far
 const RECORDED = "Compared with the recorded text, which is what the target writes at temperature 0.";
 const VERIFIED =
-  "Verified by the target at temperature 0, in one pass over the text and your tokens; the numbers are its probabilities of them.";
+  "Verified by the target at temperature 0, in one pass over the text and your tokens. The numbers are the target’s own probabilities.";
 const SAMPLED =
   "Above temperature 0 the target draws its tokens, so nobody can say which ones it would have accepted. Run the prompt with temperature 0 to be its drafter.";
 const NO_TOKENS =

@@ -47,11 +47,22 @@ export const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(
 export const percent = (share) => Math.round(share * 100) + "%";
 export const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
+const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
+const ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(" ");
+
+/** A number as running words have it. */
+export const inWords = (n) => NUMBERS[n] ?? String(n);
+export const ordinal = (n) => ORDINALS[n] ?? n + ((n > 20 && { 1: "st", 2: "nd", 3: "rd" }[n % 10]) || "th");
+
+/** A place between drafted tokens, by how many of them stand before it; `noun` can be left out where several are listed. */
+export const placeWords = (kept, noun = " token") =>
+  kept ? `after the ${ordinal(kept)}${noun}` : `before the first${noun}`;
+
 /** What came of the predicted boundaries: a mark and words for each outcome; told apart by shape as well as colour. */
 export const OUTCOMES = {
-  repaired: { mark: "●", words: "repaired" },
-  found: { mark: "○", words: "found, nothing gained", short: "nothing gained" },
-  missed: { mark: "✕", words: "missed" },
+  repaired: { mark: "●", words: "rescued" },
+  found: { mark: "○", words: "right place, no gain" },
+  missed: { mark: "✕", words: "wrong place" },
   all: { mark: "▲", words: "all accepted" },
 };
 
