@@ -78,7 +78,7 @@ def second() -> RecordedRun:
 
 def second_label(run: RecordedRun) -> str:
     model = run.header.get("models", {}).get("preset")
-    return "With a chat model" if model == FIRST else "With a tiny model"
+    return f"A recording with a {'chat' if model == FIRST else 'tiny'} model"
 
 
 def _recorded(path: Path) -> RecordedRun:

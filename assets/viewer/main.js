@@ -23,6 +23,7 @@ import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
+const NO_QUESTION = { title: "", more: "" }; // a game begins as soon as the run is there
 const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
 
 /** A node, as addresses and other scripts name it, by the number that it has here. */
@@ -170,7 +171,7 @@ class Explorer {
    *
    * `secret`: whether what came of it must not be seen, nor the text from step `hidden` on (null: all of it can be); `summary`: of the
    * step, in words; `quiet`: whether these are not read out: a running stream or the pointer chose it; `stage`: what happens in it at
-   * this moment of its coming about.
+   * this moment of its coming about; `question`: what a game asks instead.
    */
   state() {
     const { store, selection, player, secret } = this;
@@ -187,6 +188,7 @@ class Explorer {
       quiet: selection.previewed !== null || selection.following || player.on,
       stage: player.words,
       tree: this.tree,
+      question: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : null,
     };
   }
 
@@ -204,7 +206,7 @@ class Explorer {
     const { step, summary } = this.state();
     page.root.dataset.stage = name;
     const { words } = player;
-    page.showSentence(step, words);
+    page.showSentence(step, this.state().question ?? words);
     page.spoken.textContent = words ? `${name}: ${words.title} ${words.more}` : summary;
   }
 

@@ -98,10 +98,10 @@ export class Page {
   }
 
   /** What is said of the step; read out is what was chosen, not every step of a running stream or of the pointer's way. */
-  show({ step, fresh, stage, summary, quiet, tree }) {
+  show({ step, fresh, stage, summary, quiet, tree, question }) {
     if (!fresh) return;
     this.showLacks(step);
-    this.showSentence(step, stage);
+    this.showSentence(step, question ?? stage);
     this.showWidth(tree);
     if (!quiet) this.spoken.textContent = summary;
   }
@@ -120,10 +120,10 @@ export class Page {
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }
 
-  /** What came of the step, or while it comes about what happens at its `stage`. */
-  showSentence(step, stage = null) {
-    const { title, pieces } = stage
-      ? { title: stage.title, pieces: [{ text: stage.more }] }
+  /** What came of the step, or `instead` a `title` and what there is `more` to say: of a stage of it, or a question. */
+  showSentence(step, instead = null) {
+    const { title, pieces } = instead
+      ? { title: instead.title, pieces: [{ text: instead.more }] }
       : step
         ? stepStory(step)
         : { title: "", pieces: [] };

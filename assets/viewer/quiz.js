@@ -3,6 +3,7 @@
 
 import { button, h } from "./dom.js";
 import { where } from "./timeline.js";
+import { placeWords } from "./words.js";
 
 const MOST_MARKS = 64; // more do not fit under a tree
 
@@ -114,18 +115,18 @@ const TYPING_MS = 900; // for a second digit
 /** What is said of a guess; positions count from 1, `drafted` + 1 stands for “all accepted”. */
 export function quizVerdict(step, guess) {
   const truth = step.boundary + 1;
-  const named = (position) => (position > step.drafted ? "nowhere" : `at position ${position}`);
+  const named = (position) => (position > step.drafted ? "nowhere" : placeWords(position - 1));
   const first = step.selected.length && !step.random ? step.selected[0] + 1 : null;
   const drafter =
     first === null
       ? ""
       : first === truth
-        ? " The drafter’s flag 1 was right as well."
-        : ` The drafter’s flag 1 said: ${named(first)}.`;
+        ? " The drafter’s own first guess was right too."
+        : ` The drafter’s own first guess: ${named(first)}.`;
   return {
     right: guess === truth,
     byFlag: first === truth,
-    words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: it was rejected ${named(truth)}.${drafter}`,
+    words: `${guess === truth ? "Right" : `You said ${named(guess)}`}: it broke ${named(truth)}.${drafter}`,
   };
 }
 
@@ -140,6 +141,8 @@ export function draftedNode(step, node, by) {
 }
 
 export class QuizView extends Guessing {
+  question = { title: "Where will the first draft break?", more: "Click the first wrong token, or type its position." };
+
   constructor(root, store, selection, changed) {
     super(root, store, selection, "quiz", changed);
     Object.assign(this, { typed: "", typedFor: null }); // digits of a position so far, and the step that they are for
@@ -183,13 +186,13 @@ export class QuizView extends Guessing {
     const done = [...answers.values()];
     const right = done.filter((v) => v.right).length;
     const score = done.length
-      ? ` You: ${right} of ${done.length}; flag 1: ${done.filter((v) => v.byFlag).length}.`
+      ? ` You: ${right} of ${done.length}; the drafter’s first guess: ${done.filter((v) => v.byFlag).length}.`
       : "";
     const here = answers.get(this.selection.shown);
     this.all.hidden = !asking;
     this.said.replaceChildren(
       asking
-        ? h("b", {}, "Where will the first draft be rejected? Click its token or type its position.")
+        ? h("b", {}, "Which token of the first draft is the first wrong one?")
         : here
           ? here.words
           : "Nothing to guess in this step.",

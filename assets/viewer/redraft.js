@@ -1,7 +1,7 @@
 // What if a second draft had started here? What it would have added to the shown step, from a place that somebody picks.
 
 import { button, h } from "./dom.js";
-import { capital, count, joined, ordinal, percent, placeWords, probability, quoted, visible } from "./words.js";
+import { capital, count, joined, percent, placeWords, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
   "This file holds the recorded run without its models. Open the run in the D²SD Explorer page where they are loaded, and ask there.";
@@ -27,7 +27,8 @@ export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted 
 }
 
 /** Beside it, what the second drafts of the step gained; `committed`: tokens of the step. */
-export function chosenSentence({ chosen, extra, same }, committed) {
+export function chosenSentence({ extra, same, ...answer }, committed) {
+  const chosen = [...answer.chosen].sort((a, b) => a[0] - b[0]);
   const who = !chosen.length
     ? "The step had no second draft."
     : chosen.length === 1
@@ -85,16 +86,8 @@ export class Redraft {
     const now = this.of(step);
     if (!now) return null;
     const { prefix, answer, all } = now;
-    const rank = step.selected.indexOf(prefix);
     const close = button("✕", { class: "icon close", "aria-label": "Close the what-if" }, () => this.release(step));
-    const chosen =
-      rank < 0 ? "not chosen" : step.random ? "drawn at random" : `${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`;
-    const title = h(
-      "div",
-      { class: "title" },
-      h("b", {}, `What if a second draft had started ${placeWords(prefix)}?`),
-      h("span", {}, chosen),
-    );
+    const title = h("div", { class: "title" }, h("b", {}, `What if a second draft had started ${placeWords(prefix)}?`));
     const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
     const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));

@@ -111,6 +111,8 @@ const NO_DRAFTS =
   "Nothing was drafted in this run, so there is no drafter to play against. Choose another method and run it.";
 
 export class TypedView extends Guessing {
+  question = { title: "You are the drafter.", more: "Write what comes next, as far as you dare." };
+
   /** `ask(question)` sends a draft to the server, null where there is none; `copy(fields)` copies a link with these, null where
    *  there are no links; `rival`: accepted tokens a step to beat, or null; `changed()`: what may be seen has changed. */
   constructor({ root, store, selection, ask, copy, rival, changed }) {
@@ -255,9 +257,7 @@ export class TypedView extends Guessing {
     this.next.hidden ||= Boolean(refusal);
     if (this.link) this.link.hidden = Boolean(refusal);
     if (asking) this.showBefore(shown);
-    const question = busy
-      ? "The target reads your tokens …"
-      : `Step ${shown + 1}: you are the drafter. Write what comes next, as far as you dare.`;
+    const question = busy ? "The target reads your tokens …" : `Step ${shown + 1}: what comes next?`;
     const name = store.names.first;
     this.said.replaceChildren(
       refusal ||

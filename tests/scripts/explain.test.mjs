@@ -9,19 +9,28 @@ import {
   equalDrafts,
   nodeSentence,
   ofBoth,
+  decisionWords,
   stepSentence,
+  stepStory,
   stepSummary,
 } from "../../assets/viewer/explain.js";
 import { runWords } from "../../assets/viewer/page.js";
-import { plain } from "../../assets/viewer/words.js";
+import { ordinal, placeWords } from "../../assets/viewer/words.js";
 import { RUN, stepLine, stepOf } from "./fixtures.mjs";
 
 test("stepSentence describes the accepted path of a step", () => {
   const step = stepOf(JSON.parse(stepLine(4, 2)));
-  assert.equal(plain(stepSentence(step)), "First drafter got 2 right; then the target wrote “right”.");
+  assert.equal(stepSentence(step), "Three tokens in one pass. 2 from the draft and 1 from the large model itself.");
+  assert.deepEqual(
+    stepStory(step).pieces.filter(({ kind }) => kind),
+    [
+      { text: "2 from the draft", kind: "first" },
+      { text: "1 from the large model", kind: "target" },
+    ],
+  );
   assert.deepEqual([step.columns, step.bonus.depth, step.drafted], [6, 3, 4]);
   const drawn = stepOf(JSON.parse(stepLine(4, 2)), { ...RUN, sampled: true });
-  assert.equal(plain(stepSentence(drawn)), "2 of the first draft were drawn; then the target drew “right”.");
+  assert.equal(stepSentence(drawn), stepSentence(step));
 });
 
 test("stepSentence names consecutive lower-ranked choices once", () => {
@@ -29,25 +38,29 @@ test("stepSentence names consecutive lower-ranked choices once", () => {
   for (const node of raw.nodes.slice(1)) node.candidates = [];
   raw.actual_boundary = 0;
   assert.equal(
-    plain(stepSentence(stepOf(raw))),
-    "First drafter’s first token was wrong; lower-ranked choices added 3; then the target wrote “right”.",
+    stepSentence(stepOf(raw)),
+    "Four tokens in one pass. The first guess was already wrong. 3 from its lower-ranked choices and 1 from the large model itself.",
   );
 });
 
 test("stepSentence does not call a first token wrong that the node budget left out", () => {
   const raw = JSON.parse(stepLine(4, 0));
   const nodes = raw.nodes.slice(0, 1);
-  const said = (more) => plain(stepSentence(stepOf({ ...raw, ...more })));
-  assert.match(said({}), /^First drafter’s first token was wrong/);
-  assert.match(
-    said({ nodes, actual_boundary: null }),
-    /^The tree left out the first drafter’s first token; then the target wrote/,
+  const said = (more) => stepSentence(stepOf({ ...raw, ...more }));
+  assert.equal(
+    said({}),
+    "One token: no gain this time. The first guess was already wrong. 1 from the large model itself.",
+  );
+  assert.match(said({ nodes, actual_boundary: null }), /The tree left out the first guess\. 1 from the large model/);
+  assert.equal(
+    said({ nodes, first_draft: null, actual_boundary: null, accepted: [] }),
+    "One token in one pass. 1 from the large model itself: plain decoding drafts nothing.",
   );
 });
 
-test("stepSentence states a cost-aware decision and leaves out an invalid one", () => {
+test("decisionWords states a cost-aware decision and leaves out an invalid one", () => {
   const option = (block_size, branches, tokens, seconds) => ({ block_size, branches, tokens, seconds });
-  const said = (decision) => plain(stepSentence(stepOf({ ...JSON.parse(stepLine(4, 2)), decision })));
+  const said = (decision) => decisionWords(stepOf({ ...JSON.parse(stepLine(4, 2)), decision }));
   const options = [option(0, 0, 1, 0.01), option(5, 0, 3, 0.02), option(5, 2, 3.5, 0.03)];
   assert.match(
     said({ options, taken: 2, tokens: 3.5, seconds: 0.03, looking: false }),
@@ -57,8 +70,8 @@ test("stepSentence states a cost-aware decision and leaves out an invalid one", 
     said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }),
     /Re-draft skipped: \+0\.5 tokens expected/,
   );
-  assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /“right”\. It was tried/);
-  assert.match(said({ options, taken: 9 }), /“right”\.$/);
+  assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /^It was tried/);
+  assert.equal(said({ options, taken: 9 }), "");
 });
 
 test("a draft without confidences is as long as its tokens", () => {
@@ -67,7 +80,7 @@ test("a draft without confidences is as long as its tokens", () => {
   const [step, bare] = [told, untold].map((raw) => stepOf(raw));
   assert.deepEqual([bare.drafted, bare.columns], [4, step.columns]);
   assert.deepEqual(bare.draft.confidence, []);
-  assert.equal(plain(stepSentence(bare)), plain(stepSentence(step)));
+  assert.equal(stepSentence(bare), stepSentence(step));
 });
 
 test("nodes after the end of the text are called not reached", () => {
@@ -94,6 +107,22 @@ test("runWords names method, model, and a drafter other than the model's default
     "Plain decoding on tiny",
   );
   assert.equal(of({ method: "", models: {} }), "run");
+});
+
+test("places are named by the token that they stand behind", () => {
+  assert.deepEqual(
+    [0, 1, 12, 13, 21, 22, 31].map((kept) => placeWords(kept)),
+    [
+      "before the first",
+      "after the first",
+      "after the twelfth",
+      "after the 13th",
+      "after the 21st",
+      "after the 22nd",
+      "after the 31st",
+    ].map((words) => `${words} token`),
+  );
+  assert.equal(ordinal(3), "third");
 });
 
 const token = (own, wanted) => ({ own, wanted });
@@ -149,21 +178,19 @@ function repaired(copies = [], manner = {}) {
 test("a repaired step names the tokens that re-drafts added, and its boundary", () => {
   const step = repaired();
   assert.equal(
-    plain(stepSentence(step)),
-    "First drafter got 2 right; the re-draft from 2 added 1 more; then the target wrote “right”.",
-  );
-  assert.equal(boundaryWords(step).short, "● accepted 2 · repaired, +1");
-  assert.equal(
-    boundaryWords(step).long,
-    "The true boundary 2 was prediction number 1: repaired, re-drafts added 1 token there.",
+    stepSentence(step),
+    "Four tokens in one pass. 2 from the first draft, 1 from a second draft that was ready when the first one broke, and 1 from the large model itself.",
   );
   assert.equal(
-    stepSummary(step, 6),
-    `Step 1 of 6: 4 tokens committed. ${plain(stepSentence(step))} ${boundaryWords(step).long}`,
+    boundaryWords(step),
+    "It broke after the second token, the likeliest place: rescued, second drafts added 1 token.",
   );
+  assert.equal(stepSummary(step, 6), `Step 1 of 6. ${stepSentence(step)} ${boundaryWords(step)}`);
   assert.match(nodeSentence(step, step.nodes.get(3)), /^Rejected: the target wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/);
-  const marks = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }).short.slice(0, 1));
-  assert.deepEqual(marks, ["○", "✕", "▲"]);
+  const [found, missed, all] = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }));
+  assert.match(found, /the likeliest place: the right place, but no gain\.$/);
+  assert.match(missed, /: no second draft started there\.$/);
+  assert.equal(all, "The whole first draft was accepted.");
 });
 
 test("ofBoth finds the nodes whose probability combines both drafters", () => {
@@ -178,21 +205,23 @@ test("ofBoth finds the nodes whose probability combines both drafters", () => {
   assert.deepEqual(both(repaired()), []); // other methods weigh nothing
 });
 
-test("equal re-drafts share one name", () => {
+test("equal second drafts share one name in the details, and are one in the sentence", () => {
   const step = repaired([0]);
-  assert.match(plain(stepSentence(step)), /the re-drafts from 0 and 2 \(equal here\) added 1 more/);
-  assert.deepEqual(equalDrafts(step).map(draftsName), ["re-drafts from 0 and 2"]);
+  assert.match(stepSentence(step), /, 1 from a second draft that was ready/);
+  assert.deepEqual(equalDrafts(step).map(draftsName), [
+    "second drafts that start before the first and after the second",
+  ]);
 });
 
 test("sentences of a sampled step call no token wanted or wrong", () => {
   const step = repaired([], { sampled: true });
-  const words = [plain(stepSentence(step)), nodeSentence(step, step.nodes.get(3)), bonusSentence(step)].join(" ");
+  const words = [stepSentence(step), nodeSentence(step, step.nodes.get(3)), bonusSentence(step)].join(" ");
   assert.doesNotMatch(words, /wanted|wrong/);
   assert.match(words, /the target drew “u3”.* This one could have been drawn as well/);
 });
 
 test("boundaryWords does not call random prefixes predicted", () => {
-  const words = boundaryWords(repaired([], { random: true })).long;
-  assert.match(words, /was a prefix drawn at random/);
-  assert.doesNotMatch(words, /predict/);
+  const words = boundaryWords(repaired([], { random: true }));
+  assert.match(words, /, a place drawn at random: rescued/);
+  assert.doesNotMatch(words, /likeliest|expected/);
 });

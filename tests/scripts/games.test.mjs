@@ -27,11 +27,11 @@ test("the quiz asks about drafted steps with a known boundary and judges the gue
   assert.deepEqual(quizVerdict(step, 3), {
     right: true,
     byFlag: true,
-    words: "Right: it was rejected at position 3. The drafter’s flag 1 was right as well.",
+    words: "Right: it broke after the second token. The drafter’s own first guess was right too.",
   });
   assert.equal(
     quizVerdict({ ...step, boundary: 4 }, 1).words,
-    "You said at position 1: it was rejected nowhere. The drafter’s flag 1 said: at position 3.",
+    "You said before the first token: it broke nowhere. The drafter’s own first guess: after the second token.",
   );
 });
 
@@ -167,11 +167,11 @@ test("scoreSentence compares the reader with the drafter and the whole tree", ()
   ];
   assert.equal(
     scoreSentence("first drafter", told, null),
-    "Accepted a step, over 2 steps: you 1.50, the first drafter 2.00, the whole tree 4.00.",
+    "Accepted a step, over 2 steps: you 1.50, first drafter 2.00, whole tree 4.00.",
   );
   assert.match(
     scoreSentence("first drafter", [told[1]], 2.5),
-    /over 1 step: you 2\.00, the first drafter 0\.00; to beat: 2\.50\.$/,
+    /^Accepted so far: you 2, first drafter 0; to beat: 2\.50\.$/,
   );
   assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens a step.");
   assert.equal(scoreSentence("first drafter", [], null), "");

@@ -6,11 +6,13 @@ import { MEASURED, PAPER } from "../../assets/viewer/constants.js";
 import { freeBox, meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import {
   NumbersView,
+  clockOf,
   cycleOf,
   cycleWords,
   elsewhereWords,
   figuresOf,
   gist,
+  timesWords,
   wasFull,
 } from "../../assets/viewer/numbers.js";
 
@@ -21,23 +23,45 @@ const words = (given) =>
 
 const NO_TIMES = { first_draft: 0, second_draft: 0, tree: 0, verify: 0, commit: 0 };
 
-test("gist compares with plain decoding, and states a speedup only where times are known", () => {
-  const run = { method: "d2sd", step: 7, tokens: 39, steps: 10, live: false };
+test("gist compares with plain decoding, and states a speed only where times are known and undisturbed", () => {
+  const run = { method: "d2sd", tokens: 39, steps: 10, live: false };
+  const slow = { cost: 5.4, gain: 0.722 };
   assert.equal(
-    words({ ...run, cycle: { cost: 5.4, gain: 0.722 } }),
-    "7 tokens in this step; plain decoding needs 7 passes. The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding.",
+    words({ ...run, cycle: { cost: 1.8, gain: 2.17 } }),
+    "39 tokens in 10 passes · 2.2 times as fast as one by one",
   );
-  assert.equal(words({ ...run, step: null, cycle: null, live: true }), "The run: 39 tokens in 10 steps so far.");
+  assert.equal(words({ ...run, cycle: null, live: true }), "39 tokens in 10 passes so far");
   assert.equal(
-    words({ ...run, step: 1, cycle: null }),
-    "1 token in this step, as plain decoding writes in a pass. The run: 39 tokens in 10 steps.",
+    words({ ...run, cycle: slow, place: "this CPU", quickest: 1.2, elsewhere: 2.75 }),
+    "39 tokens in 10 passes · 1.4 times slower than one by one on this CPU, where a step costs 5.4 passes" +
+      " · Quickest here: 1.2 times as fast as one by one in an earlier run · An 8B model on an H200: about 2.8 times as fast as one by one",
   );
-  assert.equal(
-    words({ ...run, step: null, full: true, cycle: { cost: 5.4, gain: 0.722 } }),
-    "The run: 39 tokens in 10 steps, 0.72× as fast as plain decoding: a full tree costs 5.4 plain passes here.",
+  assert.deepEqual(
+    gist({ ...run, cycle: { ...slow, disturbed: true } }).map(({ kind }) => kind),
+    [undefined], // nothing is bold
   );
+  assert.match(words({ ...run, cycle: { ...slow, disturbed: true } }), / · not measured cleanly: /);
   assert.match(words({ ...run, method: "autoregressive", cycle: null }), /plain decoding/);
   assert.equal(words({ ...run, steps: 0, cycle: null }), "");
+});
+
+test("timesWords never says 1.0 times, nor a ratio below 1", () => {
+  assert.deepEqual([0.5, 0.98, 1.02, 1.26].map(timesWords), [
+    "2.0 times slower than one by one",
+    "as fast as one by one",
+    "as fast as one by one",
+    "1.3 times as fast as one by one",
+  ]);
+});
+
+test("clockOf compares a step with its tokens one by one where both times are known", () => {
+  const step = { seconds: { ...NO_TIMES, first_draft: 0.005, verify: 0.01 }, committed: Array(9).fill({}) };
+  const { own, plain } = clockOf({ baseline: 300, disturbed: false }, step);
+  assert.deepEqual([own.toFixed(4), plain.toFixed(4)], ["0.0150", "0.0300"]);
+  assert.equal(clockOf({ baseline: 300, disturbed: true }, step), null);
+  assert.equal(clockOf({ baseline: null, disturbed: false }, step), null);
+  assert.equal(clockOf({ baseline: 300, disturbed: false }, { ...step, seconds: NO_TIMES }), null);
+  assert.equal(clockOf({ baseline: 300, disturbed: false }, null), null);
 });
 
 test("cycleWords explains the speedup by cost and tokens of a step", () => {
@@ -53,8 +77,14 @@ test("cycleWords explains the speedup by cost and tokens of a step", () => {
   );
   assert.ok(wasFull(cycle, false));
   assert.deepEqual(
-    [wasFull(cycle, true), wasFull(cycle, undefined), wasFull({ gain: 1.1 }, false), wasFull(null, false)],
-    [false, false, false, false],
+    [
+      wasFull(cycle, true),
+      wasFull(cycle, undefined),
+      wasFull({ gain: 1.1 }, false),
+      wasFull({ ...cycle, disturbed: true }, false),
+      wasFull(null, false),
+    ],
+    [false, false, false, false, false],
   );
   assert.deepEqual(
     cycle.parts.filter((part) => part.cost).map((part) => part.cost.toFixed(2)),
@@ -172,7 +202,7 @@ test("figuresOf gives the totals of a run with their references", () => {
     gain: "0.50 | 6 by 12",
   });
   assert.equal(values({ ...RUN, unwatched: null }).speedup, "2.00× | 50.0 vs 25.0 plain"); // older runs were not timed again
-  assert.deepEqual(values(RUN, RUN.summaries[0]).repaired, "50% | this step: ● repaired");
+  assert.deepEqual(values(RUN, RUN.summaries[0]).repaired, "50% | this step: ● rescued");
   assert.equal(values(RUN, RUN.summaries[0]).gain, "0.50 | this step: 1 by 2");
 });
 
@@ -235,7 +265,7 @@ test("a run made here that was slower with full trees is offered as quickest her
       unwatched: null,
       recorded: true,
       own: true,
-      header: { method: "d2sd", config: { cost_aware: false } },
+      header: { method: "d2sd", config: { cost_aware: false }, models: { target: "t" } },
       sums: { ...RUN.sums, steps: 6, seconds: NO_TIMES },
       ...changes,
     };
@@ -246,9 +276,10 @@ test("a run made here that was slower with full trees is offered as quickest her
   offer({}).click();
   assert.deepEqual(asked, ["quickest"]);
   const faster = { baseline: 25 };
-  const aware = { header: { method: "d2sd", config: { cost_aware: true } } };
+  const aware = { header: { method: "d2sd", config: { cost_aware: true }, models: { target: "t" } } };
+  const disturbed = { disturbed: true };
   assert.deepEqual(
-    [offer(faster), offer(aware), offer({ own: false }), offer({}, null)].map(({ hidden }) => hidden),
-    [true, true, true, true],
+    [offer(faster), offer(aware), offer(disturbed), offer({ own: false }), offer({}, null)].map(({ hidden }) => hidden),
+    [true, true, true, true, true],
   );
 });

@@ -21,26 +21,31 @@ const answer = (fields) =>
   });
 
 test("redraftSentence names the tokens that a re-draft would have added, and its end", () => {
-  assert.equal(
-    redraftSentence(3, answer()),
-    "From 3 it would have added 2: ␣shells ␣and; then the target wanted “␣finds”.",
-  );
-  assert.equal(redraftSentence(3, answer({ wanted: null })), "From 3 it would have added 2: ␣shells ␣and.");
+  assert.equal(redraftSentence(3, answer()), "It would have added 2: ␣shells ␣and; then the target wanted “␣finds”.");
+  assert.equal(redraftSentence(3, answer({ wanted: null })), "It would have added 2: ␣shells ␣and.");
   assert.equal(
     redraftSentence(1, answer({ kept: 1, added: 0 })),
-    "From 1 it would have added nothing: 2 tokens right, which the first draft has as well.",
+    "It would have added nothing: 2 tokens right, which the first draft has as well.",
   );
-  assert.match(redraftSentence(5, answer({ accepted: 0, added: 0 })), /wanted “␣finds” at position 4 already/);
+  assert.match(
+    redraftSentence(5, answer({ accepted: 0, added: 0 })),
+    /the target already wanted another token, “␣finds”, after the third token/,
+  );
   assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” for its first token/);
 });
 
 test("chosenSentence names the gain of the chosen prefixes", () => {
   assert.match(
-    chosenSentence(4, answer({ extra: 2 }), 6, false),
-    /^K chose 3 \(\+2\) and 5 \(0\)\. .* commits 2 more than its 6 tokens\.$/,
+    chosenSentence(answer({ extra: 2 }), 6),
+    /^Second drafts started after 3 and 5 tokens and gained 2 and 0\. .* have written 2 more than its 6 tokens\.$/,
   );
-  assert.match(chosenSentence(3, answer({ same: true }), 6, false), /the run drafted the same tokens/);
-  assert.match(chosenSentence(3, answer({ same: false }), 6, true), /^Drawn at random .* the run drafted other tokens/);
+  assert.match(chosenSentence(answer(), 6), /would not have changed the result\.$/);
+  assert.match(chosenSentence(answer({ same: true }), 6), /This is one of them\.$/);
+  assert.match(chosenSentence(answer({ same: false }), 6), /a near tie was rounded differently\.$/);
+  assert.equal(
+    chosenSentence(answer({ chosen: [] }), 6),
+    "The step had no second draft. This one would not have changed the result.",
+  );
 });
 
 test("Redraft uses the answer to the latest question only, and names the problem without a server", () => {
