@@ -105,7 +105,9 @@ def _wire_example(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
         return current.show(presets.second(), "Recorded"), gr.Tabs(selected="explore")
 
     explore_tab.after(
-        explore_tab.controls.example.click(show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False)
+        explore_tab.controls.example.click(
+            show, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False
+        )
     )
 
 

@@ -166,7 +166,8 @@ class Session(Ticket):
         Returns the segment for the view.
         """
         self.shown = self.history.keep(run, source, label)
-        return self.shown.segment(recorded=not self.shown.live, own=source in OWN, **notes)
+        opened = label if source == "Opened" else ""
+        return self.shown.segment(recorded=not self.shown.live, own=source in OWN, opened=opened, **notes)
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -27,6 +27,7 @@ METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
 OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
+STARTING = "() => { document.dispatchEvent(new CustomEvent('explorer:started')); return 'Starting …'; }"
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
@@ -113,6 +114,8 @@ def build_controls() -> Controls:
         other = presets.second()
         example = gr.Button(presets.second_label(other), elem_id="example", size="sm", visible=len(other) > 0)
         runs = runs_list()
+    for event in (run.click, inputs["prompt"].submit):  # a sign at once, before the server answers
+        event(None, None, run, js=STARTING, **AT_ONCE)
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])
     return Controls(inputs, run, stop, notice, upload, back, get, runs, example)

@@ -3,6 +3,7 @@
 import { oneWait } from "../../assets/viewer/dom.js";
 import { explainTerms } from "../../assets/viewer/meaning.js";
 
+const NARROW = 640; // pixels: the answer comes into view
 const PATIENCE_MS = 20000; // Learn is built when it is first opened
 
 export function start(element, trigger) {
@@ -18,5 +19,13 @@ export function start(element, trigger) {
   };
   document.addEventListener("explorer:learn", ({ detail: { stop } }) => learn(stop));
   document.addEventListener("explorer:begin", () => document.querySelector("#run").click());
+  // the prompt's field closes, by whichever key the run was started, and shows how the prompt begins
+  document.addEventListener("explorer:started", () => {
+    document.activeElement?.blur();
+    if (innerWidth <= NARROW) document.querySelector("#settings").scrollIntoView({ block: "start" });
+  });
+  document.addEventListener("focusout", ({ target }) => {
+    if (target.matches("#prompt textarea")) target.scrollTop = 0;
+  });
   explainTerms();
 }

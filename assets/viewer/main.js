@@ -23,6 +23,7 @@ import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
+const FOOT = 8; // pixels below the view
 const NO_QUESTION = { title: "", more: "" }; // a game begins as soon as the run is there
 const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
 
@@ -217,6 +218,7 @@ class Explorer {
     const data = {
       run: store.run,
       steps: store.length,
+      live: store.live ? "yes" : "no",
       step: selection.shown ?? "",
       pinned: selection.pinned ?? "",
       node,
@@ -296,6 +298,7 @@ class Explorer {
         ? `There is no step ${wanted.step + 1}: this run has ${store.length}.`
         : "";
     page.notify(store.failed ?? (lost || otherText(store, this.expected)));
+    this.fill();
   }
 
   onSelect() {
@@ -339,6 +342,13 @@ class Explorer {
     );
   }
 
+  /** The view fills what the window leaves below its upper edge. */
+  fill() {
+    const { root, views } = this.page;
+    if (!views.getClientRects().length) return;
+    root.style.setProperty("--above", `${Math.ceil(views.getBoundingClientRect().top + scrollY) + FOOT}px`);
+  }
+
   openFinder(open) {
     this.page.finder.hidden = !open;
     this.page.find.setAttribute("aria-expanded", String(open));
@@ -353,6 +363,7 @@ class Explorer {
     });
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
+    new ResizeObserver(() => this.fill()).observe(document.body);
     document.fonts.ready.then(() => this.redraw()); // what was measured before is of another font
     // The canvas has no style rules of its own: draw it again when the page turns dark or light.
     new MutationObserver(() => timeline.draw()).observe(document.body, {

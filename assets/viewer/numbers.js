@@ -1,6 +1,6 @@
 // What a run brings and costs: in a sentence, as totals, and why it is as fast as it is.
 
-import { OUTCOMES, STAGES, count, fixed, methodName, milliseconds, percent } from "./words.js";
+import { OUTCOMES, STAGES, count, fixed, methodName, milliseconds, percent, visible } from "./words.js";
 import { button, h, remember, remembered, sum } from "./dom.js";
 import { term, withTerms } from "./glossary.js";
 import { PAPER } from "./constants.js";
@@ -8,7 +8,7 @@ import { BreakEvenMap, meanCost, originWords } from "./machine.js";
 import { judged } from "./store.js";
 
 /** What a run came to, in a line that needs nothing, as pieces; kind "b": a number that matters. `cycle`: what `cycleOf` returns; `live`:
- *  whether there is more to come; `place`: on what kind of machine it ran; `quickest`: what *quickest here* reached in an earlier run,
+ *  whether there is more to come; `cut`: whether it broke off; `place`: on what kind of machine it ran; `quickest`: what *quickest here* reached in an earlier run,
  *  `elsewhere`: how fast these steps would be on the paper's machine; null: not known. */
 export function gist({
   method,
@@ -16,13 +16,14 @@ export function gist({
   steps,
   cycle,
   live,
+  cut = false,
   place = "this machine",
   quickest = null,
   elsewhere = null,
 }) {
   if (!steps) return [];
   const t = (text) => ({ text });
-  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : ""}`;
+  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · cut short before its end" : ""}`;
   if (method === "autoregressive") return [t(`${run}: plain decoding writes one token in a pass`)];
   if (!cycle) return [t(run)];
   if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
@@ -390,13 +391,18 @@ export class NumbersView {
     this.quick.hidden = !(made && wasFull(cycle, config.cost_aware));
     this.again.hidden = !(made && cycle?.disturbed);
     this.recording.hidden = !store.recorded || store.own;
-    this.recording.textContent = ways ? "A recording. Press Run to run it on this machine." : "A recording.";
+    this.recording.textContent = store.opened
+      ? `Opened from ${visible(store.opened, 40, " ")}.`
+      : ways
+        ? "A recording. Press Run to run it on this machine."
+        : "A recording.";
     const pieces = gist({
       method,
       tokens,
       steps,
       cycle,
       live: store.live,
+      cut: store.cut,
       place: store.header.hardware?.device === "cpu" ? "this CPU" : "this machine",
       quickest: this.quickest(cycle),
       elsewhere: there === null ? null : alpha / there,

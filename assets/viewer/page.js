@@ -86,7 +86,7 @@ export class Page {
     this.views = h(
       "div",
       { class: "views", hidden: true },
-      h("div", { class: "story" }, this.sentence, this.clock),
+      h("div", { class: "headline" }, this.sentence, this.clock),
       this.text,
       this.moments,
       h("div", { class: "drawing" }, this.lacks, this.tree, this.strip, this.redraft, this.facts),

@@ -1,7 +1,7 @@
 // The shown step as a picture of its own: tree and strip at their full extent, with the colours of the page written in.
 
 import { h, s, SVG } from "./dom.js";
-import { stepSentence } from "./explain.js";
+import { stepStory } from "./explain.js";
 import { BANDS } from "./strip.js";
 import { measure } from "./tree_shapes.js";
 import { plain } from "./words.js";
@@ -28,7 +28,7 @@ const PLAIN_STYLES = {
   opacity: "1",
   "text-anchor": "start",
 };
-const PICTURE = { pad: 12, title: 34, line: 18, font: 14, slack: 0.93 }; // slack: other programs may draw with a wider font
+const PICTURE = { pad: 12, title: 42, line: 22, font: 16, slack: 0.93 }; // slack: other programs may draw with a wider font
 
 /** Any CSS colour as #rrggbb (or none): other programs do not know the newer ways of writing one. */
 const hex = (() => {
@@ -51,7 +51,7 @@ const hex = (() => {
 /** A copy of an element whose computed style stands in its attributes. */
 function inlined(element) {
   const copy = element.cloneNode(false);
-  if (!(element instanceof SVGElement)) return copy;
+  if (!(element instanceof SVGElement) || getComputedStyle(element).display === "none") return copy;
   for (const name of [...copy.getAttributeNames()])
     if (name === "class" || name.startsWith("data-") || name.startsWith("aria-")) copy.removeAttribute(name);
   const style = getComputedStyle(element);
@@ -77,69 +77,43 @@ export function wrapped(words, room, font) {
   }, []);
 }
 
+/** The same pieces line by line. */
+export function onLines(pieces, lines) {
+  const left = pieces.map((piece) => ({ ...piece }));
+  return lines.map((line) => {
+    const found = [];
+    for (let room = line.length; room && left.length;) {
+      const text = left[0].text.slice(0, room);
+      found.push({ ...left[0], text });
+      room -= text.length;
+      left[0].text = left[0].text.slice(text.length);
+      if (!left[0].text) left.shift();
+    }
+    return found;
+  });
+}
+
 export class PictureMaker {
   constructor({ tree, strip, viewport, colours }) {
     Object.assign(this, { tree, strip, viewport, colours });
   }
 
-  /** How large the picture is, and the lines of its title. */
+  /** How large the picture is, its title, and the lines below that. */
   size() {
     const { tree } = this;
     const { left, right, top, bottom } = tree.extent();
     const width = Math.max(500, Math.ceil(right - left) + 2 * PICTURE.pad);
-    const folded = tree.layout.hidden
-      ? ` (${tree.layout.hidden} of ${tree.step.nodes.size} nodes are folded away.)`
-      : "";
-    const words = `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}${folded}`;
-    const title = wrapped(
-      words,
-      (width - 2 * PICTURE.pad) * PICTURE.slack,
-      `${PICTURE.font}px ${getComputedStyle(this.colours).fontFamily}`,
-    );
-    const head = PICTURE.title + (title.length - 1) * PICTURE.line;
-    const legend = this.legend(width);
-    const foot = legend.length ? (legend[legend.length - 1].row + 1) * PICTURE.line + 6 : 0;
-    return {
-      width,
-      height: Math.ceil(bottom - top) + head + BANDS.wide.height + foot + 2 * PICTURE.pad,
-      head,
-      title,
-      legend,
-      foot,
-    };
-  }
-
-  /** What shapes and lines mean, as it stands under the drawing: where each item goes. */
-  legend(width) {
-    const font = `12px ${getComputedStyle(this.colours).fontFamily}`;
-    let [x, row] = [PICTURE.pad, 0];
-    return [...this.colours.querySelectorAll(".legend li")]
-      .filter((item) => getComputedStyle(item).display !== "none" && item.querySelector("svg"))
-      .map((item) => {
-        const words = item.textContent;
-        const room = 32 + measure(words, font) / PICTURE.slack + 16;
-        if (x + room > width && x > PICTURE.pad) [x, row] = [PICTURE.pad, row + 1];
-        const at = { item, words, x, row };
-        x += room;
-        return at;
-      });
-  }
-
-  legendItem({ item, words, x, row }, top, style, colour) {
-    const y = top + 6 + row * PICTURE.line;
-    const shapes = [...item.querySelector("svg").children].map(inlined);
-    return s(
-      "g",
-      { transform: `translate(${x},${y})` },
-      s("g", { transform: "translate(13,8)" }, ...shapes),
-      s("text", { x: 32, y: 12, "font-family": style.fontFamily, "font-size": 12, fill: colour("--muted") }, words),
-    );
+    const { title, pieces } = stepStory(tree.step);
+    const font = `${PICTURE.font}px ${getComputedStyle(this.colours).fontFamily}`;
+    const lines = onLines(pieces, wrapped(plain(pieces), (width - 2 * PICTURE.pad) * PICTURE.slack, font));
+    const head = PICTURE.title + lines.length * PICTURE.line;
+    return { width, height: Math.ceil(bottom - top) + head + BANDS.wide.height + 2 * PICTURE.pad, head, title, lines };
   }
 
   /** The picture as the text of an SVG file. */
   svg() {
     const { viewport, tree, strip } = this;
-    const { width, height, head, title, legend, foot } = this.size();
+    const { width, height, head, title, lines } = this.size();
     const { left, top, bottom } = tree.extent();
     const before = { k: viewport.k, x: viewport.x, y: viewport.y, size: viewport.size };
     const shift = { x: PICTURE.pad - left, y: PICTURE.pad + head - top };
@@ -156,24 +130,30 @@ export class PictureMaker {
       }
       const rows = s(
         "g",
-        { transform: `translate(0,${height - foot - BANDS.wide.height})` },
+        { transform: `translate(0,${height - BANDS.wide.height})` },
         ...[...strip.svg.children].map(inlined),
       );
       for (const element of rows.querySelectorAll("[x2='100%']")) element.setAttribute("x2", width);
-      const lines = title.map((line, at) => s("tspan", { x: PICTURE.pad, y: 22 + at * PICTURE.line }, line));
-      const sentence = s(
-        "text",
-        { "font-family": style.fontFamily, "font-size": PICTURE.font, fill: colour("--ink") },
-        ...lines,
-      );
+      const written = { "font-family": style.fontFamily, x: PICTURE.pad };
+      const sentence = [
+        s("text", { ...written, y: 28, "font-size": 19, "font-weight": 600, fill: colour("--ink") }, title),
+        ...lines.map((line, at) =>
+          s(
+            "text",
+            { ...written, y: 52 + at * PICTURE.line, "font-size": PICTURE.font, fill: colour("--muted") },
+            ...line.map(({ text, kind }) =>
+              kind ? s("tspan", { "font-weight": 600, fill: colour(`--${kind}-ink`) }, text) : text,
+            ),
+          ),
+        ),
+      ];
       const picture = s(
         "svg",
         { xmlns: SVG, width, height, viewBox: `0 0 ${width} ${height}` },
         s("rect", { width, height, fill: colour("--panel") }),
-        sentence,
+        ...sentence,
         world,
         rows,
-        ...legend.map((entry) => this.legendItem(entry, height - foot, style, colour)),
       );
       return new XMLSerializer().serializeToString(picture);
     } finally {

@@ -2,7 +2,7 @@
 
 import { withFields } from "./address.js";
 import { RUN_FIELDS } from "./constants.js";
-import { button, h } from "./dom.js";
+import { button, h, text } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 
 const RETAINED_MS = 60000; // a browser may ask for the address only once the reader has chosen a place
@@ -140,8 +140,18 @@ export class ShareView {
 
   /** A file name from the run's own words, which may be anything. */
   name(ending, step = true) {
-    const method = this.store.header.method.replace(/[^a-z0-9_]/gi, "").slice(0, 40) || "run";
-    return `d2sd-${method}${step ? `-step-${this.selection.shown + 1}` : ""}.${ending}`;
+    const { method, models } = this.store.header;
+    const words = [method || "run", models.preset, this.store.prompt]
+      .map((part) =>
+        text(part)
+          .toLowerCase()
+          .match(/[a-z0-9_]+/g)
+          ?.slice(0, 4)
+          .join("-")
+          .slice(0, 32),
+      )
+      .filter(Boolean);
+    return `${words.join("-")}${step ? `-step-${this.selection.shown + 1}` : ""}.${ending}`;
   }
 
   async copy(more = "") {

@@ -118,6 +118,7 @@ export class Store {
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
     this.recorded = false;
     this.own = false; // whether it was made in this window
+    this.opened = ""; // the name of the file that it was opened from
   }
 
   get length() {
@@ -138,6 +139,11 @@ export class Store {
     return this.length > 0 && !this.recorded && !this.finished && !this.failed;
   }
 
+  /** Whether it broke off: it was read to the end, and its end is not among what there is. */
+  get cut() {
+    return this.length > 0 && this.recorded && this.complete && !this.finished && !this.failed;
+  }
+
   /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
   feed(value) {
     if (!value) return;
@@ -147,6 +153,7 @@ export class Store {
     if (key !== this.key) {
       this.clear(key);
       this.own = segment.own === true;
+      this.opened = text(segment.opened);
       this.recorded =
         segment.recorded === true ||
         (from === 0 && /^\{"event":\s*"(Finished|Failed|Baseline)"/.test(lines[lines.length - 1] || ""));

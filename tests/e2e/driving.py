@@ -69,8 +69,7 @@ def put_back(page: Page, address: str) -> None:
     for _ in range(4):  # a menu, what plays, the node, the step
         page.keyboard.press("Escape")
     expect(view(page)).to_have_attribute("data-pinned", "")
-    for open_one in page.locator(":is(#fold, #fold-runs) button[aria-expanded=true]").all():
-        open_one.click()
+    fold(page)
     header, prompt = presets.opening().header, str(presets.opening().header["prompt"])
     same = view(page).get_attribute("data-run") == header["run"]
     same = same and page.locator("#prompt textarea").input_value() == prompt
@@ -79,11 +78,19 @@ def put_back(page: Page, address: str) -> None:
         reopened(page, address)
 
 
-def unfold(page: Page, button: str = "#fold") -> None:
-    """Open what is folded away in Explore: the settings, or the list of runs (``#fold-runs``)."""
-    closed = page.locator(f"{button} button[aria-expanded=false]")
+def unfold(page: Page) -> None:
+    """Open the drawer of Explore: method, settings and runs."""
+    closed = page.locator("#fold button[aria-expanded=false]")
     if closed.is_visible():
         closed.click()
+        expect(page.locator("#drawer")).to_be_visible()
+
+
+def fold(page: Page) -> None:
+    """Close the drawer, which lies over what is below it."""
+    if page.locator("#drawer").is_visible():
+        page.locator("#drawer .close-fold").click()
+        expect(page.locator("#drawer")).to_be_hidden()
 
 
 def set_number(page: Page, elem_id: str, value: object) -> None:
@@ -92,12 +99,16 @@ def set_number(page: Page, elem_id: str, value: object) -> None:
         unfold(page)
     field.fill(str(value))
     field.blur()
+    fold(page)
 
 
 def choose_from(page: Page, elem_id: str, label: str) -> None:
     """Choose from a list."""
+    if not page.locator(f"#{elem_id}").is_visible():
+        unfold(page)
     page.locator(f"#{elem_id} input").click()
     page.get_by_role("option", name=label, exact=True).click()
+    fold(page)
 
 
 def choose_method(page: Page, method: str) -> None:
@@ -117,9 +128,9 @@ def start(page: Page, prompt: str, tokens: int | None = None) -> str:
 
 
 def finished(page: Page) -> None:
-    """Wait for the measured speedup, the last thing that a run shows."""
-    value = page.locator('#numbers [data-stat="speedup"] dd').first  # not the explanation beside it
-    expect(value).to_contain_text("×", timeout=PATIENCE)
+    """Wait for the end of the run that is shown, and of the work behind it."""
+    expect(view(page)).to_have_attribute("data-live", "no", timeout=PATIENCE)
+    expect(page.locator("#run")).to_have_text("Run", timeout=PATIENCE)
 
 
 def output_text(page: Page) -> str:
