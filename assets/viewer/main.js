@@ -67,9 +67,8 @@ class Explorer {
     // the drawing of the step
     const tooltip = new Tooltip(root);
     const viewport = (this.viewport = new Viewport(page.tree, () => this.place()));
-    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport, (hidden) =>
-      page.showFolding(hidden, tree.unfolded),
-    ));
+    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport));
+    page.fit.before(tree.wholeSwitch);
     const strip = (this.strip = new StripView(page.strip, tree, viewport, tooltip));
     this.redraft = new Redraft(
       store,
@@ -321,7 +320,6 @@ class Explorer {
         tree.widen(!tree.widened);
         this.redraw();
       },
-      unfold: () => tree.unfold(!tree.unfolded),
       openFacts: () => page.openFacts.setAttribute("aria-expanded", String(page.facts.classList.toggle("open"))),
     };
     for (const [name, act] of Object.entries(acts)) page[name].addEventListener("click", act);
@@ -370,6 +368,7 @@ export function start(element, trigger, props, watch) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");
   }
+  if (props.whole) explorer.tree.whole = true;
   watch("value", () => explorer.store.feed(props.value));
   explorer.store.feed(props.value);
 }

@@ -87,10 +87,7 @@ export class PictureMaker {
     const { tree } = this;
     const { left, right, top, bottom } = tree.extent();
     const width = Math.max(500, Math.ceil(right - left) + 2 * PICTURE.pad);
-    const folded = tree.layout.hidden
-      ? ` (${tree.layout.hidden} of ${tree.step.nodes.size} nodes are folded away.)`
-      : "";
-    const words = `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}${folded}`;
+    const words = `Step ${tree.step.index + 1}: ${plain(stepSentence(tree.step))}`;
     const title = wrapped(
       words,
       (width - 2 * PICTURE.pad) * PICTURE.slack,
@@ -150,9 +147,7 @@ export class PictureMaker {
       const colour = (name) => hex(style.getPropertyValue(name).trim());
       const world = inlined(tree.world);
       for (const line of world.querySelectorAll("line")) {
-        if (Math.abs(line.getAttribute("y1")) < 4000) continue;
-        line.setAttribute("y1", top);
-        line.setAttribute("y2", bottom + PICTURE.pad);
+        if (line.getAttribute("y2") >= 4000) line.setAttribute("y2", bottom + PICTURE.pad);
       }
       const rows = s(
         "g",
