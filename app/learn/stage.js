@@ -29,7 +29,7 @@ export class Stage {
     startLiveView(
       this.host,
       () => {},
-      { value: lines },
+      { value: lines, whole: true },
       () => {},
     );
     const [tree, written] = ["#tree", "#text"].map((part) => this.frame.querySelector(part));

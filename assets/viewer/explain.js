@@ -262,7 +262,7 @@ export function nodeSentence(step, node) {
 }
 
 /** Whether a step is the target's own token and nothing else: there was nothing that it could come on top of. */
-export const isPlain = (step) => !step.draft && step.nodes.size < 2;
+const isPlain = (step) => !step.draft && step.nodes.size < 2;
 
 export function bonusSentence(step) {
   const own = `the target’s own ${step.sampled ? "draw" : "choice"}`;

@@ -143,7 +143,7 @@ export function keyActions({
     " ": () => player.toggle(),
     ...Object.fromEntries(STAGE_NAMES.map((_, at) => [`Stage${at + 1}`, () => !quiz.asking && player.jump(at)])),
     f: () => viewport.fit(),
-    w: () => tree.showWhole?.(!tree.whole),
+    w: () => tree.showWhole(!tree.whole),
     "+": () => zoom(1.2),
     "=": () => zoom(1.2),
     "-": () => zoom(1 / 1.2),

@@ -61,7 +61,8 @@ class Explorer {
     // the drawing of the step
     const tooltip = new Tooltip(root);
     const viewport = (this.viewport = new Viewport(page.tree, () => this.place()));
-    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport, () => {}));
+    const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport));
+    page.tools.prepend(tree.wholeSwitch);
     const strip = (this.strip = new StripView(page.strip, tree, viewport, tooltip));
     this.redraft = new Redraft(
       store,
@@ -382,6 +383,7 @@ export function start(element, trigger, props, watch) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");
   }
+  if (props.whole) explorer.tree.whole = true;
   watch("value", () => explorer.store.feed(props.value));
   explorer.store.feed(props.value);
 }

@@ -101,9 +101,7 @@ export class Motion {
   moveNodes(step) {
     const { tree, acts, rows } = this;
     for (const group of tree.world.querySelectorAll("g.node")) {
-      const [shape, label, badge, ghost, twin, folded] = [".shape", ".label", ".badge", ".ghost", ".twin", ".fold"].map(
-        (part) => group.querySelector(part),
-      );
+      const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
       const node = step.nodes.get(tree.nodeOf(group));
       if (!node) {
         acts.push(({ bonus }) => {
@@ -122,8 +120,7 @@ export class Motion {
         group.classList.toggle("mask", word < 0.4);
         group.classList.toggle("yet", !known);
         group.classList.toggle("lit", light > 0.3);
-        for (const part of [badge, ghost]) fade(part, known);
-        for (const part of [twin, folded]) fade(part, now.late);
+        fade(ghost, known);
       });
     }
   }
@@ -138,7 +135,8 @@ export class Motion {
         edge.classList.toggle("yet", known < 0.5);
       });
     }
-    for (const line of tree.world.querySelectorAll(":scope > .boundary")) acts.push(({ truth }) => fade(line, truth));
+    for (const line of tree.world.querySelectorAll(".boundary")) acts.push(({ truth }) => fade(line, truth));
+    for (const words of tree.world.querySelectorAll(".more")) acts.push(({ late }) => fade(words, late));
     for (const name of tree.world.querySelectorAll(".lane")) {
       acts.push((now) => {
         fade(name, now.lane(name.dataset.draft === "0"));

@@ -124,9 +124,7 @@ export class PictureMaker {
       const colour = (name) => hex(style.getPropertyValue(name).trim());
       const world = inlined(tree.world);
       for (const line of world.querySelectorAll("line")) {
-        if (Math.abs(line.getAttribute("y1")) < 4000) continue;
-        line.setAttribute("y1", top);
-        line.setAttribute("y2", bottom + PICTURE.pad);
+        if (line.getAttribute("y2") >= 4000) line.setAttribute("y2", bottom + PICTURE.pad);
       }
       const rows = s(
         "g",

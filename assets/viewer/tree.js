@@ -5,104 +5,78 @@ import {
   BONUS,
   Columns,
   WORDLESS,
+  brokenTokens,
+  chainsOf,
   columnsThatMatter,
+  lanesOfMore,
   layoutTree,
   nextNode,
-  sharedWithRedraft,
-  wantedTokens,
+  nodesOf,
 } from "./tree_layout.js";
-import { draftsName, draftsThrough, isPlain } from "./explain.js";
-import {
-  PADDING,
-  PILL,
-  columnNeeds,
-  crossBadge,
-  edgePath,
-  fitLabel,
-  foldBadge,
-  measure,
-  nodeFont,
-  nodeShape,
-} from "./tree_shapes.js";
+import { draftsThrough } from "./explain.js";
+import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeShape } from "./tree_shapes.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
-import { s } from "./dom.js";
-import { CAPTION, MARGIN } from "./viewport.js";
+import { button, remember, remembered, s } from "./dom.js";
+import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
-const BOLD = 1.15; // how much wider bold words are
+const BOLD = 1.1; // how much wider bold words are
 const DOT = 8; // pixels: a token in a column without room for its word
-const AIR = 5; // pixels between a name and the line of the true boundary
+const AIR = 6; // pixels between words and lines
+const STUB = 16; // pixels of the line behind which a branch is not drawn
+const PITCH = PILL + 8; // between the rows of an opened branch
+const LINGER = 200; // milliseconds that a branch stays open behind the pointer
+const WHOLE = "d2sd-explorer-whole";
+const BROKE = "it broke here";
+const OWN = "the large model’s own";
 
-/** The word in every node of a step, and the width of its shape, by node: two maps. */
-function nodeWords(step, columns, family) {
-  const [words, widths] = [new Map(), new Map()];
-  const put = (id, depth, value, bold, least, padding) => {
+/** The word in every node of a step, the size of its type and the width of its shape, by node: three maps. */
+function nodeWords(step, columns, padding, family) {
+  const [words, sizes, widths] = [new Map(), new Map(), new Map()];
+  const put = (id, depth, value, bold, around) => {
     const column = columns.width(depth);
-    const room = column - (columns.slim ? PADDING.slim : 5) - padding;
-    const fitted = fitLabel(columns.slim ? value.replace(/^ (?=\S)/, "") : value, room, nodeFont(bold, family));
-    const blank = columns.slim && (column < WORDLESS || fitted.width + padding > column - 1);
+    const fitted = fitLabel(value, column - padding.gap - around, bold, family, columns.slim);
+    const blank = columns.slim && (column < WORDLESS || fitted.width + around > column - 1);
     words.set(id, blank ? "" : fitted.words);
-    widths.set(id, blank ? DOT : Math.max(least, fitted.width + padding));
+    sizes.set(id, fitted.size);
+    const least = fitted.words === BYTES ? 22 : padding.least;
+    widths.set(id, blank ? Math.min(DOT, column - 1) : Math.max(least, Math.ceil(fitted.width) + around));
   };
-  for (const node of step.nodes.values())
-    put(node.id, node.depth, node.text, node.state === "accepted", columns.slim ? 18 : 28, PADDING.node);
-  if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, columns.slim ? 24 : 34, PADDING.target);
-  return { words, widths };
+  for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", padding.node);
+  if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, padding.target);
+  return { words, sizes, widths };
 }
 
-/** Names a lane where it begins: the first draft, or the prefix that a re-draft started from, and what it brought. */
-export function chainLabel({ step, columns, widths, small }, chain, lanes) {
+/** Names a lane where it begins, as shortly as there is room between the `lines` that go down to it from above: the first draft, or what
+ *  another one added. Null: it needs no name. */
+export function chainLabel({ step, columns, widths, small }, chain, lines) {
   const trunk = chain.lane === 0 && chain.first.depth === 0;
-  const main = trunk && Boolean(chain.nodes[1]) && chain.nodes[1].candidates.includes(0); // a node budget may have left the first draft out
   const at = trunk ? chain.nodes[1] : chain.first;
-  if (!step.draft || !at || at.id === BONUS) return null;
-  const accepted = chain.nodes.filter((n) => n.state === "accepted" && (!main || n.candidates.includes(0)));
-  const drafts = main ? [] : draftsThrough(step, accepted.length ? accepted : [at]);
-  if (!main && !drafts.length) return null;
-  const slim = columns.slim; // a long name would lie across stems and the true boundary
-  let name = main ? "first draft" : draftsName(drafts).replace(slim ? /^re-drafts? / : "", "");
-  const [only] = drafts;
-  const leaves = at.depth - 1;
-  if (
-    drafts.length === 1 &&
-    only.base === 0 &&
-    only.prefix < leaves &&
-    step.nodes.get(at.parent).candidates.includes(0)
-  )
-    name += `, differs after ${leaves}`;
+  if (!at || at.id === BONUS) return null;
+  const main = trunk && (step.levels.length > 0 || at.candidates.includes(0)); // a node budget may have left the first draft out
+  const accepted = chain.nodes.filter(
+    (n) => n.state === "accepted" && (!main || !step.draft || n.candidates.includes(0)),
+  );
   const won = accepted.length;
-  const brought = !won
-    ? ""
-    : main
-      ? ` · ${won} ${step.sampled ? "drawn" : "right"}`
-      : ` · ${slim ? "+" : "added "}${won}`;
-  // across neither the line of the boundary, nor the stems that go up from this lane, nor its badges
-  const stems = chain.subs
-    .filter(({ first, lane }) => lanes.has(first.id) && lane < chain.lane)
-    .map(({ first }) => first.depth - 0.5);
-  const badges = chain.nodes
-    .filter(({ state }) => state === "rejected")
-    .map(({ id, depth }) => columns.x(depth) + widths.get(id) / 2 + 1);
-  const lines = [
-    ...[...(step.boundary === null ? [] : [step.boundary + 0.5]), ...stems].map((depth) => columns.x(depth)),
-    ...badges,
-  ];
-  const placed = (words) => {
-    const width = small(words) * (won ? BOLD : 1);
-    const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5) - width - 2]; // no further to the right than the block goes
-    const from = Math.max(start, Math.min(end, columns.x(at.depth) - widths.get(at.id) / 2));
-    return { words, x: clearOf(lines, from, width, [start, end], main), from };
-  };
-  let label = placed(name + brought);
-  if (main && brought && label.x > columns.x(step.boundary ?? step.columns)) label = placed(name); // over tokens that were not right
-  // before its lane it stands at the lane's height, where nothing else of that height is between
-  const alone = [...step.nodes.values()].every(({ id, depth }) => lanes.get(id) !== chain.lane || depth >= at.depth);
-  const beside = !main && alone && label.x + small(label.words) * (won ? BOLD : 1) < columns.x(leaves + 0.5);
-  return { ...label, name, brought: label.words === name ? "" : brought, won, beside, kind: at.proposer };
+  if (!main && !won) return null;
+  const [draft] = main ? [] : draftsThrough(step, accepted);
+  const other = draft && !draft.resampled ? (draft.base > 0 ? "third draft" : "second draft") : "another draft";
+  const names = main ? ["first draft", ""] : draft ? [`${other} from here`, other, ""] : ["another guess", ""];
+  const brought = won ? `${won} ${main ? (step.sampled ? "drawn" : "right") : "more"}` : "";
+  const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
+  const first = columns.x(at.depth) - widths.get(at.id) / 2;
+  for (const name of names) {
+    const words = [name, brought].filter(Boolean).join(", ");
+    const width = Math.ceil(small(words) * (won ? BOLD : 1));
+    const left = Math.max(start, Math.min(end - width, first));
+    const x = words && clearOf(lines, left, width, [main ? start : left - 20, Math.min(left + 20, end - width)], main);
+    if (x) return { words, name, brought: words.slice(name.length), won, kind: at.proposer, x, width };
+  }
+  return null;
 }
 
 /** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before it if they are
- *  rather there (`ahead`) or there is no room behind; where they were if there is none at all between `start` and `end`. */
+ *  rather there (`ahead`) or there is no room behind; null if there is none at all between `start` and `end`. */
 export function clearOf(lines, x, width, [start, end], ahead = false) {
   const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
   if (clear(x)) return x;
@@ -110,18 +84,23 @@ export function clearOf(lines, x, width, [start, end], ahead = false) {
     .flatMap((line) => [line - AIR - width, line + AIR])
     .filter((at) => at >= start && at <= end && clear(at));
   const far = (at) => Math.abs(at - x) + (at < x === ahead ? 0 : 1e6);
-  return fit.sort((a, b) => far(a) - far(b))[0] ?? x;
+  return fit.sort((a, b) => far(a) - far(b))[0] ?? null;
 }
 
 const GAP = 5; // between the pills of neighbouring lanes, at least
-const LABEL = { above: [-29, -14], beside: [-10, 10], below: [13, 27] };
-
+const LOOSE = 22; // as much more where there is room
+const [ABOVE, BESIDE, BELOW] = [
+  [-PILL / 2 - 20, -PILL / 2 - 3],
+  [-9, 9],
+  [PILL / 2 + 2, PILL / 2 + 20],
+];
 /**
  * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost ones.
  *
- * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle.
+ * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle; `room`: in pixels: what is
+ * left of it goes between the lanes.
  */
-export function laneRows({ low, high }, items) {
+export function laneRows({ low, high }, items, room = 0) {
   const byLane = new Map();
   for (const item of items) byLane.set(item.lane, [...(byLane.get(item.lane) || []), item]);
   const y = new Map([[low, 0]]);
@@ -134,30 +113,32 @@ export function laneRows({ low, high }, items) {
     }
     y.set(lane, y.get(lane - 1) + gap);
   }
+  const above = Math.min(-PILL / 2, ...(byLane.get(low) || []).map((item) => item.top));
+  const below = Math.max(PILL / 2, ...(byLane.get(high) || []).map((item) => item.bottom));
+  const more = Math.max(0, Math.min(LOOSE, (room - (y.get(high) + below - above)) / (high - low || 1)));
   const middle = y.get(0);
-  for (const lane of y.keys()) y.set(lane, y.get(lane) - middle);
-  const top = y.get(low) + Math.min(-PILL / 2, ...(byLane.get(low) || []).map((item) => item.top));
-  const bottom = y.get(high) + Math.max(PILL / 2, ...(byLane.get(high) || []).map((item) => item.bottom));
-  return { y, top, bottom };
+  for (const lane of y.keys()) y.set(lane, y.get(lane) - middle + more * lane);
+  return { y, top: y.get(low) + above, bottom: y.get(high) + below };
 }
 
 export const NARROW = 640; // pixels: below, the tree opens fitted
 
 export class TreeView {
-  /** `host` carries the svg; `viewport` moves it; `folded(hidden)` is called with the number of nodes that a step has folded away. */
-  constructor(host, selection, tooltip, viewport, folded) {
-    Object.assign(this, {
-      host,
-      selection,
-      tooltip,
-      viewport,
-      folded,
-      step: null,
-      columns: new Columns(1, 0, false, []),
-      words: new Map(),
-      unfolded: false,
-      widened: false,
-    });
+  /** `host` carries the svg; `viewport` moves it. */
+  constructor(host, selection, tooltip, viewport) {
+    Object.assign(this, { host, selection, tooltip, viewport, step: null, secret: false, widened: false });
+    Object.assign(this, { columns: new Columns(1, 0, false, []), words: new Map(), rows: null, layout: null });
+    this.whole = remembered(WHOLE) === "yes";
+    this.wholeSwitch = button(
+      "Whole branches",
+      {
+        id: "whole",
+        class: "small",
+        title: "Branches that were not accepted: to their end (W)",
+        "aria-pressed": this.whole,
+      },
+      () => this.showWhole(!this.whole),
+    );
     this.scaled = () => 1; // times the usual size
     this.answered = () => false; // whether a click at a depth answers a question
     this.world = s("g", { class: "world" });
@@ -166,10 +147,21 @@ export class TreeView {
     this.listen();
   }
 
-  show({ step, fresh, node, summary }) {
+  /** `secret`: what came of the step must not be seen, nor where branches end for that reason. */
+  show({ step, fresh, node, summary, secret }) {
     this.svg.setAttribute("aria-label", summary || "Draft tree");
+    this.secret = secret;
     if (fresh) this.drawStep(step);
     else if (node !== this.marked) this.mark();
+  }
+
+  /** Every branch to its end, or those that were not accepted cut; the browser remembers it. */
+  showWhole(on) {
+    this.whole = on;
+    remember(WHOLE, on ? "yes" : "no");
+    this.wholeSwitch.setAttribute("aria-pressed", on);
+    this.viewport.touched = false;
+    this.drawStep(this.step);
   }
 
   drawStep(step) {
@@ -182,27 +174,46 @@ export class TreeView {
     this.viewport.larger = larger;
     const across = (width - MARGIN.left - MARGIN.right) / larger;
     const family = getComputedStyle(this.host).fontFamily;
+    const narrow = width < NARROW && !this.widened;
+    const padding = narrow ? PADDING.tight : PADDING.wide;
+    const main = chainsOf(step, !this.whole && !this.secret);
+    const drawn = new Set(nodesOf(main).map(({ id }) => id));
+    const { shownNode } = this.selection;
+    const needs = (size, also) =>
+      columnNeeds(step, { size, family }, padding, ({ id }) => also || drawn.has(id) || id === shownNode);
     this.columns = new Columns(
       step.columns,
       across,
-      width < NARROW && !this.widened,
+      narrow,
       columnsThatMatter(step, this.selection),
-      columnNeeds(step, family, this.selection.shownNode),
+      needs(narrow ? CAPTION : NODE_FONT, false),
+      needs(NODE_FONT, !narrow),
     );
+    this.stub = narrow ? 6 : STUB;
     this.small = (words) => measure(words, `400 ${CAPTION}px ${family}`);
-    Object.assign(this, nodeWords(step, this.columns, family));
-    this.ghosts = wantedTokens(step);
+    Object.assign(this, nodeWords(step, this.columns, padding, family));
+    Object.assign(this, {
+      broken: brokenTokens(step),
+      placed: new Map(),
+      opened: new Map(),
+      pointed: null,
+      held: null,
+    });
     const room = (height - MARGIN.top - MARGIN.bottom) / larger;
+    this.broke =
+      !step.draft || step.boundary === null || step.boundary >= step.drafted ? [] : [this.x(step.boundary + 0.5)];
     this.layout = layoutTree(
-      step,
-      this.selection.shownNode,
-      this.unfolded ? null : (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room,
+      main,
+      (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room,
+      (more) => this.columns.depth(this.moreX(more.at) + this.small(this.moreWords(more)) + AIR) - 0.5,
     );
-    this.rows = this.rowsOf(this.layout);
+    this.branches = new Map(); // where the branch of a node that is not accepted ends
+    for (const { at, chain } of this.layout.more.values())
+      for (const { id } of nodesOf(chain)) if (step.nodes.get(id).state !== "accepted" && id) this.branches.set(id, at);
+    this.rows = this.rowsOf(this.layout, room);
     this.draw();
     this.viewport.set(this.extent());
     this.mark();
-    this.folded(this.layout.hidden);
   }
 
   draw() {
@@ -214,13 +225,37 @@ export class TreeView {
     for (const node of shown)
       if (node.parent >= 0) (node.state === "accepted" ? strong : edges).append(this.drawEdge(node));
     if (layout.lanes.has(BONUS)) {
-      nodes.append(this.drawBonus());
-      strong.append(
-        this.drawEdge({ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, proposer: "target" }),
-      );
+      const { parent, depth } = step.bonus;
+      const draft = draftOf(step.nodes.get(parent));
+      nodes.append(this.nodeGroup({ id: BONUS, depth, proposer: "target", kind: "target", state: "bonus", draft }));
+      strong.append(this.drawEdge({ id: BONUS, parent, depth, proposer: "target" }));
     }
-    for (const chain of layout.chains) labels.append(...this.drawChainLabel(chain));
+    const groups = new Map([...nodes.children].map((group) => [this.nodeOf(group), group]));
+    for (const { of, ...label } of this.rows.labels)
+      if (of === undefined) labels.append(this.drawLabel(label));
+      else
+        groups
+          .get(of)
+          .append(this.drawLabel({ ...label, x: label.x - this.x((step.nodes.get(of) ?? step.bonus).depth), y: 0 }));
     this.world.replaceChildren(this.drawBoundary(), edges, strong, labels, nodes);
+  }
+
+  drawLabel({ lane, x, y = this.rows.y.get(lane), down, kind, words, width, draft, at, stub }) {
+    const text = s("text", { class: kind, x, y: y + down, "data-draft": draft }, ...words);
+    if (!stub) return text;
+    const area = s("rect", { x: x - this.stub, y: y + down - 20, width: width + this.stub, height: 30 });
+    return s("g", { class: "more", "data-branch": at }, s("path", { class: "edge", d: stub(y) }), area, text);
+  }
+
+  /** Where the words begin that stand for the rest of a branch, behind its last node. */
+  moreX(at) {
+    const right = this.x(this.step.nodes.get(at).depth) + this.widths.get(at) / 2;
+    return clearOf(this.broke, right + this.stub + AIR, 80, [right, Infinity]) ?? right + this.stub + AIR;
+  }
+
+  moreWords({ at, count }) {
+    const words = `+ ${count} more`;
+    return this.moreX(at) + this.small(words) < this.x(this.columns.widths.length - 0.5) ? words : `+${count}`;
   }
 
   /** Whether a node is drawn without its word. */
@@ -232,46 +267,111 @@ export class TreeView {
     return this.step !== null && this.step.accepted.some((id) => /^$|…$/.test(this.words.get(id)));
   }
 
-  /** Where the words under a node begin: at its left, or beside the number of nodes that are folded away, but not behind the
-   *  block. */
-  ghostX(id, layout = this.layout) {
-    const w = this.widths.get(id);
-    const last = this.x(this.step.columns - 0.5) - this.x(this.step.nodes.get(id).depth) - this.ghostWidth(id);
-    return Math.min(layout.folded.has(id) ? w / 2 + 18 : -w / 2, last);
-  }
-
-  ghostWidth(id) {
-    return this.small(`${this.ghostWord}${this.ghosts.get(id)}`) + 4;
-  }
-
-  rowsOf(layout) {
-    if (layout.rows) return layout.rows;
-    const items = [];
-    const { step } = this;
+  /** The height of the lanes and the `labels` beside the nodes. */
+  rowsOf(layout, room = 0) {
+    if (layout.rows && !room) return layout.rows;
+    const { step, columns } = this;
+    const [items, labels] = [[], []];
     const put = (lane, left, width, [top, bottom]) => items.push({ lane, left, right: left + width, top, bottom });
+    const stems = []; // x, and the lanes that it goes from and to
+    const laneOf = (id) => layout.lanes.get(id);
     for (const [id, lane] of layout.lanes) {
-      const node = id === BONUS ? step.bonus : step.nodes.get(id);
-      const [x, w] = [this.x(node.depth), this.widths.get(id)];
+      const { depth, parent } = id === BONUS ? step.bonus : step.nodes.get(id);
+      const [x, w] = [this.x(depth), this.widths.get(id)];
       put(lane, x - w / 2, w, [-PILL / 2, PILL / 2]);
-      if (id === BONUS) put(lane, x - 20, 40, LABEL.below);
-      if (node.state === "rejected") put(lane, x + w / 2 - 6, 14, [-21, 0]);
-      if (layout.folded.has(id)) put(lane, x + w / 2 - 16, 32, node.depth ? [0, PILL / 2 + 16] : [-PILL / 2 - 16, 0]);
-      if (node.state === "root") put(lane, x - 22, 44, LABEL.below);
-      if (this.ghosts.has(id)) put(lane, x + this.ghostX(id, layout), this.ghostWidth(id), LABEL.below);
+      if (id === 0) continue;
+      const from = laneOf(parent);
+      if (from !== lane) stems.push([this.x(depth - 0.5), Math.min(from, lane), Math.max(from, lane)]);
+      const left = from === lane ? this.x(step.nodes.get(parent).depth) : this.x(depth - 0.5);
+      put(lane, left, x - left, [-2, 2]);
     }
+    /** What goes down through the space above a lane. */
+    const lines = (lane) => [
+      ...this.broke,
+      ...stems.filter(([, low, high]) => low < lane && lane <= high).map(([x]) => x),
+    ];
+    const [start, end] = [this.x(-0.5), this.x(columns.widths.length - 0.5)];
+    const label = (lane, zone, width, also) => {
+      put(lane, also.x, width, zone);
+      labels.push({ lane, width, down: zone[0] + 14, ...also });
+    };
+    const free = (lane, [top, bottom], x, width) =>
+      items.every(
+        (item) =>
+          item.lane !== lane ||
+          item.right <= x - AIR ||
+          item.left >= x + width + AIR ||
+          item.bottom <= top ||
+          item.top >= bottom,
+      );
+    /** Puts words of a node into the first of these places that is free. */
+    const beside = (id, kind, places) => {
+      const lane = laneOf(id);
+      const ways = places.map(([words, zone, left, from = left, to = left, stub = null]) => {
+        const width = Math.ceil(this.small(words)) + 2;
+        const at = Math.max(start, Math.min(left, end - width));
+        const across = lines(zone === BELOW ? lane + 1 : lane);
+        const x = zone === BESIDE && left > at ? null : clearOf(across, at, width, [from, Math.min(to, end - width)]);
+        return { zone, width, x: x ?? at, words: [words], stub, free: x !== null && free(lane, zone, x, width) };
+      });
+      const { zone, width, ...also } = ways.find((way) => way.free) ?? ways.at(-1);
+      label(lane, zone, width, also.stub ? { at: id, ...also } : { kind, of: id, ...also });
+    };
     for (const chain of layout.chains) {
-      const label = chainLabel(this, chain, layout.lanes);
-      if (label)
-        put(
-          chain.lane,
-          label.x,
-          this.small(label.words) * (label.won ? BOLD : 1),
-          label.beside ? LABEL.beside : LABEL.above,
-        );
+      const name = chainLabel(this, chain, lines(chain.lane));
+      if (!name) continue;
+      const brought = s("tspan", { class: "brought" }, name.brought);
+      label(chain.lane, ABOVE, name.width, {
+        x: name.x,
+        kind: `lane ${name.kind}${name.won ? " won" : ""}`,
+        draft: draftOf(chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first),
+        words: [name.name, brought],
+      });
     }
-    layout.rows = laneRows(layout, items);
+    for (const [id, wanted] of this.broken) {
+      if (!wanted || !layout.lanes.has(id)) continue;
+      const left = this.x(step.nodes.get(id).depth) - this.widths.get(id) / 2;
+      const said = [`${step.sampled ? "drawn" : "wanted"} ${wanted}`, wanted];
+      beside(
+        id,
+        "ghost",
+        said.flatMap((words) => [BELOW, ABOVE].map((zone) => [words, zone, left, left - 60, left + 40])),
+      );
+    }
+    for (const more of layout.more.values()) {
+      const { at } = more;
+      const [lane, x] = [laneOf(at), this.x(step.nodes.get(at).depth)];
+      const ends = !layout.chains.some(({ nodes }) => nodes.some(({ parent }) => parent === at));
+      const words = this.moreWords(more);
+      const from = x + this.widths.get(at) / 2;
+      const along = (y) => `M${from} ${y}H${this.moreX(at) - AIR}`;
+      const down = (y) => `M${x - 6} ${y + PILL / 2}v8q0 4 4 4h2`;
+      const up = (y) => `M${x - 6} ${y - PILL / 2}v-8q0-4 4-4h2`;
+      if (ends)
+        label(lane, BESIDE, Math.ceil(this.small(words)) + 2, { x: this.moreX(at), at, stub: along, words: [words] });
+      else
+        beside(at, "", [
+          [words, BELOW, x + 4, x + 4, x + 60, down],
+          [words, ABOVE, x + 4, x + 4, x + 60, up],
+          [`+${more.count}`, BELOW, x + 4, x + 4, x + 4, down],
+        ]);
+    }
+    if (layout.lanes.has(BONUS)) {
+      const [x, w] = [this.x(step.bonus.depth), this.widths.get(BONUS)];
+      beside(BONUS, "under", [
+        [OWN, BESIDE, x + w / 2 + AIR + 2],
+        ...[ABOVE, BELOW].map((zone) => [OWN, zone, x - w / 2, start, end]),
+      ]);
+    }
+    layout.rows = laneRows(layout, items, room - 20 * this.broke.length);
+    for (const line of this.broke) {
+      const half = Math.ceil(this.small(BROKE) * BOLD) / 2;
+      layout.rows.top -= 20;
+      const x = Math.max(start + half, Math.min(end - half, line));
+      labels.push({ x, y: layout.rows.top, down: 14, kind: "boundary", words: [BROKE] });
+    }
     layout.rows.right = Math.max(...items.map((item) => item.right));
-    return layout.rows;
+    return Object.assign(layout.rows, { labels });
   }
 
   x(depth) {
@@ -279,7 +379,12 @@ export class TreeView {
   }
 
   y(id) {
-    return this.rows.y.get(this.layout.lanes.get(id)) || 0;
+    return this.placed.get(id) ?? this.rows.y.get(this.layout.lanes.get(id)) ?? 0;
+  }
+
+  /** Whether a node is drawn, in a lane or in an opened branch. */
+  has(id) {
+    return this.layout.lanes.has(id) || this.placed.has(id);
   }
 
   extent() {
@@ -308,61 +413,31 @@ export class TreeView {
   drawNode(node) {
     const kind = node.state === "root" ? "anchor" : node.proposer;
     const w = this.widths.get(node.id);
-    const group = this.nodeGroup(
+    return this.nodeGroup(
       { ...node, kind, draft: draftOf(node) },
       kind === "anchor"
-        ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 3 })
+        ? s("rect", { class: "inner", x: -w / 2 + 2.5, y: -PILL / 2 + 2.5, width: w - 5, height: PILL - 5, rx: 4 })
         : null,
-    );
-    if (sharedWithRedraft(this.step, node))
-      group.append(s("line", { class: "twin", x1: -w / 2, x2: w / 2, y1: PILL / 2 + 2.5, y2: PILL / 2 + 2.5 }));
-    if (node.state === "root") group.append(s("text", { class: "under", y: PILL / 2 + 12 }, "anchor"));
-    if (node.state === "rejected") group.append(crossBadge(w / 2 + 1, -PILL / 2 - 2));
-    if (this.ghosts.has(node.id))
-      group.append(
-        s(
-          "text",
-          { class: "ghost", x: this.ghostX(node.id), y: PILL / 2 + 12 },
-          this.ghostWord,
-          s("tspan", {}, this.ghosts.get(node.id)),
-        ),
-      );
-    const hidden = this.layout.folded.get(node.id);
-    if (hidden) group.append(foldBadge(w / 2, (node.depth ? 1 : -1) * (PILL / 2 + 8), hidden));
-    return group;
-  }
-
-  drawBonus() {
-    const { depth, parent } = this.step.bonus;
-    const under = s("text", { class: "under", y: PILL / 2 + 12 }, isPlain(this.step) ? "target" : "bonus");
-    return this.nodeGroup(
-      {
-        id: BONUS,
-        depth,
-        proposer: "target",
-        kind: "target",
-        state: "bonus",
-        draft: draftOf(this.step.nodes.get(parent)),
-      },
-      under,
     );
   }
 
   /** A node's shape and word, at its place; `parts`: what else it has. */
   nodeGroup({ id, depth, proposer, kind, state, draft }, ...parts) {
+    const words = this.words.get(id);
     return s(
       "g",
       {
-        class: `node ${kind} ${state}`,
+        class: `node ${kind} ${state}${this.broken.has(id) ? " broken" : ""}${words === BYTES ? " bytes" : ""}`,
         transform: `translate(${this.x(depth)},${this.y(id)})`,
         "data-node": id === BONUS ? "bonus" : id,
         "data-state": state,
         "data-depth": depth,
         "data-proposer": proposer,
         "data-draft": draft,
+        "data-branch": this.branches.get(id),
       },
-      nodeShape(kind, this.widths.get(id), this.words.get(id) ? PILL : DOT),
-      s("text", { class: "label", y: 5 }, this.words.get(id)),
+      nodeShape(kind, this.widths.get(id), words ? PILL : DOT),
+      s("text", { class: `label${this.sizes.get(id) === CAPTION ? " low" : ""}`, y: 5.5 }, words),
       ...parts,
     );
   }
@@ -375,31 +450,17 @@ export class TreeView {
       class: `edge ${node.proposer}`,
       "data-draft": draftOf(node.id === BONUS ? from : node),
       "data-of": node.id,
+      "data-branch": this.branches.get(node.id),
       "data-depth": node.depth,
       d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
     });
   }
 
-  drawChainLabel(chain) {
-    const label = chainLabel(this, chain, this.layout.lanes);
-    if (!label) return [];
-    const y = this.rows.y.get(chain.lane) + (label.beside ? 4 : -PILL / 2 - 5);
-    const named = chain.lane === 0 && chain.first.depth === 0 ? (chain.nodes[1] ?? chain.first) : chain.first;
-    return [
-      s(
-        "text",
-        { class: `lane ${label.kind}${label.won ? " won" : ""}`, "data-draft": draftOf(named), x: label.x, y },
-        label.name,
-        label.brought ? s("tspan", { class: "brought" }, label.brought) : "",
-      ),
-    ];
-  }
-
   /** The border after the last first-draft token that the target accepted; the strip draws it on. */
   drawBoundary() {
-    if (this.step.boundary === null || !this.step.draft) return s("g");
-    const x = this.x(this.step.boundary + 0.5);
-    return s("line", { class: "boundary", x1: x, x2: x, y1: -4000, y2: 4000 });
+    const [x] = this.broke;
+    if (x === undefined) return s("g");
+    return s("line", { class: "boundary", x1: x, x2: x, y1: this.rows.top + 19, y2: 4000 });
   }
 
   /** Every column in view, or every token readable and the tree to be moved; once the step is drawn again. */
@@ -408,29 +469,70 @@ export class TreeView {
     this.viewport.touched = false;
   }
 
-  get ghostWord() {
-    return this.step.sampled ? "drawn: " : "target: ";
-  }
-
   place() {
     const { k, x, y } = this.viewport;
     this.world.setAttribute("transform", `translate(${x.toFixed(2)},${y.toFixed(2)}) scale(${k.toFixed(4)})`);
   }
 
-  /** Shows everything, or folds again what does not fit. */
-  unfold(all) {
-    this.unfolded = all;
-    this.viewport.touched = false;
-    this.drawStep(this.step);
+  /** Opens the branches under the pointer, under a finger and of the selected node, and closes all others. */
+  showOpen() {
+    if (!this.layout) return;
+    const wanted = new Set([this.pointed, this.held, this.branches.get(this.selection.shownNode)]);
+    for (const [at, group] of this.opened) {
+      if (wanted.has(at)) continue;
+      group.remove();
+      this.opened.delete(at);
+      for (const { id } of nodesOf(this.layout.more.get(at).chain)) this.placed.delete(id);
+    }
+    for (const at of wanted) if (this.layout.more.has(at) && !this.opened.has(at)) this.drawOpen(at);
+    this.world.classList.toggle("opened", this.opened.size > 0);
+    for (const part of this.world.querySelectorAll("[data-branch]"))
+      part.classList.toggle("open", this.opened.has(Number(part.dataset.branch)));
   }
 
-  /** Shows which node is selected; one that is folded away is brought out. */
+  /** A branch to its end, over all else: nothing moves for it. It grows away from the first draft, where there is room. */
+  drawOpen(at) {
+    const { step, layout, viewport } = this;
+    const lanes = lanesOfMore(layout.more.get(at));
+    const base = this.y(at);
+    const high = PITCH * Math.max(...lanes.values());
+    const room = { 1: viewport.size.height - viewport.y - base * viewport.k, "-1": viewport.y + base * viewport.k };
+    const away = layout.lanes.get(at) < 0 ? -1 : 1;
+    const side = room[away] < high * viewport.k + PILL && room[-away] > room[away] ? -away : away;
+    const hidden = [...lanes.keys()].filter((id) => !layout.lanes.has(id)).map((id) => step.nodes.get(id));
+    const under = side > 0 && [...lanes.keys()].some((id) => this.broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // what was wanted
+    for (const { id } of hidden) this.placed.set(id, base + (lanes.get(id) ? side * PITCH * lanes.get(id) + under : 0));
+    const rows = new Map();
+    for (const { id, depth } of hidden) {
+      const [from, to] = rows.get(this.y(id)) ?? [depth, depth];
+      rows.set(this.y(id), [Math.min(from, depth), Math.max(to, depth)]);
+    }
+    const ground = [...rows].map(([y, [from, to]]) =>
+      s("rect", {
+        class: "ground",
+        x: this.x(from - 0.5),
+        y: y - PITCH / 2,
+        width: this.x(to + 0.5) - this.x(from - 0.5),
+        height: PITCH,
+      }),
+    );
+    const group = s(
+      "g",
+      { class: "whole", "data-branch": at },
+      ...ground,
+      ...hidden.map((node) => this.drawEdge(node)),
+      ...hidden.map((node) => this.drawNode(node)),
+    );
+    this.opened.set(at, group);
+    this.world.append(group);
+  }
+
+  /** Shows which node is selected; its branch is opened. */
   mark() {
     if (!this.viewport.size.width || !this.layout) return; // out of sight, where nothing is laid out
     const { shownNode: node, shown } = this.selection;
     this.marked = node;
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
-    if (known && !this.layout.lanes.has(node)) return this.drawStep(this.step);
     // a token in a slim column is made readable
     if (known && !this.words.get(node) && !this.marking) {
       this.marking = true;
@@ -438,6 +540,7 @@ export class TreeView {
       this.marking = false;
       return;
     }
+    this.showOpen();
     for (const group of this.world.querySelectorAll("g.node")) {
       const chosen = node !== null && this.nodeOf(group) === node;
       group.classList.toggle("selected", chosen);
@@ -451,7 +554,7 @@ export class TreeView {
             y: -PILL / 2 - 4,
             width: this.widths.get(node) + 8,
             height: PILL + 8,
-            rx: 8,
+            rx: 10,
           }),
         );
     }
@@ -462,30 +565,46 @@ export class TreeView {
   }
 
   neighbour(node, direction) {
-    return this.layout ? nextNode(this.step, this.layout, node, direction) : null;
+    if (!this.layout) return null;
+    const lanes = new Map(this.layout.lanes);
+    for (const at of this.opened.keys())
+      for (const [id, lane] of lanesOfMore(this.layout.more.get(at)))
+        if (this.placed.has(id))
+          lanes.set(id, lanes.get(at) + (Math.sign(this.placed.get(id) - this.y(at)) * lane) / 99);
+    return nextNode(this.step, lanes, node, direction);
   }
 
   reveal(node) {
     const found = node === BONUS ? this.step.bonus : this.step.nodes.get(node);
-    if (found && this.layout?.lanes.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
+    if (found && this.layout && this.has(node)) this.viewport.reveal(this.x(found.depth), this.y(node));
   }
 
   listen() {
+    const asked = () => this.host.closest("[data-quiz='asking']") !== null;
+    const point = (at) => {
+      clearTimeout(this.leaving);
+      if (at !== this.pointed)
+        this.leaving = setTimeout(() => ((this.pointed = at), this.showOpen()), at === null ? LINGER : 0);
+    };
     const over = (event) => {
       const group = event.target.closest && event.target.closest("g.node");
-      if (!group || !this.step || event.pointerType === "touch" || this.viewport.dragged) return this.tooltip.hide();
-      if (this.host.closest("[data-quiz='asking']") || this.nodeOf(group) === this.selection.node)
-        return this.tooltip.hide(); // the details say it
+      if (event.pointerType === "touch" || this.viewport.dragged || !this.step) return this.tooltip.hide();
+      const at = event.target.closest("[data-branch]")?.dataset.branch;
+      if (!this.host.closest(".moves")) point(at === undefined ? null : Number(at));
+      if (!group || asked() || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details say it
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
-    this.svg.addEventListener("pointerleave", () => this.tooltip.hide());
+    this.svg.addEventListener("pointerleave", () => (point(null), this.tooltip.hide()));
     this.svg.addEventListener("click", (event) => {
+      if (!this.step || this.viewport.dragged) return;
       const group = event.target.closest("g.node");
-      if (!group || !this.step || this.viewport.dragged) return;
-      const { depth } = group.dataset;
-      if (this.answered(Number(depth))) return;
-      if (event.target.closest("g.fold")) return this.unfold(true);
+      if (!group) {
+        const at = Number(event.target.closest("g.more")?.dataset.branch ?? NaN);
+        this.held = at === this.held || Number.isNaN(at) ? null : at;
+        return this.showOpen();
+      }
+      if (this.answered(Number(group.dataset.depth))) return;
       this.selection.pin(this.step.index, this.nodeOf(group));
       // fingers do not hover, and the details are far away
       if (event.pointerType === "touch")

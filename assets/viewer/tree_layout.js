@@ -1,25 +1,63 @@
 // Where the nodes of a token tree stand: the lane of each, the width of columns, and which node is next in a direction.
 
-import { visible } from "./words.js";
+import { sum } from "./dom.js";
+import { quoted } from "./words.js";
 
 export const BONUS = -1;
 const MOST_CHAINS = 64; // more never fit on a screen
+const SHOWN = 2; // tokens of a branch that was not accepted
 
 /**
- * Lanes for the nodes of a step (and its bonus token under the id BONUS).
+ * The chains of a step (and its bonus token under the id BONUS), that of the anchor; the others are the `subs` of chains.
  *
- * A chain is a run of nodes in one lane: a node goes on in its parent's lane when it continues the same candidate.
- * Chains that leave latest are placed first and nearest, so a stem never crosses a lane that is in use beside it.
- * Where a layout does not `fit`, the chains that the drafters gave the least probability are folded away: `folded`
- * counts the nodes that are hidden below each node. The accepted path and the selected node are always there.
+ * A chain is a run of nodes in one lane: a node goes on in its parent's lane when it continues the same candidate. With `cut`, what leaves
+ * the accepted path ends after two tokens: the rest of it, with all that leaves there, is `more` of its chain.
  */
-export function layoutTree(step, selected, fits) {
+export function chainsOf(step, cut) {
   const [root, ...others] = step.nodes.values();
   const children = new Map();
   for (const node of others) children.set(node.parent, [...(children.get(node.parent) ?? []), node]);
   const bonus = step.bonus && { id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth, candidates: [] };
   const main = chainFrom(root, children, heights(step.nodes), bonus);
-  const order = byWorth(main, step, selected);
+  if (cut) cutChain(main);
+  return main;
+}
+
+const onPath = ({ id, state }) => id === BONUS || state === "accepted" || state === "root";
+
+function cutChain(chain) {
+  const path = chain.nodes.filter(onPath);
+  const branch = chain.nodes.slice(path.length);
+  const last = path.at(-1)?.depth ?? -1;
+  const [stay, go] = [[], []];
+  for (const sub of chain.subs) (sub.first.depth <= last + 1 ? stay : go).push(sub);
+  const whole = { first: branch[0], nodes: branch, subs: go, end: chain.end };
+  const count = sizeOf(whole) - SHOWN;
+  if (branch.length && count > 1) {
+    chain.nodes = [...path, ...branch.slice(0, SHOWN)];
+    chain.end = chain.nodes.at(-1).depth;
+    chain.more = { at: chain.nodes.at(-1).id, count, chain: whole };
+    chain.subs = stay;
+  }
+  chain.subs.forEach(cutChain);
+}
+
+/** All nodes of a chain and of those that leave it. */
+export const nodesOf = (chain) => [...chain.nodes, ...chain.subs.flatMap(nodesOf)];
+
+/**
+ * Lanes for chains. Those that leave latest are placed first and nearest, so a stem never crosses a lane that is in use beside it.
+ *
+ * Where a layout does not `fit`, the chains that the drafters gave the least probability are left out, never the accepted path. `more`: what
+ * is not drawn behind a node: of a chain that was cut, which takes its lane up to the depth `reach(more)`, or whole chains that leave there.
+ */
+export function layoutTree(main, fits = null, reach = () => 0) {
+  const order = byWorth(main);
+  const widen = (chain) => {
+    if (chain.more) chain.end = Math.max(chain.end, reach(chain.more));
+    chain.subs.forEach(widen);
+  };
+  widen(main);
   if (!fits) return arrange(main, order, order.length);
   let least = order.filter((chain) => chain.needed).length;
   let most = Math.max(least, Math.min(order.length, MOST_CHAINS));
@@ -35,24 +73,17 @@ export function layoutTree(step, selected, fits) {
 }
 
 /** The chains below the main one, what must be shown first, then by the probability that the drafters gave them. */
-function byWorth(main, step, selected) {
+function byWorth(main) {
   const reach = new Map();
-  for (const node of step.nodes.values())
-    reach.set(node.id, node.parent < 0 ? 1 : reach.get(node.parent) * (node.drafterP || 0));
   const order = [];
   const collect = (chain, most) => {
-    chain.needed =
-      chain.first.id === BONUS || chain.first.state === "accepted" || chain.nodes.some((node) => node.id === selected);
+    for (const { id, parent, drafterP } of chain.nodes)
+      reach.set(id, parent < 0 ? 1 : (reach.get(parent) ?? 0) * (drafterP || 0));
+    chain.needed = onPath(chain.first);
     // never more than the chain that it leaves, so that it does not come before that one
-    chain.worth = Math.min(
-      most,
-      chain.nodes.reduce((sum, node) => sum + (reach.get(node.id) || 0), 0),
-    );
+    chain.worth = Math.min(most, sum(chain.nodes.map(({ id }) => reach.get(id))));
     if (chain !== main) order.push(chain);
-    for (const sub of chain.subs) {
-      collect(sub, chain === main ? Infinity : chain.worth);
-      if (sub.needed) chain.needed = true;
-    }
+    for (const sub of chain.subs) collect(sub, chain === main ? Infinity : chain.worth);
   };
   collect(main, Infinity);
   return order.sort((a, b) => b.needed - a.needed || b.worth - a.worth);
@@ -63,24 +94,39 @@ function arrange(main, order, most) {
   const shown = new Set([main, ...order.slice(0, most)]);
   const lanes = new Map();
   const chains = [];
-  const folded = new Map();
+  const more = new Map();
   place(main, shown);
-  // the path leaves upwards, in a narrow frame, where more is folded away, as in a wide one
-  const path = main.subs.find(({ first }) => first.id === BONUS || first.state === "accepted");
+  // the path leaves upwards, in a narrow frame, where more is left out, as in a wide one
+  const path = main.subs.find(({ first }) => onPath(first));
   settle(main, 0, shown, lanes, chains, path && path.offset > 0 ? -1 : 1);
-  let hidden = 0;
   for (const chain of chains) {
+    if (chain.more) more.set(chain.more.at, chain.more);
     for (const sub of chain.subs) {
       if (shown.has(sub)) continue;
-      const size = sizeOf(sub);
-      hidden += size;
-      folded.set(sub.first.parent, (folded.get(sub.first.parent) || 0) + size);
+      const at = sub.first.parent;
+      const first = chain.nodes.find(({ id }) => id === at);
+      const { count, chain: left } = more.get(at) ?? {
+        count: 0,
+        chain: { first, nodes: [first], subs: [], end: first.depth },
+      };
+      left.subs.push(sub);
+      more.set(at, { at, count: count + sizeOf(sub), chain: left });
     }
   }
-  return { lanes, chains, folded, hidden, low: Math.min(...lanes.values()), high: Math.max(...lanes.values()) };
+  return { lanes, chains, more, low: Math.min(...lanes.values()), high: Math.max(...lanes.values()) };
 }
 
-const sizeOf = (chain) => chain.nodes.length + chain.subs.reduce((sum, sub) => sum + sizeOf(sub), 0);
+/** The lanes of what is not drawn behind a node, by node, counted from that node's lane. */
+export function lanesOfMore({ chain }) {
+  const all = { has: () => true };
+  const lanes = new Map();
+  place(chain, all, true);
+  settle(chain, 0, all, lanes, []);
+  return lanes;
+}
+
+const sizeOf = (chain) => nodesOf(chain).length + sum(withMore(chain).map(({ more }) => more.count));
+const withMore = (chain) => [...(chain.more ? [chain] : []), ...chain.subs.flatMap(withMore)];
 
 function heights(nodes) {
   const out = new Map();
@@ -181,86 +227,77 @@ export function columnsThatMatter(step, selection) {
   return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
-/** Under one rejected node of every place where the target chose otherwise: what it wanted. The first draft's own token says
- *  it if there is one, else the likeliest. */
-export function wantedTokens(step) {
-  const best = new Map();
-  const found = new Set(step.accepted.map((id) => step.nodes.get(id).parent));
-  const rank = (node) => (node.candidates.includes(0) ? 2 : 0) + (node.drafterP || 0);
-  for (const node of step.nodes.values()) {
-    if (node.state !== "rejected" || !step.choices.has(node.parent)) continue;
-    if (found.has(node.parent) && !node.candidates.includes(0)) continue; // what it wanted stands beside it
-    const other = best.get(node.parent);
-    if (!other || rank(node) > rank(other)) best.set(node.parent, node);
-  }
-  return new Map([...best.values()].map((node) => [node.id, visible(step.choices.get(node.parent).text, 12)]));
-}
-
-/** Whether a re-draft wrote this token of the first draft once more: it leaves the first draft later than where it began. */
-export function sharedWithRedraft(step, node) {
-  if (!step.draft || !node.candidates.includes(0)) return false;
-  return node.candidates.some(
-    (c) => c > 0 && !step.branches[c - 1].resampled && step.branches[c - 1].prefix < node.depth,
+/** The rejected tokens that matter, by node: the first draft's at the true boundary, with what the target wanted there, and the one behind the
+ *  accepted path, where the target's own token stands beside it. */
+export function brokenTokens(step) {
+  const last = step.accepted.at(-1) ?? 0;
+  const path = step.nodes.get(last).candidates;
+  const rejected = [...step.nodes.values()].filter(
+    ({ state, parent }) => state === "rejected" && step.choices.has(parent),
   );
+  const rank = ({ candidates, drafterP }) => (candidates.some((c) => path.includes(c)) ? 1 : 0) + (drafterP || 0);
+  const behind = rejected.filter(({ parent }) => parent === last).sort((a, b) => rank(b) - rank(a))[0];
+  const first = rejected.find(({ candidates }) => candidates.includes(0));
+  const found = new Map(behind && (!first || first.parent !== last) ? [[behind.id, ""]] : []);
+  return first ? found.set(first.id, quoted(step.choices.get(first.parent).text.trim() || "␣", 12)) : found;
 }
 
-/** The next node in a direction: up and down across lanes, sideways along the path. */
-export function nextNode(step, layout, node, direction) {
+/** The next node in a direction: up and down across lanes, sideways along the path; `lanes` of what is drawn. */
+export function nextNode(step, lanes, node, direction) {
   if (!step) return null;
-  if (node === null || !layout.lanes.has(node)) return step.accepted.at(-1) ?? 0;
-  const all = [
-    ...[...step.nodes.values()].filter((n) => layout.lanes.has(n.id)),
-    ...(layout.lanes.has(BONUS) ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : []),
-  ];
+  if (node === null || !lanes.has(node)) return step.accepted.at(-1) ?? 0;
+  const bonus = step.bonus ? [{ id: BONUS, parent: step.bonus.parent, depth: step.bonus.depth }] : [];
+  const all = [...step.nodes.values(), ...bonus];
   const here = all.find((n) => n.id === node);
   if (direction === "left") return here.parent >= 0 ? here.parent : node;
   if (direction === "right") {
     const next = all.filter((n) => n.parent === node);
-    const path = next.find((n) => n.id === BONUS || n.state === "accepted");
-    return (path || next.find((n) => layout.lanes.get(n.id) === layout.lanes.get(node)) || next[0] || here).id;
+    return (next.find(onPath) || next.find((n) => lanes.get(n.id) === lanes.get(node)) || next[0] || here).id;
   }
   const side = direction === "up" ? -1 : 1;
-  const lane = layout.lanes.get(node);
-  const away = (n) => (layout.lanes.get(n.id) - lane) * side * 1000 + Math.abs(n.depth - here.depth);
-  const beyond = all.filter((n) => (layout.lanes.get(n.id) - lane) * side > 0);
+  const lane = lanes.get(node);
+  const away = (n) => (lanes.get(n.id) - lane) * side * 1000 + Math.abs(n.depth - here.depth);
+  const beyond = all.filter((n) => (lanes.get(n.id) - lane) * side > 0);
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-const COLUMN = { least: 54, read: 70, most: 108 }; // read: where they do not fit in any case
-const FITTED = { wide: 46, slim: 8 };
-export const WORDLESS = 24; // a column below this holds a shape without a word
+const COLUMN = { least: 46, read: 76, most: 108 }; // read: where they do not fit in any case
+const FITTED = { wide: 60, slim: 7 };
+export const WORDLESS = 20; // a column below this holds a shape without a word
+
+/** Widths that fill `across` as evenly as may be with none below what it needs, nor widened above `most`; or, where that is too
+ *  much, the wide ones cut to the same width. */
+function spread(needs, across, most) {
+  const enough = sum(needs) <= across;
+  const width = enough ? (level) => (need) => Math.max(need, level) : (level) => (need) => Math.min(need, level);
+  let [low, high] = [0, enough ? most : Math.max(...needs)];
+  for (let n = 0; n < 24; n += 1) {
+    const level = (low + high) / 2;
+    if (sum(needs.map(width(level))) <= across) low = level;
+    else high = level;
+  }
+  return needs.map(width(low));
+}
 
 /** How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view: the columns
  *  that tell the story are wide enough for their words, the others are slim. */
 export class Columns {
   /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN.least;
    *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:
-   *  pixels that the words of one take. */
-  constructor(count, across, fitted, matters, need = () => FITTED.wide) {
-    const even = across / count < COLUMN.least ? COLUMN.read : Math.min(COLUMN.most, across / count);
-    this.slim = fitted && across / count < COLUMN.least; // whether columns are narrower than they may be
-    this.widths = Array.from({ length: count }, () => even);
-    if (this.slim) {
-      const wide = new Map();
-      let room = across - count * FITTED.slim;
-      const widen = (at) => {
-        const width = Math.min(FITTED.wide, Math.max(WORDLESS, need(at)));
-        // a comma may still find room where a word does not
-        if (wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) return;
-        wide.set(at, width);
-        room -= width - FITTED.slim;
-      };
-      matters.filter((depth) => depth >= 0 && depth < count).forEach(widen);
-      for (const [at, width] of wide) {
-        const more = Math.max(0, Math.min(room, need(at) - width)); // where a word that matters is cut
-        wide.set(at, width + more);
-        room -= more;
-      }
-      for (const at of this.widths.keys()) widen(at);
-      const slim = Math.min(WORDLESS - 1, FITTED.slim + Math.max(0, room) / Math.max(1, count - wide.size));
-      const rest = wide.size === count ? Math.max(0, room) / count : 0;
-      this.widths = this.widths.map((_, at) => (wide.get(at) ?? slim) + rest);
-    }
+   *  pixels that the words of one take, 0: there are none; `wish(depth)`: what they take if there is room: of all that may be drawn, or
+   *  on a narrow screen in larger type. */
+  constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need) {
+    const [needs, wishes] = [need, wish].map((of) => Array.from({ length: count }, (_, depth) => of(depth)));
+    const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
+    this.slim = fitted && least > across; // whether columns are narrower than they may be
+    if (this.slim) this.widths = slimWidths(needs, wishes, across, matters);
+    else if (least > across) this.widths = needs.map((width) => Math.max(COLUMN.read, width));
+    else
+      this.widths = spread(
+        (sum(wishes) <= across ? wishes : needs).map((width) => width || COLUMN.least / 2),
+        across,
+        COLUMN.most,
+      );
     this.starts = [0];
     for (const width of this.widths) this.starts.push(this.starts[this.starts.length - 1] + width);
   }
@@ -283,4 +320,27 @@ export class Columns {
     column = Math.min(this.widths.length - 1, Math.max(0, column));
     return column + (place - this.starts[column]) / this.widths[column] - 0.5;
   }
+}
+
+function slimWidths(needs, wishes, across, matters) {
+  const wide = new Map();
+  let room = across - needs.length * FITTED.slim;
+  const widen = (at) => {
+    const width = Math.min(FITTED.wide, Math.max(WORDLESS, needs[at]));
+    // a comma may still find room where a word does not
+    if (!needs[at] || wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) return;
+    wide.set(at, width);
+    room -= width - FITTED.slim;
+  };
+  matters.filter((depth) => depth >= 0 && depth < needs.length).forEach(widen);
+  for (const at of needs.keys()) widen(at);
+  for (const full of [needs, wishes])
+    for (const [at, width] of wide) {
+      const more = Math.max(0, Math.min(room, full[at] - width)); // where a word that matters is cut, or in small type
+      wide.set(at, width + more);
+      room -= more;
+    }
+  const slim = Math.min(WORDLESS - 1, FITTED.slim + Math.max(0, room) / Math.max(1, needs.length - wide.size));
+  const rest = wide.size === needs.length ? Math.max(0, room) / needs.length : 0;
+  return needs.map((_, at) => (wide.get(at) ?? slim) + rest);
 }

@@ -2,10 +2,10 @@
 // first drafter = box, second drafter = capsule, target = hexagon.
 
 import { s } from "./dom.js";
-import { NODE_FONT } from "./viewport.js";
+import { CAPTION, NODE_FONT } from "./viewport.js";
 import { visible } from "./words.js";
 
-export const PILL = 26;
+export const PILL = 32;
 
 export const measure = (() => {
   let context = null; // no document is needed to import this
@@ -23,35 +23,43 @@ export const measure = (() => {
   };
 })();
 
-export const nodeFont = (bold, family) => `${bold ? 600 : 400} ${NODE_FONT}px ${family}`;
+const nodeFont = (bold, { size, family }) => `${bold ? 600 : 400} ${size}px ${family}`;
 
-/** What is left beside the words of a node, within it and between columns. */
-export const PADDING = { node: 11, target: 20, slim: 6 };
+/** What is left beside the words of a node: within its shape, in a hexagon, and between columns; the least width of a shape. */
+export const PADDING = {
+  wide: { node: 20, target: 28, gap: 14, least: 36 },
+  tight: { node: 8, target: 14, gap: 3, least: 16 },
+};
+export const BYTES = "·";
+const MOST = 24; // letters
+// Pieces of a character: nothing that can be read, or a byte of each as some tokenizers write them
+const PIECE = /^$|^ ?\ufffd|^ ?[\u00c2-\u00f0][\u0122-\u0130\u0132-\u0141]/;
 
-/** How wide a column has to be for the word that the path has there, for what the first draft wrote, and for a selected node. */
-export function columnNeeds(step, family, selected) {
+/** What a token is drawn as: the space that a word begins with is left out. */
+const tokenWords = (value, most = MOST) => (PIECE.test(value) ? BYTES : visible(value.replace(/^ (?=\S)/, ""), most));
+
+/** How wide every column has to be for the words of those nodes that are `drawn`, by depth. */
+export function columnNeeds(step, font, padding, drawn) {
   const needs = new Map();
-  const put = (depth, words, bold, padding) =>
-    needs.set(
-      depth,
-      Math.max(needs.get(depth) || 0, fitLabel(words, Infinity, nodeFont(bold, family)).width + padding + PADDING.slim),
-    );
-  for (const node of step.nodes.values())
-    if (node.state === "accepted" || node.candidates.includes(0) || node.parent < 0 || node.id === selected)
-      put(node.depth, node.text, node.state === "accepted", PADDING.node);
-  if (step.bonus) put(step.bonus.depth, step.bonus.text, true, PADDING.target);
-  return (depth) => Math.ceil(needs.get(depth) || 0);
+  const put = ({ depth, text }, bold, around) => {
+    const width = Math.max(padding.least, measure(tokenWords(text), nodeFont(bold, font)) + around);
+    needs.set(depth, Math.max(needs.get(depth) || 0, Math.ceil(width + padding.gap)));
+  };
+  for (const node of step.nodes.values()) if (drawn(node)) put(node, node.state === "accepted", padding.node);
+  if (step.bonus) put(step.bonus, true, padding.target);
+  return (depth) => needs.get(depth) || 0;
 }
 
-/** The longest beginning of a token that fits, and its width. */
-export function fitLabel(value, room, font) {
-  let words = visible(value, 16);
-  let width = measure(words, font);
-  for (let most = 15; width > room && most > 2; most -= 1) {
-    words = visible(value, most);
-    width = measure(words, font);
+/** The longest beginning of a token that fits, its width and the size of its type: smaller rather than with fewer letters, if it may be. */
+export function fitLabel(value, room, bold, family, smaller = false) {
+  let [size, most] = [NODE_FONT, MOST];
+  for (;;) {
+    const words = tokenWords(value, most);
+    const width = measure(words, nodeFont(bold, { size, family }));
+    if (width <= room || most < 3) return { words, width, size };
+    if (smaller && size > CAPTION) size = CAPTION;
+    else most = Math.min(most, [...words].length) - 1;
   }
-  return { words, width };
 }
 
 export function nodeShape(kind, width, height) {
@@ -86,27 +94,5 @@ export function edgePath(x1, y1, x2, y2, border) {
   return (
     `M${x1} ${y1}H${border - turn}Q${border} ${y1} ${border} ${y1 + down}` +
     `V${y2 - down}Q${border} ${y2} ${border + turn} ${y2}H${x2}`
-  );
-}
-
-/** How many nodes below this one are folded away. */
-export function foldBadge(x, y, count) {
-  const words = "+" + count;
-  const width = 8 + 7.5 * words.length;
-  return s(
-    "g",
-    { class: "fold", transform: `translate(${x},${y})` },
-    s("rect", { x: -width / 2, y: -7.5, width, height: 15, rx: 7.5 }),
-    s("text", { y: 4 }, words),
-  );
-}
-
-/** The ✕ on the corner of a rejected node. */
-export function crossBadge(x, y) {
-  return s(
-    "g",
-    { class: "badge", transform: `translate(${x},${y})` },
-    s("circle", { r: 6 }),
-    s("path", { d: "M-2.4-2.4L2.4 2.4M2.4-2.4L-2.4 2.4" }),
   );
 }

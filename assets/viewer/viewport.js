@@ -1,7 +1,8 @@
 // Zoom and pan of the tree. The strip below shares its horizontal part.
 
-export const NODE_FONT = 14; // pixels
-export const CAPTION = 12;
+export const NODE_FONT = 16; // pixels
+export const CAPTION = 13;
+const TRUNK = 0.56; // where the first draft lies from top to bottom, as far as everything is in view
 const ZOOM = [0.35, 3];
 export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 
@@ -34,32 +35,31 @@ export class Viewport {
     this.fit();
   }
 
-  /** Everything in view; when that would be too small to read, the accepted path at a readable scale. */
+  /** Type at its size; where not everything is in view, what matters most. */
   fit() {
     const { width, height } = this.size;
     const c = this.content;
     if (!c || !width || !height) return;
+    const k = (this.k = this.larger);
     const across = width - MARGIN.left - MARGIN.right;
     const along = height - MARGIN.top - MARGIN.bottom;
-    const all = Math.min(
-      (along > 420 ? 1.5 : 1.15) * this.larger,
-      across / (c.right - c.left),
-      along / (c.bottom - c.top),
-    );
-    this.k = Math.max(all, this.larger);
+    const { focus } = c;
+    const [first, last] = [-c.top * k, along - c.bottom * k];
+    const x = this.settle(c.left, c.right, focus.left, focus.right, across, this.start ? c.left : focus.turn);
+    const y =
+      first <= last + 1
+        ? Math.max(first, Math.min(last, along * TRUNK))
+        : this.settle(c.top, c.bottom, focus.top, focus.bottom, along);
     this.touched = false;
-    this.x =
-      this.settle(c.left, c.right, c.focus.left, c.focus.right, across, this.start ? c.left : c.focus.turn) +
-      MARGIN.left;
-    this.y = this.settle(c.top, c.bottom, c.focus.top, c.focus.bottom, along) + MARGIN.top;
+    Object.assign(this, { x: x + MARGIN.left, y: y + MARGIN.top });
     this.moved();
   }
 
-  /** Offset that centres the content, or, where it does not fit, brings the focus into view: from its start, or around a place in it. */
+  /** Offset with which the content begins where the view does, or, where it does not fit, that brings the focus into view: from its start,
+   *  or around a place in it. */
   settle(from, to, focusFrom, focusTo, room, turn = focusFrom + room / this.k / 2) {
     const k = this.k;
-    if ((to - from) * k <= room + 1) return (room - (to - from) * k) / 2 - from * k;
-    if ((focusTo - from) * k <= room) return -from * k;
+    if ((Math.min(to, focusTo) - from) * k <= room + 1) return -from * k;
     const start = Math.min(turn - room / k / 2, to - room / k);
     return -Math.max(from, Math.min(start, focusTo - room / k)) * k;
   }

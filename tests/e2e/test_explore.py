@@ -125,7 +125,17 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     expect(shown.locator("#clock .value").first).to_contain_text("ms")
     expect(shown.locator("#text .tok.pinned")).to_have_count(len(texts))
     expect(shown.locator("#strip [data-verdict=repaired]")).to_have_count(1)
-    shown.keyboard.press("w")  # branches as a whole
+    rest = shown.locator("#tree .more text")
+    drawn = shown.locator("#tree g.node").count()
+    assert drawn + sum(int(words.split()[1]) for words in rest.all_text_contents()) == len(step.nodes) + 1
+    rest.first.hover()  # a branch to its end, as long as the pointer is there
+    expect(shown.locator("#tree .whole")).to_have_count(1)
+    shown.mouse.move(0, 0)
+    expect(shown.locator("#tree g.node")).to_have_count(drawn)
+    shown.keyboard.press("w")
+    expect(shown.locator("#whole")).to_have_attribute("aria-pressed", "true")
+    if rest.count():  # lanes that do not fit
+        rest.first.hover()
     states = Counter(node.state for node in step.nodes) + Counter(["bonus"])
     expect(shown.locator("#tree g.node")).to_have_count(states.total())
     drawn = shown.locator("#tree g.node").evaluate_all("all => all.map(n => n.dataset.state)")
@@ -142,7 +152,7 @@ def test_step_and_node_are_chosen_in_text_timeline_and_tree(shown: Page):
     has(shown, pinned=REPAIRED)
     wrong = next(n.id for n in step.nodes if n.state == "rejected" and n.parent in (0, *step.accepted))
     wanted = next(choice.text for choice in step.choices if choice.node == step.nodes[wrong].parent)
-    shown.locator(f"#tree g.node[data-node='{wrong}']").click()
+    shown.locator(f"#tree g.node[data-node='{wrong}'] .shape").click()
     has(shown, node=wrong)
     expect(shown.locator("#details")).to_contain_text(f"Rejected: the target wanted “{wanted.replace(' ', '␣')}”")
     expect(shown.locator(".tip")).to_contain_text("Rejected")

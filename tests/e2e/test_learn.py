@@ -90,7 +90,7 @@ LIT = {
     "draft": (".node.first .label", "#strip .bars", ".node.first .shape"),
     "confidence": ("#strip .bars .bar", "#strip .posterior", None),
     "boundary": ("#strip .flag", ".node.second", None),
-    "branches": (".node.second .shape", ".badge", ".node.second .shape"),
+    "branches": (".node.second .shape", ".ghost", ".node.second .shape"),
     "cost": (".node.anchor .shape", None, None),
     "verify": (".node.accepted .shape", ".node.bonus", None),
     "commit": (".node.bonus", None, None),
@@ -172,7 +172,7 @@ def test_stops_by_keyboard_highlight_parts_and_reveal_outcome_last(learn: Page, 
         if at:
             expect(heading).to_be_focused()
         if stop["id"] == "branches":
-            expect(stage(learn).locator("#tree .fold")).to_have_count(0)  # all re-drafts are in view
+            expect(stage(learn).locator("#tree .more")).to_have_count(0)  # all re-drafts are in view
             learn.keyboard.press("Escape")
             expect(stage(learn)).to_have_attribute("data-stop", "all")
             still(learn)

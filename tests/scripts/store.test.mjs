@@ -6,7 +6,6 @@ import { boundaryWords, stepSentence } from "../../assets/viewer/explain.js";
 import { Selection } from "../../assets/viewer/selection.js";
 import { Resend, judged, openLine } from "../../assets/viewer/store.js";
 import { foundBy, rangeWords } from "../../assets/viewer/timeline.js";
-import { plain } from "../../assets/viewer/words.js";
 import { FINISHED, HEADER, segment, settled, stepLine, storeOf, outcomeLine } from "./fixtures.mjs";
 
 test("a run is read as it arrives, and its totals add up", async () => {

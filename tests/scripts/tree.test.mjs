@@ -1,12 +1,19 @@
 // Lanes, rows and columns of the tree, and its picture.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { contributions, draftsName } from "../../assets/viewer/explain.js";
 import { wrapped } from "../../assets/viewer/picture.js";
-import { liftFlags } from "../../assets/viewer/strip.js";
+import { numbered } from "../../assets/viewer/strip.js";
 import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree.js";
-import { BONUS, Columns, layoutTree } from "../../assets/viewer/tree_layout.js";
-import { PILL, edgePath } from "../../assets/viewer/tree_shapes.js";
+import {
+  BONUS,
+  Columns,
+  brokenTokens,
+  chainsOf,
+  lanesOfMore,
+  layoutTree,
+  nextNode,
+} from "../../assets/viewer/tree_layout.js";
+import { PILL, edgePath, fitLabel } from "../../assets/viewer/tree_shapes.js";
 
 /** A step of [parent, candidates, probability, state] by id; the last accepted node carries the bonus token. */
 function stepOf(rows) {
@@ -31,8 +38,13 @@ const STEP = stepOf([
   [7, [2], 0.1],
 ]);
 
+/** Of a step the layout with whole branches, or only of what `fits`. */
+const layoutOf = (step, fits = null) => layoutTree(chainsOf(step, false), fits);
+const cutOf = (step, fits = null) => layoutTree(chainsOf(step, true), fits);
+const counts = ({ more }) => [...more.values()].map(({ at, count }) => [at, count]);
+
 test("the first draft and every re-draft have a lane each", () => {
-  const { lanes, hidden } = layoutTree(STEP, null, null);
+  const { lanes, more } = layoutOf(STEP);
   assert.deepEqual(
     [0, 1, 2, 3, 4].map((id) => lanes.get(id)),
     [0, 0, 0, 0, 0],
@@ -41,7 +53,7 @@ test("the first draft and every re-draft have a lane each", () => {
   assert.equal(lanes.get(7), lanes.get(8));
   assert.equal(new Set([lanes.get(0), lanes.get(5), lanes.get(7)]).size, 3);
   assert.equal(lanes.has(BONUS), true);
-  assert.equal(hidden, 0);
+  assert.equal(more.size, 0);
 });
 
 /** A tree of `size` nodes, another one for every seed. */
@@ -56,7 +68,7 @@ function randomStep(seed, size) {
 
 test("nodes of one depth have different lanes, and stems cross no used lane", () => {
   for (const step of [STEP, ...Array.from({ length: 60 }, (_, seed) => randomStep(seed, 40))]) {
-    const { lanes, chains } = layoutTree(step, null, null);
+    const { lanes, chains } = layoutOf(step);
     assert.equal(lanes.size, step.nodes.size + 1);
     const taken = [...lanes].map(
       ([id, lane]) => `${id === BONUS ? step.bonus.depth : step.nodes.get(id).depth} ${lane}`,
@@ -76,25 +88,95 @@ test("nodes of one depth have different lanes, and stems cross no used lane", ()
   }
 });
 
-test("layoutTree folds the least likely nodes first, and never the accepted path", () => {
-  const { lanes, hidden, folded } = layoutTree(STEP, null, (layout) => layout.lanes.size <= 8);
-  assert.equal(lanes.has(7) || lanes.has(8), false);
-  assert.equal(lanes.has(5), true);
-  assert.equal(hidden, 2);
-  assert.deepEqual([...folded], [[1, 2]]);
-  const least = layoutTree(STEP, null, () => false);
+test("layoutTree leaves out the least likely branches first, and never the accepted path", () => {
+  const layout = layoutOf(STEP, ({ lanes }) => lanes.size <= 8);
+  assert.equal(layout.lanes.has(7) || layout.lanes.has(8), false);
+  assert.equal(layout.lanes.has(5), true);
+  assert.deepEqual(counts(layout), [[1, 2]]);
+  const least = layoutOf(STEP, () => false);
   assert.equal(least.lanes.has(5) && least.lanes.has(BONUS), true);
 });
 
-test("chains and nodes agree on lanes after folding", () => {
+test("chains and nodes agree on lanes where some are left out", () => {
   for (let most = 5; most < 40; most += 5) {
-    const { lanes, chains } = layoutTree(randomStep(most, 40), null, (layout) => layout.lanes.size <= most);
+    const { lanes, chains } = layoutOf(randomStep(most, 40), ({ lanes: all }) => all.size <= most);
     for (const chain of chains) for (const node of chain.nodes) assert.equal(lanes.get(node.id), chain.lane);
   }
 });
 
-test("a selected node is never folded", () => {
-  assert.equal(layoutTree(STEP, 8, () => false).lanes.has(8), true);
+// A trunk of six of which one is right; from its third token a re-draft leaves.
+const LONG = stepOf([
+  [-1, [0, 1], 1, "root"],
+  [0, [0, 1], 0.9, "accepted"],
+  [1, [0, 1], 0.4, "rejected"],
+  [2, [0, 1]],
+  [3, [0]],
+  [4, [0]],
+  [5, [0]],
+  [3, [1]],
+  [7, [1]],
+]);
+
+test("a branch that was not accepted ends after two tokens, with all that leaves it", () => {
+  const layout = cutOf(LONG);
+  assert.deepEqual([...layout.lanes.keys()].sort(), [BONUS, 0, 1, 2, 3].sort());
+  assert.deepEqual(counts(layout), [[3, 5]]);
+  assert.deepEqual(counts(cutOf(STEP)), []); // no branch is cut for one token
+  assert.equal(cutOf(STEP).lanes.size, STEP.nodes.size + 1);
+});
+
+test("nodes are shown or counted behind one that is shown, each once", () => {
+  for (const cut of [layoutOf, cutOf]) {
+    for (let seed = 0; seed < 60; seed += 1) {
+      const step = randomStep(seed, 40);
+      const { lanes, more } = cut(step, ({ lanes: all }) => all.size <= 12 + (seed % 20));
+      const opened = [...more.values()].flatMap((branch) => {
+        const ids = [...lanesOfMore(branch).keys()].filter((id) => !lanes.has(id));
+        assert.equal(ids.length, branch.count);
+        assert.ok(lanes.has(branch.at));
+        return ids;
+      });
+      assert.deepEqual(
+        [...lanes.keys(), ...opened].sort((a, b) => a - b),
+        [BONUS, ...step.nodes.keys()],
+      );
+    }
+  }
+});
+
+test("an opened branch goes on in its lane, and what leaves it has lanes of its own", () => {
+  const lanes = lanesOfMore(cutOf(LONG).more.get(3));
+  assert.deepEqual(
+    [2, 3, 6].map((id) => lanes.get(id)),
+    [0, 0, 0],
+  );
+  assert.deepEqual(
+    [7, 8].map((id) => lanes.get(id)),
+    [1, 1],
+  );
+});
+
+test("a key leads into a branch that is not drawn to its end, and back", () => {
+  const step = { ...LONG, accepted: [1] };
+  const { lanes } = cutOf(LONG);
+  assert.equal(nextNode(step, lanes, 3, "right"), 4);
+  assert.equal(nextNode(step, new Map([...lanes, [4, 0]]), 4, "left"), 3);
+  assert.equal(nextNode(step, lanes, 1, "right"), BONUS);
+});
+
+test("one rejected token is said to be wrong, that behind a re-draft only marked", () => {
+  const accepted = [1, 2, 5];
+  const choices = new Map([2, 5].map((id) => [id, { text: " shells" }]));
+  const behind = { ...STEP, nodes: new Map(STEP.nodes), accepted, choices };
+  assert.deepEqual([...brokenTokens(behind)], [[3, "“shells”"]]);
+  behind.nodes.set(6, { ...STEP.nodes.get(6), state: "rejected" });
+  assert.deepEqual(
+    [...brokenTokens(behind)],
+    [
+      [6, ""],
+      [3, "“shells”"],
+    ],
+  );
 });
 
 test("laneRows places rows around the trunk without overlapping labels", () => {
@@ -106,6 +188,8 @@ test("laneRows places rows around the trunk without overlapping labels", () => {
   const far = laneRows({ low: -1, high: 1 }, [pill(-1, 0), pill(0, 0), label, pill(1, 100)]);
   assert.equal(far.y.get(1), 60 + PILL / 2 + 2); // the pill begins 2 after the label ends
   assert.equal(far.y.get(-1), near.y.get(-1));
+  const loose = laneRows({ low: -1, high: 1 }, [pill(-1, 0), pill(0, 0), pill(1, 100)], 500);
+  assert.ok(loose.y.get(1) > near.y.get(1) + 10 && loose.bottom - loose.top <= 500);
 });
 
 test("edgePath is straight within a lane and turns between two lanes", () => {
@@ -113,148 +197,110 @@ test("edgePath is straight within a lane and turns between two lanes", () => {
   assert.match(edgePath(0, 0, 40, 30, 20), /^M0 0H13Q20 0 20 7V23Q20 30 27 30H40$/);
 });
 
-/** The labels of all lanes, that of the anchor first. */
-function labels(step, slim = false) {
+/** What the lanes of a step are called, that of the anchor first. */
+function labels(step, pitch = 90, lines = []) {
   const tree = {
-    step,
-    columns: { slim, x: (depth) => 60 * depth },
+    step: { levels: [], ...step },
+    columns: { x: (depth) => pitch * depth },
     small: (words) => 6 * words.length,
     widths: new Map([...step.nodes.keys()].map((id) => [id, 40])),
   };
-  const { chains, lanes } = layoutTree(step, null, null);
-  return chains.sort((a, b) => Math.abs(a.lane) - Math.abs(b.lane)).map((chain) => chainLabel(tree, chain, lanes));
+  const { chains } = layoutOf(step);
+  return chains
+    .sort((a, b) => Math.abs(a.lane) - Math.abs(b.lane))
+    .map((chain) => chainLabel(tree, chain, lines)?.words)
+    .filter(Boolean);
 }
 
-const mainLabel = (step, slim = false) => labels(step, slim)[0];
-
-test("the label of the main lane names the draft that the lane holds", () => {
+test("lanes are called by what they brought, and only those that the target followed", () => {
   const branches = [
     { drafter: "second", prefix: 2, base: 0 },
-    { drafter: "second", prefix: 0, base: 0 },
-  ];
-  const of = (rows) => ({ ...stepOf(rows), draft: {}, branches, sampled: false, columns: 5 });
-  const whole = mainLabel(
-    of([
-      [-1, [0, 1, 2], 1, "root"],
-      [0, [0, 1, 2], 0.9, "accepted"],
-      [1, [0, 1], 0.9, "accepted"],
-      [2, [0], 0.4, "rejected"],
-    ]),
-  );
-  assert.deepEqual([whole.words, whole.won], ["first draft · 2 right", 2]);
-  // a node budget kept the re-draft from 0 and nothing of the first draft
-  const left = mainLabel(
-    of([
-      [-1, [2], 1, "root"],
-      [0, [2], 0.9, "accepted"],
-      [1, [2], 0.8],
-    ]),
-  );
-  assert.deepEqual([left.words, left.won], ["re-draft from 0 · added 1", 1]);
-  assert.equal(
-    mainLabel(
-      of([
-        [-1, [2], 1, "root"],
-        [0, [2], 0.9, "accepted"],
-      ]),
-      true,
-    ).words,
-    "from 0 · +1",
-  ); // across no stems
-  assert.equal(mainLabel(of([[-1, [0, 1, 2], 1, "root"]])), null);
-});
-
-test("a lane label without room above its lane stands beside it", () => {
-  // a trunk of three, of which two are right; the re-draft from 2 is the last column, over which its name would end behind the block
-  const rows = [
-    [-1, [0, 1], 1, "root"],
-    [0, [0, 1], 0.9, "accepted"],
-    [1, [0, 1], 0.9, "accepted"],
-    [2, [0], 0.4, "rejected"],
-    [2, [1], 0.8, "accepted"],
-  ];
-  const step = {
-    ...stepOf(rows),
-    draft: {},
-    branches: [{ drafter: "second", prefix: 2, base: 0 }],
-    sampled: false,
-    columns: 4,
-    boundary: 2,
-  };
-  const [trunk, redraft] = labels(step, true);
-  assert.deepEqual([trunk.beside, redraft.beside], [false, true]);
-});
-
-test("contributions and lane labels count the same added tokens per re-draft", () => {
-  const branches = [
     { drafter: "second", prefix: 1, base: 0 },
-    { drafter: "second", prefix: 0, base: 0 },
   ];
-  // both re-drafts write the same two tokens, then the one from 0 alone is right
-  const rows = [
-    [-1, [0, 1, 2], 1, "root"],
-    [0, [0, 1, 2], 0.9, "accepted"],
-    [1, [0], 0.4, "rejected"],
-    [1, [1, 2], 0.5, "accepted"],
-    [3, [1, 2], 0.5, "accepted"],
-    [4, [1], 0.4, "rejected"],
-    [4, [2], 0.4, "accepted"],
-  ];
-  const step = { ...stepOf(rows), draft: { prefix: 0 }, branches, sampled: false, columns: 6, accepted: [1, 3, 4, 6] };
-  const said = contributions(step).parts.map(({ drafts, added }) => `${draftsName(drafts)} · added ${added}`);
-  assert.deepEqual(said, ["re-drafts from 0 and 1 · added 2", "re-draft from 0 · added 1"]);
+  const step = { ...STEP, draft: {}, branches, sampled: false, columns: 6 };
+  assert.deepEqual(labels(step), ["first draft, 2 right", "second draft from here, 1 more"]);
+  assert.deepEqual(labels({ ...step, sampled: true })[0], "first draft, 2 drawn");
   assert.deepEqual(
-    labels(step)
-      .slice(1)
-      .map(({ words }) => words.replace(/, differs after \d/, "")),
-    said,
+    labels({ ...step, branches: [{ ...branches[0], resampled: true }] })[1],
+    "another draft from here, 1 more",
   );
+  const grown = {
+    ...step,
+    draft: null,
+    levels: [1],
+    nodes: new Map([...STEP.nodes].map(([id, n]) => [id, { ...n, candidates: [] }])),
+  };
+  assert.deepEqual(labels(grown), ["first draft, 2 right", "another guess, 1 more"]);
+  // a node budget kept the re-draft from 0 and nothing of the first draft
+  const left = stepOf([
+    [-1, [2], 1, "root"],
+    [0, [2], 0.9, "accepted"],
+    [1, [2], 0.8],
+  ]);
+  assert.deepEqual(labels({ ...step, ...left, branches: [branches[0], { ...branches[1], prefix: 0 }] }), [
+    "second draft from here, 1 more",
+  ]);
+  assert.deepEqual(labels({ ...step, ...stepOf([[-1, [0, 1, 2], 1, "root"]]) }), []);
 });
 
-test("liftFlags keeps the numbers of likelier flags visible", () => {
-  const flags = [
-    [50, 100],
-    [55, 110],
-    [45, 96],
-    [50, 98],
-    [90, 100],
-  ];
-  const lifts = liftFlags(flags);
-  assert.equal(lifts[0], 0);
-  assert.equal(lifts[4], 0); // out of reach
-  const cloths = flags.map(([x, y], n) => [x, y - lifts[n]]);
-  cloths.forEach(([x, y], n) =>
-    cloths.slice(0, n).forEach(([a, b]) => assert.ok(Math.abs(a - x) >= 16 || Math.abs(b - y) >= 12)),
-  );
+test("a lane is called shorter where a line goes through its name", () => {
+  const step = { ...STEP, draft: {}, branches: [{ prefix: 2, base: 0 }], sampled: false, columns: 9 };
+  const from = 3 * 90 - 20;
+  assert.equal(labels(step, 90, [from + 150])[1], "second draft, 1 more");
+  assert.equal(labels(step, 90, [from + 60])[1], "1 more");
+  assert.equal(labels(step, 90, [from + 20])[1], undefined);
+});
+
+test("numbered gives the likeliest places their number, and none over another's", () => {
+  assert.deepEqual(numbered([100, 120, 60, 180, 216]), [true, false, true, true, true]);
+  assert.deepEqual(numbered([100, 120, 140]), [true, false, true]); // the second one has none that could be in the way
 });
 
 test("clearOf moves labels off the boundary line and stems", () => {
   const room = [0, 300];
   assert.equal(clearOf([100], 120, 50, room), 120); // clear of it
-  assert.equal(clearOf([100], 80, 50, room), 105);
-  assert.equal(clearOf([100], 80, 50, room, true), 45);
-  assert.equal(clearOf([310], 280, 50, room), 255); // no room behind it
-  assert.equal(clearOf([30], 10, 50, room, true), 35);
-  assert.equal(clearOf([30], 10, 50, [0, 20]), 10); // no room at all
-  assert.equal(clearOf([30, 60, 200], 20, 50, room), 65); // nor across a stem
+  assert.equal(clearOf([100], 80, 50, room), 106);
+  assert.equal(clearOf([100], 80, 50, room, true), 44);
+  assert.equal(clearOf([310], 280, 50, room), 254); // no room behind it
+  assert.equal(clearOf([30], 10, 50, room, true), 36);
+  assert.equal(clearOf([30], 10, 50, [0, 20]), null); // no room at all
+  assert.equal(clearOf([30, 60, 200], 20, 50, room), 66); // nor across a stem
 });
 
-test("the accepted path leaves the first draft upwards after folding", () => {
+test("the accepted path leaves the first draft upwards where branches are left out", () => {
   for (let most = 5; most <= STEP.nodes.size + 1; most += 1) {
-    const { lanes } = layoutTree(STEP, null, (layout) => layout.lanes.size <= most);
-    assert.ok(lanes.get(5) < 0);
+    assert.ok(layoutOf(STEP, ({ lanes }) => lanes.size <= most).lanes.get(5) < 0);
   }
 });
 
-test("Columns gives selected columns the width of their words, within the total width", () => {
-  const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : 40));
+test("slim columns: those that matter as wide as their words, within the total width", () => {
+  const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : at > 11 ? 0 : 40));
   assert.equal(slim, true);
-  assert.deepEqual([widths[0], widths[3], widths[5]], [40, 24, 40]); // a comma takes no more than a column needs at least
-  assert.ok(Math.min(...widths) >= 8 && widths.filter((width) => width >= 24).length > 5);
+  assert.deepEqual([widths[0], widths[3], widths[5]], [40, 20, 40]); // a comma takes no more than a column needs at least
+  assert.ok(Math.min(...widths) >= 7 && widths[12] < 20 && widths.filter((width) => width >= 20).length > 5);
   assert.ok(Math.abs(widths.reduce((a, b) => a + b) - 360) < 16);
-  const few = new Columns(5, 240, true, [0]);
-  assert.ok(few.slim && Math.abs(few.widths.reduce((a, b) => a + b) - 240) < 1e-9);
-  assert.equal(new Columns(16, 390, false, [0]).widths[15], 70);
+  const few = new Columns(5, 200, true, [0]);
+  assert.ok(few.slim && Math.abs(few.widths.reduce((a, b) => a + b) - 200) < 1e-9);
+  assert.equal(new Columns(16, 390, false, [0]).widths[15], 76);
+});
+
+test("columns fill the width evenly, but for words that need more", () => {
+  const total = (widths) => Math.round(widths.reduce((a, b) => a + b));
+  const even = new Columns(10, 800, false, [], () => 50).widths;
+  assert.deepEqual(even.map(Math.round), Array(10).fill(80));
+  const long = new Columns(10, 800, false, [], (at) => (at === 4 ? 170 : 50)).widths;
+  assert.deepEqual([total(long), Math.round(long[4]), Math.round(long[0])], [800, 170, 70]);
+  const tight = new Columns(10, 800, false, [], (at) => (at < 2 ? 300 : 50)).widths; // only where there is truly no room
+  assert.deepEqual([total(tight), Math.round(tight[0]), Math.round(tight[5])], [800, 200, 50]);
+  const wished = new Columns(
+    10,
+    800,
+    false,
+    [],
+    () => 50,
+    (at) => (at === 9 ? 200 : 50),
+  ).widths;
+  assert.equal(Math.round(wished[9]), 200); // what may be opened, as far as there is room
 });
 
 const pen = { measureText: (words) => ({ width: 10 * [...words].length }) };
@@ -269,4 +315,29 @@ test("wrapped breaks long titles between words", () => {
 test("wrapped cuts words longer than a line between characters", () => {
   assert.deepEqual(wrapped("a 😀😀😀😀😀", 30, ""), ["a 😀", "😀😀😀", "😀"]);
   assert.deepEqual(wrapped("ab", 1, ""), ["a", "b"]);
+});
+
+test("words have no space before them, a space has one, and bytes are no words", () => {
+  const drawn = (value, room = 999) => fitLabel(value, room, false, "").words;
+  assert.deepEqual(
+    [" shells", " ", "\n", "  x"].map((value) => drawn(value)),
+    ["shells", "␣", "↵", "␣␣x"],
+  );
+  assert.deepEqual(
+    ["", "\ufffd", " \ufffd", "âĢ", "ðŁĺ"].map((value) => drawn(value)),
+    Array(5).fill("·"),
+  );
+  assert.deepEqual(
+    ["à", "çı", "pół", "naïve"].map((value) => drawn(value)),
+    ["à", "çı", "pół", "naïve"],
+  );
+  assert.equal(drawn(" approximately"), "approximately");
+  assert.equal(drawn(" approximately", 60), "appro…");
+});
+
+test("fitLabel takes smaller type before it cuts a word, where it may", () => {
+  pen.measureText = (words) => ({ width: (Number.parseInt(pen.font.slice(4), 10) / 2) * [...words].length });
+  const { words, size, width } = fitLabel("shells", 40, false, "x", true);
+  assert.deepEqual([words, size, width], ["shells", 13, 39]);
+  assert.deepEqual(fitLabel("shells", 40, false, "x").size, 16);
 });
