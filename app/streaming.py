@@ -17,6 +17,7 @@ from app.machine import ON_ZERO_GPU, on_gpu
 from app.models import Chosen
 from app.visitors import without_paths
 from d2sd import DecodeConfig, Engine, Event, StepDone, Trace
+from d2sd.costs.runs import ThreadShare
 from d2sd.engine import Request
 
 SECONDS_BETWEEN_PAUSES = 0.5
@@ -60,10 +61,14 @@ def never() -> bool:
     return False
 
 
-def stream(run: Prepared, stop: Callable[[], bool]) -> Generator[Event, None, None]:
-    """Yields the events of a run; it ends before the next step if ``stop`` returns True."""
+def stream(run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = None) -> Generator[Event, None, None]:
+    """Yields the events of a run; it ends before the next step if ``stop`` returns True.
+
+    share: measures the thread that runs it. Nothing is measured of a thread that waits for a GPU.
+    """
     if not ON_ZERO_GPU:
-        yield from on_worker(run.engine.run(run.request, stop))
+        events, on_cpu = run.engine.run(run.request, stop), run.engine.models.target.device.type == "cpu"
+        yield from on_worker(share.watched(events) if share is not None and on_cpu else events)
         return
     for event in _elsewhere(run.chosen, run.request):
         yield event
@@ -120,14 +125,15 @@ class RunRecorder:
     """Runs a request and records its events. Iterating over it runs it, and yields None per event.
 
     stop: the run ends before its next step if it returns True.
+    share: as for ``stream``.
     """
 
-    def __init__(self, run: Prepared, stop: Callable[[], bool]):
-        self._run, self._stop = run, stop
+    def __init__(self, run: Prepared, stop: Callable[[], bool], share: ThreadShare | None = None):
+        self._run, self._stop, self._share = run, stop, share
         self._events: list[Event] = []
 
     def __iter__(self) -> Iterator[None]:
-        with closing(stream(self._run, self._stop)) as events:
+        with closing(stream(self._run, self._stop, self._share)) as events:
             for event in events:
                 self._events.append(event)
                 yield

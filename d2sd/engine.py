@@ -8,6 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
+from pathlib import Path
 
 import torch
 
@@ -39,11 +40,15 @@ MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft mode
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A validated run: prompt (None if it consists of token ids), its ids, resolved settings."""
+    """A validated run: prompt (None if it consists of token ids), its ids, resolved settings.
+
+    endless: whether it goes on after a token that ends a text, as measurements do, whose tokens nobody reads.
+    """
 
     prompt: str | None
     ids: tuple[int, ...]
     config: DecodeConfig
+    endless: bool = False
 
 
 class Engine:
@@ -58,6 +63,7 @@ class Engine:
         self.lock = threading.Lock()  # held while the models compute
         self.mode = choose_mode(passes, models.target.device, models.target.capturable, models.target.fixable)
         self._costs: dict[tuple[object, ...], Machine] = {}
+        self._plain: dict[str, Machine | None] = {}  # by backend
         self._experience: dict[tuple[str, Machine], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
@@ -156,21 +162,45 @@ class Engine:
             if key not in self._costs:
                 room = slots(config, MEASURED_TOKENS)
                 passes = Passes(self.mode, config.backend, room, self.models.target.device)
-                file, known = home().parent / "costs.json", [*self._hardware(), *key]
-                costs = kept.find(file, known)
+                known = [*self._hardware(*self.parts), *key]
+                costs = kept.find(kept_costs(), known)
                 if costs is None:
                     drafters = CachedDrafters(self.models, config, passes)
                     costs, steady = measure_costs(drafters, Verifier(self.models.target, passes))
                     if steady:
-                        kept.keep_costs(file, known, costs)
+                        kept.keep_costs(kept_costs(), known, costs)
                 self._costs[key] = costs
             return self._costs[key]
 
-    def _hardware(self) -> list[object]:
-        """Returns what the time of a pass depends on besides the settings: processor, threads, versions, models, kind of passes."""
+    def plain(self, backend: str) -> Machine | None:
+        """Returns the time of a step of plain decoding of these models on this machine, as it was kept; None if it was not.
+
+        backend: resolved.
+        """
+        if backend not in self._plain:
+            self._plain[backend] = kept.find(kept_costs(), self._plain_key(backend))
+        return self._plain[backend]
+
+    def keep_plain(self, backend: str, costs: Machine | None) -> None:
+        """Keep a time for ``plain``, in place of the one before. None: that one cannot be right, and this process does not use it
+        again.
+
+        backend: resolved.
+        costs: from ``d2sd.costs.runs.plain_step``.
+        """
+        self._plain[backend] = costs
+        if costs is not None:
+            kept.keep_costs(kept_costs(), self._plain_key(backend), costs)
+
+    def _plain_key(self, backend: str) -> list[object]:
+        return [*self._hardware("target"), backend, "plain step"]
+
+    def _hardware(self, *parts: str) -> list[object]:
+        """Returns what the time of a pass of these parts of the models depends on besides the settings: processor, threads, versions,
+        weights, kind of passes."""
         device = self.models.target.device
         name = torch.cuda.get_device_name(device) if device.type == "cuda" else kept.processor()
-        weights = [part[what] for part in self.parts.values() for what in ("weights", "dtype")]
+        weights = [self.parts[part][what] for part in parts for what in ("weights", "dtype")]
         return [name, torch.get_num_threads(), torch.__version__, kept.PASSES, self.mode, *weights]
 
     def first_use(self, backend: str) -> str | None:
@@ -254,6 +284,8 @@ class Engine:
         ids, config = request.ids, request.config
         with self._lent_passes(config, len(ids) + config.max_new_tokens) as passes:
             run = self.generation(ids, config, passes)
+            if request.endless:
+                run.end_ids = run.drafters.end_ids = frozenset()
             with self.lock:
                 prefill = run.prefill()
             yield lambda: prefill
@@ -288,6 +320,10 @@ class Engine:
         """
         passes = self._eager_passes(config, tokens)
         return CachedDrafters(self.models, config, passes, experience if config.decides else None)
+
+
+def kept_costs() -> Path:
+    return home().parent / "costs.json"
 
 
 def load(

@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import chain
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -18,23 +19,19 @@ from app import settings
 from app.explore.controls import ExploreTab
 from app.jobs import AT_ONCE, Job, Update, failure_sentence, wire
 from app.links import check_length
+from app.machine import ON_ZERO_GPU
 from app.methods import PLAIN
 from app.models import Chosen
+from app.plain import PlainStep
 from app.session import Session
-from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run, stream
-from d2sd import DecodeConfig, Engine, Event, Finished, StepDone, Trace
-from d2sd.costs.runs import impossible, uneven
-from d2sd.trace.events import Baseline
+from app.streaming import Prepared, announce_loading, first_tokens, paced, prepare_run, stream
+from d2sd import DecodeConfig, Engine, Event, Finished, StepDone
+from d2sd.costs.runs import ThreadShare
+from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
 
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
-# A short run is timed more than once against plain decoding: as often as fits into so many seconds.
-MAX_ROUNDS = 3
-SECONDS_OF_ROUNDS = 0.25
-CHECKED = 4  # of a long run, a quarter is timed a second time, to see whether the times are even
-LEAST_CHECKED = 32  # tokens: several steps
-TRIES = 2  # of timing a run, where other work disturbs it
 _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
@@ -78,8 +75,6 @@ def wire_run(shown: ExploreTab) -> None:
 def button_text(update: Update[str], session: Session) -> str:
     if update.news:
         return "Waiting …" if session.waiting else "Loading …"
-    if session.shown.ended:
-        return "Timing …"
     return "Reading …" if len(session.shown) < LINES_BEFORE_STEPS else "Writing …"
 
 
@@ -152,27 +147,24 @@ def stream_run(session: Session, job: Job, request: RunRequest) -> Iterator[Upda
 def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[Event | Baseline | None, None, None]:
     """Yields the trace lines of a run after its header, and last its speedup, if requested. Yields None during work that
     adds no line."""
-    finished, steps = None, 0
-    for _ in paced(warm_up(run, stop)):
+    plain, share = PlainStep(run, stop), ThreadShare()
+    drafts = run.request.config.method != PLAIN
+    compared = compare and drafts and not ON_ZERO_GPU  # another process decodes there, and ends with every run
+    for _ in paced(chain(warm_up(run, stop), plain if compared else ())):
         yield None
-    for event in stream(run, stop):
+    finished, tokens, times = None, 0, list[StageSeconds]()
+    for event in stream(run, stop, share):
+        if isinstance(event, StepDone):
+            tokens += len(event.committed)
+            times.append(event.seconds)
         finished = event if isinstance(event, Finished) else None
-        steps += isinstance(event, StepDone)
         yield event
-    if not compare or run.request.config.method == PLAIN:
+    if finished is None or finished.stop_reason == "stopped" or not times:
         return
-    if finished is None or finished.stop_reason == "stopped" or not steps:
-        return
-    for _ in range(TRIES):
-        timed: Rounds = [], []
-        for _ in paced(_timed(run, len(finished.token_ids), stop, timed)):
-            yield None
-        if stop():
-            return
-        found = baseline_of(*timed)
-        if not found.disturbed:
-            break
-    yield found
+    if compared and plain.costs is not None:
+        yield plain.compared(tokens, times, share)
+    elif not drafts and not share.disturbed:
+        plain.correct(times)
 
 
 def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:
@@ -189,42 +181,3 @@ def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, No
     yield from first_tokens(run, stop)
     if not stop():
         done.add(kind)
-
-
-Rounds = tuple[list[Trace], list[Trace]]  # equal runs, and of plain decoding as many
-
-
-def _timed(run: Prepared, tokens: int, stop: Callable[[], bool], timed: Rounds) -> Iterator[None]:
-    """Time this run and plain decoding alternately, without drawing or inspection, and append what they did to ``timed``: at least
-    two runs of each, the second one short where the first took long.
-
-    A run that is drawn shares the processor with the drawing code, and on a small machine with the browser.
-    """
-    config = replace(run.request.config, inspect=False)
-    plain = replace(config, method=PLAIN, block_size=None, second_block_size=None, node_budget=None)
-    began = time.monotonic()
-    for number in range(MAX_ROUNDS):
-        long = number > 0 and time.monotonic() - began > SECONDS_OF_ROUNDS
-        if stop() or (long and number > 1):
-            break
-        most = min(tokens, max(LEAST_CHECKED, tokens // CHECKED)) if long else tokens
-        for own, rounds in zip((config, plain), timed, strict=True):
-            request = replace(run.request, config=replace(own, max_new_tokens=most))
-            once = replace(run, request=request)
-            recorder = RunRecorder(once, stop)
-            yield from warm_up(once, stop)
-            yield from recorder
-            rounds.append(recorder.trace())
-
-
-def baseline_of(own: Sequence[Trace], plain: Sequence[Trace]) -> Baseline:
-    """Returns the speeds of equal runs and of plain decoding, and whether other work disturbed them. A run that ends earlier than
-    the first one does not count for its speed, since the beginning of a text is drafted better or worse than the whole."""
-
-    def speed(rounds: Sequence[Trace]) -> float:
-        whole = [trace for trace in rounds if len(trace.steps) == len(rounds[0].steps)]
-        tokens = sum(len(step.committed) for trace in whole for step in trace.steps)
-        return tokens / max(1e-9, sum(trace.totals.seconds for trace in whole))
-
-    disturbed = uneven(own) or uneven(plain) or impossible(own[0].totals, plain[0].totals)
-    return Baseline(speed(plain), speed(own), disturbed)

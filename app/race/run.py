@@ -15,12 +15,13 @@ from app.jobs import Job, Update, failure_sentence
 from app.links import check_length
 from app.methods import LANES, PLAIN, lane_of, lane_title, method_of, trace_lane
 from app.models import Chosen
+from app.plain import PlainStep
 from app.presets import ASSETS
 from app.streaming import Prepared, RunRecorder, announce_loading, first_tokens, paced, prepare_run
 from d2sd import DecodeConfig, InputError, Trace
 from d2sd.calibration.comparison import first_difference
 from d2sd.costs.machines import PAPER
-from d2sd.costs.runs import impossible, mean_cost
+from d2sd.costs.runs import ThreadShare, impossible, mean_cost
 from d2sd.nets.dtypes import NEAR_TIES, SIXTEEN_BITS
 from d2sd.trace.events import Baseline
 from d2sd.trace.metrics import Totals
@@ -32,10 +33,15 @@ RECORDED = ASSETS / "traces" / "race.json.gz"
 
 @dataclass(frozen=True, slots=True)
 class Lane:
-    """The run of one method. ``problem``: why it failed, or an empty string."""
+    """The run of one method.
+
+    problem: why it failed, or an empty string.
+    pushed: whether other programs kept its thread from the processor (``d2sd.costs.runs.ThreadShare``).
+    """
 
     trace: Trace
     problem: str = ""
+    pushed: bool = False
 
     @property
     def complete(self) -> bool:
@@ -68,7 +74,8 @@ class LaneFigures:
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
     place: rank by time, 1 for the fastest; None if the lane is not complete.
     there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if it is not known.
-    disturbed: whether other work disturbed its times, or those of plain decoding (``d2sd.costs.runs.impossible``).
+    disturbed: whether other work disturbed its times, or those of plain decoding that they are compared with
+        (``d2sd.costs.runs``).
     identical: whether the texts are equal; None if one is not complete.
     differs_at: length of the common prefix in tokens; None if the texts are equal or one is not complete.
     """
@@ -139,24 +146,38 @@ def run_race(
 def _run(job: Job, race: Race, prepared: Prepared, title: str) -> Generator[Update[Race], None, Lane]:
     """Yields progress and returns the lane."""
     yield Update(replace(race, status=f"{title}, warming up …"))
-    recorder = RunRecorder(prepared, job.cancelled)
+    share = ThreadShare()
+    recorder = RunRecorder(prepared, job.cancelled, share)
     problem = ""
     try:
         for _ in paced(chain(first_tokens(prepared, job.cancelled), recorder)):
             yield Update(replace(race, status=f"{title}, {recorder.trace().totals.tokens} tokens …"))
     except Exception as error:  # the other methods still run
         problem = failure_sentence(error)
-    return Lane(recorder.trace(), problem)
+    lane = Lane(recorder.trace(), problem, share.disturbed)
+    if prepared.request.config.method == PLAIN and lane.complete and not lane.pushed:
+        PlainStep(prepared, job.cancelled).correct([step.seconds for step in lane.trace.steps])
+    return lane
 
 
 def disturbed_lanes(race: Race) -> list[int]:
     """Returns the lanes to run again: those whose times were disturbed, and plain decoding, which they are compared with."""
-    doubted = [at for at, lane in enumerate(lane_figures(race)) if lane.disturbed]
+    plain = plain_lane(race)
+    doubted = [at for at, lane in enumerate(race.lanes) if _doubted(lane, plain)]
     return [
         at
         for at, method in enumerate(race.methods[: len(race.lanes)])
         if doubted and (at in doubted or method == PLAIN)
     ]
+
+
+def _doubted(lane: Lane, plain: Lane | None) -> bool:
+    """Returns whether a lane's own times cannot be right."""
+
+    def verified(lane: Lane) -> float:
+        return lane.trace.totals.stage_seconds["verify"] / max(1, lane.trace.totals.steps)
+
+    return lane.complete and (lane.pushed or bool(plain and impossible(verified(lane), verified(plain))))
 
 
 def baseline(figures: LaneFigures) -> Baseline | None:
@@ -192,16 +213,21 @@ def reference(race: Race) -> Lane | None:
     return next(iter(plain or complete), None)
 
 
-def lane_figures(race: Race) -> list[LaneFigures]:
+def plain_lane(race: Race) -> Lane | None:
+    """Returns the complete lane of plain decoding, or None."""
     base = reference(race)
-    plain = base.trace.totals if base and base.trace.header["method"] == PLAIN else None
+    return base if base and base.trace.header["method"] == PLAIN else None
+
+
+def lane_figures(race: Race) -> list[LaneFigures]:
+    base, plain = reference(race), plain_lane(race)
     order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete)
     return [_figures(lane, base, plain, order) for lane in race.lanes]
 
 
-def _figures(lane: Lane, base: Lane | None, plain: Totals | None, order: list[float]) -> LaneFigures:
+def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[float]) -> LaneFigures:
     totals = lane.trace.totals
-    rate = plain.tokens_per_second if plain else 0.0  # 0: none of its steps took a tick of the clock
+    rate = plain.trace.totals.tokens_per_second if plain else 0.0  # 0: none of its steps took a tick of the clock
     comparable = lane.complete and base is not None
     differs = first_difference(lane.trace.token_ids, base.trace.token_ids) if base and comparable else None
     return LaneFigures(
@@ -210,7 +236,7 @@ def _figures(lane: Lane, base: Lane | None, plain: Totals | None, order: list[fl
         speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
         place=order.index(totals.seconds) + 1 if lane.complete else None,
         there=mean_cost(PAPER, lane.trace),
-        disturbed=bool(plain and lane.complete and impossible(totals, plain)),
+        disturbed=_doubted(lane, plain) or bool(plain and plain.pushed and lane.complete),
         identical=differs is None if comparable else None,
         differs_at=differs,
     )

@@ -24,17 +24,20 @@ Points = Annotated[
 
 
 class KeptTimes(msgspec.Struct, frozen=True):
-    """Seconds of the stages over their rows, as in ``Machine``, for one ``key``."""
+    """Seconds of the stages over their rows, and when and after how many tokens they were measured, as in ``Machine``, for one
+    ``key``. Files of earlier versions have no ``measured`` and no ``context``."""
 
     key: str
     first_draft: Points
     second_draft: Points
     verify: Points
     other: Annotated[float, msgspec.Meta(ge=0)]
+    measured: Annotated[str, msgspec.Meta(max_length=40)] = ""
+    context: Annotated[int, msgspec.Meta(ge=0)] | None = None
 
     def machine(self) -> Machine:
         first, second, verify = (Curve.through(getattr(self, stage)) for stage in STAGES)
-        return Machine(first, second, verify, self.other)
+        return Machine(first, second, verify, self.other, measured=self.measured, context=self.context)
 
 
 _READ = msgspec.json.Decoder(list[KeptTimes])
@@ -63,7 +66,8 @@ def keep_costs(file: Path, key: Sequence[object], costs: Machine) -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         with FileLock(f"{file}.lock", timeout=WAIT):  # no process overwrites what another one adds
             tables = [table for table in _tables(file) if table.key != _text(key)][-(MOST - 1) :]
-            _replace(file, msgspec.json.encode([*tables, KeptTimes(_text(key), **stages, other=costs.other)]))
+            added = KeptTimes(_text(key), **stages, other=costs.other, measured=costs.measured, context=costs.context)
+            _replace(file, msgspec.json.encode([*tables, added]))
     except OSError:  # a lock that stays taken too
         return
 

@@ -69,6 +69,8 @@ class Machine:
     published: by method, the published cost of a step in plain steps, at the settings of ``source``.
     drafts: by method, the curve that replaces ``first_draft`` for drafters with sequential passes (all passes together; EAGLE-3
         over depth + 2, a draft model over γ); None if unknown.
+    measured: the date on which the times were measured, in ISO format; empty if it is not known.
+    context: number of tokens before the measured passes; None if it is not known.
     """
 
     first_draft: Curve
@@ -79,6 +81,8 @@ class Machine:
     source: str = "Measured on this machine."
     published: Mapping[str, float] = field(default_factory=dict, hash=False)
     drafts: Mapping[str, Curve | None] = field(default_factory=dict, hash=False)
+    measured: str = ""
+    context: int | None = None
 
     def plain(self) -> float:
         return self.verify.seconds(1) + self.other

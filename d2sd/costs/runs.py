@@ -1,13 +1,16 @@
-"""Costs of recorded runs: the machine that recorded one, from its own times."""
+"""Costs of recorded runs: the machine that recorded one, from its own times, and whether these can be right."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import closing
 from dataclasses import replace
-from statistics import fmean
+from statistics import fmean, median
 
 from d2sd.costs.machines import Curve, Machine
-from d2sd.trace.metrics import Totals, Work
+from d2sd.trace.events import Event, StageSeconds, StepDone
+from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
 
 LINE = Curve(((1, 1.0), (2, 2.0)))  # every node costs the same
@@ -75,28 +78,68 @@ def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
     return Curve(tuple((at, ratio * t) for at, t in table.points))
 
 
-# Whether measured times can be right.
+# The time of a plain step, and whether measured times can be right.
 
+MOST_SPREAD = 1.1  # between the medians of the halves of measured plain steps
 LEAST_PASS = 0.9  # of a plain step's pass: verifying may take less than that by chance alone
-MOST_SPREAD = 1.2  # between the slowest and the fastest of equal runs
+# Of the time of steps on a CPU, in which their thread computed. Measured on two cores with one thread or two: 0.98 and more on an
+# idle machine, 0.48 to 0.72 beside a program that keeps both cores busy.
+LEAST_COMPUTED = 0.9
 
 
-def impossible(own: Totals, plain: Totals) -> bool:
-    """Returns whether verifying took less time per step than a pass over one token in plain decoding, which cannot be: the
-    machine was busy with other work during one of the two runs. A price of such a step in plain steps is too low."""
-    verified, single = own.stage_seconds["verify"], plain.stage_seconds["verify"]
-    if not verified or not single:  # no stages were timed
-        return False
-    return verified / own.steps < LEAST_PASS * single / plain.steps
+def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[Machine, bool]:
+    """Returns a machine that knows nothing but the time of a step of plain decoding, the median of these, and whether the medians
+    of their earlier and their later half differ by a tenth at most.
+
+    times: of two or more steps of plain decoding, in their order.
+    context: number of tokens before them, on average.
+    day: the date on which they were measured, in ISO format.
+    """
+    half, totals = len(times) // 2, [seconds.total for seconds in times]
+    halves = median(totals[:half]), median(totals[half:])
+    verify = min(median(totals), median(seconds.verify for seconds in times))
+    nothing, once = Curve(((1, 0.0),)), Curve(((1, verify),))
+    costs = Machine(nothing, nothing, once, median(totals) - verify, measured=day, context=context)
+    return costs, max(halves) <= MOST_SPREAD * min(halves)
 
 
-def uneven(rounds: Sequence[Trace]) -> bool:
-    """Returns whether equal runs, of which some may end earlier, took times that differ by more than a fifth over the steps
-    that all of them have."""
-    shared = min((len(trace.steps) for trace in rounds), default=0)
-    if any(len(trace.steps) > shared for trace in rounds):
-        shared -= 1  # the last step of a shorter run was cut
-    if len(rounds) < 2 or shared < 1:
-        return False
-    times = [trace.steps[shared - 1].elapsed for trace in rounds]
-    return max(times) > MOST_SPREAD * min(times)
+class ThreadShare:
+    """The share of the time of steps in which the thread that runs them computed: others push it aside on a busy machine.
+
+    wall: the time in seconds.
+    thread: the time in seconds for which the calling thread has computed.
+    """
+
+    def __init__(
+        self, wall: Callable[[], float] = time.perf_counter, thread: Callable[[], float] = time.thread_time
+    ) -> None:
+        self._clocks = wall, thread
+        self._seconds = [0.0, 0.0]
+
+    def watched(self, events: Iterator[Event]) -> Generator[Event, None, None]:
+        """Yields the events of a run, on the thread that runs it, and adds the time of its steps."""
+        with closing(events):  # type: ignore[type-var]
+            while True:
+                began = [clock() for clock in self._clocks]
+                if (event := next(events, None)) is None:
+                    return
+                if isinstance(event, StepDone):
+                    passed = (clock() - start for clock, start in zip(self._clocks, began, strict=True))
+                    self._seconds = [sum(both) for both in zip(self._seconds, passed, strict=True)]
+                yield event
+
+    @property
+    def disturbed(self) -> bool:
+        """Whether other work kept the thread from the processor for more than a tenth of the time."""
+        wall, thread = self._seconds
+        return thread < LEAST_COMPUTED * wall
+
+
+def impossible(verified: float, plain: float) -> bool:
+    """Returns whether verifying took less time than a pass over one token in plain decoding, which cannot be: the machine was busy
+    with other work when one of the two was measured. A price of such a step in plain steps is too low.
+
+    verified: mean seconds of the target's pass in the steps of a run; 0 if no stages were timed.
+    plain: the same of plain decoding.
+    """
+    return 0 < verified < LEAST_PASS * plain

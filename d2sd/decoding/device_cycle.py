@@ -169,7 +169,7 @@ class DeviceCycle:
         proposal = self._proposal(shape, ids[-1], found)
         self.drafters.plan.queued(proposal)
         seen = Inspection.read(found["measured"][:, : len(proposal.tree)].tolist())
-        walked = walk(proposal.tree, seen.chosen, self.target.end_ids, room)
+        walked = walk(proposal.tree, seen.chosen, self.drafters.end_ids, room)
         if not (walked.ended or walked.cut):
             for cache in (self.verifier.cache, *(d.cache for d in self.drafters.block_drafters)):
                 cache.length += 1 + len(walked.accepted)

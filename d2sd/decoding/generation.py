@@ -117,9 +117,13 @@ class Generation:
         clock.mark("second_draft")
         tree = plan.prune(method.merge(drafters, draft, redrafts))
         clock.mark("tree")
-        seen = self.verify(tree)  # one pass of the target
+        measured = self.verify(tree)  # one pass of the target
+        seen = Inspection.read(measured(False).tolist())
         path = walk(tree, seen.chosen, self.end_ids, self.room)
         clock.mark("verify")
+        if self.config.inspect:
+            seen = Inspection.read(measured(True).tolist())
+            clock.mark("")  # plain decoding is timed without this
         if not (path.ended or path.cut):
             self.commit(path)
         clock.mark("commit")
@@ -130,8 +134,9 @@ class Generation:
     def room(self) -> int:
         return self.config.max_new_tokens - len(self.output)
 
-    def verify(self, tree: TokenTree) -> Inspection:
-        """Returns the target's choice after every node, and what else is inspected there, from one pass over the tree."""
+    def verify(self, tree: TokenTree) -> Callable[[bool], torch.Tensor]:
+        """Run one pass over the tree. Returns ``measure`` of its logits and of the target's choice after every node, to be called with
+        ``inspect``."""
         device = self.target.device
         scores = self.sampler.scores(self.verifier.logits(tree))
         noise = self.sampler.noise(len(self.ids) - 1, 1 + max(tree.depths), scores.shape[-1], device)
@@ -139,7 +144,7 @@ class Generation:
             torch.tensor(x, device=device) for x in (tree.tokens, (0, *tree.parents[1:]), tree.depths)
         )
         chosen = self.sampler.choose(scores, depths, noise)
-        return Inspection.read(measure(scores, chosen, tokens, parents, self.config.inspect).tolist())
+        return partial(measure, scores, chosen, tokens, parents)
 
     def commit(self, path: TreeWalk) -> None:
         """Keep the keys and values of the anchor and the accepted path, in the target's cache and in those of the drafters."""

@@ -241,7 +241,7 @@ class StageClock:
         self.mark("")
 
     def mark(self, name: str) -> None:
-        """End the stage of this name."""
+        """End the stage of this name; without one, the time since the last mark belongs to no stage."""
         self._names.append(name)
         if not self._cuda:
             self._marks.append(time.perf_counter())
@@ -253,7 +253,8 @@ class StageClock:
         self._marks.append(event)
 
     def read(self) -> dict[str, float]:
-        pairs = zip(self._names[1:], self._marks, self._marks[1:], strict=False)
+        spans = zip(self._names[1:], self._marks, self._marks[1:], strict=False)
+        named = [span for span in spans if span[0]]
         if self._cuda:
-            return {name: one.elapsed_time(other) / 1e3 for name, one, other in pairs}
-        return {name: other - one for name, one, other in pairs}
+            return {name: one.elapsed_time(other) / 1e3 for name, one, other in named}
+        return {name: other - one for name, one, other in named}

@@ -239,13 +239,19 @@ EVENTS = frozenset({"PrefillDone", "StepDone", "Finished"})  # their names in a 
 class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=True):
     """The measured speed of plain decoding in tokens per second, a line that the page adds to the runs that it makes.
 
-    unwatched: the speed of the run, timed again alternately with plain decoding, without drawing either.
+    Explore times a step of plain decoding once for a model and a machine and keeps it; a race runs plain decoding itself.
+
+    unwatched: the speed of the run: its tokens over the sum of its steps' stage times, which leave out recording and drawing.
     disturbed: whether these times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
+    measured: the date on which the kept step of plain decoding was timed, in ISO format; empty in a race and in older traces.
+    context: number of tokens after which it was timed; None if that is not known.
     """
 
     tokens_per_second: Speed
     unwatched: Speed | None = None
     disturbed: bool = False
+    measured: Annotated[str, Meta(max_length=40)] = ""
+    context: Count | None = None
 
 
 Record = Event | Baseline | dict[str, Any]

@@ -5,12 +5,13 @@ from __future__ import annotations
 import gc
 import json
 import weakref
+from datetime import date
 
 import pytest
 from msgspec import structs
 
 import d2sd
-from app import models, presets, streaming
+from app import models, plain, presets, streaming
 from app.explore import run as explore
 from app.explore.run import RunRequest
 from app.explore.tab import send_again
@@ -19,12 +20,16 @@ from app.links import Link
 from app.models import Chosen
 from app.session import Session
 from app.settings import SETTINGS
-from d2sd import Finished, Trace
+from d2sd import DecodeConfig, Finished, StepDone
+from d2sd.costs import kept
+from d2sd.costs.runs import ThreadShare, plain_step
+from d2sd.engine import kept_costs
 from d2sd.folders.loading import BUNDLED
 from d2sd.nets.models import Models
 from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
 from tests.app.event import Event
+from tests.clocks import Ticking
 from tests.page_client import Window
 
 DEFAULTS = {s.name: s.default for s in SETTINGS}
@@ -108,31 +113,19 @@ def runs(monkeypatch):
     return seen
 
 
-def test_explore_warms_up_settings_before_timing(monkeypatch, runs):
-    monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", 0)
-    monkeypatch.setattr(explore, "TRIES", 1)
-    outcome(compare=True)  # longer than the warm-up
-    each = ("d2sd watched", "d2sd", "autoregressive")
-    once = [[method, until] for method in each for until in ("begun", "ended")]
-    assert runs == [
-        *once,
-        *([method, "ended"] for method in each[1:]),
-    ]  # a second time, to see whether the times are even
-    runs.clear()
-    monkeypatch.setattr(explore, "SECONDS_OF_ROUNDS", float("inf"))
-    monkeypatch.setattr(explore, "MAX_ROUNDS", 2)
-    outcome(compare=True)
-    assert runs == [["d2sd watched", "ended"], *([["d2sd", "ended"], ["autoregressive", "ended"]] * 2)]
-    runs.clear()
+def test_explore_warms_up_settings_once(monkeypatch, runs):
+    outcome()  # longer than the warm-up
     outcome(seed=3)
     outcome(num_branches=2)
-    assert runs == [["d2sd watched", "ended"], ["d2sd watched", "begun"], ["d2sd watched", "ended"]]
+    once = ["d2sd watched", "begun"], ["d2sd watched", "ended"]
+    assert runs == [*once, once[1], *once]
     runs.clear()
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
+    monkeypatch.setattr(explore, "ON_ZERO_GPU", True)
     run = models.engine(Chosen("tiny")).run
     monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: run(request, streaming.never))
-    outcome(num_branches=3)
-    assert runs == [["d2sd watched", "ended"]]
+    assert events(outcome(num_branches=3, compare=True))[-1]["event"] == "Finished"
+    assert runs == [once[1]]
 
 
 def test_open_settings_are_filled_by_engine():
@@ -158,7 +151,7 @@ def test_run_is_silent_after_window_shows_another():
 
 
 @pytest.mark.parametrize("out_of_sight", [True, False])
-def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs):
+def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs, unmeasured):
     """Gradio ends the work of a closed window where it yields."""
     monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0)
     monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
@@ -169,7 +162,7 @@ def test_run_yields_empty_updates_in_every_phase(out_of_sight, monkeypatch, runs
             pass
         session.show(RecordedRun.of([BEFORE]), "Opened", "trace")
     silent = [runs[-1][0] for update in run if update == Update()]
-    assert set(silent) >= {"d2sd watched", "d2sd", "autoregressive"}
+    assert set(silent) >= {"d2sd watched", "autoregressive"}
 
 
 def test_failed_run_keeps_steps_and_names_problem(monkeypatch):
@@ -213,37 +206,113 @@ def test_drafter_warning_is_in_every_update(monkeypatch, folders, path):
     assert {update.note for update in outcome()} == {f"Drafter {path} reads the output of target layer 5."}
 
 
-def rounds(method, *seconds):
-    """Equal runs that took this long by step; the second one ends early."""
-    trace = RecordedRun(_entries=lines(outcome(method=method))).trace()
-    out = []
-    for n, each in enumerate(seconds):
-        steps = trace.steps[: len(trace.steps) - n]
-        timed = [
-            structs.replace(s, elapsed=(k + 1) * each, seconds=StageSeconds(verify=each)) for k, s in enumerate(steps)
-        ]
-        out.append(Trace.of(trace.header, [trace.prefill, *timed, trace.finished]))
-    return out
+@pytest.fixture
+def unmeasured(monkeypatch, tmp_path):
+    """The bundled engine, for which no step of plain decoding has been timed."""
+    monkeypatch.setenv("D2SD_HOME", str(tmp_path))
+    engine = models.engine(Chosen("tiny"))
+    monkeypatch.setattr(engine, "_plain", {})
+    return engine
 
 
-def test_baseline_of_marks_disturbed_times():
-    even = explore.baseline_of(rounds("d2sd", 0.02, 0.021), rounds("autoregressive", 0.01, 0.01))
-    assert not even.disturbed
-    whole = rounds("d2sd", 0.02)[0]
-    tokens = sum(len(step.committed) for step in whole.steps)
-    assert even.unwatched == pytest.approx(tokens / (0.02 * len(whole.steps)))  # of the whole run, not of its beginning
-    # a step that took less than its pass over one token alone, and rounds that differ by more than a fifth
-    assert explore.baseline_of(rounds("d2sd", 0.008, 0.008), rounds("autoregressive", 0.01, 0.01)).disturbed
-    assert explore.baseline_of(rounds("d2sd", 0.02, 0.025), rounds("autoregressive", 0.01, 0.01)).disturbed
-    assert explore.baseline_of(rounds("d2sd", 0.02, 0.02), rounds("autoregressive", 0.013, 0.01)).disturbed
+class Share(ThreadShare):
+    """A thread that had the processor for this share of its time."""
+
+    def __init__(self, share=1.0):
+        super().__init__(wall=Ticking(1.0), thread=Ticking(share))
 
 
-def test_disturbed_baseline_is_measured_again(monkeypatch):
-    found = [Baseline(10.0, 30.0, disturbed=True), Baseline(10.0, 20.0)]
-    monkeypatch.setattr(explore, "baseline_of", lambda *_: found[0] if len(found) == 1 else found.pop(0))
-    assert events(outcome(compare=True))[-1] == {"event": "Baseline", "tokens_per_second": 10.0, "unwatched": 20.0}
-    found[:] = [Baseline(10.0, 30.0, disturbed=True)]
-    assert events(outcome(compare=True))[-1]["disturbed"] is True
+def plainly(monkeypatch, seconds, share=1.0):
+    """Let steps of plain decoding take this long, one after the other, and their thread have this share of the processor."""
+    real, times = streaming.stream, iter(seconds)
+
+    def timed(run, stop, share):
+        for event in real(run, stop, share):
+            known = isinstance(event, StepDone) and event.first_draft is None
+            yield structs.replace(event, seconds=StageSeconds(verify=next(times))) if known else event
+
+    for module in (plain, explore):
+        monkeypatch.setattr(module, "stream", timed)
+        monkeypatch.setattr(module, "ThreadShare", lambda: Share(share))
+
+
+def compared(**changes):
+    return structs.astuple(
+        RecordedRun.read("\n".join(map(json.dumps, events(outcome(compare=True, **changes)))).encode()).baseline
+    )
+
+
+def test_plain_step_is_timed_before_first_run_and_kept(monkeypatch, unmeasured, runs):
+    plainly(monkeypatch, [0.001] * plain.PLAIN_STEPS)  # a further step would find no time
+    shown = events(outcome(compare=True))
+    assert [method for method, _ in runs] == ["d2sd watched", "autoregressive", "d2sd watched"]
+    own = sum(len(e["committed"]) for e in shown if e["event"] == "StepDone")
+    seconds = sum(sum(e["seconds"].values()) for e in shown if e["event"] == "StepDone")
+    baseline = shown[-1]
+    assert shown[-2]["event"] == "Finished"
+    assert baseline["tokens_per_second"] == pytest.approx(1000)
+    assert baseline["unwatched"] == pytest.approx(own / seconds)
+    assert (baseline["measured"], baseline["context"]) == (
+        f"{date.today()}",
+        plain.PLAIN_CONTEXT + plain.PLAIN_STEPS // 2,
+    )
+    runs.clear()
+    unmeasured._plain.clear()  # as in another process
+    assert compared()[0] == pytest.approx(1000)
+    assert [method for method, _ in runs] == ["d2sd watched"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "share", "timed"),
+    [
+        ([0.001] * 200, 0.8, plain.MOST_PLAIN_STEPS),  # other programs had a fifth of the time
+        ([0.001, 0.002] * 100, 1.0, plain.PLAIN_STEPS),  # uneven, and yet steady
+        ([0.001 * 1.02**n for n in range(200)], 1.0, plain.MOST_PLAIN_STEPS),
+    ],
+)
+def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, monkeypatch, unmeasured):
+    plainly(monkeypatch, seconds, share)
+    found = plain.PlainStep(streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig()), streaming.never)
+    steps = [None for _ in found]
+    assert len(steps) >= timed
+    clean = timed == plain.PLAIN_STEPS
+    assert found.clean is clean
+    assert (kept.find(kept_costs(), unmeasured._plain_key("dense")) is not None) is clean
+    assert found.compared(9, [StageSeconds(verify=0.01)], Share()).disturbed is not clean
+
+
+def test_plain_step_of_slow_model_is_timed_from_few_steps(monkeypatch, unmeasured):
+    plainly(monkeypatch, [1.0] * plain.LEAST_PLAIN_STEPS)
+    run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
+    found = plain.PlainStep(run, streaming.never, Ticking(plain.SECONDS_OF_PLAIN))
+    assert len(list(found)) == 1 + plain.LEAST_PLAIN_STEPS  # prefill too
+    assert found.costs.plain() == 1.0
+
+
+def test_plain_run_corrects_kept_plain_step(monkeypatch, unmeasured):
+    unmeasured.keep_plain("dense", plain_step([StageSeconds(verify=9.0)] * 2, 5, "2001-01-01")[0])
+    for share, expected in ((0.8, 1 / 9.0), (1.0, 500)):
+        plainly(monkeypatch, [0.002] * 200, share)
+        outcome(method="autoregressive", max_new_tokens=40)
+        assert 1 / unmeasured.plain("dense").plain() == pytest.approx(expected)
+    plainly(monkeypatch, [0.001] * 200)
+    outcome(method="autoregressive", max_new_tokens=plain.PLAIN_STEPS)  # the first token is no step's
+    assert 1 / unmeasured.plain("dense").plain() == pytest.approx(500)
+
+
+def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasured):
+    run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
+    unmeasured.keep_plain("dense", plain_step([StageSeconds(verify=0.01, tree=0.01)] * 2, 5, "2001-01-01")[0])
+    known = plain.PlainStep(run, streaming.never)
+    assert known.compared(30, [StageSeconds(verify=0.02)] * 5, Share()) == Baseline(50.0, 300.0, False, "2001-01-01", 5)
+    pushed = Share(0.8)
+    list(pushed.watched(run.engine.run(run.request)))
+    assert known.compared(30, [StageSeconds(verify=0.02)] * 5, pushed).disturbed
+    assert known.compared(30, [StageSeconds(verify=0.008)] * 5, pushed).disturbed
+    assert unmeasured.plain("dense") is not None
+    # less than a pass over one token: one of the two is wrong, and it was not this run
+    assert known.compared(30, [StageSeconds(verify=0.008)] * 5, Share()).disturbed
+    assert unmeasured.plain("dense") is None
 
 
 def test_offer_to_run_quickest_here_runs_the_form_cost_aware(client):

@@ -2,11 +2,30 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 
 from d2sd import METHODS, DecodeConfig, StepDone
+from d2sd.decoding import generation
+from d2sd.nets import passes
 from d2sd.trace.trace import parse_trace
 from d2sd.tree.boundary import boundary_posterior, open_prefixes, select_prefixes
+from tests.clocks import Ticking
+
+
+def test_stage_times_leave_out_inspection(bundled, monkeypatch):
+    clock, real = Ticking(1.0), generation.measure
+
+    def slow(*args):
+        clock.now += 100 if args[-1] else 0
+        return real(*args)
+
+    monkeypatch.setattr(passes, "time", SimpleNamespace(perf_counter=clock))
+    monkeypatch.setattr(generation, "measure", slow)
+    steps = bundled.generate("Once upon a time, a frog", DecodeConfig("d2sd", 16)).steps
+    assert clock.now > 100 * len(steps)
+    assert {step.seconds.total for step in steps} == {5.0}
 
 
 @pytest.mark.parametrize(("settings", "passes"), [({}, 3), ({"block_size": 2, "num_branches": 1}, 2)])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -126,3 +127,11 @@ def test_generation_stops_at_end_token(bundled):
         assert trace.token_ids[-1] in bundled.models.target.end_ids
         assert not set(trace.token_ids[:-1]) & bundled.models.target.end_ids
         assert "<|endoftext|>" not in trace.finished.text
+
+
+def test_endless_request_goes_on_after_end_token(bundled):
+    request = bundled.request("Question: Tom has 5 red pens. How many?\nAnswer:", DecodeConfig("autoregressive", 200))
+    *_, ended = bundled.run(request)
+    *_, endless = bundled.run(replace(request, endless=True))
+    assert (ended.stop_reason, endless.stop_reason) == ("end_token", "max_new_tokens")
+    assert endless.token_ids[: len(ended.token_ids)] == ended.token_ids

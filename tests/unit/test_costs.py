@@ -7,10 +7,13 @@ from contextlib import suppress
 
 import pytest
 
+from d2sd import DecodeConfig, StepDone
 from d2sd.costs import kept
 from d2sd.costs.machines import Curve, Machine
+from d2sd.costs.runs import ThreadShare, impossible, plain_step
 from d2sd.decoding import stage_times as measure
 from d2sd.decoding.cost_aware import RunningCosts
+from d2sd.trace.events import StageSeconds
 from tests.clocks import Ticking
 from tests.unit.adaptive_world import CPU
 
@@ -76,6 +79,35 @@ def test_stage_times_follow_predecessors_in_shuffled_rounds(monkeypatch):
     assert len(measure._timed(dict.fromkeys(keys, int), keys, Ticking(measure.SECONDS))) == 1
 
 
+@pytest.mark.parametrize(("computed", "disturbed"), [(0.95, False), (0.85, True)])
+def test_thread_share_is_measured_over_steps_only(computed, disturbed, bundled):
+    wall, thread = Ticking(1.0), Ticking(computed)
+    share = ThreadShare(wall, thread)
+    assert not share.disturbed  # nothing has run
+
+    def run():
+        for event in bundled.stream("One day", DecodeConfig(max_new_tokens=8)):
+            wall.now += 0 if isinstance(event, StepDone) else 99
+            yield event
+
+    for _ in share.watched(run()):
+        wall.now += 99  # between two events
+    assert share.disturbed is disturbed
+
+
+def test_plain_step_is_median_and_steady_if_halves_agree():
+    times = [StageSeconds(verify=each, tree=0.5) for each in (1.0, 1.05, 9.0, 1.1, 1.0)]
+    costs, steady = plain_step(times, 40, "2026-01-02")
+    assert (costs.verify.seconds(1), costs.plain(), costs.measured, costs.context) == (1.05, 1.55, "2026-01-02", 40)
+    assert steady
+    assert not plain_step([StageSeconds(verify=each) for each in (1.0, 1.0, 1.2, 1.2)], 40, "2026-01-02")[1]
+
+
+@pytest.mark.parametrize(("verified", "expected"), [(0.0, False), (0.8, True), (0.95, False), (3.0, False)])
+def test_verifying_in_less_time_than_plain_pass_is_impossible(verified, expected):
+    assert impossible(verified, 1.0) is expected
+
+
 TABLE = Machine(Curve(((2, 0.1), (8, 0.25))), Curve(((1, 0.0),)), Curve(((1, 1.0), (4, 1.5))), 0.05)
 
 
@@ -89,6 +121,18 @@ def test_kept_costs_are_found_by_key(tmp_path):
     kept.keep_costs(file, ["a", 1], Machine(TABLE.verify, TABLE.verify, TABLE.verify))
     assert kept.find(file, ["a", 1]) == kept.find(file, ["b", 1])
     assert {path.name for path in file.parent.iterdir()} - {"costs.json.lock"} == {"costs.json"}
+
+
+def test_kept_costs_state_date_and_context_if_known(tmp_path):
+    file, plain = tmp_path / "costs.json", plain_step([StageSeconds(verify=1.0)] * 2, 70, "2026-01-02")[0]
+    older = '[{"key":"a","first_draft":[[1,0.0]],"second_draft":[[1,0.0]],"verify":[[1,1.0]],"other":0.5}]'
+    file.write_text(older)
+    kept.keep_costs(file, ["b"], plain)
+    assert [(costs.measured, costs.context) for costs in (kept.find(file, ["a"]), kept.find(file, ["b"]))] == [
+        ("", None),
+        ("2026-01-02", 70),
+    ]
+    assert kept.find(file, ["b"]) == plain
 
 
 def test_kept_costs_of_several_writers_all_stay(tmp_path, monkeypatch):

@@ -20,7 +20,7 @@ ROOT = Path(d2sd.__file__).parent.parent
 PAGE = (ROOT / "docs" / "trace-format.md").read_text(encoding="utf-8")
 CLASSES = (
     "PrefillDone", "StepDone", "Finished", "Draft", "DraftLevel", "Node", "Choice", "Committed", "Alternative", "TargetTop",
-    "Decision", "Option", "StageSeconds",
+    "Decision", "Option", "StageSeconds", "Baseline",
 )  # fmt: skip
 
 

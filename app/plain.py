@@ -1,0 +1,96 @@
+"""The time of a step of plain decoding, with which Explore compares a run: kept for a model and a machine, measured at most once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from datetime import date
+from statistics import fmean
+
+from app.methods import PLAIN
+from app.streaming import Prepared, stream
+from d2sd import DecodeConfig, StepDone
+from d2sd.costs.runs import ThreadShare, impossible, plain_step
+from d2sd.trace.events import Baseline, StageSeconds
+
+# To time a step: tokens that are read before, and steps from which a time is taken.
+PLAIN_CONTEXT = 64
+PLAIN_STEPS = 24
+MOST_PLAIN_STEPS = 64  # until their times are steady
+SECONDS_OF_PLAIN = 4.0  # of slow models fewer steps are timed, but
+LEAST_PLAIN_STEPS = 4
+
+
+class PlainStep:
+    """The time of a step of plain decoding with which a run is compared: kept for these models on this machine, or else measured by
+    iterating over this, which yields None per event.
+
+    run: the run to compare.
+    stop: the measurement ends before its next step if it returns True.
+    clock: the time in seconds.
+
+    ``costs``: the time; None if it is not known. ``clean``: whether it is believed, and therefore kept.
+    """
+
+    def __init__(self, run: Prepared, stop: Callable[[], bool], clock: Callable[[], float] = time.monotonic) -> None:
+        self._run, self._stop, self._clock = run, stop, clock
+        self.costs, self.clean = run.engine.plain(run.request.config.backend), True
+
+    def __iter__(self) -> Iterator[None]:
+        """Decode after ``PLAIN_CONTEXT`` tokens, those of the prompt again and again, until the times of the last ``PLAIN_STEPS``
+        steps are steady."""
+        if self.costs is not None:
+            return
+        ids, backend = self._run.request.ids, self._run.request.config.backend
+        config = DecodeConfig(PLAIN, max_new_tokens=1 + MOST_PLAIN_STEPS, backend=backend, inspect=False)
+        request = self._run.engine.request((ids * PLAIN_CONTEXT)[:PLAIN_CONTEXT], config)
+        endless = replace(self._run, request=replace(request, endless=True))
+        times, share, end = list[StageSeconds](), ThreadShare(), self._clock() + SECONDS_OF_PLAIN
+        with closing(stream(endless, self._stop, share)) as events:
+            for event in events:
+                yield
+                if not isinstance(event, StepDone):
+                    continue
+                times.append(event.seconds)
+                late = self._clock() > end and len(times) >= LEAST_PLAIN_STEPS
+                if late or len(times) >= PLAIN_STEPS:
+                    self._take(times[-PLAIN_STEPS:], event.anchor_position + 1, share.disturbed)
+                if late or (self.costs is not None and self.clean):
+                    return
+
+    def correct(self, times: Sequence[StageSeconds]) -> None:
+        """Keep the time of a whole, undisturbed run of plain decoding instead, if its times are enough and steady.
+
+        times: of its steps.
+        """
+        if len(times) >= PLAIN_STEPS:
+            self._take(times, len(self._run.request.ids) + len(times), False)
+
+    def _take(self, times: Sequence[StageSeconds], end: int, disturbed: bool) -> None:
+        """Take the time from steps of plain decoding, and keep it if it is steady and not disturbed.
+
+        end: number of tokens before the last step.
+        """
+        self.costs, steady = plain_step(times, end - len(times) // 2, date.today().isoformat())
+        self.clean = steady and not disturbed
+        if self.clean:
+            self._run.engine.keep_plain(self._run.request.config.backend, self.costs)
+
+    def compared(self, tokens: int, times: Sequence[StageSeconds], share: ThreadShare) -> Baseline:
+        """Returns the speeds of plain decoding and of the run. A kept time that cannot be right is not used again.
+
+        tokens: that the steps of the run committed.
+        times: of these steps.
+        share: of the thread that ran them.
+        """
+        costs = self.costs
+        assert costs is not None
+        disturbed = share.disturbed or not self.clean
+        if impossible(fmean(seconds.verify for seconds in times), costs.verify.seconds(1)):
+            if not disturbed:
+                self._run.engine.keep_plain(self._run.request.config.backend, None)
+            disturbed = True
+        seconds = max(1e-9, sum(seconds.total for seconds in times))
+        return Baseline(1 / max(1e-9, costs.plain()), tokens / seconds, disturbed, costs.measured, costs.context)
