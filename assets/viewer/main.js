@@ -24,6 +24,7 @@ import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
 const FOOT = 8; // pixels below the view
+const READING = { title: "Reading the prompt …", more: "" };
 const NO_QUESTION = { title: "", more: "" }; // a game begins as soon as the run is there
 const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
 
@@ -152,6 +153,12 @@ class Explorer {
     return this.games.some((game) => game.pending || game.asking);
   }
 
+  /** What stands over a run that has no step yet. */
+  get reading() {
+    const { received, recorded, failed } = this.store;
+    return received && !recorded && !failed ? READING : null;
+  }
+
   // Drawing
 
   redraw() {
@@ -190,7 +197,7 @@ class Explorer {
       quiet: selection.previewed !== null || selection.following || player.on,
       stage: player.words,
       tree: this.tree,
-      question: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : null,
+      question: secret ? (this.games.find((game) => game.asking)?.question ?? NO_QUESTION) : step ? null : this.reading,
     };
   }
 

@@ -239,7 +239,7 @@ export function brokenTokens(step) {
   const behind = rejected.filter(({ parent }) => parent === last).sort((a, b) => rank(b) - rank(a))[0];
   const first = rejected.find(({ candidates }) => candidates.includes(0));
   const found = new Map(behind && (!first || first.parent !== last) ? [[behind.id, ""]] : []);
-  return first ? found.set(first.id, quoted(step.choices.get(first.parent).text.trim() || "␣", 12)) : found;
+  return first ? found.set(first.id, quoted(step.choices.get(first.parent).text.replace(/^ (?=\S)/, ""), 12)) : found;
 }
 
 /** The next node in a direction: up and down across lanes, sideways along the path; `lanes` of what is drawn. */
@@ -261,7 +261,7 @@ export function nextNode(step, lanes, node, direction) {
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-const COLUMN = { least: 46, read: 76, most: 108 }; // read: where they do not fit in any case
+const COLUMN = { least: 46, read: 76, most: 108, lead: 128 }; // read: where they do not fit in any case; lead: titles stand there
 const FITTED = { wide: 60, slim: 7 };
 export const WORDLESS = 20; // a column below this holds a shape without a word
 
@@ -290,6 +290,7 @@ export class Columns {
     const [needs, wishes] = [need, wish].map((of) => Array.from({ length: count }, (_, depth) => of(depth)));
     const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
     this.slim = fitted && least > across; // whether columns are narrower than they may be
+    if (!this.slim) for (const widths of [needs, wishes]) widths[0] = Math.max(widths[0], COLUMN.lead);
     if (this.slim) this.widths = slimWidths(needs, wishes, across, matters);
     else if (least > across) this.widths = needs.map((width) => Math.max(COLUMN.read, width));
     else

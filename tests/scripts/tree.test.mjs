@@ -1,7 +1,7 @@
 // Lanes, rows and columns of the tree, and its picture.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { wrapped } from "../../assets/viewer/picture.js";
+import { onLines, wrapped } from "../../assets/viewer/picture.js";
 import { numbered } from "../../assets/viewer/strip.js";
 import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree.js";
 import {
@@ -340,4 +340,13 @@ test("fitLabel takes smaller type before it cuts a word, where it may", () => {
   const { words, size, width } = fitLabel("shells", 40, false, "x", true);
   assert.deepEqual([words, size, width], ["shells", 13, 39]);
   assert.deepEqual(fitLabel("shells", 40, false, "x").size, 16);
+});
+
+test("onLines keeps the colour of every piece across lines", () => {
+  const pieces = [{ text: "4 from the draft", kind: "first" }, { text: " and more" }];
+  assert.deepEqual(onLines(pieces, ["4 from ", "the draft and ", "more"]), [
+    [{ text: "4 from ", kind: "first" }],
+    [{ text: "the draft", kind: "first" }, { text: " and " }],
+    [{ text: "more" }],
+  ]);
 });
