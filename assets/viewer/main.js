@@ -162,6 +162,7 @@ class Explorer {
   // Drawing
 
   redraw() {
+    this.fill();
     this.drawn = null;
     this.draw();
   }

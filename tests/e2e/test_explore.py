@@ -319,10 +319,10 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
 
 
 def test_run_streams_engine_generation_also_cost_aware(used: Page):
-    prompt = "One day, a small dog named Max found a shiny key. " * 8  # more lines than the pane shows
-    start(used, prompt, 320)
+    prompt, tokens = ENDLESS[0], 400  # more lines than the pane shows
+    start(used, prompt, tokens)
     finished(used)
-    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 320))
+    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", tokens))
     assert output_text(used) == expected.finished.text
     assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
     used.keyboard.press("End")
