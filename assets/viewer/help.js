@@ -30,7 +30,7 @@ const KEYS = [
 
 export class HelpView {
   /** `ways`: what the opening sentence offers, see `opening`; `legend`: what shapes and lines mean. */
-  constructor(ways, legend) {
+  constructor(host, ways, legend) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
     const leave = (way) => way && (() => [this.box.close(), way()]);
     const row = (word, meaning) => h("div", {}, h("dt", {}, ...[word].flat()), h("dd", {}, meaning));
@@ -49,9 +49,7 @@ export class HelpView {
       h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
     );
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
-    // of the whole document: the view may be on a tab that is not open
-    document.body.append(h("div", { class: "explorer" }, this.box));
-    document.addEventListener("explorer:words", () => this.toggle());
+    host.append(this.box);
   }
 
   toggle() {

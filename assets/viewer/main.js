@@ -114,7 +114,11 @@ class Explorer {
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
     const ways = { story: tours ? () => learn(STORY) : null, begin: onServer(() => ask("begin")) };
-    this.help = new HelpView(ways, page.legend);
+    // of the whole page, where the view may be on a tab that is not open
+    const dialogs = served ? h("div", { class: "explorer" }) : root;
+    if (served) document.body.append(dialogs);
+    this.help = new HelpView(dialogs, ways, page.legend);
+    if (served) document.addEventListener("explorer:words", () => this.help.toggle());
     this.presenter = new Presenter(root, redraw);
     tree.scaled = () => this.presenter.scale;
     this.chip = new ChipView(page.follow, store, selection, player);

@@ -290,7 +290,8 @@ export class Columns {
     const [needs, wishes] = [need, wish].map((of) => Array.from({ length: count }, (_, depth) => of(depth)));
     const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
     this.slim = fitted && least > across; // whether columns are narrower than they may be
-    if (!this.slim) for (const widths of [needs, wishes]) widths[0] = Math.max(widths[0], COLUMN.lead);
+    for (const widths of [needs, wishes])
+      if (!this.slim && sum(widths) - widths[0] + COLUMN.lead <= across) widths[0] = Math.max(widths[0], COLUMN.lead);
     if (this.slim) this.widths = slimWidths(needs, wishes, across, matters);
     else if (least > across) this.widths = needs.map((width) => Math.max(COLUMN.read, width));
     else
