@@ -15,7 +15,7 @@ from typing import Any
 import gradio as gr
 
 from app import presets, settings
-from app.explore.run import RunRequest, warm_up
+from app.explore.run import RunRequest, get_ready
 from app.gradio_internals import leave_out
 from app.jobs import MODEL, TURNS, Update, failure_sentence
 from app.models import Chosen
@@ -86,7 +86,7 @@ def generate(
     run = prepare_run(request.models, prompt, request.config())
     recorder = RunRecorder(run, never)
     try:
-        for _ in TURNS.taken(recorder, (Update() for _ in paced(chain(warm_up(run, never), recorder)))):
+        for _ in TURNS.taken(recorder, (Update() for _ in paced(chain(get_ready(run, never), recorder)))):
             pass
     except Exception as error:
         raise InputError(failure_sentence(error).rstrip(".")) from None

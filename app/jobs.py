@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import itertools
 import logging
-import statistics
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from math import ceil
 from typing import Any, Generic, TypeVar
 
 import gradio as gr
@@ -40,8 +40,8 @@ IN_TURN: dict[str, Any] = {
 FILES: dict[str, Any] = {"show_progress": "hidden", "concurrency_id": "files", "concurrency_limit": 1}
 BESIDE: dict[str, Any] = {"show_progress": "hidden", "concurrency_limit": 4}
 CANCELLED = "Cancelled while waiting in the queue: nothing was run."
-NEXT = "Something else is running; this starts when it ends."  # for the first in the queue
-TURNS_COUNTED = 9  # the latest ones, from which a waiting time is estimated
+NEXT = "Another run is in progress. Yours is next."  # for the first in the queue
+TURNS_COUNTED = 9  # the latest ones of a kind, from which a waiting time is estimated
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,17 +149,19 @@ class ModelTurns:
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
         self._whose: object = None
+        self._kind: object = None
         self._began = 0.0
-        self._lasted = deque[float](maxlen=TURNS_COUNTED)
+        self._lasted: dict[object, deque[float]] = {}  # by kind
 
-    def taken(self, by: object, updates: Iterator[Update[T]]) -> Iterator[Update[T]]:
+    def taken(self, by: object, updates: Iterator[Update[T]], kind: object = None) -> Iterator[Update[T]]:
         """Yields the updates of one request, and records how long it took.
 
         Without any update, yields one that changes nothing: Gradio would treat an empty stream as empty values.
 
         by: identifies the requester, for ``news``.
+        kind: of work; requests of one kind take similarly long.
         """
-        self._whose, self._began, first = by, self._clock(), None
+        self._whose, self._kind, self._began, first = by, kind, self._clock(), None
         try:
             first = next(updates, None)
             yield first or Update()
@@ -168,7 +170,7 @@ class ModelTurns:
         finally:
             self._whose = None
             if first:
-                self._lasted.append(self._clock() - self._began)
+                self._lasted.setdefault(kind, deque(maxlen=TURNS_COUNTED)).append(self._clock() - self._began)
 
     def news(self, asking: object, waiting: int = 0) -> str:
         """Returns a sentence for a request that waits for another one; empty if none runs, or only that of ``asking``.
@@ -178,7 +180,8 @@ class ModelTurns:
         return "" if self._whose is None or self._whose is asking else self.line(waiting)
 
     def line(self, waiting: int) -> str:
-        """Returns a sentence for a queued request, with a waiting time estimated from the latest requests.
+        """Returns a sentence for a queued request, with a waiting time estimated from the latest requests: the longest ones, since a
+        wait that is shorter than promised disappoints nobody.
 
         waiting: number of requests in the queue ahead of this one.
         """
@@ -187,15 +190,18 @@ class ModelTurns:
             news = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
         if not self._lasted:
             return news
-        one = statistics.median(self._lasted)
-        gone = 0.0 if self._whose is None else min(one, self._clock() - self._began)
-        return f"{news} Judging by the latest requests, the wait is {_about(one * (waiting + 1) - gone)}."
+        longest = max(map(max, self._lasted.values()))  # of any kind: it is not known which ones are queued
+        left = longest  # the next one may be about to begin
+        if self._whose is not None:
+            usual, gone = max(self._lasted.get(self._kind, [longest])), self._clock() - self._began
+            left = max(usual - gone, max(usual, gone) / 2)  # what takes longer than any other may take much longer
+        return f"{news} Judging by the latest requests, the wait is {_about(left + longest * waiting)}."
 
 
 def _about(seconds: float) -> str:
     if seconds < 10:
         return "less than 10 s"
-    return f"about {round(seconds, -1):.0f} s" if seconds < 95 else f"about {seconds / 60:.0f} minutes"
+    return f"about {10 * ceil(seconds / 10)} s" if seconds <= 90 else f"about {seconds / 60:.0f} minutes"
 
 
 TURNS = ModelTurns()
@@ -338,7 +344,7 @@ def wire(
             return
         speak = speaker(current, job, quiet=in_view)
         updates = updates_of(job, work(job, *arguments))
-        for update in TURNS.taken(current, updates) if in_turn else updates:
+        for update in TURNS.taken(current, updates, work) if in_turn else updates:
             shown = nothing if update.value is None else update.value if len(outputs) > 1 else [update.value]
             yield [*shown, speak(update)]
 

@@ -19,7 +19,7 @@ from d2sd.trace.events import Baseline, StageSeconds
 PLAIN_CONTEXT = 64
 PLAIN_STEPS = 24
 MOST_PLAIN_STEPS = 64  # until their times are steady
-SECONDS_OF_PLAIN = 4.0  # of slow models fewer steps are timed, but
+SECONDS_OF_PLAIN = 2.0  # a slow model is timed from fewer steps, but from
 LEAST_PLAIN_STEPS = 4
 
 
@@ -41,9 +41,10 @@ class PlainStep:
     def __iter__(self) -> Iterator[None]:
         """Decode after ``PLAIN_CONTEXT`` tokens, those of the prompt again and again, until the times of the last ``PLAIN_STEPS``
         steps are steady."""
+        ids, backend = self._run.request.ids, self._run.request.config.backend
+        self.costs = self._run.engine.plain(backend)  # what got ready meanwhile may have measured it
         if self.costs is not None:
             return
-        ids, backend = self._run.request.ids, self._run.request.config.backend
         config = DecodeConfig(PLAIN, max_new_tokens=1 + MOST_PLAIN_STEPS, backend=backend, inspect=False)
         request = self._run.engine.request((ids * PLAIN_CONTEXT)[:PLAIN_CONTEXT], config)
         endless = replace(self._run, request=replace(request, endless=True))

@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import logging
+import threading
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -15,7 +18,7 @@ from weakref import WeakKeyDictionary
 
 import gradio as gr
 
-from app import settings
+from app import models, settings
 from app.explore.controls import ExploreTab
 from app.jobs import AT_ONCE, Job, Update, failure_sentence, wire
 from app.links import check_length
@@ -24,14 +27,17 @@ from app.methods import PLAIN
 from app.models import Chosen
 from app.plain import PlainStep
 from app.session import Session
-from app.streaming import Prepared, announce_loading, first_tokens, paced, prepare_run, stream
+from app.streaming import Prepared, announce_loading, first_tokens, never, paced, prepare_run, stream
 from d2sd import DecodeConfig, Engine, Event, Finished, StepDone
 from d2sd.costs.runs import ThreadShare
 from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
 
+log = logging.getLogger(__name__)
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
+_ahead = ThreadPoolExecutor(1, "ahead")
+_getting_ready = threading.Lock()
 _warm: WeakKeyDictionary[Engine, set[DecodeConfig]] = WeakKeyDictionary()
 
 
@@ -70,6 +76,8 @@ def wire_run(shown: ExploreTab) -> None:
         )
         worked.then(rest, session, controls.run, **AT_ONCE)
     shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
+    first = RunRequest.read({name: box.value for name, box in controls.inputs.items()})
+    gr.on(None, partial(get_ready_for, first), **AT_ONCE)  # when a page is opened
 
 
 def button_text(update: Update[str], session: Session) -> str:
@@ -150,7 +158,7 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
     plain, share = PlainStep(run, stop), ThreadShare()
     drafts = run.request.config.method != PLAIN
     compared = compare and drafts and not ON_ZERO_GPU  # another process decodes there, and ends with every run
-    for _ in paced(chain(warm_up(run, stop), plain if compared else ())):
+    for _ in paced(get_ready(run, stop, plain if compared else ())):
         yield None
     finished, tokens, times = None, 0, list[StageSeconds]()
     for event in stream(run, stop, share):
@@ -165,6 +173,41 @@ def _lines(run: Prepared, compare: bool, stop: Callable[[], bool]) -> Generator[
         yield plain.compared(tokens, times, share)
     elif not drafts and not share.disturbed:
         plain.correct(times)
+
+
+def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = ()) -> Generator[None, None, None]:
+    """Do what only the first run with these settings needs. A run waits for what the opening of the page has begun.
+
+    plain: measures a step of plain decoding, unless it is known.
+    """
+    while not _getting_ready.acquire(timeout=SECONDS_BETWEEN_YIELDS):
+        yield
+        if stop():
+            return
+    try:
+        yield from chain(warm_up(run, stop), plain)
+    finally:
+        _getting_ready.release()
+
+
+def get_ready_for(request: RunRequest) -> None:
+    """Load the models of a run and get ready for it, on another thread, unless some models are loaded. Failures are only logged: the
+    run itself says what is wrong.
+
+    request: the run that a page which is just opened would start.
+    """
+
+    def work() -> None:
+        try:
+            if not models.any_loaded():
+                run = prepare_run(request.models, request.prompt, request.config())
+                for _ in get_ready(run, never, () if ON_ZERO_GPU else PlainStep(run, never)):
+                    pass
+        except Exception as error:
+            log.warning("models were not loaded before the first run", exc_info=error)
+
+    if not models.any_loaded():
+        _ahead.submit(work)
 
 
 def warm_up(run: Prepared, stop: Callable[[], bool]) -> Generator[None, None, None]:

@@ -57,11 +57,6 @@ export function stagesOf({ row }) {
 
 function tableRow(lane, longest, reference) {
   const { row } = lane;
-  const figure = (value, digits, after = "") => {
-    const n = number(value, 0, 1e9, null);
-    return n === null ? "—" : n.toFixed(digits) + after;
-  };
-  const speed = number(row.tokens_per_second, 0, 1e9, 0);
   const cell = (name, words, kind) => h("td", { class: kind || null, "data-name": name }, words);
   const same =
     lane.method === reference && row.identical
@@ -76,24 +71,39 @@ function tableRow(lane, longest, reference) {
     { "data-method": lane.method },
     h("th", { scope: "row", title: lane.sentence }, lane.name),
     cell("Tokens/step α", figure(row.mean_acceptance_length, 2)),
-    cell("Tokens/s", figure(speed, speed < 100 ? 1 : 0)),
-    cell("Speedup", figure(row.speedup, 2, "×")),
-    cell("A step costs", costWords(row)),
+    ...timedWords(lane).map(([name, words]) => cell(name, words, disturbed(lane) && "doubted")),
     cell("Nodes/step", figure(row.nodes_per_step, 1)),
     cell("Same text", same, row.identical === false ? "differs" : "same"),
     h("td", { class: "stages" }, ...stageBar(lane, longest)),
   );
 }
 
-function costWords(row) {
-  const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), number(row.speedup, 1e-9, 1e6, null)];
-  return alpha === null || gain === null
-    ? "—"
-    : `${fixed(alpha / gain, 1)} plain${row.disturbed === true ? ", disturbed" : ""}`;
+function figure(value, digits, after = "") {
+  const n = number(value, 0, 1e9, null);
+  return n === null ? "—" : n.toFixed(digits) + after;
 }
 
-/** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another. */
+/** Whether other work disturbed the times of a lane: they are compared with nothing. */
+const disturbed = ({ row }) => row?.disturbed === true;
+
+const gainOf = (lane) => (disturbed(lane) ? null : number(lane.row.speedup, 1e-9, 1e6, null));
+
+/** What follows from the times of a lane, by the column that shows it. */
+export function timedWords(lane) {
+  const { row } = lane;
+  const speed = number(row.tokens_per_second, 0, 1e9, 0);
+  const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, null), gainOf(lane)];
+  return [
+    ["Tokens/s", figure(speed, speed < 100 ? 1 : 0)],
+    ["Speedup", disturbed(lane) ? "not measured cleanly" : figure(row.speedup, 2, "×")],
+    ["A step costs", alpha === null || gain === null ? "—" : `${fixed(alpha / gain, 1)} plain`],
+  ];
+}
+
+/** Why the lanes end in this order, in sentences: the fastest, and the one that brings the most tokens a step if that is another.
+ *  Where a time is disturbed nobody knows their order. */
 export function whyWords(lanes) {
+  if (lanes.some(disturbed)) return "Not measured cleanly: other work kept this machine busy. Run it again.";
   const done = lanes.filter(
     ({ row }) =>
       row && number(row.speedup, 1e-9, 1e6, null) !== null && number(row.mean_acceptance_length, 0, 1e6, 0) > 1,
@@ -103,7 +113,7 @@ export function whyWords(lanes) {
   const [fast, long] = [best((row) => row.speedup), best((row) => row.mean_acceptance_length)];
   const said = [...new Set([fast, long])].map(
     ({ name, row }) =>
-      `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup, disturbed: row.disturbed === true })}`,
+      `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`,
   );
   return said.join(" ");
 }
@@ -133,9 +143,9 @@ function stageBar(lane, longest) {
 /** A point of the map for every lane that drafts: α, and what its step costs here (measured) and on the paper's H200. */
 export function mapPoints(lanes) {
   const drafted = lanes.filter((lane) => lane.row && lane.method !== "autoregressive" && lane.total);
-  return drafted.map(({ name, row }) => {
-    const [alpha, gain] = [number(row.mean_acceptance_length, 0, 1e6, 0), number(row.speedup, 1e-9, 1e6, null)];
-    return { name, alpha, here: gain && alpha / gain, there: number(row.there, 1e-9, 1e6, null) };
+  return drafted.map((lane) => {
+    const [alpha, gain] = [number(lane.row.mean_acceptance_length, 0, 1e6, 0), gainOf(lane)];
+    return { name: lane.name, alpha, here: gain && alpha / gain, there: number(lane.row.there, 1e-9, 1e6, null) };
   });
 }
 

@@ -72,7 +72,7 @@ class LaneFigures:
     """Figures of one lane. Its text is compared with the reference: plain decoding, or else the first complete lane.
 
     speedup: tokens per second relative to plain decoding; None if plain decoding is not complete.
-    place: rank by time, 1 for the fastest; None if the lane is not complete.
+    place: rank by time, 1 for the fastest; None if the lane is not complete, or the times of any lane are disturbed.
     there: mean cost of a step with an 8B model on the paper's H200, in plain decoding steps; None if it is not known.
     disturbed: whether other work disturbed its times, or those of plain decoding that they are compared with
         (``d2sd.costs.runs``).
@@ -221,7 +221,8 @@ def plain_lane(race: Race) -> Lane | None:
 
 def lane_figures(race: Race) -> list[LaneFigures]:
     base, plain = reference(race), plain_lane(race)
-    order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete)
+    clean = not any(_doubted(lane, plain) for lane in race.lanes)
+    order = sorted(lane.trace.totals.seconds for lane in race.lanes if lane.complete and clean)
     return [_figures(lane, base, plain, order) for lane in race.lanes]
 
 
@@ -234,7 +235,7 @@ def _figures(lane: Lane, base: Lane | None, plain: Lane | None, order: list[floa
         method=trace_lane(lane.trace),
         totals=totals,
         speedup=totals.tokens_per_second / rate if rate and totals.steps else None,
-        place=order.index(totals.seconds) + 1 if lane.complete else None,
+        place=order.index(totals.seconds) + 1 if lane.complete and order else None,
         there=mean_cost(PAPER, lane.trace),
         disturbed=_doubted(lane, plain) or bool(plain and plain.pushed and lane.complete),
         identical=differs is None if comparable else None,

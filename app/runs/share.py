@@ -6,7 +6,10 @@ The other formats (JSON lines, SVG, PNG) are made in the browser from what it ha
 from __future__ import annotations
 
 import gzip
-from collections.abc import Collection, Sequence
+import re
+import unicodedata
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import gradio as gr
@@ -18,13 +21,16 @@ from app.learn.tab import tour_of, tours_page
 from app.methods import run_title
 from app.runs.recordings import MAX_MEGABYTES, Recording
 from app.session import Session
-from d2sd import METHODS, InputError
+from d2sd import InputError
 from d2sd.figures.viewer import PageRun
 from d2sd.trace.graph import graph
 from d2sd.trace.run import RecordedRun
 
 TITLE = "D²SD Explorer"
 MAX_TITLE = 120  # characters
+MAX_PART = 40  # characters of each part of a file name
+PROMPT_WORDS = 3
+PLAIN_WORD = re.compile(r"[a-z0-9]+")
 MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
 MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
@@ -108,6 +114,21 @@ def _check(runs: Sequence[RecordedRun], megabytes: int) -> None:
         raise InputError("there is no run in the list yet")
 
 
+def file_name(header: Mapping[str, Any]) -> str:
+    """Returns the name of a file of a run, without its ending: method, model and the first words of the prompt, in small letters and
+    digits. ``header``: of the run, which may hold anything."""
+    named = header.get("models")
+    model = named.get("preset") or named.get("target") if isinstance(named, Mapping) else None
+    parts = [
+        header.get("method"),
+        Path(f"{model or ''}").name,
+        " ".join(f"{header.get('prompt') or ''}"[:400].split()[:PROMPT_WORDS]),
+    ]
+    plain = (unicodedata.normalize("NFKD", f"{part or ''}").lower() for part in parts)
+    words = ("-".join(PLAIN_WORD.findall(part))[:MAX_PART].strip("-") for part in plain)
+    return "-".join(filter(None, words)) or "run"
+
+
 def export(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     """Returns the requested file as a segment without lines, and a notice."""
     fields = event_fields(data)
@@ -124,8 +145,7 @@ def make_file(run: RecordedRun, kind: Any, step: Any, node: Any = None) -> dict[
     node = node if node == "bonus" or (isinstance(node, int) and 0 <= node < 10**9) else None
     if not len(run):
         raise InputError("the server has no run of this window any more; run it again")
-    method = run.header.get("method")
-    name = f"d2sd-{method if method in METHODS else 'run'}"
+    name = file_name(run.header)
     if kind == "html":
         return {"name": f"{name}.html", "type": "text/html", "text": hand_out(run, step, node)}
     if kind == "graphml" and step is not None:

@@ -17,7 +17,7 @@ from app.jobs import AT_ONCE, FILES, Call, answer, sentence
 from app.links import Link
 from app.models import Chosen
 from app.runs import view as runs_view
-from app.runs.share import class_page, window_file
+from app.runs.share import class_page, file_name, window_file
 from app.session import HISTORIES, History, Session
 from app.settings import remember
 from d2sd import InputError
@@ -176,7 +176,7 @@ def file(session: Session, data: gr.EventData) -> tuple[Any, Any]:
     if found is None:
         return gr.skip(), sentence(problem=GONE)
     text = "".join(f"{line}\n" for line in found.run.lines())
-    made = {"name": "d2sd-run.jsonl", "type": "application/jsonl", "text": text}
+    made = {"name": f"{file_name(found.run.header)}.jsonl", "type": "application/jsonl", "text": text}
     return runs_view.runs_drawing(session.history, session.shown.key, made), sentence()
 
 

@@ -120,3 +120,24 @@ def test_hand_out_omits_long_tour_and_limits_size(kept, monkeypatch):
     monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     with pytest.raises(InputError, match="more than 0 MB of traces; share it as JSONL"):
         hand_out(kept.runs[0].run)
+
+
+@pytest.mark.parametrize(
+    ("header", "name"),
+    [
+        ({"method": "d2sd", "models": {"preset": "tiny"}, "prompt": "The baker put 9"}, "d2sd-tiny-the-baker-put"),
+        ({"method": "draft_model", "models": {"target": "Qwen/Qwen3-4B"}, "prompt": "Où?"}, "draft-model-qwen3-4b-ou"),
+        ({"method": '../a"<b>', "models": [1], "prompt": "..\\x \u202e/etc/passwd \n"}, "a-b-x-etc-passwd"),
+        ({"method": None, "prompt": 7 * ["w" * 999]}, "w" * share.MAX_PART),
+        ({"prompt": "天空"}, "run"),
+    ],
+)
+def test_shared_file_is_named_after_its_run(header, name):
+    assert share.file_name(header) == name
+
+
+def test_shared_files_are_named_after_their_run():
+    run = presets.opening()
+    name = share.file_name(run.header)
+    assert share.make_file(run, "html", 0)["name"] == f"{name}.html"
+    assert share.make_file(run, "graphml", 2)["name"] == f"{name}-step-3.graphml"

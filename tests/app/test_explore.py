@@ -7,12 +7,14 @@ import json
 import weakref
 from datetime import date
 
+import gradio as gr
 import pytest
 from msgspec import structs
 
 import d2sd
 from app import models, plain, presets, streaming
 from app.explore import run as explore
+from app.explore import tab as explore_tab
 from app.explore.run import RunRequest
 from app.explore.tab import send_again
 from app.jobs import Job, Update, updates_of
@@ -126,6 +128,63 @@ def test_explore_warms_up_settings_once(monkeypatch, runs):
     monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: run(request, streaming.never))
     assert events(outcome(num_branches=3, compare=True))[-1]["event"] == "Finished"
     assert runs == [once[1]]
+
+
+@pytest.fixture
+def ahead(monkeypatch):
+    """The thread that gets ready for the first run; ``result`` waits for what it was given."""
+    submitted = []
+    real = explore._ahead.submit
+    monkeypatch.setattr(explore._ahead, "submit", lambda work: submitted.append(real(work)))
+    return submitted
+
+
+def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasured, runs):
+    monkeypatch.setattr(models, "_engines", {})
+    plainly(monkeypatch, [0.001] * plain.PLAIN_STEPS)
+    loads = []
+    monkeypatch.setattr(models, "_load", lambda chosen: loads.append(chosen) or unmeasured)
+    with gr.Blocks() as page:
+        controls = explore_tab.build_explore(gr.State(Session(shown=presets.opening()))).controls
+    assert not ahead  # nothing is loaded for a page that nobody opens
+    (opened,) = (f.fn for f in page.fns.values() if (page._id, "load") in f.targets and not f.outputs and not f.js)
+    for _ in range(2):
+        opened()
+    for begun in ahead:
+        begun.result()
+    chosen = Chosen(controls.inputs["model"].value)
+    assert loads == [chosen]
+    assert [method for method, _ in runs] == ["d2sd watched", "autoregressive"]
+    opened()
+    assert len(ahead) == 2
+    runs.clear()
+    form = {name: box.value for name, box in controls.inputs.items()}
+    updates = list(explore.stream_run(Session(), Job(), RunRequest.read(form | {"seed": 5, "max_new_tokens": 20})))
+    assert [method for method, _ in runs] == ["d2sd watched"]  # no warm-up, and no measurement
+    assert not any(update.news for update in updates)
+
+
+def test_failure_to_get_ready_ahead_is_only_logged(monkeypatch, ahead, caplog):
+    monkeypatch.setattr(models, "_engines", {})
+    explore.get_ready_for(request(model="no such model"))
+    (begun,) = ahead
+    assert begun.result() is None
+    assert "not loaded before the first run" in caplog.text
+
+
+def test_run_waits_for_what_opening_the_page_began(monkeypatch, runs):
+    monkeypatch.setattr(explore, "SECONDS_BETWEEN_YIELDS", 0.01)
+    monkeypatch.setattr(streaming, "SECONDS_BETWEEN_PAUSES", 0)
+    run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
+    before, after = (explore.get_ready(run, streaming.never) for _ in range(2))
+    next(before)
+    assert [next(after), next(after)] == [None, None]  # which lets Stop and closed windows through
+    assert len(runs) == 1
+    stopped = explore.get_ready(run, lambda: True)
+    assert list(stopped) == [None]
+    list(before)
+    assert list(after) == []  # nothing is left to do
+    assert len(runs) == 1
 
 
 def test_open_settings_are_filled_by_engine():

@@ -341,9 +341,27 @@ def test_turns_news_gives_queue_place_and_wait_time():
     now[0] = 55.0
     assert "2 more are ahead of yours: number 3 in the queue" in turns.news(mine, 2)
     waits = [turns.line(n).rpartition("wait is ")[2] for n in (0, 1, 2)]
-    assert waits == ["about 20 s.", "about 60 s.", "about 2 minutes."]
+    assert waits == ["about 30 s.", "about 70 s.", "about 2 minutes."]
     now[0] = 90.0  # longer than the others took
-    assert turns.line(0).endswith("less than 10 s.")
+    assert turns.line(0).endswith("about 30 s.")
+
+
+@pytest.mark.parametrize("gone", [0, 3, 6, 9, 12, 18, 25])
+def test_turns_news_promises_a_third_of_the_wait_or_more(gone):
+    now = [0.0]
+    turns = jobs.ModelTurns(lambda: now[0])
+    for kind, seconds in (*[("run", 2)] * 7, ("run", 13), ("race", 300)):  # most are short, as those that are stopped
+        running = turns.taken("others", iter([Update(news="a")]), kind)
+        next(running)
+        now[0] += seconds
+        list(running)
+    running = turns.taken("others", iter([Update(news="a")]), "run")
+    next(running)
+    now[0] += gone
+    promised = turns.line(0).rpartition("wait is ")[2]
+    seconds = 10 if promised.startswith("less") else int(promised.split()[1])
+    assert 3 * seconds >= 26 - gone  # of a run that takes twice as long as the longest before it
+    assert seconds < 300  # other kinds of work say nothing about this one
 
 
 def test_queue_place_is_reported_once_per_change(monkeypatch):

@@ -20,9 +20,11 @@ from app.race.tab import FILLED_IN, race_drawing, race_query
 from app.race.whatif import WhatIf, WhatIfResults, recorded_answers, results
 from app.streaming import prepare_run
 from d2sd import METHODS, DecodeConfig, Trace
+from d2sd.costs.runs import ThreadShare
 from d2sd.decoding.block_drafter import BlockDrafter
 from d2sd.folders.store import REMOTE
 from d2sd.nets.models import Models
+from tests.clocks import Ticking
 
 VALUES = {
     "block_size": 16, "num_branches": 4, "node_budget": None, "temperature": 0, "seed": 0, "max_new_tokens": 12,
@@ -35,9 +37,16 @@ def run(methods=("d2sd", "autoregressive"), prompt=PROMPT, model="tiny", **chang
     return list(updates_of(job, race.run_race(job, prompt, Chosen(model), list(methods), {**VALUES, **changes})))
 
 
+@pytest.fixture(autouse=True)
+def idle_machine(monkeypatch):
+    """Nobody disturbs these races, whatever else the machine does."""
+    monkeypatch.setattr(race, "ThreadShare", lambda: ThreadShare(Ticking(1.0), Ticking(1.0)))
+
+
 @pytest.fixture(scope="module")
 def done():
-    return run()[-1].value
+    raced = run()[-1].value
+    return replace(raced, lanes=tuple(replace(lane, pushed=False) for lane in raced.lanes))
 
 
 def test_race_runs_methods_in_order_with_status_and_ends_with_notes(monkeypatch):
@@ -58,7 +67,8 @@ def test_lane_figures_compare_with_plain_decoding_if_present(done):
     assert plain.totals.mean_acceptance_length == plain.totals.nodes_per_step == 1
     assert branched.identical is True
     assert branched.speedup == pytest.approx(branched.totals.tokens_per_second / plain.totals.tokens_per_second)
-    assert sorted((plain.place, branched.place)) == [1, 2]
+    even = replace(done, lanes=tuple(timed(lane, 0.01) for lane in done.lanes))
+    assert sorted(lane.place for lane in race.lane_figures(even)) == [1, 2]
     assert sum(branched.totals.stage_seconds.values()) <= branched.totals.seconds
     assert branched.totals.stage_seconds["verify"] > 0
     only = replace(done, methods=done.methods[1:], lanes=done.lanes[1:])
@@ -97,6 +107,19 @@ def timed(lane, seconds):
     trace = lane.trace
     steps = [structs.replace(s, seconds=structs.replace(s.seconds, verify=seconds)) for s in trace.steps]
     return Lane(Trace.of(trace.header, [trace.prefill, *steps, trace.finished]))
+
+
+@pytest.mark.parametrize(("pushed", "expected"), [((False, True), [False, True]), ((True, False), [True, True])])
+def test_race_lane_is_disturbed_if_its_thread_or_that_of_plain_decoding_was(done, pushed, expected):
+    lanes = tuple(replace(timed(lane, 0.01), pushed=aside) for lane, aside in zip(done.lanes, pushed, strict=True))
+    figures = race.lane_figures(replace(done, lanes=lanes))
+    assert [lane.disturbed for lane in figures] == expected
+    assert [lane.place for lane in figures] == [None, None]  # a disturbed time is compared with nothing
+    again = race.disturbed_lanes(replace(done, lanes=lanes))
+    assert again == (
+        [0, 1] if pushed[1] else [0]
+    )  # a lane of its own is clean, and is not run again for that of plain decoding
+    assert race.recorded(lanes[1], figures[1]).baseline.disturbed
 
 
 def test_disturbed_race_lanes_are_run_again(monkeypatch):

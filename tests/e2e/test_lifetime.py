@@ -36,7 +36,7 @@ def test_closed_window_frees_models_for_another(laptop, address, page: Page):
     before = view(page).get_attribute("data-run") or ""
     page.locator("#prompt textarea").fill("One day, a cat")
     page.locator("#run").click()
-    expect(page.locator("#notice textarea")).to_have_value(re.compile("Something else is running"), timeout=PATIENCE)
+    expect(page.locator("#notice textarea")).to_have_value(re.compile("Another run is in progress"), timeout=PATIENCE)
     closed.close()
     expect(view(page)).not_to_have_attribute("data-run", before, timeout=PATIENCE)
     finished(page)

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";
-import { mapPoints, stagesOf, timeTicks, whyWords } from "../../app/race/results.js";
+import { mapPoints, stagesOf, timeTicks, timedWords, whyWords } from "../../app/race/results.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
@@ -122,4 +122,15 @@ test("whyWords explains the order of the lanes", () => {
     whyWords([PLAIN, DRAFTED]),
     /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is 0\.50× as fast as plain decoding\.$/,
   );
+});
+
+test("a disturbed lane is compared with nothing", () => {
+  const busy = { ...DRAFTED, row: { ...DRAFTED.row, tokens_per_second: 50, disturbed: true } };
+  assert.equal(whyWords([PLAIN, busy]), "Not measured cleanly: other work kept this machine busy. Run it again.");
+  assert.equal(mapPoints([PLAIN, busy])[0].here, null);
+  const shown = (lane) => timedWords(lane).map(([, words]) => words);
+  assert.deepEqual(shown(busy), ["50.0", "not measured cleanly", "—"]);
+  const clean = { ...busy, row: { ...busy.row, disturbed: false } };
+  assert.deepEqual(shown(clean), ["50.0", "0.50×", "4.0 plain"]);
+  assert.match(whyWords([PLAIN, clean]), /^D²SD: /);
 });

@@ -29,7 +29,7 @@ class Done:
 
 def _tells(answer: object) -> bool:
     """Whether an answer of the page says that somebody has to wait."""
-    return any(words in str(answer) for words in ("in the queue", "Something else is running"))
+    return any(words in str(answer) for words in ("in the queue", "Another run is in progress"))
 
 
 class Person:
