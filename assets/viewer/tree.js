@@ -13,22 +13,18 @@ import {
   nextNode,
   nodesOf,
 } from "./tree_layout.js";
-import { draftsThrough } from "./explain.js";
 import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeShape } from "./tree_shapes.js";
+import { AIR, BELOW, BROKE_HEIGHT, clearOf, labelsOf, laneRows } from "./tree_labels.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
 import { button, remember, remembered, s } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
-const BOLD = 1.1; // how much wider bold words are
 const DOT = 8; // pixels: a token in a column without room for its word
-const AIR = 6; // pixels between words and lines
 const STUB = 16; // pixels of the line behind which a branch is not drawn
 const PITCH = PILL + 8; // between the rows of an opened branch
 const LINGER = 200; // milliseconds that a branch stays open behind the pointer
 const WHOLE = "d2sd-explorer-whole";
-const BROKE = "it broke here";
-const OWN = "the large model’s own";
 
 /** The word in every node of a step, the size of its type and the width of its shape, by node: three maps. */
 function nodeWords(step, columns, padding, family) {
@@ -45,80 +41,6 @@ function nodeWords(step, columns, padding, family) {
   for (const node of step.nodes.values()) put(node.id, node.depth, node.text, node.state === "accepted", padding.node);
   if (step.bonus) put(BONUS, step.bonus.depth, step.bonus.text, true, padding.target);
   return { words, sizes, widths };
-}
-
-/** Names a lane where it begins, as shortly as there is room between the `lines` that go down to it from above: the first draft, or what
- *  another one added. Null: it needs no name. */
-export function chainLabel({ step, columns, widths, small }, chain, lines) {
-  const trunk = chain.lane === 0 && chain.first.depth === 0;
-  const at = trunk ? chain.nodes[1] : chain.first;
-  if (!at || at.id === BONUS) return null;
-  const main = trunk && (step.levels.length > 0 || at.candidates.includes(0)); // a node budget may have left the first draft out
-  const accepted = chain.nodes.filter(
-    (n) => n.state === "accepted" && (!main || !step.draft || n.candidates.includes(0)),
-  );
-  const won = accepted.length;
-  if (!main && !won) return null;
-  const [draft] = main ? [] : draftsThrough(step, accepted);
-  const other = draft && !draft.resampled ? (draft.base > 0 ? "third draft" : "second draft") : "another draft";
-  const names = main ? ["first draft", ""] : draft ? [`${other} from here`, other, ""] : ["another guess", ""];
-  const brought = won ? `${won} ${main ? (step.sampled ? "drawn" : "right") : "more"}` : "";
-  const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
-  const first = columns.x(at.depth) - widths.get(at.id) / 2;
-  for (const name of names) {
-    const words = [name, brought].filter(Boolean).join(", ");
-    const width = Math.ceil(small(words) * (won ? BOLD : 1));
-    const left = Math.max(start, Math.min(end - width, first));
-    const x = words && clearOf(lines, left, width, [main ? start : left - 20, Math.min(left + 20, end - width)], main);
-    if (x) return { words, name, brought: words.slice(name.length), won, kind: at.proposer, x, width };
-  }
-  return null;
-}
-
-/** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before it if they are
- *  rather there (`ahead`) or there is no room behind; null if there is none at all between `start` and `end`. */
-export function clearOf(lines, x, width, [start, end], ahead = false) {
-  const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
-  if (clear(x)) return x;
-  const fit = lines
-    .flatMap((line) => [line - AIR - width, line + AIR])
-    .filter((at) => at >= start && at <= end && clear(at));
-  const far = (at) => Math.abs(at - x) + (at < x === ahead ? 0 : 1e6);
-  return fit.sort((a, b) => far(a) - far(b))[0] ?? null;
-}
-
-const GAP = 5; // between the pills of neighbouring lanes, at least
-const LOOSE = 22; // as much more where there is room
-const [ABOVE, BESIDE, BELOW] = [
-  [-PILL / 2 - 20, -PILL / 2 - 3],
-  [-9, 9],
-  [PILL / 2 + 2, PILL / 2 + 20],
-];
-/**
- * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost ones.
- *
- * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle; `room`: in pixels: what is
- * left of it goes between the lanes.
- */
-export function laneRows({ low, high }, items, room = 0) {
-  const byLane = new Map();
-  for (const item of items) byLane.set(item.lane, [...(byLane.get(item.lane) || []), item]);
-  const y = new Map([[low, 0]]);
-  for (let lane = low + 1; lane <= high; lane += 1) {
-    let gap = PILL + GAP;
-    for (const above of byLane.get(lane - 1) || []) {
-      for (const below of byLane.get(lane) || []) {
-        if (above.left < below.right && below.left < above.right) gap = Math.max(gap, above.bottom - below.top + 2);
-      }
-    }
-    y.set(lane, y.get(lane - 1) + gap);
-  }
-  const above = Math.min(-PILL / 2, ...(byLane.get(low) || []).map((item) => item.top));
-  const below = Math.max(PILL / 2, ...(byLane.get(high) || []).map((item) => item.bottom));
-  const more = Math.max(0, Math.min(LOOSE, (room - (y.get(high) + below - above)) / (high - low || 1)));
-  const middle = y.get(0);
-  for (const lane of y.keys()) y.set(lane, y.get(lane) - middle + more * lane);
-  return { y, top: y.get(low) + above, bottom: y.get(high) + below };
 }
 
 export const NARROW = 640; // pixels: below, the tree opens fitted
@@ -189,8 +111,8 @@ export class TreeView {
       needs(narrow ? CAPTION : NODE_FONT, false),
       needs(NODE_FONT, !narrow),
     );
-    this.stub = narrow ? 6 : STUB;
-    this.small = (words) => measure(words, `400 ${CAPTION}px ${family}`);
+    Object.assign(this, { across, stub: narrow ? 6 : STUB });
+    this.small = (words, bold = false) => Math.ceil(measure(words, `${bold ? 700 : 400} ${CAPTION}px ${family}`)) + 1;
     Object.assign(this, nodeWords(step, this.columns, padding, family));
     Object.assign(this, {
       broken: brokenTokens(step),
@@ -240,7 +162,18 @@ export class TreeView {
     this.world.replaceChildren(this.drawBoundary(), edges, strong, labels, nodes);
   }
 
-  drawLabel({ lane, x, y = this.rows.y.get(lane), down, kind, words, width, draft, at, stub }) {
+  drawLabel({
+    lane,
+    x,
+    y = lane === null ? this.rows.top : this.rows.y.get(lane),
+    down,
+    kind,
+    words,
+    width,
+    draft,
+    at,
+    stub,
+  }) {
     const text = s("text", { class: kind, x, y: y + down, "data-draft": draft }, ...words);
     if (!stub) return text;
     const area = s("rect", { x: x - this.stub, y: y + down - 20, width: width + this.stub, height: 30 });
@@ -267,111 +200,15 @@ export class TreeView {
     return this.step !== null && this.step.accepted.some((id) => /^$|…$/.test(this.words.get(id)));
   }
 
-  /** The height of the lanes and the `labels` beside the nodes. */
+  /** The height of the lanes, what is said beside the nodes, and how far to the right all this goes. */
   rowsOf(layout, room = 0) {
     if (layout.rows && !room) return layout.rows;
-    const { step, columns } = this;
-    const [items, labels] = [[], []];
-    const put = (lane, left, width, [top, bottom]) => items.push({ lane, left, right: left + width, top, bottom });
-    const stems = []; // x, and the lanes that it goes from and to
-    const laneOf = (id) => layout.lanes.get(id);
-    for (const [id, lane] of layout.lanes) {
-      const { depth, parent } = id === BONUS ? step.bonus : step.nodes.get(id);
-      const [x, w] = [this.x(depth), this.widths.get(id)];
-      put(lane, x - w / 2, w, [-PILL / 2, PILL / 2]);
-      if (id === 0) continue;
-      const from = laneOf(parent);
-      if (from !== lane) stems.push([this.x(depth - 0.5), Math.min(from, lane), Math.max(from, lane)]);
-      const left = from === lane ? this.x(step.nodes.get(parent).depth) : this.x(depth - 0.5);
-      put(lane, left, x - left, [-2, 2]);
-    }
-    /** What goes down through the space above a lane. */
-    const lines = (lane) => [
-      ...this.broke,
-      ...stems.filter(([, low, high]) => low < lane && lane <= high).map(([x]) => x),
-    ];
-    const [start, end] = [this.x(-0.5), this.x(columns.widths.length - 0.5)];
-    const label = (lane, zone, width, also) => {
-      put(lane, also.x, width, zone);
-      labels.push({ lane, width, down: zone[0] + 14, ...also });
-    };
-    const free = (lane, [top, bottom], x, width) =>
-      items.every(
-        (item) =>
-          item.lane !== lane ||
-          item.right <= x - AIR ||
-          item.left >= x + width + AIR ||
-          item.bottom <= top ||
-          item.top >= bottom,
-      );
-    /** Puts words of a node into the first of these places that is free. */
-    const beside = (id, kind, places) => {
-      const lane = laneOf(id);
-      const ways = places.map(([words, zone, left, from = left, to = left, stub = null]) => {
-        const width = Math.ceil(this.small(words)) + 2;
-        const at = Math.max(start, Math.min(left, end - width));
-        const across = lines(zone === BELOW ? lane + 1 : lane);
-        const x = zone === BESIDE && left > at ? null : clearOf(across, at, width, [from, Math.min(to, end - width)]);
-        return { zone, width, x: x ?? at, words: [words], stub, free: x !== null && free(lane, zone, x, width) };
-      });
-      const { zone, width, ...also } = ways.find((way) => way.free) ?? ways.at(-1);
-      label(lane, zone, width, also.stub ? { at: id, ...also } : { kind, of: id, ...also });
-    };
-    for (const chain of layout.chains) {
-      const name = chainLabel(this, chain, lines(chain.lane));
-      if (!name) continue;
-      const brought = s("tspan", { class: "brought" }, name.brought);
-      label(chain.lane, ABOVE, name.width, {
-        x: name.x,
-        kind: `lane ${name.kind}${name.won ? " won" : ""}`,
-        draft: draftOf(chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first),
-        words: [name.name, brought],
-      });
-    }
-    for (const [id, wanted] of this.broken) {
-      if (!wanted || !layout.lanes.has(id)) continue;
-      const left = this.x(step.nodes.get(id).depth) - this.widths.get(id) / 2;
-      const said = [`${step.sampled ? "drawn" : "wanted"} ${wanted}`, wanted];
-      beside(
-        id,
-        "ghost",
-        said.flatMap((words) => [BELOW, ABOVE].map((zone) => [words, zone, left, left - 60, left + 40])),
-      );
-    }
-    for (const more of layout.more.values()) {
-      const { at } = more;
-      const [lane, x] = [laneOf(at), this.x(step.nodes.get(at).depth)];
-      const ends = !layout.chains.some(({ nodes }) => nodes.some(({ parent }) => parent === at));
-      const words = this.moreWords(more);
-      const from = x + this.widths.get(at) / 2;
-      const along = (y) => `M${from} ${y}H${this.moreX(at) - AIR}`;
-      const down = (y) => `M${x - 6} ${y + PILL / 2}v8q0 4 4 4h2`;
-      const up = (y) => `M${x - 6} ${y - PILL / 2}v-8q0-4 4-4h2`;
-      if (ends)
-        label(lane, BESIDE, Math.ceil(this.small(words)) + 2, { x: this.moreX(at), at, stub: along, words: [words] });
-      else
-        beside(at, "", [
-          [words, BELOW, x + 4, x + 4, x + 60, down],
-          [words, ABOVE, x + 4, x + 4, x + 60, up],
-          [`+${more.count}`, BELOW, x + 4, x + 4, x + 4, down],
-        ]);
-    }
-    if (layout.lanes.has(BONUS)) {
-      const [x, w] = [this.x(step.bonus.depth), this.widths.get(BONUS)];
-      beside(BONUS, "under", [
-        [OWN, BESIDE, x + w / 2 + AIR + 2],
-        ...[ABOVE, BELOW].map((zone) => [OWN, zone, x - w / 2, start, end]),
-      ]);
-    }
-    layout.rows = laneRows(layout, items, room - 20 * this.broke.length);
-    for (const line of this.broke) {
-      const half = Math.ceil(this.small(BROKE) * BOLD) / 2;
-      layout.rows.top -= 20;
-      const x = Math.max(start + half, Math.min(end - half, line));
-      labels.push({ x, y: layout.rows.top, down: 14, kind: "boundary", words: [BROKE] });
-    }
-    layout.rows.right = Math.max(...items.map((item) => item.right));
-    return Object.assign(layout.rows, { labels });
+    const { items, labels } = labelsOf(this, layout);
+    const head = BROKE_HEIGHT * this.broke.length;
+    const rows = laneRows(layout, items, room - head);
+    const right = Math.max(...items.map((item) => item.right));
+    layout.rows = { ...rows, top: rows.top - head, right, labels };
+    return layout.rows;
   }
 
   x(depth) {
@@ -460,7 +297,7 @@ export class TreeView {
   drawBoundary() {
     const [x] = this.broke;
     if (x === undefined) return s("g");
-    return s("line", { class: "boundary", x1: x, x2: x, y1: this.rows.top + 19, y2: 4000 });
+    return s("line", { class: "boundary", x1: x, x2: x, y1: this.rows.top + BROKE_HEIGHT - 1, y2: 4000 });
   }
 
   /** Every column in view, or every token readable and the tree to be moved; once the step is drawn again. */

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { test } from "node:test";
 import { onLines, wrapped } from "../../assets/viewer/picture.js";
 import { numbered } from "../../assets/viewer/strip.js";
-import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree.js";
+import { chainLabel, clearOf, laneRows } from "../../assets/viewer/tree_labels.js";
 import {
   BONUS,
   Columns,

@@ -1,0 +1,191 @@
+// What is said beside the nodes of the tree, where it touches neither a line nor a node nor other words, and how far apart lanes stand for it.
+
+import { draftsThrough } from "./explain.js";
+import { draftOf } from "./stages.js";
+import { s } from "./dom.js";
+import { PILL } from "./tree_shapes.js";
+import { BONUS } from "./tree_layout.js";
+
+export const AIR = 6; // pixels between words and lines
+const BROKE = "it broke here";
+export const BROKE_HEIGHT = 20; // of these words, over all lanes
+const OWN = "the large model’s own";
+// Where words stand, from top to bottom, from the middle of a lane
+const ABOVE = [-PILL / 2 - 20, -PILL / 2 - 3];
+const BESIDE = [-9, 9];
+export const BELOW = [PILL / 2 + 2, PILL / 2 + 20];
+
+/** Names a lane where it begins, as shortly as there is room between the `lines` that go down to it from above: the first draft, or what
+ *  another one added. Null: it needs no name. */
+export function chainLabel({ step, columns, widths, small }, chain, lines) {
+  const trunk = chain.lane === 0 && chain.first.depth === 0;
+  const at = trunk ? chain.nodes[1] : chain.first;
+  if (!at || at.id === BONUS) return null;
+  const main = trunk && (step.levels.length > 0 || at.candidates.includes(0)); // a node budget may have left the first draft out
+  const accepted = chain.nodes.filter(
+    (n) => n.state === "accepted" && (!main || !step.draft || n.candidates.includes(0)),
+  );
+  const won = accepted.length;
+  if (!main && !won) return null;
+  const [draft] = main ? [] : draftsThrough(step, accepted);
+  const other = draft && !draft.resampled ? (draft.base > 0 ? "third draft" : "second draft") : "another draft";
+  const names = main ? ["first draft", ""] : draft ? [`${other} from here`, other, ""] : ["another guess", ""];
+  const brought = won ? `${won} ${main ? (step.sampled ? "drawn" : "right") : "more"}` : "";
+  const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
+  const first = columns.x(at.depth) - widths.get(at.id) / 2;
+  for (const name of names) {
+    const words = [name, brought].filter(Boolean).join(", ");
+    const width = small(words, won > 0);
+    const left = Math.max(start, Math.min(end - width, first));
+    const x = words && clearOf(lines, left, width, [main ? start : left - 20, Math.min(left + 20, end - width)], main);
+    if (x) return { words, name, brought: words.slice(name.length), won, kind: at.proposer, x, width };
+  }
+  return null;
+}
+
+/** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before it if they are
+ *  rather there (`ahead`) or there is no room behind; null if there is none at all between `start` and `end`. */
+export function clearOf(lines, x, width, [start, end], ahead = false) {
+  const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
+  if (clear(x)) return x;
+  const fit = lines
+    .flatMap((line) => [line - AIR - width, line + AIR])
+    .filter((at) => at >= start && at <= end && clear(at));
+  const far = (at) => Math.abs(at - x) + (at < x === ahead ? 0 : 1e6);
+  return fit.sort((a, b) => far(a) - far(b))[0] ?? null;
+}
+
+const GAP = 5; // between the pills of neighbouring lanes, at least
+const LOOSE = 22; // as much more where there is room
+/**
+ * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost ones.
+ *
+ * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle; `room`: in pixels: what is
+ * left of it goes between the lanes.
+ */
+export function laneRows({ low, high }, items, room = 0) {
+  const byLane = new Map();
+  for (const item of items) byLane.set(item.lane, [...(byLane.get(item.lane) || []), item]);
+  const y = new Map([[low, 0]]);
+  for (let lane = low + 1; lane <= high; lane += 1) {
+    let gap = PILL + GAP;
+    for (const above of byLane.get(lane - 1) || []) {
+      for (const below of byLane.get(lane) || []) {
+        if (above.left < below.right && below.left < above.right) gap = Math.max(gap, above.bottom - below.top + 2);
+      }
+    }
+    y.set(lane, y.get(lane - 1) + gap);
+  }
+  const above = Math.min(-PILL / 2, ...(byLane.get(low) || []).map((item) => item.top));
+  const below = Math.max(PILL / 2, ...(byLane.get(high) || []).map((item) => item.bottom));
+  const more = Math.max(0, Math.min(LOOSE, (room - (y.get(high) + below - above)) / (high - low || 1)));
+  const middle = y.get(0);
+  for (const lane of y.keys()) y.set(lane, y.get(lane) - middle + more * lane);
+  return { y, top: y.get(low) + above, bottom: y.get(high) + below };
+}
+
+/** Everything that takes room in a lane, as `laneRows` wants it, and the `labels` among it: in a `lane`, so far `down` from its middle, `of` a
+ *  node or for what is not drawn behind node `at`, with the line to it (`stub(y)`). */
+export function labelsOf(tree, layout) {
+  const { step, columns, widths, small } = tree;
+  const [items, labels, stems] = [[], [], []]; // stems: x, and the lanes between which they stand
+  const [start, end] = [columns.x(-0.5), columns.x(columns.widths.length - 0.5)];
+  const laneOf = (id) => layout.lanes.get(id);
+  const nodeOf = (id) => (id === BONUS ? step.bonus : step.nodes.get(id));
+  const put = (lane, left, right, [top, bottom]) => items.push({ lane, left, right, top, bottom });
+  for (const [id, lane] of layout.lanes) {
+    const { depth, parent } = nodeOf(id);
+    const [x, w, from] = [columns.x(depth), widths.get(id), laneOf(parent)];
+    put(lane, x - w / 2, x + w / 2, [-PILL / 2, PILL / 2]);
+    if (from === undefined) continue;
+    const border = columns.x(depth - 0.5);
+    if (from !== lane) stems.push([border, Math.min(from, lane), Math.max(from, lane)]);
+    put(lane, from === lane ? columns.x(depth - 1) : border, x, [-2, 2]);
+  }
+  /** What goes down through the space above a lane. */
+  const lines = (lane) => [
+    ...tree.broke,
+    ...stems.filter(([, low, high]) => low < lane && lane <= high).map(([x]) => x),
+  ];
+  const free = (lane, [top, bottom], left, right) =>
+    items.every(
+      (o) => o.lane !== lane || o.right <= left - AIR || o.left >= right + AIR || o.bottom <= top || o.top >= bottom,
+    );
+  const label = (lane, zone, x, width, also) => {
+    put(lane, Math.min(x, also.from ?? x), x + width, zone);
+    labels.push({ lane, x, width, down: zone[0] + 14, ...also });
+  };
+  /** Puts words of a node into the first of these places that is free; nowhere if none is. */
+  const beside = (id, also, places) => {
+    const lane = laneOf(id);
+    for (const [words, zone, left, from = left, to = left] of places) {
+      const width = small(words);
+      const far = (zone === BESIDE ? Math.max(end, start + tree.across) : end) - width;
+      if (zone === BESIDE && left > far) continue;
+      const at = Math.max(start, Math.min(left, far));
+      const x = clearOf(lines(zone === BELOW ? lane + 1 : lane), at, width, [from, Math.min(to, far)]);
+      if (x === null || !free(lane, zone, Math.min(x, also.from ?? x), x + width)) continue;
+      label(lane, zone, x, width, {
+        ...also,
+        words: [words],
+        stub: also.stub && ((y) => also.stub(y, zone === BELOW ? 1 : -1, x)),
+      });
+      return;
+    }
+  };
+  for (const chain of layout.chains) {
+    const name = chainLabel(tree, chain, lines(chain.lane));
+    if (!name) continue;
+    label(chain.lane, ABOVE, name.x, name.width, {
+      kind: `lane ${name.kind}${name.won ? " won" : ""}`,
+      draft: draftOf(chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first),
+      words: [name.name, s("tspan", { class: "brought" }, name.brought)],
+    });
+  }
+  const goesOn = new Set(layout.chains.flatMap(({ nodes }) => nodes.map(({ parent }) => parent)));
+  const more = [...layout.more.values()];
+  for (const ending of more.filter(({ at }) => !goesOn.has(at))) {
+    const { at } = ending;
+    const [x, words] = [tree.moreX(at), tree.moreWords(ending)];
+    const from = columns.x(nodeOf(at).depth) + widths.get(at) / 2;
+    label(laneOf(at), BESIDE, x, small(words), { at, words: [words], stub: (y) => `M${from} ${y}H${x - AIR}` });
+  }
+  for (const [id, wanted] of tree.broken) {
+    if (!wanted || !layout.lanes.has(id)) continue;
+    const left = columns.x(nodeOf(id).depth) - widths.get(id) / 2;
+    const said = [`${step.sampled ? "drawn" : "wanted"} ${wanted}`, wanted];
+    beside(
+      id,
+      { kind: "ghost", of: id },
+      said.flatMap((words) => [BELOW, ABOVE].map((zone) => [words, zone, left, left - 60, left + 40])),
+    );
+  }
+  for (const { at, count } of more.filter((one) => goesOn.has(one.at))) {
+    const x = columns.x(nodeOf(at).depth);
+    const stub = (y, side, to) => `M${x - 6} ${y + (side * PILL) / 2}v${side * 12}H${to > x ? to - 3 : x - 3}`;
+    const said = [`+ ${count} more`, `+${count}`];
+    beside(
+      at,
+      { at, stub, from: x - 6 },
+      said.flatMap((words) => [BELOW, ABOVE].map((zone) => [words, zone, x + 4, x + 4, x + 90])),
+    );
+  }
+  if (layout.lanes.has(BONUS)) {
+    const [x, w] = [columns.x(step.bonus.depth), widths.get(BONUS)];
+    beside(BONUS, { kind: "under", of: BONUS }, [
+      [OWN, BESIDE, x + w / 2 + AIR + 2],
+      ...[ABOVE, BELOW].map((zone) => [OWN, zone, x - w / 2, start, end]),
+    ]);
+  }
+  for (const line of tree.broke) {
+    const half = small(BROKE, true) / 2;
+    labels.push({
+      lane: null,
+      x: Math.max(start + half, Math.min(end - half, line)),
+      down: 14,
+      kind: "boundary",
+      words: [BROKE],
+    });
+  }
+  return { items, labels };
+}
