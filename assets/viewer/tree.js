@@ -43,6 +43,7 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
+const LEAD = 128; // pixels of the first column: under it stand the titles of the strip
 export const NARROW = 640; // pixels: below, the tree opens fitted
 
 export class TreeView {
@@ -110,6 +111,7 @@ export class TreeView {
       columnsThatMatter(step, this.selection),
       needs(narrow ? CAPTION : NODE_FONT, false),
       needs(NODE_FONT, !narrow),
+      LEAD,
     );
     Object.assign(this, { across, stub: narrow ? 6 : STUB });
     this.small = (words, bold = false) => Math.ceil(measure(words, `${bold ? 700 : 400} ${CAPTION}px ${family}`)) + 1;

@@ -261,7 +261,7 @@ export function nextNode(step, lanes, node, direction) {
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-const COLUMN = { least: 46, read: 76, most: 108, lead: 128 }; // read: where they do not fit in any case; lead: titles stand there
+const COLUMN = { least: 46, read: 76, most: 108 }; // read: where they do not fit in any case
 const FITTED = { wide: 60, slim: 7 };
 export const WORDLESS = 20; // a column below this holds a shape without a word
 
@@ -285,13 +285,13 @@ export class Columns {
   /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN.least;
    *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:
    *  pixels that the words of one take, 0: there are none; `wish(depth)`: what they take if there is room: of all that may be drawn, or
-   *  on a narrow screen in larger type. */
-  constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need) {
+   *  on a narrow screen in larger type; `lead`: pixels that the first one takes at least, where that leaves the others their words. */
+  constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
     const [needs, wishes] = [need, wish].map((of) => Array.from({ length: count }, (_, depth) => of(depth)));
     const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
     this.slim = fitted && least > across; // whether columns are narrower than they may be
     for (const widths of [needs, wishes])
-      if (!this.slim && sum(widths) - widths[0] + COLUMN.lead <= across) widths[0] = Math.max(widths[0], COLUMN.lead);
+      if (!this.slim && sum(widths) - widths[0] + lead <= across) widths[0] = Math.max(widths[0], lead);
     if (this.slim) this.widths = slimWidths(needs, wishes, across, matters);
     else if (least > across) this.widths = needs.map((width) => Math.max(COLUMN.read, width));
     else
