@@ -62,6 +62,7 @@ export class TextView {
 
   showPrompt() {
     this.promptText = this.store.prompt;
+    this.prompt.classList.toggle("asked", this.store.header.config.chat === true); // the text answers it, and does not go on from it
     const all = this.promptText.replace(LONE, "\ufffd");
     if (all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
     const title = "Show the whole prompt";
