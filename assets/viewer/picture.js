@@ -51,10 +51,11 @@ const hex = (() => {
 /** A copy of an element whose computed style stands in its attributes. */
 function inlined(element) {
   const copy = element.cloneNode(false);
-  if (!(element instanceof SVGElement) || getComputedStyle(element).display === "none") return copy;
+  if (!(element instanceof SVGElement)) return copy;
   for (const name of [...copy.getAttributeNames()])
     if (name === "class" || name.startsWith("data-") || name.startsWith("aria-")) copy.removeAttribute(name);
   const style = getComputedStyle(element);
+  if (style.display === "none") return s("g");
   const shape = element.matches("text, tspan, path, rect, circle, line, polyline, polygon");
   for (const name of shape ? KEPT_STYLES : ["opacity"]) {
     const value = style.getPropertyValue(name);

@@ -122,6 +122,6 @@ def test_lost_server_shows_sentence_and_keeps_page(laptop, server):
         process.wait()
         expect(page.locator(".toast-body")).to_contain_text(re.compile("connection.*lost", re.I), timeout=PATIENCE)
         assert int(view(page).get_attribute("data-steps") or 0) > 0
-        expect(page.locator("#follow")).to_have_text("Waiting for the next step", timeout=PATIENCE)
+        expect(page.locator("#follow")).to_have_text("Waiting …", timeout=PATIENCE)
         page.locator("#text .tok[data-step]").first.click()
         expect(view(page)).to_have_attribute("data-step", "0")

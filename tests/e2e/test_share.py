@@ -28,7 +28,6 @@ from tests.e2e.driving import (
     output_text,
     pin,
     problem,
-    unfold,
     upload,
     view,
     window,
@@ -68,11 +67,11 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     expect(problem(page)).to_be_hidden()
     opened(page, f"{address}#step=4&node=1&quiz=1&theme=dark")  # of the run that is shown, whichever it is
     expect(view(page)).to_have_attribute("data-pinned", "3", timeout=PATIENCE)
-    expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
+    expect(page.locator("#sentence h2")).to_have_text("Where will the first draft break?")
     expect(page.locator("body.dark")).to_be_visible()
     page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
     asked = page.locator("#explorer .typed")
-    expect(asked.locator(".said")).to_contain_text("Step 2: you are the drafter", timeout=PATIENCE)
+    expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?", timeout=PATIENCE)
     expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens a step.")
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
     page.evaluate("location.hash = 'stop=5'")
@@ -160,7 +159,7 @@ def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, bro
     pin(phone, 4)
     fill = "es => es.map((e) => getComputedStyle(e).fill)"
     drawn = set(phone.locator("#tree g.node .shape").evaluate_all(fill))
-    sentence = phone.locator("#sentence").text_content() or ""
+    sentence = phone.locator("#sentence h2").text_content() or ""
     svg, png = share(phone, "SVG").decode(), share(phone, "PNG")
     assert "var(" not in svg
     assert "class=" not in svg
@@ -168,7 +167,7 @@ def test_shared_picture_is_whole_with_own_colours_also_on_phone(phone: Page, bro
     alone.set_content(svg)
     assert drawn <= set(alone.locator("rect, polygon, circle").evaluate_all(fill))
     title = alone.locator("svg > text").first
-    assert (title.text_content() or "").startswith(sentence.replace("Step 5 ", "Step 5: "))
+    assert title.text_content() == sentence
     box, whole = title.bounding_box(), alone.locator("svg").bounding_box()
     assert box
     assert whole
@@ -206,12 +205,12 @@ def test_upload_shows_readable_traces_and_refuses_others(module_page: Page):
     finished(page)
     expect(problem(page)).to_be_hidden()
     assert output_text(page) == before[1]
-    unfold(page, "#fold-runs")
     expect(page.locator("#runs li").nth(0)).to_contain_text("mine.jsonl")
     expect(page.locator("#runs li").nth(0)).to_have_class("shown")
-    expect(page.locator("#run-label")).to_contain_text("A recorded run: press Run to do it here.D²SD on ")
+    expect(page.locator("#explorer .recording")).to_have_text("Opened from mine.jsonl.gz.")
+    expect(page.locator("#run-label")).to_contain_text("D²SD on ")
     pin(page, 1)
-    expect(page.locator("#sentence")).to_contain_text("Step 2")
+    expect(page.locator("#follow")).to_contain_text("Step 2 of ")
     assert share(page, "JSONL") == trace
     assert b"graphml" in share(page, "GraphML")
 
@@ -294,9 +293,9 @@ def test_quiz_is_answered_by_keys_and_hides_answers_from_screen_readers(empty: P
     opened(empty, f"{address}?quiz=1&step=5")
     step = presets.opening().trace().steps[4]
     quiz = empty.locator("#explorer .quiz .said")
-    expect(quiz).to_contain_text("Where will the first draft be rejected?", timeout=PATIENCE)
+    expect(quiz).to_contain_text("Which token of the first draft is the first wrong one?", timeout=PATIENCE)
     expect(empty.locator("#tree svg")).to_have_attribute("aria-label", "Draft tree")
-    expect(empty.locator("#strip svg")).to_have_attribute("aria-label", "Confidence of the first draft")
+    expect(empty.locator("#strip svg")).to_have_attribute("aria-label", "How sure the drafter was")
     expect(empty.locator("#explorer .spoken")).to_be_empty()
     for _ in range(step.actual_boundary + 1):
         empty.keyboard.press("ArrowDown")

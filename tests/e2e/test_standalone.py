@@ -80,7 +80,7 @@ def test_standalone_run_is_drawn_and_explored_offline(show, opening):
     expect(page.locator("#details")).to_contain_text("the target wanted")
     page.keyboard.press("Escape")
     page.locator("#strip .places button").nth(3).click()
-    expect(page.locator("#details .card.redraft")).to_contain_text("holds the recorded run without its models")
+    expect(page.locator(".redraft-box .card")).to_contain_text("holds the recorded run without its models")
     # it takes the colours of the system
     lightness = "(e) => getComputedStyle(e).backgroundColor.match(/[0-9]+/g).map(Number).reduce((a, b) => a + b)"
     assert page.locator("body").evaluate(lightness) > 200
@@ -105,6 +105,7 @@ def test_standalone_hostile_cut_run_stays_text_and_blocks_other_scripts(show, br
     expect(view(page)).to_have_attribute("data-steps", "7")
     expect(view(page)).to_have_attribute("data-pinned", "5")  # where it was exported
     expect(view(page)).to_have_attribute("data-node", "bonus")
+    page.get_by_role("button", name="Show the whole prompt").click()
     expect(page.locator("#text .prompt")).to_contain_text("</script><script>window.pwned=1</script>")
     expect(page.locator("h1")).to_contain_text("</script><script>")
     page.keyboard.press("Home")
@@ -153,7 +154,7 @@ def test_class_file_has_runs_quiz_and_tour_offline(show, tmp_path):
     quiz = page.locator("#runs button", has_text="Quiz")
     for _ in range(2):
         quiz.click()
-        expect(page.locator("#explorer .quiz .said")).to_contain_text("Where will the first draft be rejected?")
+        expect(page.locator("#explorer .quiz .said")).to_contain_text("Which token of the first draft is the first wrong one?")
         page.get_by_role("button", name="End the quiz").click()
         expect(quiz).to_have_attribute("aria-pressed", "false")
     quiz.click()

@@ -180,6 +180,7 @@ def _prompt(rng: random.Random, page: Page, address: str, _: Path) -> None:
     page.locator("#prompt textarea").fill(f"One day {rng.choice(material.SCRIPTS)} {material.text(rng)[:300]}")
     page.locator("#fold button").click()
     page.locator("#max-tokens input[type=number]").fill("8")
+    page.locator("#drawer .close-fold").click()
     page.locator("#run").click()
     expect(page.locator("#explorer [data-run]")).not_to_have_attribute("data-run", before, timeout=60_000)
     page.wait_for_timeout(500)
