@@ -70,7 +70,7 @@ export function ours(element, target) {
 /** What a key is called in `keyActions`, the first name first: Shift with a digit's key is a stage, and on some keyboards the digit. */
 export function keyNames({ key, code, shiftKey }) {
   const name = (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
-  return [...((shiftKey && /(?<=^Digit)[1-5]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
+  return [...((shiftKey && /(?<=^Digit)[1-6]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
 }
 
 /** `act` maps a key name to what it does; true from it means the key was used. */

@@ -1,7 +1,7 @@
 // Explores one run: keeps its views in step. The store says what has been read, the selection which step and node are looked at.
 
 import { readAddress, readNode } from "./address.js";
-import { h, oncePerFrame, remember, remembered, text, whole } from "./dom.js";
+import { h, oncePerFrame, text, whole } from "./dom.js";
 import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
@@ -24,19 +24,11 @@ import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
 const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
-const VISITED = "d2sd-explorer-visited";
 
 /** A node, as addresses and other scripts name it, by the number that it has here. */
 function nodeId(value) {
   const node = readNode(value);
   return node === "bonus" ? BONUS : node;
-}
-
-/** Whether nobody has seen a step come about in this browser, the address names nothing to look at, and motion is welcome. */
-function isFirstVisit({ embed, game, step }) {
-  return (
-    !embed && !game && step === null && !matchMedia("(prefers-reduced-motion: reduce)").matches && !remembered(VISITED)
-  );
 }
 
 class Explorer {
@@ -61,7 +53,7 @@ class Explorer {
     this.wanted = null; // step and node that are asked for, until the run has got that far
     this.expected = ""; // fingerprint of the text that a link asks for
     this.selected = ""; // the pinned step and node that others know of
-    this.toPlay = address.play || (served && isFirstVisit(address));
+    this.toPlay = address.play; // until the run is there: nothing else of it is drawn before
     element.replaceChildren(root);
 
     // the drawing of the step
@@ -93,7 +85,7 @@ class Explorer {
       allowed: () => !this.secret,
       changed: draw,
     }));
-    page.sentence.after(player.box);
+    page.drawingHead.after(player.box);
 
     // games
     const share = new ShareView({
@@ -204,8 +196,9 @@ class Explorer {
     const { page, player } = this;
     const { step, summary } = this.state();
     page.root.dataset.stage = name;
-    page.showSentence(step, player.words);
-    page.spoken.textContent = name ? `${name}: ${player.words}` : summary;
+    const { words } = player;
+    page.showSentence(step, words);
+    page.spoken.textContent = words ? `${name}: ${words.title} ${words.more}` : summary;
   }
 
   /** Other scripts read the selection from data attributes or the event; Python hears of pinned steps and nodes. */
@@ -273,18 +266,13 @@ class Explorer {
     if (game && store.complete && store.length && !(this.wanted && store.live)) game.toggle(true);
   }
 
-  /** Plays where the address asks for it, and on a first visit one step, which then rests. */
+  /** Plays where the address asks for it: the first that is drawn is the beginning. */
   beginPlaying() {
     const { store, selection, address, player } = this;
     if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null))
       return;
     this.toPlay = false;
-    this.draw();
-    requestAnimationFrame(() => {
-      if (!this.element.offsetParent) return; // another tab is open
-      if (address.play) player.toggle();
-      else if (store.recorded && !player.on && remember(VISITED, "yes")) player.playOnce(); // or it would play at each visit
-    });
+    if (this.element.offsetParent) player.toggle(); // else another tab is open
   }
 
   /** Whether there is anything to see, and what went wrong. */
@@ -292,7 +280,7 @@ class Explorer {
     const { page, store, wanted } = this;
     const nothing = store.key === null || (!store.received && !store.early.size);
     page.empty.hidden = !nothing;
-    page.views.hidden = nothing;
+    page.views.hidden = nothing || (this.toPlay && !store.complete && !store.live);
     const lost =
       wanted && this.served && store.complete && (store.recorded || store.finished)
         ? `There is no step ${wanted.step + 1}: this run has ${store.length}.`

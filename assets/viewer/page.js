@@ -134,7 +134,7 @@ export class Page {
 
   /** What came of the step, or while it comes about what happens at its `stage`. */
   showSentence(step, stage = null) {
-    const pieces = stage ? [{ text: stage }] : step ? stepSentence(step) : [];
+    const pieces = stage ? [{ text: `${stage.title} ${stage.more}` }] : step ? stepSentence(step) : [];
     this.sentence.replaceChildren(
       ...(step ? [h("b", {}, `Step ${step.index + 1} `)] : []),
       ...pieces.map((p) => h("span", { class: p.kind || null }, p.text)),

@@ -45,6 +45,14 @@ export function fixed(value, digits) {
 
 export const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 export const percent = (share) => Math.round(share * 100) + "%";
+const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
+export const inWords = (n) => NUMBERS[n] ?? String(n);
+const ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(" ");
+const ordinal = (n) => ORDINALS[n - 1] ?? n + ((n % 100 > 13 && ["", "st", "nd", "rd"][n % 10]) || "th");
+
+/** Where a draft may break, behind so many tokens; `short`: where another place was named before it. */
+export const afterToken = (n, short = false) =>
+  `${n ? `after the ${ordinal(n)}` : "before the first"}${short ? "" : " token"}`;
 export const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
 /** What came of the predicted boundaries: a mark and words for each outcome; told apart by shape as well as colour. */
