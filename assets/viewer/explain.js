@@ -1,6 +1,6 @@
 // Why things are as they are, in plain sentences: for a step, its boundary and a node.
 
-import { capital, count, inWords, joined, ordinal, placeWords, plain, probability, quoted } from "./words.js";
+import { capital, count, inWords, joined, ordinal, afterToken, plain, probability, quoted } from "./words.js";
 
 /**
  * Who brought the accepted tokens: `right` of the first draft, then the `parts` that others added, in order. A part has
@@ -51,7 +51,7 @@ export function draftsName(drafts) {
     [...new Set(drafts.filter((d) => d.base > 0 === level).map((d) => d.prefix))].sort((a, b) => a - b);
   const named = (noun, prefixes) =>
     prefixes.length
-      ? `${noun}${prefixes.length > 1 ? "s" : ""} that start ${joined(prefixes.map((prefix) => placeWords(prefix, "")))}`
+      ? `${noun}${prefixes.length > 1 ? "s" : ""} that start ${joined(prefixes.map((prefix) => afterToken(prefix, true)))}`
       : "";
   return [named("second draft", from(false)), named("third draft", from(true))].filter(Boolean).join(" and ");
 }
@@ -201,7 +201,7 @@ export function boundaryWords(step) {
   if (!draft) return "";
   if (boundary === null) return "Where it broke was not seen: the text or the tree ended before.";
   if (verdict === "all") return "The whole first draft was accepted.";
-  const broke = `It broke ${placeWords(boundary)}`;
+  const broke = `It broke ${afterToken(boundary)}`;
   if (verdict === null) return `${broke}.`;
   const expected = random
     ? rank
@@ -238,7 +238,7 @@ export function originWords(step, node) {
 
 function branchName(draft) {
   if (draft.resampled) return "resampled draft";
-  return `${draft.base > 0 ? "third" : "second"} draft that starts ${placeWords(draft.prefix)}`;
+  return `${draft.base > 0 ? "third" : "second"} draft that starts ${afterToken(draft.prefix)}`;
 }
 
 const chance = (p) => (p === null || p === undefined ? "" : ` (p\u00a0=\u00a0${probability(p)})`);

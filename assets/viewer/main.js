@@ -56,7 +56,7 @@ class Explorer {
     this.wanted = null; // step and node that are asked for, until the run has got that far
     this.expected = ""; // fingerprint of the text that a link asks for
     this.selected = ""; // the pinned step and node that others know of
-    this.toPlay = address.play;
+    this.toPlay = address.play; // until the run is there: nothing else of it is drawn before
     element.replaceChildren(root);
 
     // the drawing of the step
@@ -290,14 +290,13 @@ class Explorer {
     if (game && store.complete && store.length && !(this.wanted && store.live)) game.toggle(true);
   }
 
-  /** Plays where the address asks for it. */
+  /** Plays where the address asks for it: the first that is drawn is the beginning. */
   beginPlaying() {
     const { store, selection, address, player } = this;
     if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null))
       return;
     this.toPlay = false;
-    this.draw();
-    requestAnimationFrame(() => this.element.offsetParent && player.toggle()); // another tab may be open
+    if (this.element.offsetParent) player.toggle(); // else another tab is open
   }
 
   /** Whether there is anything to see, and what went wrong. */
@@ -305,7 +304,7 @@ class Explorer {
     const { page, store, wanted } = this;
     const nothing = store.key === null || (!store.received && !store.early.size);
     page.empty.hidden = !nothing;
-    page.views.hidden = nothing;
+    page.views.hidden = nothing || (this.toPlay && !store.complete && !store.live);
     const lost =
       wanted && this.served && store.complete && (store.recorded || store.finished)
         ? `There is no step ${wanted.step + 1}: this run has ${store.length}.`

@@ -2,36 +2,28 @@
 // they stay, and adds what is there for a while only. What anything looks like is said in stages.js.
 
 import { h, s } from "./dom.js";
-import { END, draftOf, stage } from "./stages.js";
-import { edgePath } from "./tree_shapes.js";
+import { END, draftOf, rowOrder, stage } from "./stages.js";
+import { PILL } from "./tree_shapes.js";
+import { BONUS } from "./tree_layout.js";
 
-const ROW = { most: 38, margin: 20 }; // between the rows of two drafts, and at the edge of the view, in pixels
+const ROW = { least: PILL + 2, most: PILL + 12, margin: PILL / 2 + 6 }; // between the rows of two drafts, and at the edge of the view, in pixels
 const HIGH = 4000; // reaches beyond every view
+const DROP = PILL + 4; // how far above a place stands what the target wants there
 
-/** The tokens of draft `c` behind its prefix. */
-const ownTokens = (step, c) =>
-  [...step.nodes.values()].filter((n) => n.candidates.includes(c) && n.depth > (c ? step.branches[c - 1].prefix : 0));
+/** The tokens of draft `c`, or only those behind its prefix. */
+const tokensOf = (step, c, from = 0) =>
+  [...step.nodes.values()].filter((n) => n.depth > from && n.candidates.includes(c));
+const prefixOf = (step, c) => (c ? step.branches[c - 1].prefix : 0);
+const ownTokens = (step, c) => tokensOf(step, c, prefixOf(step, c));
 
-/** Where the row of every draft lies, by its number: the first draft in the middle, each re-draft on the side of its lane or, where that is
- *  folded away, where there is more room, those that begin latest nearest. */
-function rowsOf({ step, layout, viewport: { k, y, size } }) {
-  const room = { "-1": y / k - ROW.margin, 1: (size.height - y) / k - ROW.margin };
-  const sides = { "-1": [], 1: [] };
-  const free = () => (room[1] / (sides[1].length + 1) < room[-1] / (sides[-1].length + 1) ? -1 : 1);
-  const drafts = step.branches
-    .map(({ prefix }, at) => ({ c: at + 1, prefix, own: ownTokens(step, at + 1) }))
-    .filter(({ own }) => own.length);
-  for (const draft of drafts) draft.lane = draft.own.map((n) => layout.lanes.get(n.id)).find(Boolean) ?? 0;
-  for (const draft of drafts.sort((a, b) => Math.abs(b.lane) - Math.abs(a.lane)))
-    sides[Math.sign(draft.lane) || free()].push(draft);
-  const rows = new Map([[0, 0]]);
-  for (const [side, there] of Object.entries(sides)) {
-    const pitch = Math.min(ROW.most, Math.max(8, room[side]) / Math.max(1, there.length));
-    there
-      .sort((a, b) => b.prefix - a.prefix || Math.abs(a.lane) - Math.abs(b.lane))
-      .forEach(({ c }, at) => rows.set(c, side * pitch * (at + 1)));
-  }
-  return rows;
+/** Where the row of every draft lies, by its number: the first draft where it stays, if there is room for all others below. */
+function rowsOf({ step, viewport: { k, y, size } }) {
+  const order = rowOrder(step).filter((c) => ownTokens(step, c).length);
+  const [top, bottom] = [ROW.margin - y / k, (size.height - y) / k - ROW.margin];
+  const fit = (bottom - top) / Math.max(1, order.length);
+  const pitch = Math.min(fit, ROW.most, Math.max(ROW.least, bottom / Math.max(1, order.length)));
+  const first = order.length ? Math.min(0, bottom - pitch * order.length) : 0;
+  return new Map([[0, first], ...order.map((c, at) => [c, first + pitch * (at + 1)])]);
 }
 
 /** Writes a style only where it changes. */
@@ -70,17 +62,21 @@ export class Motion {
 
   enter(step) {
     const { tree, strip } = this;
+    this.root.classList.add("moves");
+    tree.showOpen();
     Object.assign(this, { step, acts: [], drawn: tree.world.firstChild, striped: strip.svg.firstChild });
-    this.temporary = s("g", { class: "moving" });
-    tree.world.insertBefore(this.temporary, tree.world.querySelector(".labels"));
+    [this.under, this.over] = [s("g", { class: "moving" }), s("g", { class: "moving" })];
+    tree.world.insertBefore(this.under, tree.world.querySelector(".labels"));
+    tree.world.append(this.over);
     this.rows = rowsOf(tree);
+    this.whole = tree.wholePlaces();
     this.moveNodes(step);
     this.moveLines(step);
-    if (step.branches.length) this.addRows(step);
-    this.addLight();
+    this.addRows(step);
+    this.addRest(step);
+    this.addWishes(step);
     this.moveStrip(step);
     this.moveText(step);
-    this.root.classList.add("moves");
   }
 
   /** Draws the step as it stays. */
@@ -89,133 +85,180 @@ export class Motion {
     const { tree, strip } = this;
     for (const element of [...tree.world.querySelectorAll("*"), ...strip.svg.querySelectorAll("*")]) {
       element.removeAttribute("style");
-      element.classList.remove("yet", "mask");
+      element.classList.remove("yet", "mask", "lit");
     }
     for (const tokens of this.words.tokens) for (const token of tokens) token.classList.remove("ahead", "coming");
-    this.flyers.forEach((flyer) => flyer.remove()); // some may have no way
-    this.temporary.remove();
+    for (const made of [this.under, this.over, ...this.flyers]) made?.remove(); // some tokens have no way to fly
     this.acts = null;
     this.root.classList.remove("moves");
+    tree.showOpen();
+  }
+
+  /** How high a node stands in the tree of whole branches. */
+  high(id) {
+    return this.whole?.get(id) ?? this.tree.y(id);
+  }
+
+  /** How high it stands at a moment: in the row of its draft, in that tree, and where it stays, at height `stays`. */
+  height(node, { apart, fold }, stays) {
+    const row = this.rows.get(draftOf(node)) ?? 0;
+    const high = this.whole?.get(node.id) ?? stays;
+    return apart * row + (1 - apart) * ((1 - fold) * high + fold * stays);
   }
 
   moveNodes(step) {
-    const { tree, acts, rows } = this;
+    const { tree, acts } = this;
     for (const group of tree.world.querySelectorAll("g.node")) {
-      const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
       const node = step.nodes.get(tree.nodeOf(group));
-      if (!node) {
+      const shape = group.querySelector(".shape");
+      if (node) this.moveNode(group, node, tree.y(node.id));
+      else
         acts.push(({ bonus }) => {
           fade(group, bonus);
           put(shape, "scale", 0.5 + 0.5 * bonus);
         });
-        continue;
-      }
-      const away = (rows.get(draftOf(node)) ?? tree.y(node.id)) - tree.y(node.id);
-      acts.push((now) => {
-        const { opacity, word, apart, light, known, shake } = now.node(node);
-        fade(group, opacity);
-        move(group, shake, apart * away);
-        fade(label, word);
-        put(shape, "scale", 1 + 0.14 * light);
-        group.classList.toggle("mask", word < 0.4);
-        group.classList.toggle("yet", !known);
-        group.classList.toggle("lit", light > 0.3);
-        fade(ghost, known);
-      });
     }
   }
 
+  /** A token of the tree, until it stays at height `stays`; one that is not drawn in the end goes `into` another one. */
+  moveNode(group, node, stays, into = null) {
+    const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
+    const [home, across] = [this.tree.y(node.id), into ? this.tree.x(into.depth) - this.tree.x(node.depth) : 0];
+    const waits = this.whole?.has(node.id); // else it goes as soon as its row does
+    this.acts.push((now) => {
+      const { opacity, word, apart, light, known, shake } = now.node(node);
+      const gone = into ? (waits ? now.fold : 1 - apart) : 0;
+      fade(group, opacity * (1 - Math.max(0, 4 * gone - 3)));
+      move(group, shake + gone * across, this.height(node, { apart, fold: now.fold }, stays) - home);
+      fade(label, word);
+      put(shape, "scale", 1 + 0.1 * light);
+      group.classList.toggle("mask", word < 0.4);
+      group.classList.toggle("yet", !known);
+      group.classList.toggle("lit", light > 0.3 && !known);
+      fade(ghost, known);
+    });
+  }
+
   moveLines(step) {
-    const { tree, acts } = this;
-    for (const edge of tree.world.querySelectorAll(".edge")) {
+    const { tree, acts, whole } = this;
+    for (const edge of tree.world.querySelectorAll(".edges .edge")) {
       const node = step.nodes.get(Number(edge.dataset.of));
       acts.push((now) => {
         const { opacity, known } = node ? now.edge(node) : { opacity: now.bonus, known: 1 };
-        fade(edge, opacity);
+        fade(edge, whole && node ? now.fold : opacity);
         edge.classList.toggle("yet", known < 0.5);
       });
     }
     for (const line of tree.world.querySelectorAll(".boundary")) acts.push(({ truth }) => fade(line, truth));
-    for (const words of tree.world.querySelectorAll(".more")) acts.push(({ late }) => fade(words, late));
+    for (const rest of tree.world.querySelectorAll(".more"))
+      acts.push((now) => fade(rest, whole ? now.fold : now.late));
     for (const name of tree.world.querySelectorAll(".lane")) {
+      const at = step.nodes.get(Number(name.dataset.at));
+      const first = name.dataset.draft === "0";
       acts.push((now) => {
-        fade(name, now.lane(name.dataset.draft === "0"));
+        fade(name, now.lane(first));
+        const apart = first ? now.apart : 0;
+        move(name, 0, this.height(at, { apart, fold: now.fold }, tree.y(at.id)) - tree.y(at.id));
         name.classList.toggle("yet", !now.brought);
       });
     }
   }
 
-  /** One row a draft until equal beginnings slide into one another: its line, its name, and the tokens that another one wrote too or that are
-   *  folded away. */
+  copy(node, c, kind) {
+    const made = this.tree.nodeGroup({
+      ...node,
+      kind,
+      proposer: kind,
+      state: node.state === "accepted" ? "unreached" : node.state,
+      draft: c,
+    });
+    made.removeAttribute("data-node"); // the token itself is another one
+    made.classList.remove("broken");
+    made.classList.add("yet");
+    this.under.append(made);
+    return made;
+  }
+
+  /** One row a draft until equal beginnings slide into one another: its line, the prefix that it goes on from, and the tokens that another
+   *  one wrote too. */
   addRows(step) {
-    const { tree, rows, acts, temporary } = this;
-    const { lanes } = tree.layout;
-    const place = (depth) => tree.x(depth);
-    const copies = s("g", {});
+    const { tree, rows, acts, under } = this;
     for (const [c, y] of rows) {
-      const own = ownTokens(step, c);
+      const [prefix, own] = [prefixOf(step, c), ownTokens(step, c)];
       if (!own.length) continue;
-      const { prefix = 0, base = 0, drafter } = c ? step.branches[c - 1] : {};
+      const { drafter } = c ? step.branches[c - 1] : step.draft;
       const end = Math.max(...own.map((n) => n.depth));
-      const rail = s("path", {
-        class: "edge rail",
-        pathLength: 1,
-        d: edgePath(place(prefix), rows.get(base) ?? 0, place(end), y, place(prefix + 0.5)),
-      });
-      temporary.append(rail);
+      const rail = s("path", { class: "edge rail", pathLength: 1, d: `M${tree.x(c ? 1 : 0)} ${y}H${tree.x(end)}` });
+      if (step.branches.length) under.prepend(rail);
       acts.push((now) => {
         const { grown, opacity } = now.rail(c);
         unroll(rail, grown);
         fade(rail, opacity);
       });
       if (!c) continue;
-      const name = s(
-        "text",
-        { class: "lane from", x: place(prefix + 0.5) - 5, y: y + 4 },
-        prefix ? `from ${prefix}` : `draft ${c + 1}`,
-      );
       const flag = step.selected.indexOf(prefix);
-      const cast =
-        flag < 0 || step.random
-          ? null
-          : s("line", { class: "cast", x1: place(prefix + 0.5), x2: place(prefix + 0.5), y1: 0, y2: HIGH });
-      temporary.append(name, cast || "");
-      acts.push((now) => {
-        fade(name, now.row(c));
-        if (cast) fade(cast, 0.7 * now.flag(flag).cast);
-      });
-      for (const node of own.filter((n) => draftOf(n) !== c || !lanes.has(n.id))) {
-        let into = node; // what is folded away slides into the node that stands for it
-        while (!lanes.has(into.id)) into = step.nodes.get(into.parent);
-        const copy = tree.nodeGroup({ ...node, kind: drafter, proposer: drafter, state: "unreached", draft: c });
-        copies.append(copy);
-        copy.classList.add("yet");
-        const label = copy.querySelector(".label");
+      if (flag >= 0 && !step.random) {
+        const at = tree.x(prefix + 0.5);
+        const cast = s("line", { class: "cast", x1: at, x2: at, y1: rows.get(0), y2: HIGH });
+        under.append(cast);
+        acts.push((now) => fade(cast, 0.7 * now.flag(flag).cast));
+      }
+      for (const node of tokensOf(step, c).filter((n) => n.depth <= prefix || draftOf(n) !== c)) {
+        const kept = node.depth <= prefix;
+        const made = this.copy(node, c, kept ? node.proposer : drafter);
+        const [label, high, home] = [made.querySelector(".label"), this.high(node.id), tree.y(node.id)];
         acts.push((now) => {
           const { opacity, word, apart } = now.copy(c, node.depth);
-          fade(copy, opacity);
-          move(copy, 0, apart * y + (1 - apart) * tree.y(into.id) - tree.y(node.id));
+          fade(made, kept ? now.kept(c) : opacity);
+          move(made, 0, apart * y + (1 - apart) * high - home);
+          if (kept) return;
           fade(label, word);
-          copy.classList.toggle("mask", word < 0.4);
+          made.classList.toggle("mask", word < 0.4);
         });
       }
     }
-    temporary.append(copies);
   }
 
-  /** The target's one pass: light that runs over all branches at once. */
-  addLight() {
-    const { tree, acts, temporary } = this;
-    const beam = s(
-      "g",
-      { class: "beam" },
-      ...[120, 70, 26].map((width) => s("rect", { x: -width / 2, y: -HIGH, width, height: 2 * HIGH })),
-    );
-    temporary.prepend(beam);
-    acts.push(({ sweep }) => {
-      fade(beam, sweep === null ? 0 : 1);
-      if (sweep !== null) move(beam, tree.x(sweep), 0);
-    });
+  /** What is not drawn in the end: its tokens, and the lines of whole branches. */
+  addRest(step) {
+    const { tree, acts, whole, under } = this;
+    for (const node of step.nodes.values()) {
+      if (tree.has(node.id)) continue;
+      let into = node;
+      while (!tree.has(into.id)) into = step.nodes.get(into.parent);
+      this.moveNode(this.copy(node, draftOf(node), node.proposer), node, tree.y(into.id), into);
+    }
+    if (!whole) return;
+    const [edges, strong] = ["edges", "edges strong"].map((name) => s("g", { class: name }));
+    under.prepend(edges, strong);
+    for (const node of step.nodes.values()) {
+      if (node.parent < 0 || !whole.has(node.id)) continue;
+      const edge = tree.drawEdge(node, (id) => whole.get(id));
+      (node.state === "accepted" ? strong : edges).append(edge);
+      acts.push((now) => {
+        const { opacity, known } = now.edge(node);
+        fade(edge, opacity * (1 - now.fold));
+        edge.classList.toggle("yet", known < 0.5);
+      });
+    }
+  }
+
+  /** What the target wants at every place of its walk: it comes down to the token that is there. */
+  addWishes(step) {
+    const { tree, acts } = this;
+    const path = step.accepted.map((id) => step.nodes.get(id));
+    const wrong = [...tree.broken.keys()].find((id) => step.nodes.get(id).parent === step.bonus?.parent);
+    for (const [at, { id, depth }] of [...path, ...(step.bonus ? [{ ...step.bonus, id: BONUS }] : [])].entries()) {
+      const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
+      wish.removeAttribute("data-node");
+      this.over.append(wish);
+      const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
+      acts.push((now) => {
+        const { opacity, down } = now.wants(at);
+        fade(wish, opacity);
+        move(wish, 0, high - DROP * (1 - down));
+      });
+    }
   }
 
   moveStrip(step) {
@@ -223,8 +266,7 @@ export class Motion {
     const all = (name, act) =>
       strip.svg.querySelectorAll(name).forEach((element, at) => acts.push((now) => act(element, now, at)));
     all(".column", (column, now) => {
-      const { grown, opacity, known } = now.bar(Number(column.dataset.depth));
-      fade(column, opacity);
+      const { grown, known } = now.bar(Number(column.dataset.depth));
       for (const part of column.children) {
         if (part.matches(".bar")) put(part, "scale", grown === 1 ? "" : `1 ${grown.toFixed(3)}`);
         else fade(part, part.matches(".cross") ? known : grown);

@@ -1,9 +1,10 @@
 // Playing: the clock of a step that comes about, and the bar by which it is moved by hand.
 
-import { button, h, markCurrent } from "./dom.js";
+import { button, h, icon, markCurrent } from "./dom.js";
+import { capital } from "./words.js";
 import { END, STAGE_NAMES, durations, stageWords, stagesOf } from "./stages.js";
 
-const REST_SECONDS = 1.1; // on a whole step, before the next one
+const [PLAY, PAUSE] = ["M-4-7L8 0L-4 7Z", "M-6-6h4V6h-4ZM2-6h4V6h-4Z"];
 const PACES = [
   ["1×", 1, false],
   ["½×", 0.5, false],
@@ -14,9 +15,9 @@ export class Player {
   /** `draw(t)` draws the shown step at a time; `said(name)`: another stage begins, none at the end; `allowed()`: whether a step may be shown. */
   constructor(store, selection, { draw, said, allowed, changed }) {
     Object.assign(this, { store, selection, draw, said, allowed, changed });
-    Object.assign(this, { index: null, at: 0, rested: 0, playing: false, through: false, pace: 0, stage: null });
+    Object.assign(this, { index: null, at: 0, playing: false, pace: 0, stage: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
-    this.button = button("▶", { class: "icon play" }, () => this.toggle());
+    this.button = button("", { class: "play" }, () => this.toggle());
     this.speed = button(
       PACES[0][0],
       {
@@ -26,7 +27,7 @@ export class Player {
       },
       () => this.repace(),
     );
-    this.slider = h("input", { type: "range", min: 0, step: 0.01, "aria-label": "How this step comes about" });
+    this.slider = h("input", { type: "range", min: 0, "aria-label": "How this step comes about" });
     this.slider.addEventListener("input", () =>
       this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber),
     );
@@ -36,7 +37,7 @@ export class Player {
       "div",
       { class: "moments", role: "group", "aria-label": "How this step comes about" },
       this.button,
-      h("div", { class: "way" }, this.slider, this.names),
+      (this.way = h("div", { class: "way" }, this.slider, this.names)),
       this.speed,
     );
   }
@@ -57,22 +58,15 @@ export class Player {
     return at >= stages.length ? END : stages[Math.floor(at)] + (at % 1);
   }
 
-  /** Goes on from where it stands, a whole step from its beginning; a step that is not pinned is followed by the next ones. */
+  /** Goes on from where it stands, a whole step from its beginning; at the end it rests. */
   toggle() {
     if (this.playing) this.pause();
     else if (this.step && this.allowed()) {
-      this.through = this.on ? this.through : this.selection.pinned === null && !this.store.live;
       this.hold();
       if (this.at >= stagesOf(this.step).length) this.at = 0;
       this.run();
     }
     this.changed();
-  }
-
-  /** Plays the chosen step alone. */
-  playOnce() {
-    this.toggle();
-    this.through = false;
   }
 
   /** Takes the chosen step in hand: a running stream must not replace it. */
@@ -84,7 +78,6 @@ export class Player {
 
   run() {
     this.playing = true;
-    this.rested = 0;
     let before = null;
     const frame = (now) => {
       this.check();
@@ -100,19 +93,8 @@ export class Player {
   advance(seconds) {
     const [, speed, measured] = PACES[this.pace];
     const lasts = durations(this.step, measured);
-    if (this.at < lasts.length) {
-      this.at = Math.min(
-        lasts.length,
-        this.at + (seconds * speed) / lasts[Math.min(lasts.length - 1, Math.floor(this.at))],
-      );
-      return;
-    }
-    this.rested += seconds * speed;
-    if (!this.through || this.index + 1 >= this.store.length) this.finish();
-    else if (this.rested > REST_SECONDS) {
-      Object.assign(this, { index: this.index + 1, at: 0, rested: 0, stage: null });
-      this.selection.pin(this.index);
-    }
+    if (this.at >= lasts.length) this.finish();
+    else this.at = Math.min(lasts.length, this.at + (seconds * speed) / lasts[Math.floor(this.at)]);
   }
 
   pause() {
@@ -137,12 +119,13 @@ export class Player {
     this.changed();
   }
 
-  /** On the slider arrows move by a quarter of a stage, and the space plays as everywhere else. */
+  /** On the slider arrows move to the end of the stage before or behind, and the space plays as everywhere else. */
   press(event) {
     const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
     if (!by && event.key !== " ") return;
     event.preventDefault();
-    if (by) this.seek(Math.max(0, this.slider.valueAsNumber + by * (this.still.matches ? 1 : 0.25)));
+    const at = this.slider.valueAsNumber;
+    if (by) this.seek(Math.min(Number(this.slider.max), Math.max(0, by < 0 ? Math.ceil(at) - 1 : Math.floor(at) + 1)));
     else this.toggle();
   }
 
@@ -188,7 +171,7 @@ export class Player {
     if (!this.here) return;
     const stages = stagesOf(this.step);
     this.draw(this.time);
-    this.slider.value = this.at;
+    this.showPlace(this.at);
     const at = Math.min(stages.length - 1, Math.max(0, Math.ceil(this.at - 1e-6) - 1));
     if (this.stage === stages[at]) return;
     this.stage = stages[at];
@@ -196,16 +179,24 @@ export class Player {
     this.mark();
   }
 
+  /** How far the line is drawn through: a dot is where its stage ends. */
+  showPlace(at) {
+    const stages = Math.max(1, Number(this.slider.max));
+    this.slider.value = at;
+    this.way.style.setProperty("--at", (Math.max(at / 2, at - 0.5) / stages).toFixed(4));
+  }
+
   mark() {
     const stages = this.step ? stagesOf(this.step) : [];
-    const at = this.on ? stages.indexOf(this.stage) : -1;
+    const at = this.on ? stages.indexOf(this.stage) : stages.length - 1;
     markCurrent(
       [...this.names.children].map((item) => item.firstChild),
       at,
     );
+    const words = this.on && at >= 0 ? stageWords(this.step, this.stage) : null;
     this.slider.setAttribute(
       "aria-valuetext",
-      at < 0 ? "the whole step" : `${STAGE_NAMES[this.stage]}: ${stageWords(this.step, this.stage)}`,
+      words ? `${STAGE_NAMES[this.stage]}: ${words.title} ${words.more}`.trim() : "the whole step",
     );
   }
 
@@ -216,26 +207,28 @@ export class Player {
     this.box.hidden = !stages.length || Boolean(step.lacks);
     if (this.named !== stages.join()) {
       this.named = stages.join(); // streamed steps mostly have the same ones
+      const title = (at) => `Rest at the end of this stage (Shift + ${at + 1})`;
+      const name = (at) => h("span", {}, capital(STAGE_NAMES[at]));
       this.names.replaceChildren(
         ...stages.map((at) =>
           h(
             "li",
             {},
-            button(STAGE_NAMES[at], { title: `Rest at the end of this stage (Shift + ${at + 1})` }, () =>
-              this.jump(at),
-            ),
+            button(name(at), { tabindex: -1, title: title(at) }, () => this.jump(at)),
           ),
         ),
       );
       this.slider.max = stages.length;
       this.box.style.setProperty("--stages", stages.length);
     }
-    if (!this.on) this.slider.value = stages.length;
+    if (!this.on) this.showPlace(stages.length);
     this.slider.step = this.still.matches ? 1 : 0.01;
-    this.button.textContent = this.playing ? "❚❚" : "▶";
     const label = this.playing ? "Pause" : "Play: how this step comes about";
-    this.button.setAttribute("aria-label", label);
-    this.button.title = `${label} (space)`;
+    if (this.button.title !== `${label} (space)`) {
+      this.button.replaceChildren(icon(this.playing ? PAUSE : PLAY));
+      this.button.setAttribute("aria-label", label);
+      this.button.title = `${label} (space)`;
+    }
     this.mark();
   }
 }

@@ -3,7 +3,7 @@
 
 import { button, h } from "./dom.js";
 import { where } from "./timeline.js";
-import { placeWords } from "./words.js";
+import { afterToken } from "./words.js";
 
 const MOST_MARKS = 64; // more do not fit under a tree
 
@@ -115,7 +115,7 @@ const TYPING_MS = 900; // for a second digit
 /** What is said of a guess; positions count from 1, `drafted` + 1 stands for “all accepted”. */
 export function quizVerdict(step, guess) {
   const truth = step.boundary + 1;
-  const named = (position) => (position > step.drafted ? "nowhere" : placeWords(position - 1));
+  const named = (position) => (position > step.drafted ? "nowhere" : afterToken(position - 1));
   const first = step.selected.length && !step.random ? step.selected[0] + 1 : null;
   const drafter =
     first === null

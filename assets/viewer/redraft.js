@@ -1,7 +1,7 @@
 // What if a second draft had started here? What it would have added to the shown step, from a place that somebody picks.
 
 import { button, h } from "./dom.js";
-import { capital, count, joined, percent, placeWords, probability, quoted, visible } from "./words.js";
+import { capital, count, joined, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
   "This file holds the recorded run without its models. Open the run in the D²SD Explorer page where they are loaded, and ask there.";
@@ -19,7 +19,7 @@ export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted 
   const would = "It would have added";
   const end = wanted === null ? "" : `; then the target wanted ${quoted(wanted)}`;
   if (kept < prefix)
-    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target already wanted another token, ${quoted(wanted)}, ${placeWords(kept)}`}.`;
+    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
   const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
   if (added) return `${would} ${added}: ${words.join(" ")}${end}.`;
   if (accepted) return `${would} nothing: ${count(accepted, "token")} right, which the first draft has as well.`;
@@ -87,7 +87,7 @@ export class Redraft {
     if (!now) return null;
     const { prefix, answer, all } = now;
     const close = button("✕", { class: "icon close", "aria-label": "Close the what-if" }, () => this.release(step));
-    const title = h("div", { class: "title" }, h("b", {}, `What if a second draft had started ${placeWords(prefix)}?`));
+    const title = h("div", { class: "title" }, h("b", {}, `What if a second draft had started ${afterToken(prefix)}?`));
     const card = (...parts) => h("div", { class: "card redraft" }, close, title, ...parts);
     if (!answer || answer.problem) return card(h("p", {}, answer ? capital(answer.problem) : "Drafting again …"));
     const items = answer.tokens.map((token, at) => tokenItem(token, at, answer.kept === prefix ? answer : NOT_REACHED));
@@ -188,7 +188,7 @@ export class PlacesView {
         left: `${left.toFixed(1)}px`,
         width: `${Math.max(0, right - left).toFixed(1)}px`,
       });
-      this.buttons[at].setAttribute("aria-label", `What if: ${placeWords(at)}, ${percent(r)}`);
+      this.buttons[at].setAttribute("aria-label", `What if: ${afterToken(at)}, ${percent(r)}`);
     });
   }
 

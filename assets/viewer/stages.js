@@ -1,26 +1,26 @@
-// How a step comes about, as a pure function of the step and of a time from 0, where only the anchor is there, to 5, where the step is
-// drawn as it stays. Every stage takes 1: draft, boundary, re-draft, merge and verify, commit. Methods with fewer parts skip some.
+// How a step comes about, as a pure function of the step and of a time from 0, where only the anchor is there, to 6, where the step is
+// drawn as it stays. Every stage takes 1: draft, doubt, re-draft, merge, verify, keep. Methods with fewer parts skip some.
 
-import { capital, count, joined, milliseconds, percent } from "./words.js";
+import { afterToken, capital, inWords, milliseconds, percent } from "./words.js";
 import { sum } from "./dom.js";
+import { brokenTokens } from "./tree_layout.js";
 
-export const END = 5;
-export const STAGE_NAMES = ["draft", "boundary", "re-draft", "verify", "commit"];
+export const END = 6;
+export const STAGE_NAMES = ["draft", "doubt", "re-draft", "merge", "verify", "keep"];
 
-/** The stages that a step has, as places in STAGE_NAMES. Without flags there is no boundary to estimate, plain decoding drafts nothing. */
+/** The stages that a step has, as places in STAGE_NAMES. Without flags nobody asks where it breaks, plain decoding drafts nothing. */
 export function stagesOf(step) {
-  const has = [
-    step.draft || step.levels.length,
-    step.selected.length && step.branches.length,
-    step.branches.length,
-    true,
-    true,
-  ];
+  const { length } = step.branches;
+  const has = [step.draft || step.levels.length, step.selected.length && length, length, length, true, true];
   return has.flatMap((there, at) => (there ? [at] : []));
 }
 
 /** The draft that wrote a node first: 0 the first draft, then the re-drafts in their order; null where none did. */
 export const draftOf = ({ candidates }) => (candidates.length ? Math.min(...candidates) : null);
+
+/** The re-drafts, by number, in the order of their rows: those that begin latest are nearest to the first draft. */
+export const rowOrder = ({ branches }) =>
+  branches.map((_, at) => at + 1).sort((a, b) => branches[b - 1].prefix - branches[a - 1].prefix || a - b);
 
 /** From 0 to 1 while `t` goes from `a` to `b`, with ease in and out. */
 function rise(t, a, b) {
@@ -28,39 +28,44 @@ function rise(t, a, b) {
   return x * x * (3 - 2 * x);
 }
 
-const MERGE = [3.02, 3.4];
-const SWEEP = [3.5, 3.98];
-const WALK = [4.06, 4.6];
-const AFTER = 4.7; // what the target did not reach is known
+const MERGE = [3.08, 3.84]; // one row after the other
+const PASS = [4.04, 4.36]; // the whole tree at once
+const WALK = [4.4, 4.98];
+const FILL = [5.04, 5.34];
+const TOLD = 5.36; // what else is known: where it broke, what was not reached
+const FOLD = [5.4, 5.52]; // branches that were not accepted end where they stay
+const FLIGHT = 5.58;
 
 /** When what happens in a step happens: computed once a step. */
 function scheduleOf(step) {
   const { nodes, accepted, branches, drafted, levels } = step;
   const path = [0, ...accepted];
   const place = new Map(path.map((id, at) => [id, at]));
-  const walked = (at) => WALK[0] + ((WALK[1] - WALK[0]) * at) / (path.length + (step.bonus ? 0 : -1) || 1);
+  const between = ([from, to], at, count) => from + ((to - from) * at) / (count || 1);
   const deepest = Math.max(1, ...[...nodes.values()].map(({ depth }) => depth));
   const inTurn = levels.length ? levels.length : step.passes >= drafted ? drafted : 0; // passes of a drafter that writes one place a pass
   const nested = (c) => (branches[c - 1].base > 0 ? 1 + nested(branches[c - 1].base) : 0);
-  const levelsDeep = 1 + Math.max(0, ...branches.map((_, at) => nested(at + 1)));
+  const batches = 1 + Math.max(0, ...branches.map((_, at) => nested(at + 1)));
+  const order = rowOrder(step);
   /** When the token that draft `c` wrote at a depth begins to be there as a mask, and when as a token. */
   const born = (c, depth) => {
-    if (c === null && !levels.length) return [MERGE[0] + (0.3 * depth) / deepest, MERGE[0] + (0.3 * depth) / deepest];
+    if (c === null && !levels.length) return Array(2).fill((branches.length ? 3.6 : 0.5) + (0.25 * depth) / deepest);
     if (!c && inTurn) return Array(2).fill((0.8 * (depth - 1)) / inTurn);
     if (!c) return [0.05, 0.42];
-    const { prefix, texts } = branches[c - 1];
-    const from = 2 + nested(c) / levelsDeep;
-    const along = (depth - prefix - 1) / Math.max(1, texts.length);
-    return [from + (0.12 + 0.4 * along) / levelsDeep, from + 0.66 / levelsDeep];
+    const from = 2 + nested(c) / batches;
+    return [from + 0.1 / batches, from + 0.5 / batches];
   };
-  const decided = (node) =>
-    place.has(node.id)
-      ? walked(place.get(node.id))
-      : node.state === "rejected" && place.has(node.parent)
-        ? walked(place.get(node.parent) + 1)
-        : AFTER;
-  const broken = step.boundary === null ? AFTER : walked(Math.min(step.boundary + 1, path.length));
-  return { walked, inTurn, born, decided, broken, steps: path.length };
+  return {
+    path,
+    inTurn,
+    born,
+    broken: brokenTokens(step),
+    walked: (at) => between(WALK, at, path.length),
+    filled: (at) => between(FILL, at, path.length),
+    decided: ({ id }) => (place.has(id) ? between(FILL, place.get(id), path.length) : TOLD),
+    visited: ({ id }) => (place.has(id) ? between(WALK, place.get(id), path.length) : END),
+    merging: (c) => (c ? between(MERGE, order.indexOf(c), order.length) : 3.02),
+  };
 }
 
 const schedules = new WeakMap();
@@ -68,34 +73,33 @@ const schedules = new WeakMap();
 /**
  * What a step looks like at a time: functions of its parts, each with values from 0 to 1 unless it says otherwise.
  *
- * Everything is 1 at the end, except what has gone by then (`apart`, `light`, `shake`, `copy`, `rail`, `cast`, `ahead`): 0.
+ * Everything is 1 at the end, except what has gone by then (`apart`, `light`, `shake`, `copy`, `kept`, `rail`, `cast`, `wants`): 0. All branches are whole until the target has walked: `fold`.
  */
 export function stage(step, t) {
   if (!schedules.has(step)) schedules.set(step, scheduleOf(step));
-  const { walked, inTurn, born, decided, broken, steps } = schedules.get(step);
-  const has = stagesOf(step);
-  const merged = rise(t, ...MERGE);
-  const known = (at) => (t >= END ? 1 : rise(t, at, at + 0.07));
-  const light = (depth) => (t >= END ? 0 : Math.max(0, 1 - Math.abs(depth - sweep) / 1.3));
-  const sweep = -2 + (step.columns + 3) * Math.min(1, Math.max(0, (t - SWEEP[0]) / (SWEEP[1] - SWEEP[0])));
+  const { path, inTurn, born, broken, walked, filled, decided, visited, merging } = schedules.get(step);
+  const doubts = stagesOf(step).includes(1);
+  const known = (at) => rise(t, at, at + 0.06);
+  const merged = (c) => rise(t, merging(c), merging(c) + 0.24);
+  const pass = rise(t, PASS[0], PASS[0] + 0.1) * (1 - rise(t, PASS[1] - 0.1, PASS[1]));
   const growth = (c, depth) => {
     const [mask, word] = born(c, depth);
     return { opacity: rise(t, mask, mask + 0.12), word: rise(t, word, word + 0.22) };
   };
-  const late = step.branches.length ? rise(t, 3.25, 3.42) : 1; // lines and names of the merged tree
+  const late = step.branches.length ? rise(t, 3.84, 3.98) : 1; // lines and names of the merged tree
   return {
     /** Opacity of a node and of its word, how far it is `apart`, in the row of its draft, the light of the target's pass on it, what
-     *  is known of its fate, and where a rejected one shakes, in pixels. */
+     *  is known of its fate, and where the one that is wrong shakes, in pixels. */
     node(node) {
-      const [at, owner] = [decided(node), draftOf(node)];
-      const u = Math.min(1, Math.max(0, (t - at) / 0.22));
+      const owner = draftOf(node);
       const there = node.parent < 0 ? { opacity: 1, word: 1 } : growth(owner, node.depth);
+      const u = Math.min(1, Math.max(0, (t - TOLD) / 0.14));
       return {
         ...there,
-        apart: owner ? 1 - merged : 0,
-        light: light(node.depth),
-        known: node.parent < 0 ? 1 : known(at),
-        shake: node.state === "rejected" && t < END ? 4 * (1 - u) * Math.sin(6 * Math.PI * u) : 0,
+        apart: owner === null ? 0 : 1 - merged(owner),
+        light: Math.max(pass, rise(t, visited(node), visited(node) + 0.03) * (1 - known(decided(node)))),
+        known: node.parent < 0 ? 1 : known(decided(node)),
+        shake: broken.has(node.id) ? 4 * (1 - u) * Math.sin(6 * Math.PI * u) : 0,
       };
     },
     /** The line to a node: its opacity, and whether it is known to be on the path. */
@@ -106,118 +110,126 @@ export function stage(step, t) {
         known: known(decided(node)),
       };
     },
-    bonus: known(walked(steps)),
+    bonus: known(FOLD[1]),
+    fold: rise(t, ...FOLD),
+    /** What the target wants behind place `at` of the path: whether it is to be seen, and how far it has come down to what is there. */
+    wants(at) {
+      const [from, to] = [walked(at), walked(at + 1)];
+      const along = (share) => from + (to - from) * share;
+      const met = at + 1 < path.length;
+      return {
+        opacity: rise(t, from, along(0.3)) * (1 - (met ? rise(t, along(0.8), to) : rise(t, 5.1, 5.2))),
+        down: met ? rise(t, along(0.4), along(0.85)) : 0,
+      };
+    },
     /** A token that re-draft `c` wrote like another draft: it slides into that one's node. */
     copy: (c, depth) => ({
       ...growth(c, depth),
-      ...(t > MERGE[1] - 0.1 ? { opacity: 1 - rise(t, MERGE[1] - 0.1, MERGE[1]) } : {}),
-      apart: 1 - merged,
+      ...(t > merging(c) ? { opacity: 1 - rise(t, merging(c) + 0.16, merging(c) + 0.24) } : {}),
+      apart: 1 - merged(c),
     }),
+    /** A token of the prefix that re-draft `c` goes on from, in its row. */
+    kept: (c) =>
+      0.4 *
+      rise(t, born(c, step.branches[c - 1].prefix + 1)[0] - 0.08, born(c, step.branches[c - 1].prefix + 1)[0]) *
+      (1 - merged(c)),
     /** The line of draft `c` in its own row: how much of it there is, and its opacity. */
     rail(c) {
-      const end = c ? step.branches[c - 1].prefix + step.branches[c - 1].texts.length : step.drafted;
       const [from] = born(c, c ? step.branches[c - 1].prefix + 1 : 1);
-      const [to] = born(c, end);
-      return {
-        grown: rise(t, Math.max(0, from - 0.1), to + 0.12),
-        opacity: 1 - (c ? rise(t, 3, 3.15) : rise(t, 3.3, 3.45)),
-      };
+      const [to] = born(c, step.drafted);
+      return { grown: rise(t, Math.max(0, from - 0.1), (c ? from : to) + 0.12), opacity: 1 - merged(c) };
     },
-    /** Names: of draft `c` in its own row, of a lane of the merged tree, and what it brought. */
-    row: (c) =>
-      rise(t, born(c, step.branches[c - 1].prefix + 1)[0], born(c, step.branches[c - 1].prefix + 1)[0] + 0.2) *
-      (1 - rise(t, 3, 3.2)),
+    /** Names of lanes: of the first draft or of the merged tree; and what they brought. */
     lane: (first) => (first ? rise(t, 0.42, 0.64) : late),
-    brought: known(AFTER - 0.1),
-    /** A bar of the confidence: its height, opacity, and whether the fate of its token is known. */
+    apart: 1 - merged(0),
+    brought: known(TOLD),
+    /** A bar of the confidence: its height, and whether the fate of its token is known. */
     bar(k) {
-      const at = inTurn ? born(0, k)[1] : 0.6;
+      const at = doubts ? 1.05 : inTurn ? born(0, k)[1] : 0.64;
       const right = step.boundary ?? step.accepted.length;
-      const fate = k <= right ? walked(Math.min(k, steps)) : k === step.boundary + 1 ? broken : AFTER;
-      return {
-        grown: rise(t, at, at + 0.3),
-        opacity: has.includes(1) ? 1 - 0.6 * rise(t, 1, 1.2) * (1 - rise(t, 4, 4.2)) : 1,
-        known: known(fate),
-      };
+      return { grown: rise(t, at, at + 0.3), known: known(k <= right ? filled(Math.min(k, path.length)) : TOLD) };
     },
     /** How far r(i) is drawn, from left to right. */
-    posterior: has.includes(1) ? Math.min(1, Math.max(0, (t - 1.08) / 0.42)) : rise(t, 0.8, 1),
+    posterior: doubts ? rise(t, 1.35, 1.6) : rise(t, 0.8, 1),
     /** The flag of the prediction number `n`, from 0, drops; and the line that it casts up to the place in the tree. */
     flag(n) {
-      const at = 1.5 + (0.3 * n) / Math.max(1, step.selected.length);
-      return { dropped: rise(t, at, at + 0.16), cast: rise(t, at + 0.05, at + 0.2) * (1 - rise(t, 2.35, 2.6)) };
+      const at = 1.6 + (0.28 * n) / Math.max(1, step.selected.length);
+      return { dropped: rise(t, at, at + 0.1), cast: rise(t, at + 0.04, at + 0.1) * (1 - rise(t, 2.6, 2.9)) };
     },
-    truth: known(broken),
-    sweep: t > SWEEP[0] && t < SWEEP[1] ? sweep : null, // the depth where the light is
+    truth: known(TOLD),
     late,
     /** How far token `i` of the text that the step brings has come from the tree. */
-    landed: (i) =>
-      t >= END
-        ? 1
-        : rise(t, AFTER + (0.12 * i) / step.committed.length, AFTER + 0.14 + (0.12 * i) / step.committed.length),
+    landed(i) {
+      const at = FLIGHT + (0.2 * i) / step.committed.length;
+      return rise(t, at, at + 0.2);
+    },
   };
 }
 
-const NUMBERS = ["none", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine"];
-const inWords = (n) => NUMBERS[n] ?? String(n);
-const took = (seconds) => (seconds ? `: ${milliseconds(seconds)}` : "");
-
-/** A stage in words, with the numbers of the step. */
+/** A stage in words, with the numbers of the step: a title, and what is added to it. */
 export function stageWords(step, at) {
-  const { drafted, levels, selected, branches, seconds, nodes, accepted, committed, names } = step;
+  const { drafted, levels, selected, branches, seconds, nodes, committed } = step;
   const tokens = committed.length;
+  const took = (time) => (time ? milliseconds(time) : "");
+  const said = (title, more = "") => ({ title, more });
   if (at === 0) {
+    const sure = "It says how sure it is of each.";
     if (levels.length)
-      return `The ${names.first} grows a tree, level by level: ${count(levels.length, "pass").replace(/s$/, "es")}, one after the other.`;
+      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each goes on from the likeliest paths.");
     if (step.passes >= drafted && drafted > 1)
-      return `The ${names.first} guesses ${drafted} tokens, one pass after the other.`;
+      return said(`${capital(inWords(drafted))} tokens are guessed, a pass for each.`, sure);
     return drafted > 1
-      ? `One pass guesses ${drafted} tokens at once, and says how sure it is of each.`
-      : "One pass guesses a token, and says how sure it is.";
+      ? said(`One pass guesses ${inWords(drafted)} tokens at once.`, sure)
+      : said("One pass guesses a token.", "It says how sure it is.");
   }
   if (at === 1) {
-    if (step.random)
-      return `Where will it break? Nobody asks: the places are drawn at random, after ${joined(selected.map(String))}.`;
-    const [first, ...others] = selected;
-    const or = others.length > 1 ? `${others.slice(0, -1).join(", ")} or ${others.at(-1)}` : others.join();
-    return `Where will it break? Most likely after ${first} (${percent(first < drafted ? (step.posterior[first] ?? 0) : step.full)})${or && `, then ${or}`}.`;
+    const more = selected.length > 2 ? ", …" : ".";
+    const chance = (i) => (step.random ? "" : `${percent(i < drafted ? (step.posterior[i] ?? 0) : step.full)} `);
+    const places =
+      selected
+        .slice(0, 2)
+        .map((i, n) => chance(i) + afterToken(i, n > 0))
+        .join(", ") + more;
+    return said("Where will it break?", step.random ? `Nobody asks: places are drawn at random, ${places}` : places);
   }
   if (at === 2) {
     if (branches.every(({ resampled }) => resampled))
-      return `${capital(inWords(branches.length))} more drafts are drawn from the same pass.`;
+      return said(
+        `${capital(inWords(branches.length))} more drafts are drawn from the same pass.`,
+        took(seconds.second_draft),
+      );
     const who = branches.some(({ drafter }) => drafter === "second") ? "A second drafter" : "The drafter";
     const places = new Set(branches.map(({ prefix }) => prefix)).size;
-    return `${who} goes on from ${places > 1 ? `all ${inWords(places)} places, in one batch` : `after ${branches[0].prefix}`}${took(seconds.second_draft)}.`;
+    const batches = branches.some(({ base }) => base > 0) ? "in turn" : "in one batch";
+    const from = places > 1 ? `from ${inWords(places)} places, ${batches}` : afterToken(branches[0].prefix);
+    return said(`${who} starts ${from}.`, took(seconds.second_draft));
   }
   if (at === 3) {
-    if (nodes.size < 2) return `The target reads the latest token${took(seconds.verify)}.`;
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
-    const merged = branches.length
-      ? `${branches.length + 1} drafts, ${all} tokens, are one tree of ${nodes.size} nodes.`
-      : drafted === nodes.size - 1
-        ? `Anchor and draft are ${nodes.size} tokens in a row.`
-        : `The candidates are one tree of ${nodes.size} nodes.`;
-    return `${merged} The target reads ${drafted === nodes.size - 1 ? "them" : "it"} in one pass${took(seconds.verify)}.`;
+    return said(`${all} tokens are one tree of ${nodes.size}.`, "What drafts share is read once.");
   }
-  if (nodes.size < 2) return `${count(tokens, "token")} for one pass of the target.`;
-  const first = accepted.filter((id) => nodes.get(id).candidates.includes(0) || !branches.length).length;
-  const got =
-    accepted.length - first
-      ? `${first} + ${accepted.length - first} accepted`
-      : accepted.length
-        ? `${accepted.length} accepted`
-        : "Nothing is accepted";
-  return `${got}${step.bonus ? ", and one of the target’s own" : ""}: ${count(tokens, "token")}; plain decoding needs ${tokens === 1 ? "one pass" : `${tokens} passes`}.`;
+  if (at === 4)
+    return said(
+      nodes.size < 2 ? "The target reads the latest token." : "The target reads all of them in one pass.",
+      took(seconds.verify),
+    );
+  if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");
+  return said(
+    `${capital(inWords(tokens))} tokens in one pass.`,
+    `One by one that takes ${passes(tokens).toLowerCase()}.`,
+  );
 }
 
-const STAGE_SECONDS = 1.2;
-const LEAST_SECONDS = 0.15; // a stage can still be seen
+const passes = (n) => (n === 1 ? "One pass" : `${capital(inWords(n))} passes`);
+
+const STAGE_SECONDS = 3;
+const LEAST_SECONDS = 0.3; // a stage can still be seen
 
 /** How long each of its stages lasts on the screen, in seconds. `measured`: in the proportion of their times, together as long as else. */
 export function durations(step, measured) {
   const stages = stagesOf(step);
   const { first_draft: draft, second_draft: redraft, tree, verify, commit } = step.seconds;
-  const times = stages.map((at) => [draft, 0, redraft, tree + verify, commit][at]);
+  const times = stages.map((at) => [draft, 0, redraft, tree, verify, commit][at]);
   const all = sum(times);
   if (!measured || !all) return stages.map(() => STAGE_SECONDS);
   return times.map((seconds) => Math.max(LEAST_SECONDS, (seconds / all) * STAGE_SECONDS * stages.length));

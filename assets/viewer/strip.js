@@ -4,7 +4,7 @@
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
 import { NARROW } from "./tree.js";
-import { capital, count, joined, ordinal, percent, placeWords, probability, quoted, visible } from "./words.js";
+import { capital, count, joined, ordinal, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 // from top to bottom: bars, triangles, their numbers
 export const BANDS = {
@@ -64,7 +64,7 @@ export class StripView {
     if (levels.length)
       return `${levelWords(this.step)} ${levels.map((l, at) => `Level ${at + 1}: ${inTree(l)} of ${l.best.length} kept nodes are in the tree.`).join(" ")}`;
     const named = this.step.random ? "Places drawn at random" : "Expected to break, likeliest first";
-    const expected = selected.length ? `${named}: ${joined(selected.map((kept) => placeWords(kept)))}. ` : "";
+    const expected = selected.length ? `${named}: ${joined(selected.map((kept) => afterToken(kept)))}. ` : "";
     return `How sure the drafter was. ${expected}${boundaryWords(this.step)}`;
   }
 
@@ -366,7 +366,7 @@ export class StripView {
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last
       ? "How likely the whole first draft is right, as it was estimated."
-      : `How likely it breaks ${placeWords(i)}, as it was estimated.`;
+      : `How likely it breaks ${afterToken(i)}, as it was estimated.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
   }
 }

@@ -123,21 +123,36 @@ export class TreeView {
       pointed: null,
       held: null,
     });
-    const room = (height - MARGIN.top - MARGIN.bottom) / larger;
+    this.room = (height - MARGIN.top - MARGIN.bottom) / larger;
     this.broke =
       !step.draft || step.boundary === null || step.boundary >= step.drafted ? [] : [this.x(step.boundary + 0.5)];
-    this.layout = layoutTree(
-      main,
-      (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= room,
-      (more) => this.columns.depth(this.moreX(more.at) + this.small(this.moreWords(more)) + AIR) - 0.5,
-    );
+    this.layout = this.layoutOf(main);
     this.branches = new Map(); // where the branch of a node that is not accepted ends
     for (const { at, chain } of this.layout.more.values())
       for (const { id } of nodesOf(chain)) if (step.nodes.get(id).state !== "accepted" && id) this.branches.set(id, at);
-    this.rows = this.rowsOf(this.layout, room);
+    this.rows = this.rowsOf(this.layout, this.room);
     this.draw();
     this.viewport.set(this.extent());
     this.mark();
+  }
+
+  layoutOf(main) {
+    return layoutTree(
+      main,
+      (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= this.room,
+      (more) => this.columns.depth(this.moreX(more.at) + this.small(this.moreWords(more)) + AIR) - 0.5,
+    );
+  }
+
+  /** How high every node stands while all branches are whole, as far as they are in view together; null: that is how they are drawn. */
+  wholePlaces() {
+    if (!this.layout.chains.some(({ more }) => more)) return null;
+    const layout = this.layoutOf(chainsOf(this.step, false));
+    const { y, top, bottom } = this.rowsOf(layout, this.room);
+    const { k, y: at, size } = this.viewport;
+    const [least, most] = [(MARGIN.top - at) / k - top, (size.height - MARGIN.bottom - at) / k - bottom];
+    const shift = Math.max(least, Math.min(most, 0));
+    return new Map([...layout.lanes].map(([id, lane]) => [id, y.get(lane) + shift]));
   }
 
   draw() {
@@ -172,11 +187,12 @@ export class TreeView {
     kind,
     words,
     width,
-    draft,
+    first,
     at,
     stub,
   }) {
-    const text = s("text", { class: kind, x, y: y + down, "data-draft": draft }, ...words);
+    const named = first && { "data-draft": draftOf(first), "data-at": first.id };
+    const text = s("text", { class: kind, x, y: y + down, ...named }, ...words);
     if (!stub) return text;
     const area = s("rect", { x: x - this.stub, y: y + down - 20, width: width + this.stub, height: 30 });
     return s("g", { class: "more", "data-branch": at }, s("path", { class: "edge", d: stub(y) }), area, text);
@@ -281,7 +297,8 @@ export class TreeView {
     );
   }
 
-  drawEdge(node) {
+  /** The line to a node, where nodes stand at these heights. */
+  drawEdge(node, y = (id) => this.y(id)) {
     const from = this.step.nodes.get(node.parent);
     const x1 = this.x(from.depth) + this.widths.get(from.id) / 2;
     const x2 = this.x(node.depth) - this.widths.get(node.id) / 2;
@@ -291,7 +308,7 @@ export class TreeView {
       "data-of": node.id,
       "data-branch": this.branches.get(node.id),
       "data-depth": node.depth,
-      d: edgePath(x1, this.y(from.id), x2, this.y(node.id), this.x(node.depth - 0.5)),
+      d: edgePath(x1, y(from.id), x2, y(node.id), this.x(node.depth - 0.5)),
     });
   }
 
@@ -316,7 +333,8 @@ export class TreeView {
   /** Opens the branches under the pointer, under a finger and of the selected node, and closes all others. */
   showOpen() {
     if (!this.layout) return;
-    const wanted = new Set([this.pointed, this.held, this.branches.get(this.selection.shownNode)]);
+    const asked = [this.pointed, this.held, this.branches.get(this.selection.shownNode)];
+    const wanted = new Set(this.host.closest(".moves") ? [] : asked); // a step that comes about opens them itself
     for (const [at, group] of this.opened) {
       if (wanted.has(at)) continue;
       group.remove();
@@ -429,7 +447,7 @@ export class TreeView {
       const group = event.target.closest && event.target.closest("g.node");
       if (event.pointerType === "touch" || this.viewport.dragged || !this.step) return this.tooltip.hide();
       const at = event.target.closest("[data-branch]")?.dataset.branch;
-      if (!this.host.closest(".moves")) point(at === undefined ? null : Number(at));
+      point(at === undefined ? null : Number(at));
       if (!group || asked() || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details say it
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };

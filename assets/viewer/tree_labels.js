@@ -1,7 +1,6 @@
 // What is said beside the nodes of the tree, where it touches neither a line nor a node nor other words, and how far apart lanes stand for it.
 
 import { draftsThrough } from "./explain.js";
-import { draftOf } from "./stages.js";
 import { s } from "./dom.js";
 import { PILL } from "./tree_shapes.js";
 import { BONUS } from "./tree_layout.js";
@@ -138,7 +137,7 @@ export function labelsOf(tree, layout) {
     if (!name) continue;
     label(chain.lane, ABOVE, name.x, name.width, {
       kind: `lane ${name.kind}${name.won ? " won" : ""}`,
-      draft: draftOf(chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first),
+      first: chain.lane === 0 && chain.first.depth === 0 ? chain.nodes[1] : chain.first,
       words: [name.name, s("tspan", { class: "brought" }, name.brought)],
     });
   }

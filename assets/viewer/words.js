@@ -45,18 +45,18 @@ export function fixed(value, digits) {
 
 export const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(1);
 export const percent = (share) => Math.round(share * 100) + "%";
-export const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
-const ORDINALS = "zeroth first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(" ");
-
 /** A number as running words have it. */
 export const inWords = (n) => NUMBERS[n] ?? String(n);
-export const ordinal = (n) => ORDINALS[n] ?? n + ((n > 20 && { 1: "st", 2: "nd", 3: "rd" }[n % 10]) || "th");
+const ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(" ");
+export const ordinal = (n) => ORDINALS[n - 1] ?? n + ((n % 100 > 13 && ["", "st", "nd", "rd"][n % 10]) || "th");
 
-/** A place between drafted tokens, by how many of them stand before it; `noun` can be left out where several are listed. */
-export const placeWords = (kept, noun = " token") =>
-  kept ? `after the ${ordinal(kept)}${noun}` : `before the first${noun}`;
+/** Where a draft may break, behind so many tokens; `short`: where another place was named before it. */
+export const afterToken = (n, short = false) =>
+  `${n ? `after the ${ordinal(n)}` : "before the first"}${short ? "" : " token"}`;
+
+export const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
 /** What came of the predicted boundaries: a mark and words for each outcome; told apart by shape as well as colour. */
 export const OUTCOMES = {

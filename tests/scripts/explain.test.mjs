@@ -15,7 +15,7 @@ import {
   stepSummary,
 } from "../../assets/viewer/explain.js";
 import { runWords } from "../../assets/viewer/page.js";
-import { ordinal, placeWords } from "../../assets/viewer/words.js";
+import { ordinal, afterToken } from "../../assets/viewer/words.js";
 import { RUN, stepLine, stepOf } from "./fixtures.mjs";
 
 test("stepSentence describes the accepted path of a step", () => {
@@ -111,7 +111,7 @@ test("runWords names method, model, and a drafter other than the model's default
 
 test("places are named by the token that they stand behind", () => {
   assert.deepEqual(
-    [0, 1, 12, 13, 21, 22, 31].map((kept) => placeWords(kept)),
+    [0, 1, 12, 13, 21, 22, 31].map((kept) => afterToken(kept)),
     [
       "before the first",
       "after the first",

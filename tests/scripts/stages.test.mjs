@@ -6,7 +6,9 @@ import { gunzipSync } from "node:zlib";
 import { keyActions } from "../../assets/viewer/help.js";
 import { Player } from "../../assets/viewer/player.js";
 import { Selection } from "../../assets/viewer/selection.js";
-import { END, draftOf, durations, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { END, draftOf, durations, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { brokenTokens } from "../../assets/viewer/tree_layout.js";
+import { afterToken } from "../../assets/viewer/words.js";
 import { stepLine, stepOf } from "./fixtures.mjs";
 
 const recorded = gunzipSync(readFileSync(new URL("../../assets/traces/opening.jsonl.gz", import.meta.url)))
@@ -68,14 +70,16 @@ function everything(step, t) {
       now.truth,
       now.posterior,
       now.late,
+      now.fold,
     ],
     goes: [
       ...[...step.nodes.values()].flatMap((n) => [now.node(n).apart, now.node(n).light, now.node(n).shake]),
       ...drafts
         .slice(1)
-        .flatMap((c) => [now.rail(c).opacity, now.row(c), now.copy(c, 4).opacity, now.copy(c, 4).apart]),
+        .flatMap((c) => [now.rail(c).opacity, now.kept(c), now.copy(c, 4).opacity, now.copy(c, 4).apart]),
       ...step.selected.map((_, n) => now.flag(n).cast),
-      now.sweep ?? 0,
+      ...[0, ...step.accepted].map((_, at) => now.wants(at).opacity),
+      now.apart,
     ],
   };
 }
@@ -85,7 +89,6 @@ test("the last stage equals the static drawing", () => {
     const { stays, goes } = everything(step, END);
     assert.ok(stays.every((value) => value === 1));
     assert.ok(goes.every((value) => value === 0));
-    if (step.draft) step.draft.confidence.forEach((_, j) => assert.equal(stage(step, END).bar(j + 1).opacity, 1));
   }
 });
 
@@ -93,7 +96,7 @@ test("stages start with the anchor alone, and shown parts never disappear", () =
   for (const step of ALL) {
     let before = everything(step, 0).stays;
     for (const n of step.nodes.values()) assert.equal(stage(step, 0).node(n).opacity, n.depth ? 0 : 1);
-    for (let t = 0.05; t < 5.01; t += 0.05) {
+    for (let t = 0.05; t < END + 0.01; t += 0.05) {
       const { stays } = everything(step, t);
       stays.forEach((value, at) => assert.ok(value >= before[at] - 1e-9 && value <= 1));
       before = stays;
@@ -101,39 +104,95 @@ test("stages start with the anchor alone, and shown parts never disappear", () =
   }
 });
 
-test("acceptance stays hidden until the pass of the target", () => {
+test("acceptance stays hidden until the target has walked", () => {
   for (const step of ALL) {
-    const now = stage(step, 4);
-    for (const n of step.nodes.values()) assert.equal(now.node(n).known, n.depth ? 0 : 1);
-    assert.deepEqual([now.truth, now.bonus, now.brought, now.landed(0)], [0, 0, 0, 0]);
+    for (const t of [4, 4.99]) {
+      const now = stage(step, t);
+      for (const n of step.nodes.values()) assert.equal(now.node(n).known, n.depth ? 0 : 1);
+      assert.deepEqual([now.truth, now.bonus, now.brought, now.landed(0), now.fold], [0, 0, 0, 0, 0]);
+    }
   }
 });
 
-test("re-drafts stand in separate rows until equal prefixes merge", () => {
-  const merged = [...D2SD.nodes.values()].filter((n) => draftOf(n) > 0);
-  assert.ok(merged.length > 20);
-  for (const n of merged)
-    assert.deepEqual(
-      [3, 3.5].map((t) => stage(D2SD, t).node(n).apart),
-      [1, 0],
-    );
-  assert.deepEqual(
-    [2, 3, 3.5].map((t) => stage(D2SD, t).copy(1, 6).opacity),
-    [0, 1, 0],
-  );
+test("all masks of a block appear together, and all tokens", () => {
+  const drafted = [...D2SD.nodes.values()].filter((n) => n.depth && draftOf(n) === 0);
+  for (const t of [0.1, 0.5, 0.6]) {
+    const seen = new Set(drafted.map((n) => stage(D2SD, t).node(n)).map(({ opacity, word }) => `${opacity} ${word}`));
+    assert.equal(seen.size, 1);
+  }
+  assert.deepEqual([stage(D2SD, 0.3).node(drafted[0]).word, stage(D2SD, 0.7).node(drafted[0]).word], [0, 1]);
 });
 
-test("the light of the verification pass reaches all nodes of a depth at once", () => {
-  const lit = [...D2SD.nodes.values()].filter((n) => n.depth === 8).map((n) => stage(D2SD, 3.75).node(n).light);
-  assert.ok(lit.length > 3 && lit[0] > 0);
-  assert.deepEqual(new Set(lit).size, 1);
+test("doubt: the bars rise together, then the flags drop, the likeliest first", () => {
+  assert.equal(new Set(D2SD.draft.confidence.map((_, j) => stage(D2SD, 1.2).bar(j + 1).grown)).size, 1);
+  assert.deepEqual(
+    [1, 1.4].map((t) => stage(D2SD, t).bar(1).grown),
+    [0, 1],
+  );
+  const dropped = D2SD.selected.map((_, n) => stage(D2SD, 1.72).flag(n).dropped);
+  assert.ok(dropped[0] === 1 && dropped.at(-1) === 0 && dropped.every((d, n) => !n || d <= dropped[n - 1]));
+});
+
+test("equal tokens slide into one another, one row after the other", () => {
+  const apart = (t) => rowOrder(D2SD).map((c) => stage(D2SD, t).copy(c, 12).apart);
+  assert.deepEqual(
+    rowOrder(D2SD).map((c) => D2SD.branches[c - 1].prefix),
+    [5, 4, 3, 2],
+  ); // the latest nearest
+  assert.ok(apart(3).every((value) => value === 1) && apart(4).every((value) => value === 0));
+  const [first, ...others] = apart(3.35);
+  assert.ok(first === 0 && others.at(-1) === 1);
+  const own = [...D2SD.nodes.values()].find((n) => draftOf(n) === rowOrder(D2SD)[0]);
+  assert.deepEqual(
+    [3, 3.35].map((t) => stage(D2SD, t).node(own).apart),
+    [1, 0],
+  );
+  assert.deepEqual(
+    [2, 3, 4].map((t) => stage(D2SD, t).copy(1, 6).opacity),
+    [0, 1, 0],
+  );
+  assert.ok(stage(D2SD, 3).kept(1) > 0.2); // the prefix, a ghost
+});
+
+test("the light of the one pass reaches the whole tree at once, then the walk goes node by node", () => {
+  const nodes = [...D2SD.nodes.values()];
+  for (const t of [4.08, 4.2, 4.3]) assert.equal(new Set(nodes.map((n) => stage(D2SD, t).node(n).light)).size, 1);
+  assert.equal(stage(D2SD, 4.2).node(nodes[0]).light, 1);
+  const lit = (t) => nodes.filter((n) => stage(D2SD, t).node(n).light > 0.5).map((n) => n.id);
+  const path = [0, ...D2SD.accepted];
+  assert.deepEqual(lit(4.405), []);
+  assert.deepEqual(
+    lit(4.99),
+    path.toSorted((a, b) => a - b),
+  );
+  for (let t = 4.41; t < 4.99; t += 0.02)
+    assert.deepEqual(
+      lit(t),
+      path.slice(0, lit(t).length).toSorted((a, b) => a - b),
+    );
+  const asked = (t) => path.map((_, at) => stage(D2SD, t).wants(at).opacity > 0.1);
+  for (let t = 4.45; t < 4.95; t += 0.05) assert.equal(asked(t).filter(Boolean).length <= 1, true);
+  const last = path.length - 1;
+  assert.deepEqual(
+    [0, last].map((at) => stage(D2SD, 4.99).wants(at).opacity > 0.9),
+    [false, true],
+  ); // nothing there is equal
+  assert.equal(stage(D2SD, 4.99).wants(last).down, 0);
+});
+
+test("only the token that is wrong shakes", () => {
+  const shaking = new Set();
+  for (let t = 5.3; t < 5.6; t += 0.01)
+    for (const n of D2SD.nodes.values()) if (Math.abs(stage(D2SD, t).node(n).shake) > 0.1) shaking.add(n.id);
+  const [...wrong] = brokenTokens(D2SD).keys();
+  assert.deepEqual([...shaking].toSorted(), wrong.toSorted());
 });
 
 test("methods without re-drafts skip stages, and drafts grow by pass or level", () => {
-  assert.deepEqual(stagesOf(D2SD), [0, 1, 2, 3, 4]);
-  assert.deepEqual(stagesOf(dflash()), [0, 3, 4]);
-  assert.deepEqual(stagesOf(EAGLE), [0, 3, 4]);
-  assert.deepEqual(stagesOf(PLAIN), [3, 4]);
+  assert.deepEqual(stagesOf(D2SD), [0, 1, 2, 3, 4, 5]);
+  assert.deepEqual(stagesOf(dflash()), [0, 4, 5]);
+  assert.deepEqual(stagesOf(EAGLE), [0, 4, 5]);
+  assert.deepEqual(stagesOf(PLAIN), [4, 5]);
   const shown = (step, t) => [...step.nodes.values()].map((n) => stage(step, t).node(n).opacity > 0);
   assert.deepEqual(shown(dflash(), 0.3), Array(7).fill(true)); // a block at once
   assert.deepEqual(shown(dflash(6), 0.3), [true, true, true, true, false, false, false]); // a token a pass
@@ -141,26 +200,47 @@ test("methods without re-drafts skip stages, and drafts grow by pass or level", 
 });
 
 test("stageWords describes each stage with the numbers of the step", () => {
-  const said = (step) => stagesOf(step).map((at) => stageWords(step, at));
+  const said = (step) => stagesOf(step).map((at) => Object.values(stageWords(step, at)));
   assert.deepEqual(
-    said(D2SD).map((words) => words.replace(/[\d.]+ ms/, "… ms")),
+    said(D2SD).map((words) => words.map((line) => line.replace(/[\d.]+ ms/, "… ms"))),
     [
-      "One pass guesses 15 tokens at once, and says how sure it is of each.",
-      "Where will it break? Most likely after 3 (56%), then 4, 2 or 5.",
-      "A second drafter goes on from all four places, in one batch: … ms.",
-      "5 drafts, 75 tokens, are one tree of 59 nodes. The target reads it in one pass: … ms.",
-      "4 + 4 accepted, and one of the target’s own: 9 tokens; plain decoding needs 9 passes.",
+      ["One pass guesses 15 tokens at once.", "It says how sure it is of each."],
+      ["Where will it break?", "56% after the third token, 17% after the fourth, …"],
+      ["A second drafter starts from four places, in one batch.", "… ms"],
+      ["75 tokens are one tree of 59.", "What drafts share is read once."],
+      ["The target reads all of them in one pass.", "… ms"],
+      ["Nine tokens in one pass.", "One by one that takes nine passes."],
     ],
   );
-  assert.match(said(EAGLE)[0], /level by level: 2 passes/);
-  assert.deepEqual(said(PLAIN), ["The target reads the latest token: 4.00 ms.", "1 token for one pass of the target."]);
+  assert.deepEqual(said(EAGLE)[0], [
+    "Two passes grow a tree, level by level.",
+    "Each goes on from the likeliest paths.",
+  ]);
+  assert.deepEqual(said(PLAIN), [
+    ["The target reads the latest token.", "4.00 ms"],
+    ["One token in one pass.", ""],
+  ]);
+  assert.equal(said(dflash(6))[0][0], "Six tokens are guessed, a pass for each.");
+  assert.equal(said(STEPS[0]).at(-1)[0], "One token: no gain this time.");
+  assert.match(said(STEPS[2])[1][1], /^\d+% before the first token, \d+% after the third, …$/);
+  for (const step of ALL) for (const [title] of said(step)) assert.ok(title.length <= 60, title);
+});
+
+test("places of a draft have one name each", () => {
+  const named = [0, 1, 12, 13, 21, 22, 33, 112].map((n) => afterToken(n, true));
+  assert.deepEqual(named, [
+    "before the first",
+    ...["first", "twelfth", "13th", "21st", "22nd", "33rd", "112th"].map((n) => `after the ${n}`),
+  ]);
 });
 
 test("durations are proportional to measured times if asked", () => {
-  const [draft, boundary, redraft, verify] = durations(D2SD, true);
+  const [draft, doubt, redraft, merge, verify] = durations(D2SD, true);
   const { first_draft: first, second_draft: second } = D2SD.seconds;
-  assert.ok(Math.abs(draft / redraft - first / second) < 0.01 && verify > 2 * redraft && boundary < draft);
-  assert.deepEqual(durations(D2SD, false), Array(5).fill(1.2));
+  assert.ok(
+    Math.abs(draft / redraft - first / second) < 0.01 && verify > 2 * redraft && doubt < draft && merge < verify,
+  );
+  assert.deepEqual(durations(D2SD, false), Array(6).fill(3));
 });
 
 const element = () => ({
@@ -205,29 +285,27 @@ function playerOf() {
   };
 }
 
-test("Space plays a step in six seconds, goes on to the next steps, and pauses", () => {
+test("Space plays a step in 18 seconds, then it rests; it also pauses and goes on", () => {
   const { player, selection, drawn, said, wait, keys } = playerOf();
   keys[" "]();
-  wait(6.5);
-  assert.deepEqual(said, ["draft", "boundary", "re-draft", "verify", "commit"]);
-  assert.equal(drawn.at(-1), END);
-  wait(2);
-  assert.equal(selection.pinned, 2);
+  wait(0.1);
+  assert.ok(drawn[0] < 0.05); // nothing else was drawn before
+  wait(9);
   keys[" "]();
   const { at } = player;
   wait(3);
-  assert.ok(!player.playing && player.on && player.at === at);
+  assert.ok(!player.playing && player.on && player.at === at && at > 2.9 && at < 3.2);
   keys[" "]();
+  wait(9.5);
+  assert.deepEqual(said, ["draft", "doubt", "re-draft", "merge", "verify", "keep", ""]);
+  assert.deepEqual([drawn.at(-1), player.on, player.playing], [END, false, false]);
   wait(60);
-  assert.deepEqual([selection.pinned, player.on], [STEPS.length - 1, false]);
+  assert.deepEqual([selection.pinned, selection.shown, player.on], [null, 1, false]); // the next step is another press
 });
 
-test("a pinned step plays alone, and playing ends when another step is pinned", () => {
+test("playing ends when another step is pinned", () => {
   const { player, selection, wait } = playerOf();
   selection.pin(3);
-  player.toggle();
-  wait(20);
-  assert.deepEqual([selection.pinned, player.on], [3, false]);
   player.toggle();
   wait(2);
   selection.pin(5);
@@ -235,10 +313,17 @@ test("a pinned step plays alone, and playing ends when another step is pinned", 
   assert.deepEqual([selection.pinned, player.on, player.playing], [5, false, false]);
 });
 
-test("Shift with a digit rests at the end of a stage", () => {
+test("Shift with a digit rests at the end of a stage, and arrows go from one to the next", () => {
   const { player, drawn, said, keys } = playerOf();
   keys.Stage3();
   assert.deepEqual([drawn.at(-1), said.at(-1), player.playing], [3, "re-draft", false]);
-  keys.Stage5();
+  const press = (key) => player.press({ key, preventDefault() {} });
+  Object.assign(player.slider, { valueAsNumber: 3, max: 6 });
+  press("ArrowRight");
+  assert.deepEqual([drawn.at(-1), said.at(-1)], [4, "merge"]);
+  player.slider.valueAsNumber = 3.4;
+  press("ArrowLeft");
+  assert.equal(drawn.at(-1), 3);
+  keys.Stage6();
   assert.deepEqual([drawn.at(-1), player.on], [END, false]);
 });
