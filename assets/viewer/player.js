@@ -154,7 +154,7 @@ export class Player {
 
   /** What happens at this moment, in words; null where the shown step is not one that comes about. */
   get words() {
-    return this.here && this.stage !== null ? { title: stageWords(this.step, this.stage), more: "" } : null; // TEMPORARY
+    return this.here && this.stage !== null ? stageWords(this.step, this.stage) : null;
   }
 
   get here() {
