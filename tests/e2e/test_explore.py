@@ -319,10 +319,12 @@ def test_settings_describe_limits_of_methods_and_models(shown: Page):
 
 
 def test_run_streams_engine_generation_also_cost_aware(used: Page):
-    prompt, tokens = ENDLESS[0], 400  # more lines than the pane shows
-    start(used, prompt, tokens)
+    prompt = "One day, a small dog named Max found a shiny key."
+    large = used.viewport_size
+    used.set_viewport_size({"width": 700, "height": 700})  # the text has more lines than its pane shows
+    start(used, prompt, 160)
     finished(used)
-    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", tokens))
+    expected = models.engine(models.Chosen("tiny")).generate(prompt, d2sd.DecodeConfig("d2sd", 160))
     assert output_text(used) == expected.finished.text
     assert int(view(used).get_attribute("data-steps") or 0) == len(expected.steps)
     used.keyboard.press("End")
@@ -330,6 +332,7 @@ def test_run_streams_engine_generation_also_cost_aware(used: Page):
         "() => { const e = document.querySelector('#text'); const most = e.scrollHeight - e.clientHeight;"
         " return most > 0 && e.scrollTop > most - 8; }"
     )
+    used.set_viewport_size(large)
     choice = used.locator("#cost-aware input")
     expect(choice.nth(0)).to_be_checked()
     unfold(used)
