@@ -17,7 +17,7 @@ from app.explore import run as explore
 from app.explore import tab as explore_tab
 from app.explore.run import RunRequest
 from app.explore.tab import send_again
-from app.jobs import Job, Update, updates_of
+from app.jobs import TURNS, Job, Update, updates_of
 from app.links import Link
 from app.models import Chosen
 from app.session import Session
@@ -147,16 +147,24 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
     with gr.Blocks() as page:
         controls = explore_tab.build_explore(gr.State(Session(shown=presets.opening()))).controls
     assert not ahead  # nothing is loaded for a page that nobody opens
-    (opened,) = (f.fn for f in page.fns.values() if (page._id, "load") in f.targets and not f.outputs and not f.js)
+    chosen = Chosen(controls.inputs["model"].value)
+    (opened,) = (f for f in page.fns.values() if (page._id, "load") in f.targets and not f.outputs and not f.js)
+    assert (controls.inputs["model"]._id, "change") in opened.targets
+    running = TURNS.taken("others", iter([Update(news="a"), Update()]))
+    next(running)
+    opened.fn(chosen.model)
+    running.close()
+    opened.fn("a folder of one's own")
+    assert not ahead
     for _ in range(2):
-        opened()
+        opened.fn(chosen.model)
     for begun in ahead:
         begun.result()
-    chosen = Chosen(controls.inputs["model"].value)
     assert loads == [chosen]
     assert [method for method, _ in runs] == ["d2sd watched", "autoregressive"]
-    opened()
-    assert len(ahead) == 2
+    ahead.clear()
+    opened.fn(chosen.model)
+    assert not ahead
     runs.clear()
     form = {name: box.value for name, box in controls.inputs.items()}
     updates = list(explore.stream_run(Session(), Job(), RunRequest.read(form | {"seed": 5, "max_new_tokens": 20})))
