@@ -206,10 +206,9 @@ def get_ready_for(request: RunRequest) -> None:
 
     def work() -> None:
         try:
-            if not models.loaded(request.models):
-                run = prepare_run(request.models, request.prompt, request.config())
-                for _ in get_ready(run, never, () if ON_ZERO_GPU else PlainStep(run, never)):
-                    pass
+            run = prepare_run(request.models, request.prompt, request.config())
+            for _ in get_ready(run, never, () if ON_ZERO_GPU else PlainStep(run, never)):
+                pass
         except Exception as error:
             log.warning("models were not loaded before the first run", exc_info=error)
 

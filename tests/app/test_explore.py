@@ -298,6 +298,7 @@ def plainly(monkeypatch, seconds, share=1.0):
             known = isinstance(event, StepDone) and event.first_draft is None
             yield structs.replace(event, seconds=StageSeconds(verify=next(times))) if known else event
 
+    monkeypatch.setattr(plain, "SECONDS_OF_PLAIN", float("inf"))  # however slow the machine is
     for module in (plain, explore):
         monkeypatch.setattr(module, "stream", timed)
         monkeypatch.setattr(module, "ThreadShare", lambda: Share(share))
@@ -350,6 +351,7 @@ def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, mon
 
 def test_plain_step_of_slow_model_is_timed_from_few_steps(monkeypatch, unmeasured):
     plainly(monkeypatch, [1.0] * plain.LEAST_PLAIN_STEPS)
+    monkeypatch.setattr(plain, "SECONDS_OF_PLAIN", 2.0)
     run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
     found = plain.PlainStep(run, streaming.never, Ticking(plain.SECONDS_OF_PLAIN))
     assert len(list(found)) == 1 + plain.LEAST_PLAIN_STEPS  # prefill too
