@@ -172,6 +172,11 @@ class ModelTurns:
             if first:
                 self._lasted.setdefault(kind, deque(maxlen=TURNS_COUNTED)).append(self._clock() - self._began)
 
+    @property
+    def busy(self) -> bool:
+        """Whether a request is in progress."""
+        return self._whose is not None
+
     def news(self, asking: object, waiting: int = 0) -> str:
         """Returns a sentence for a request that waits for another one; empty if none runs, or only that of ``asking``.
 

@@ -287,10 +287,6 @@ def loaded(chosen: Chosen) -> bool:
     return chosen in _engines
 
 
-def any_loaded() -> bool:
-    return bool(_engines)
-
-
 def loaded_for(header: Mapping[str, Any]) -> Chosen | None:
     """Returns the loaded models whose weights match the fingerprints in a run's header, or None."""
     parts = ("target", "first_drafter", "second_drafter")

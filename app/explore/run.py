@@ -18,9 +18,10 @@ from weakref import WeakKeyDictionary
 
 import gradio as gr
 
+import d2sd
 from app import models, settings
 from app.explore.controls import ExploreTab
-from app.jobs import AT_ONCE, Job, Update, failure_sentence, wire
+from app.jobs import AT_ONCE, TURNS, Job, Update, failure_sentence, wire
 from app.links import check_length
 from app.machine import ON_ZERO_GPU
 from app.methods import PLAIN
@@ -77,7 +78,13 @@ def wire_run(shown: ExploreTab) -> None:
         worked.then(rest, session, controls.run, **AT_ONCE)
     shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
     first = RunRequest.read({name: box.value for name, box in controls.inputs.items()})
-    gr.on(None, partial(get_ready_for, first), **AT_ONCE)  # when a page is opened
+
+    def chosen(model: str) -> None:
+        if model in d2sd.presets() and not TURNS.busy:  # a run would be disturbed
+            own = {**first.settings, "chat": models.templated(model)}
+            get_ready_for(replace(first, models=Chosen(model), settings=own))
+
+    gr.on(None, chosen, controls.inputs["model"], **AT_ONCE)  # also when the page is opened
 
 
 def button_text(update: Update[str], session: Session) -> str:
@@ -191,22 +198,21 @@ def get_ready(run: Prepared, stop: Callable[[], bool], plain: Iterable[None] = (
 
 
 def get_ready_for(request: RunRequest) -> None:
-    """Load the models of a run and get ready for it, on another thread, unless some models are loaded. Failures are only logged: the
-    run itself says what is wrong.
+    """Load the models of a run and get ready for it, on another thread, unless they are loaded. Failures are only logged: the run itself
+    says what is wrong.
 
-    request: the run that a page which is just opened would start.
+    request: the run that the page would start now.
     """
 
     def work() -> None:
         try:
-            if not models.any_loaded():
-                run = prepare_run(request.models, request.prompt, request.config())
-                for _ in get_ready(run, never, () if ON_ZERO_GPU else PlainStep(run, never)):
-                    pass
+            run = prepare_run(request.models, request.prompt, request.config())
+            for _ in get_ready(run, never, () if ON_ZERO_GPU else PlainStep(run, never)):
+                pass
         except Exception as error:
             log.warning("models were not loaded before the first run", exc_info=error)
 
-    if not models.any_loaded():
+    if not models.loaded(request.models):
         _ahead.submit(work)
 
 

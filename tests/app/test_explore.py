@@ -17,7 +17,7 @@ from app.explore import run as explore
 from app.explore import tab as explore_tab
 from app.explore.run import RunRequest
 from app.explore.tab import send_again
-from app.jobs import Job, Update, updates_of
+from app.jobs import TURNS, Job, Update, updates_of
 from app.links import Link
 from app.models import Chosen
 from app.session import Session
@@ -116,18 +116,18 @@ def runs(monkeypatch):
 
 
 def test_explore_warms_up_settings_once(monkeypatch, runs):
-    outcome()  # longer than the warm-up
-    outcome(seed=3)
-    outcome(num_branches=2)
-    once = ["d2sd watched", "begun"], ["d2sd watched", "ended"]
-    assert runs == [*once, once[1], *once]
-    runs.clear()
+    counts = []
+    for changes in ({}, {"seed": 3}, {"num_branches": 2}):
+        outcome(**changes)
+        counts.append(len(runs))
+        runs.clear()
+    assert counts == [2, 1, 2]
     monkeypatch.setattr(streaming, "ON_ZERO_GPU", True)
     monkeypatch.setattr(explore, "ON_ZERO_GPU", True)
     run = models.engine(Chosen("tiny")).run
     monkeypatch.setattr(streaming, "_elsewhere", lambda chosen, request: run(request, streaming.never))
     assert events(outcome(num_branches=3, compare=True))[-1]["event"] == "Finished"
-    assert runs == [once[1]]
+    assert runs == [["d2sd watched", "ended"]]
 
 
 @pytest.fixture
@@ -147,16 +147,24 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
     with gr.Blocks() as page:
         controls = explore_tab.build_explore(gr.State(Session(shown=presets.opening()))).controls
     assert not ahead  # nothing is loaded for a page that nobody opens
-    (opened,) = (f.fn for f in page.fns.values() if (page._id, "load") in f.targets and not f.outputs and not f.js)
+    chosen = Chosen(controls.inputs["model"].value)
+    (opened,) = (f for f in page.fns.values() if (page._id, "load") in f.targets and not f.outputs and not f.js)
+    assert (controls.inputs["model"]._id, "change") in opened.targets
+    running = TURNS.taken("others", iter([Update(news="a"), Update()]))
+    next(running)
+    opened.fn(chosen.model)
+    running.close()
+    opened.fn("a folder of one's own")
+    assert not ahead
     for _ in range(2):
-        opened()
+        opened.fn(chosen.model)
     for begun in ahead:
         begun.result()
-    chosen = Chosen(controls.inputs["model"].value)
     assert loads == [chosen]
     assert [method for method, _ in runs] == ["d2sd watched", "autoregressive"]
-    opened()
-    assert len(ahead) == 2
+    ahead.clear()
+    opened.fn(chosen.model)
+    assert not ahead
     runs.clear()
     form = {name: box.value for name, box in controls.inputs.items()}
     updates = list(explore.stream_run(Session(), Job(), RunRequest.read(form | {"seed": 5, "max_new_tokens": 20})))
@@ -290,6 +298,7 @@ def plainly(monkeypatch, seconds, share=1.0):
             known = isinstance(event, StepDone) and event.first_draft is None
             yield structs.replace(event, seconds=StageSeconds(verify=next(times))) if known else event
 
+    monkeypatch.setattr(plain, "SECONDS_OF_PLAIN", float("inf"))  # however slow the machine is
     for module in (plain, explore):
         monkeypatch.setattr(module, "stream", timed)
         monkeypatch.setattr(module, "ThreadShare", lambda: Share(share))
@@ -342,6 +351,7 @@ def test_plain_step_is_kept_if_steady_and_undisturbed(seconds, share, timed, mon
 
 def test_plain_step_of_slow_model_is_timed_from_few_steps(monkeypatch, unmeasured):
     plainly(monkeypatch, [1.0] * plain.LEAST_PLAIN_STEPS)
+    monkeypatch.setattr(plain, "SECONDS_OF_PLAIN", 2.0)
     run = streaming.prepare_run(Chosen("tiny"), "One day", DecodeConfig())
     found = plain.PlainStep(run, streaming.never, Ticking(plain.SECONDS_OF_PLAIN))
     assert len(list(found)) == 1 + plain.LEAST_PLAIN_STEPS  # prefill too
