@@ -124,11 +124,12 @@ export class Motion {
   moveNode(group, node, stays, into = null) {
     const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
     const [home, across] = [this.tree.y(node.id), into ? this.tree.x(into.depth) - this.tree.x(node.depth) : 0];
-    const waits = this.whole?.has(node.id); // else it goes as soon as its row does
+    const waits = !this.whole || this.whole.has(node.id); // else it goes as soon as its row does, and comes when all have their places
     this.acts.push((now) => {
       const { opacity, word, apart, light, known, shake } = now.node(node);
       const gone = into ? (waits ? now.fold : 1 - apart) : 0;
-      fade(group, opacity * (1 - Math.max(0, 4 * gone - 3)));
+      const there = into ? 1 - Math.max(0, 4 * gone - 3) : waits ? 1 : Math.max(apart, now.fold);
+      fade(group, opacity * there);
       move(group, shake + gone * across, this.height(node, { apart, fold: now.fold }, stays) - home);
       fade(label, word);
       put(shape, "scale", 1 + 0.1 * light);
@@ -253,10 +254,11 @@ export class Motion {
       wish.removeAttribute("data-node");
       this.over.append(wish);
       const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
+      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
         fade(wish, opacity);
-        move(wish, 0, high - DROP * (1 - down));
+        move(wish, 0, Math.max(least, high - DROP * (1 - down)));
       });
     }
   }
