@@ -1,5 +1,5 @@
-// The draft tree of the shown step: what is written in its nodes and over its lanes, how far apart these stand, and the drawing. x is
-// the position in the block; lanes come from tree_layout.js.
+// The draft tree of the shown step: what is written in its nodes and over its lanes, how far apart these stand, and the drawing.
+// x is the position in the block; lanes come from tree_layout.js.
 
 import {
   BONUS,
@@ -138,8 +138,8 @@ export class TreeView {
     this.mark();
   }
 
-  /** How high every node stands while all branches are whole, as far as they are in view together and without what is only known in the
-   *  end; null: that is how they are drawn. */
+  /** How high every node stands while all branches are whole, as far as they are in view together and without what is only
+   *  known in the end; null: that is how they are drawn. */
   wholePlaces() {
     if (!this.layout.chains.some(({ more }) => more)) return null;
     const [name, { k, y: at, size }] = [BELOW[1] - BELOW[0], this.viewport];
