@@ -11,7 +11,7 @@ const KEYS = [
   ["↑ ↓", "node in the branch above, below"],
   ["Shift + ← →", "node before, after on the path"],
   ["Home End", "first, last step"],
-  ["Space", "play the stages of the step, then the next steps; of a pinned step, only that one; pause"],
+  ["Space", "play the stages of the step; pause"],
   [`Shift + ${STAGE_NAMES.map((_, at) => at + 1).join(" ")}`, `stage of the step: ${STAGE_NAMES.join(", ")}`],
   ["W", "whole branches, or only their beginnings"],
   ["F", "fit the tree"],

@@ -1,12 +1,13 @@
-// Draws a step at a time of its coming about: moves, fades and marks the parts of the tree, the strip and the text, which are drawn as
-// they stay, and adds what is there for a while only. What anything looks like is said in stages.js.
+// Draws a step at a time of its coming about: moves, fades and marks the parts of the tree, the strip and the text, which are
+// drawn as they stay, and adds what is there for a while only. What anything looks like is said in stages.js.
 
 import { h, s } from "./dom.js";
 import { END, draftOf, rowOrder, stage } from "./stages.js";
 import { PILL } from "./tree_shapes.js";
 import { BONUS } from "./tree_layout.js";
 
-const ROW = { least: PILL + 2, most: PILL + 12, margin: PILL / 2 + 6 }; // between the rows of two drafts, and at the edge of the view, in pixels
+// between the rows of two drafts, and at the edge of the view, in pixels
+const ROW = { least: PILL + 2, most: PILL + 12, margin: PILL / 2 + 6 };
 const HIGH = 4000; // reaches beyond every view
 const DROP = PILL + 4; // how far above a place stands what the target wants there
 
@@ -124,11 +125,13 @@ export class Motion {
   moveNode(group, node, stays, into = null) {
     const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
     const [home, across] = [this.tree.y(node.id), into ? this.tree.x(into.depth) - this.tree.x(node.depth) : 0];
-    const waits = this.whole?.has(node.id); // else it goes as soon as its row does
+    // else it goes as soon as its row does, and comes when all have their places
+    const waits = !this.whole || this.whole.has(node.id);
     this.acts.push((now) => {
       const { opacity, word, apart, light, known, shake } = now.node(node);
       const gone = into ? (waits ? now.fold : 1 - apart) : 0;
-      fade(group, opacity * (1 - Math.max(0, 4 * gone - 3)));
+      const there = into ? 1 - Math.max(0, 4 * gone - 3) : waits ? 1 : Math.max(apart, now.fold);
+      fade(group, opacity * there);
       move(group, shake + gone * across, this.height(node, { apart, fold: now.fold }, stays) - home);
       fade(label, word);
       put(shape, "scale", 1 + 0.1 * light);
@@ -155,9 +158,12 @@ export class Motion {
     for (const name of tree.world.querySelectorAll(".lane")) {
       const at = step.nodes.get(Number(name.dataset.at));
       const first = name.dataset.draft === "0";
+      const high = this.high(at.id);
+      const above = ([id, y]) => y < high && high - y < PILL + 20 && Math.abs(step.nodes.get(id).depth - at.depth) < 2;
+      const hidden = [...(whole ?? [])].some(above); // while all branches are whole
       acts.push((now) => {
-        fade(name, now.lane(first));
         const apart = first ? now.apart : 0;
+        fade(name, now.lane(first) * (hidden ? Math.max(apart, now.fold) : 1));
         move(name, 0, this.height(at, { apart, fold: now.fold }, tree.y(at.id)) - tree.y(at.id));
         name.classList.toggle("yet", !now.brought);
       });
@@ -179,8 +185,8 @@ export class Motion {
     return made;
   }
 
-  /** One row a draft until equal beginnings slide into one another: its line, the prefix that it goes on from, and the tokens that another
-   *  one wrote too. */
+  /** One row a draft until equal beginnings slide into one another: its line, the prefix that it goes on from, and the tokens
+   *  that another one wrote too. */
   addRows(step) {
     const { tree, rows, acts, under } = this;
     for (const [c, y] of rows) {
@@ -253,10 +259,11 @@ export class Motion {
       wish.removeAttribute("data-node");
       this.over.append(wish);
       const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
+      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
         fade(wish, opacity);
-        move(wish, 0, high - DROP * (1 - down));
+        move(wish, 0, Math.max(least, high - DROP * (1 - down)));
       });
     }
   }

@@ -12,7 +12,8 @@ const PACES = [
 ]; // what they are called, how fast they are, and whether stages last in the proportion of their times
 
 export class Player {
-  /** `draw(t)` draws the shown step at a time; `said(name)`: another stage begins, none at the end; `allowed()`: whether a step may be shown. */
+  /** `draw(t)` draws the shown step at a time; `said(name)`: another stage begins, none at the end; `allowed()`: whether a
+   *  step may be shown. */
   constructor(store, selection, { draw, said, allowed, changed }) {
     Object.assign(this, { store, selection, draw, said, allowed, changed });
     Object.assign(this, { index: null, at: 0, playing: false, pace: 0, stage: null });

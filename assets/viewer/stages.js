@@ -1,5 +1,6 @@
-// How a step comes about, as a pure function of the step and of a time from 0, where only the anchor is there, to 6, where the step is
-// drawn as it stays. Every stage takes 1: draft, doubt, re-draft, merge, verify, keep. Methods with fewer parts skip some.
+// How a step comes about, as a pure function of the step and of a time from 0, where only the anchor is there, to 6, where the
+// step is drawn as it stays. Every stage takes 1: draft, doubt, re-draft, merge, verify, keep. Methods with fewer parts skip
+// some.
 
 import { afterToken, capital, inWords, milliseconds, percent } from "./words.js";
 import { sum } from "./dom.js";
@@ -8,7 +9,8 @@ import { brokenTokens } from "./tree_layout.js";
 export const END = 6;
 export const STAGE_NAMES = ["draft", "doubt", "re-draft", "merge", "verify", "keep"];
 
-/** The stages that a step has, as places in STAGE_NAMES. Without flags nobody asks where it breaks, plain decoding drafts nothing. */
+/** The stages that a step has, as places in STAGE_NAMES. Without flags nobody asks where it breaks, plain decoding drafts
+ *  nothing. */
 export function stagesOf(step) {
   const { length } = step.branches;
   const has = [step.draft || step.levels.length, step.selected.length && length, length, length, true, true];
@@ -43,7 +45,8 @@ function scheduleOf(step) {
   const place = new Map(path.map((id, at) => [id, at]));
   const between = ([from, to], at, count) => from + ((to - from) * at) / (count || 1);
   const deepest = Math.max(1, ...[...nodes.values()].map(({ depth }) => depth));
-  const inTurn = levels.length ? levels.length : step.passes >= drafted ? drafted : 0; // passes of a drafter that writes one place a pass
+  // passes of a drafter that writes one place a pass
+  const inTurn = levels.length ? levels.length : step.passes >= drafted ? drafted : 0;
   const nested = (c) => (branches[c - 1].base > 0 ? 1 + nested(branches[c - 1].base) : 0);
   const batches = 1 + Math.max(0, ...branches.map((_, at) => nested(at + 1)));
   const order = rowOrder(step);
@@ -73,14 +76,15 @@ const schedules = new WeakMap();
 /**
  * What a step looks like at a time: functions of its parts, each with values from 0 to 1 unless it says otherwise.
  *
- * Everything is 1 at the end, except what has gone by then (`apart`, `light`, `shake`, `copy`, `kept`, `rail`, `cast`, `wants`): 0. All branches are whole until the target has walked: `fold`.
+ * Everything is 1 at the end, except what has gone by then (`apart`, `light`, `shake`, `copy`, `kept`, `rail`, `cast`, `wants`):
+ * 0. All branches are whole until the target has walked: `fold`.
  */
 export function stage(step, t) {
   if (!schedules.has(step)) schedules.set(step, scheduleOf(step));
   const { path, inTurn, born, broken, walked, filled, decided, visited, merging } = schedules.get(step);
   const doubts = stagesOf(step).includes(1);
   const known = (at) => rise(t, at, at + 0.06);
-  const merged = (c) => rise(t, merging(c), merging(c) + 0.24);
+  const merged = (c) => (step.branches.length ? rise(t, merging(c), merging(c) + 0.24) : 1);
   const pass = rise(t, PASS[0], PASS[0] + 0.1) * (1 - rise(t, PASS[1] - 0.1, PASS[1]));
   const growth = (c, depth) => {
     const [mask, word] = born(c, depth);
@@ -88,8 +92,8 @@ export function stage(step, t) {
   };
   const late = step.branches.length ? rise(t, 3.84, 3.98) : 1; // lines and names of the merged tree
   return {
-    /** Opacity of a node and of its word, how far it is `apart`, in the row of its draft, the light of the target's pass on it, what
-     *  is known of its fate, and where the one that is wrong shakes, in pixels. */
+    /** Opacity of a node and of its word, how far it is `apart`, in the row of its draft, the light of the target's pass on
+     *  it, what is known of its fate, and where the one that is wrong shakes, in pixels. */
     node(node) {
       const owner = draftOf(node);
       const there = node.parent < 0 ? { opacity: 1, word: 1 } : growth(owner, node.depth);
@@ -112,7 +116,8 @@ export function stage(step, t) {
     },
     bonus: known(FOLD[1]),
     fold: rise(t, ...FOLD),
-    /** What the target wants behind place `at` of the path: whether it is to be seen, and how far it has come down to what is there. */
+    /** What the target wants behind place `at` of the path: whether it is to be seen, and how far it has come down to what is
+     *  there. */
     wants(at) {
       const [from, to] = [walked(at), walked(at + 1)];
       const along = (share) => from + (to - from) * share;
@@ -139,8 +144,8 @@ export function stage(step, t) {
       const [to] = born(c, step.drafted);
       return { grown: rise(t, Math.max(0, from - 0.1), (c ? from : to) + 0.12), opacity: 1 - merged(c) };
     },
-    /** Names of lanes: of the first draft or of the merged tree; and what they brought. */
-    lane: (first) => (first ? rise(t, 0.42, 0.64) : late),
+    /** Names of lanes: of the first draft, or of one that the target followed; and what they brought. */
+    lane: (first) => (first ? rise(t, 0.42, 0.64) : rise(t, ...FOLD)),
     apart: 1 - merged(0),
     brought: known(TOLD),
     /** A bar of the confidence: its height, and whether the fate of its token is known. */
@@ -225,7 +230,8 @@ const passes = (n) => (n === 1 ? "One pass" : `${capital(inWords(n))} passes`);
 const STAGE_SECONDS = 3;
 const LEAST_SECONDS = 0.3; // a stage can still be seen
 
-/** How long each of its stages lasts on the screen, in seconds. `measured`: in the proportion of their times, together as long as else. */
+/** How long each of its stages lasts on the screen, in seconds. `measured`: in the proportion of their times, together as long
+ *  as else. */
 export function durations(step, measured) {
   const stages = stagesOf(step);
   const { first_draft: draft, second_draft: redraft, tree, verify, commit } = step.seconds;

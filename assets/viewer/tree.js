@@ -1,5 +1,5 @@
-// The draft tree of the shown step: what is written in its nodes and over its lanes, how far apart these stand, and the drawing. x is
-// the position in the block; lanes come from tree_layout.js.
+// The draft tree of the shown step: what is written in its nodes and over its lanes, how far apart these stand, and the drawing.
+// x is the position in the block; lanes come from tree_layout.js.
 
 import {
   BONUS,
@@ -126,7 +126,11 @@ export class TreeView {
     this.room = (height - MARGIN.top - MARGIN.bottom) / larger;
     this.broke =
       !step.draft || step.boundary === null || step.boundary >= step.drafted ? [] : [this.x(step.boundary + 0.5)];
-    this.layout = this.layoutOf(main);
+    this.layout = layoutTree(
+      main,
+      (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= this.room,
+      (more) => this.columns.depth(this.moreX(more.at) + this.small(this.moreWords(more)) + AIR) - 0.5,
+    );
     this.branches = new Map(); // where the branch of a node that is not accepted ends
     for (const { at, chain } of this.layout.more.values())
       for (const { id } of nodesOf(chain)) if (step.nodes.get(id).state !== "accepted" && id) this.branches.set(id, at);
@@ -136,23 +140,19 @@ export class TreeView {
     this.mark();
   }
 
-  layoutOf(main) {
-    return layoutTree(
-      main,
-      (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= this.room,
-      (more) => this.columns.depth(this.moreX(more.at) + this.small(this.moreWords(more)) + AIR) - 0.5,
-    );
-  }
-
-  /** How high every node stands while all branches are whole, as far as they are in view together; null: that is how they are drawn. */
+  /** How high every node stands while all branches are whole, as far as they are in view together and without what is only
+   *  known in the end; null: that is how they are drawn. */
   wholePlaces() {
     if (!this.layout.chains.some(({ more }) => more)) return null;
-    const layout = this.layoutOf(chainsOf(this.step, false));
-    const { y, top, bottom } = this.rowsOf(layout, this.room);
-    const { k, y: at, size } = this.viewport;
-    const [least, most] = [(MARGIN.top - at) / k - top, (size.height - MARGIN.bottom - at) / k - bottom];
-    const shift = Math.max(least, Math.min(most, 0));
-    return new Map([...layout.lanes].map(([id, lane]) => [id, y.get(lane) + shift]));
+    const [name, { k, y: at, size }] = [BELOW[1] - BELOW[0], this.viewport];
+    const pitch = ({ low, high }) => (this.room - name) / (high - low + 1);
+    const main = chainsOf({ ...this.step, bonus: null }, false);
+    const layout = layoutTree(main, (all) => pitch(all) >= PILL + 3);
+    const row = Math.min(PITCH + 8, pitch(layout));
+    const least = (MARGIN.top - at) / k + PILL / 2 + name - row * layout.low;
+    const most = (size.height - MARGIN.bottom - at) / k - PILL / 2 - row * layout.high;
+    const first = Math.max(least, Math.min(most, 0));
+    return new Map([...layout.lanes].map(([id, lane]) => [id, first + row * lane]));
   }
 
   draw() {

@@ -1,4 +1,5 @@
-// What is said beside the nodes of the tree, where it touches neither a line nor a node nor other words, and how far apart lanes stand for it.
+// What is said beside the nodes of the tree, where it touches neither a line nor a node nor other words, and how far apart lanes
+// stand for it.
 
 import { draftsThrough } from "./explain.js";
 import { s } from "./dom.js";
@@ -14,8 +15,8 @@ const ABOVE = [-PILL / 2 - 20, -PILL / 2 - 3];
 const BESIDE = [-9, 9];
 export const BELOW = [PILL / 2 + 2, PILL / 2 + 20];
 
-/** Names a lane where it begins, as shortly as there is room between the `lines` that go down to it from above: the first draft, or what
- *  another one added. Null: it needs no name. */
+/** Names a lane where it begins, as shortly as there is room between the `lines` that go down to it from above: the first
+ *  draft, or what another one added. Null: it needs no name. */
 export function chainLabel({ step, columns, widths, small }, chain, lines) {
   const trunk = chain.lane === 0 && chain.first.depth === 0;
   const at = trunk ? chain.nodes[1] : chain.first;
@@ -42,8 +43,8 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   return null;
 }
 
-/** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before it if they are
- *  rather there (`ahead`) or there is no room behind; null if there is none at all between `start` and `end`. */
+/** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before
+ *  it if they are rather there (`ahead`) or there is no room behind; null if there is none at all between `start` and `end`. */
 export function clearOf(lines, x, width, [start, end], ahead = false) {
   const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
   if (clear(x)) return x;
@@ -57,10 +58,11 @@ export function clearOf(lines, x, width, [start, end], ahead = false) {
 const GAP = 5; // between the pills of neighbouring lanes, at least
 const LOOSE = 22; // as much more where there is room
 /**
- * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost ones.
+ * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost
+ * ones.
  *
- * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle; `room`: in pixels: what is
- * left of it goes between the lanes.
+ * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle; `room`: in
+ * pixels: what is left of it goes between the lanes.
  */
 export function laneRows({ low, high }, items, room = 0) {
   const byLane = new Map();
@@ -83,8 +85,8 @@ export function laneRows({ low, high }, items, room = 0) {
   return { y, top: y.get(low) + above, bottom: y.get(high) + below };
 }
 
-/** Everything that takes room in a lane, as `laneRows` wants it, and the `labels` among it: in a `lane`, so far `down` from its middle, `of` a
- *  node or for what is not drawn behind node `at`, with the line to it (`stub(y)`). */
+/** Everything that takes room in a lane, as `laneRows` wants it, and the `labels` among it: in a `lane`, so far `down` from
+ *  its middle, `of` a node or for what is not drawn behind node `at`, with the line to it (`stub(y)`). */
 export function labelsOf(tree, layout) {
   const { step, columns, widths, small } = tree;
   const [items, labels, stems] = [[], [], []]; // stems: x, and the lanes between which they stand

@@ -10,8 +10,8 @@ const SHOWN = 2; // tokens of a branch that was not accepted
 /**
  * The chains of a step (and its bonus token under the id BONUS), that of the anchor; the others are the `subs` of chains.
  *
- * A chain is a run of nodes in one lane: a node goes on in its parent's lane when it continues the same candidate. With `cut`, what leaves
- * the accepted path ends after two tokens: the rest of it, with all that leaves there, is `more` of its chain.
+ * A chain is a run of nodes in one lane: a node goes on in its parent's lane when it continues the same candidate. With `cut`,
+ * what leaves the accepted path ends after two tokens: the rest of it, with all that leaves there, is `more` of its chain.
  */
 export function chainsOf(step, cut) {
   const [root, ...others] = step.nodes.values();
@@ -46,10 +46,12 @@ function cutChain(chain) {
 export const nodesOf = (chain) => [...chain.nodes, ...chain.subs.flatMap(nodesOf)];
 
 /**
- * Lanes for chains. Those that leave latest are placed first and nearest, so a stem never crosses a lane that is in use beside it.
+ * Lanes for chains. Those that leave latest are placed first and nearest, so a stem never crosses a lane that is in use beside
+ * it.
  *
- * Where a layout does not `fit`, the chains that the drafters gave the least probability are left out, never the accepted path. `more`: what
- * is not drawn behind a node: of a chain that was cut, which takes its lane up to the depth `reach(more)`, or whole chains that leave there.
+ * Where a layout does not `fit`, the chains that the drafters gave the least probability are left out, never the accepted path.
+ * `more`: what is not drawn behind a node: of a chain that was cut, which takes its lane up to the depth `reach(more)`, or whole
+ * chains that leave there.
  */
 export function layoutTree(main, fits = null, reach = () => 0) {
   const order = byWorth(main);
@@ -158,7 +160,8 @@ function chainFrom(first, children, height, bonus) {
   return chain;
 }
 
-/** Gives every chain below this one an `offset` in lanes; returns the boxes and stems that it uses, relative to this chain's lane. */
+/** Gives every chain below this one an `offset` in lanes; returns the boxes and stems that it uses, relative to this chain's
+ *  lane. */
 function place(chain, shown, outward = false) {
   const used = { boxes: [{ lane: 0, from: chain.first.depth - 0.5, to: chain.end + 0.5 }], stems: [] };
   // of those that leave together the accepted one is nearest
@@ -227,8 +230,8 @@ export function columnsThatMatter(step, selection) {
   return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
-/** The rejected tokens that matter, by node: the first draft's at the true boundary, with what the target wanted there, and the one behind the
- *  accepted path, where the target's own token stands beside it. */
+/** The rejected tokens that matter, by node: the first draft's at the true boundary, with what the target wanted there, and
+ *  the one behind the accepted path, where the target's own token stands beside it. */
 export function brokenTokens(step) {
   const last = step.accepted.at(-1) ?? 0;
   const path = step.nodes.get(last).candidates;
@@ -279,13 +282,14 @@ function spread(needs, across, most) {
   return needs.map(width(low));
 }
 
-/** How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view: the columns
- *  that tell the story are wide enough for their words, the others are slim. */
+/** How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view: the
+ *  columns that tell the story are wide enough for their words, the others are slim. */
 export class Columns {
   /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN.least;
-   *  `matters`: columns that stay readable as far as there is room, the most important first, before the others; `need(depth)`:
-   *  pixels that the words of one take, 0: there are none; `wish(depth)`: what they take if there is room: of all that may be drawn, or
-   *  on a narrow screen in larger type; `lead`: pixels that the first one takes at least, where that leaves the others their words. */
+   *  `matters`: columns that stay readable as far as there is room, the most important first, before the others;
+   *  `need(depth)`: pixels that the words of one take, 0: there are none; `wish(depth)`: what they take if there is room: of
+   *  all that may be drawn, or on a narrow screen in larger type; `lead`: pixels that the first one takes at least, where that
+   *  leaves the others their words. */
   constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
     const [needs, wishes] = [need, wish].map((of) => Array.from({ length: count }, (_, depth) => of(depth)));
     const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));

@@ -1,5 +1,5 @@
-// The shapes of the tree. Who proposed a token is told by shape as well as colour:
-// first drafter = box, second drafter = capsule, target = hexagon.
+// The shapes of the tree. Who proposed a token is told by shape as well as colour: first drafter = box, second drafter = capsule,
+// target = hexagon.
 
 import { s } from "./dom.js";
 import { CAPTION, NODE_FONT } from "./viewport.js";
@@ -50,7 +50,8 @@ export function columnNeeds(step, font, padding, drawn) {
   return (depth) => needs.get(depth) || 0;
 }
 
-/** The longest beginning of a token that fits, its width and the size of its type: smaller rather than with fewer letters, if it may be. */
+/** The longest beginning of a token that fits, its width and the size of its type: smaller rather than with fewer letters, if
+ *  it may be. */
 export function fitLabel(value, room, bold, family, smaller = false) {
   let [size, most] = [NODE_FONT, MOST];
   for (;;) {

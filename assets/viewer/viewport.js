@@ -55,8 +55,8 @@ export class Viewport {
     this.moved();
   }
 
-  /** Offset with which the content begins where the view does, or, where it does not fit, that brings the focus into view: from its start,
-   *  or around a place in it. */
+  /** Offset with which the content begins where the view does, or, where it does not fit, that brings the focus into view:
+   *  from its start, or around a place in it. */
   settle(from, to, focusFrom, focusTo, room, turn = focusFrom + room / this.k / 2) {
     const k = this.k;
     if ((Math.min(to, focusTo) - from) * k <= room + 1) return -from * k;

@@ -170,6 +170,7 @@ test("the light of the one pass reaches the whole tree at once, then the walk go
       lit(t),
       path.slice(0, lit(t).length).toSorted((a, b) => a - b),
     );
+  assert.ok(lit(4.7).length > 2 && lit(4.7).length < path.length - 2);
   const asked = (t) => path.map((_, at) => stage(D2SD, t).wants(at).opacity > 0.1);
   for (let t = 4.45; t < 4.95; t += 0.05) assert.equal(asked(t).filter(Boolean).length <= 1, true);
   const last = path.length - 1;

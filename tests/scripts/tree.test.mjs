@@ -121,8 +121,8 @@ test("a branch that was not accepted ends after two tokens, with all that leaves
   const layout = cutOf(LONG);
   assert.deepEqual([...layout.lanes.keys()].sort(), [BONUS, 0, 1, 2, 3].sort());
   assert.deepEqual(counts(layout), [[3, 5]]);
-  assert.deepEqual(counts(cutOf(STEP)), []); // no branch is cut for one token
-  assert.equal(cutOf(STEP).lanes.size, STEP.nodes.size + 1);
+  const three = stepOf([[-1, [0], 1, "root"], ...[0, 1, 2].map((parent) => [parent, [0]])]);
+  for (const step of [STEP, three]) assert.equal(cutOf(step).lanes.size, step.nodes.size + 1); // for one token none is cut
 });
 
 test("nodes are shown or counted behind one that is shown, each once", () => {
@@ -169,6 +169,9 @@ test("one rejected token is said to be wrong, that behind a re-draft only marked
   const choices = new Map([2, 5].map((id) => [id, { text: " shells" }]));
   const behind = { ...STEP, nodes: new Map(STEP.nodes), accepted, choices };
   assert.deepEqual([...brokenTokens(behind)], [[3, "“shells”"]]);
+  behind.nodes.set(7, { ...STEP.nodes.get(7), parent: 2, candidates: [1], state: "rejected", drafterP: 0.9 });
+  assert.deepEqual([...brokenTokens({ ...behind, accepted: [1, 2] }).keys()], [3]); // the first draft’s own, where it is there
+  behind.nodes.delete(7);
   behind.nodes.set(6, { ...STEP.nodes.get(6), state: "rejected" });
   assert.deepEqual(
     [...brokenTokens(behind)],
