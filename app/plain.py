@@ -12,7 +12,7 @@ from statistics import fmean
 from app.methods import PLAIN
 from app.streaming import Prepared, stream
 from d2sd import DecodeConfig, StepDone
-from d2sd.costs.runs import ThreadShare, impossible, plain_step
+from d2sd.costs.runs import LEAST_WATCHED, ThreadShare, impossible, plain_step
 from d2sd.trace.events import Baseline, StageSeconds
 
 # To time a step: tokens that are read before, and steps from which a time is taken.
@@ -80,7 +80,8 @@ class PlainStep:
             self._run.engine.keep_plain(self._run.request.config.backend, self.costs)
 
     def compared(self, tokens: int, times: Sequence[StageSeconds], share: ThreadShare) -> Baseline:
-        """Returns the speeds of plain decoding and of the run. A kept time that cannot be right is not used again.
+        """Returns the speeds of plain decoding and of the run, the latter without the time in which other programs, the browser among
+        them, kept its thread from the processor. A kept time that cannot be right is not used again.
 
         tokens: that the steps of the run committed.
         times: of these steps.
@@ -88,10 +89,10 @@ class PlainStep:
         """
         costs = self.costs
         assert costs is not None
-        disturbed = share.disturbed or not self.clean
-        if impossible(fmean(seconds.verify for seconds in times), costs.verify.seconds(1)):
+        disturbed = share.computed < LEAST_WATCHED or not self.clean
+        if impossible(share.computed * fmean(seconds.verify for seconds in times), costs.verify.seconds(1)):
             if not disturbed:
                 self._run.engine.keep_plain(self._run.request.config.backend, None)
             disturbed = True
-        seconds = max(1e-9, sum(seconds.total for seconds in times))
+        seconds = max(1e-9, share.computed * sum(seconds.total for seconds in times))
         return Baseline(1 / max(1e-9, costs.plain()), tokens / seconds, disturbed, costs.measured, costs.context)

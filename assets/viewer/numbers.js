@@ -44,9 +44,12 @@ export function timesWords(gain) {
   return gain < 1 ? `${times} times slower than one by one` : `${times} times as fast as one by one`;
 }
 
-/** What the shown step took, and its tokens one by one, in seconds; null where one of the two is not known, or was disturbed. */
-export function clockOf({ baseline, disturbed }, step) {
-  const own = step ? sum(Object.values(step.seconds)) : 0;
+/** What the shown step took, and its tokens one by one, in seconds; null where one of the two is not known, or was disturbed. As in the
+ *  speed of the run, the time that drawing took from it is left out. */
+export function clockOf({ baseline, unwatched, disturbed, sums }, step) {
+  const all = sum(Object.values(sums.seconds));
+  const drawn = unwatched && all ? sums.tokens / unwatched / all : 1;
+  const own = step ? drawn * sum(Object.values(step.seconds)) : 0;
   return own && baseline && !disturbed ? { own, plain: step.committed.length / baseline } : null;
 }
 

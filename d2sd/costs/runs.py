@@ -83,8 +83,9 @@ def _through(rows: list[int], seconds: float, table: Curve | None) -> Curve:
 MOST_SPREAD = 1.1  # between the medians of the halves of measured plain steps
 LEAST_PASS = 0.9  # of a plain step's pass: verifying may take less than that by chance alone
 # Of the time of steps on a CPU, in which their thread computed. Measured on two cores with one thread or two: 0.98 and more on an
-# idle machine, 0.48 to 0.72 beside a program that keeps both cores busy.
+# idle machine; 0.73 to 0.89 while a browser on these cores draws the run; 0.18 to 0.33 if programs keep both busy besides.
 LEAST_COMPUTED = 0.9
+LEAST_WATCHED = 0.6  # the same for a run that is drawn: the rest is left out of its time
 
 
 def plain_step(times: Sequence[StageSeconds], context: int, day: str) -> tuple[Machine, bool]:
@@ -129,10 +130,15 @@ class ThreadShare:
                 yield event
 
     @property
+    def computed(self) -> float:
+        """The share of the time in which the thread computed; 1 if nothing was measured."""
+        wall, thread = self._seconds
+        return min(1.0, thread / wall) if wall else 1.0
+
+    @property
     def disturbed(self) -> bool:
         """Whether other work kept the thread from the processor for more than a tenth of the time."""
-        wall, thread = self._seconds
-        return thread < LEAST_COMPUTED * wall
+        return self.computed < LEAST_COMPUTED
 
 
 def impossible(verified: float, plain: float) -> bool:

@@ -241,7 +241,8 @@ class Baseline(Struct, frozen=True, tag_field="event", tag=True, omit_defaults=T
 
     Explore times a step of plain decoding once for a model and a machine and keeps it; a race runs plain decoding itself.
 
-    unwatched: the speed of the run: its tokens over the sum of its steps' stage times, which leave out recording and drawing.
+    unwatched: the speed of the run: its tokens over the sum of its steps' stage times, which leave out recording. In Explore, on a
+        CPU, the time is left out too in which other programs, the browser among them, had the processor.
     disturbed: whether these times cannot be right, because other work kept the machine busy (``d2sd.costs.runs``).
     measured: the date on which the kept step of plain decoding was timed, in ISO format; empty in a race and in older traces.
     context: number of tokens after which it was timed; None if that is not known.

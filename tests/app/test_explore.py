@@ -374,8 +374,11 @@ def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasur
     unmeasured.keep_plain("dense", plain_step([StageSeconds(verify=0.01, tree=0.01)] * 2, 5, "2001-01-01")[0])
     known = plain.PlainStep(run, streaming.never)
     assert known.compared(30, [StageSeconds(verify=0.02)] * 5, Share()) == Baseline(50.0, 300.0, False, "2001-01-01", 5)
-    pushed = Share(0.8)
-    list(pushed.watched(run.engine.run(run.request)))
+    drawn, pushed = Share(0.8), Share(0.5)
+    for share in (drawn, pushed):
+        list(share.watched(run.engine.run(run.request)))
+    found = known.compared(30, [StageSeconds(verify=0.02)] * 5, drawn)
+    assert (found.unwatched, found.disturbed) == (pytest.approx(375), False)  # without the time that drawing took
     assert known.compared(30, [StageSeconds(verify=0.02)] * 5, pushed).disturbed
     assert known.compared(30, [StageSeconds(verify=0.008)] * 5, pushed).disturbed
     assert unmeasured.plain("dense") is not None

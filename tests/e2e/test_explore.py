@@ -200,7 +200,9 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     whole = shown.evaluate(picture)
     press("Shift+5")
     expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "verify")
-    expect(shown.locator("#explorer .spoken")).to_contain_text(re.compile(r"^verify: The target reads all of them in one pass"))
+    expect(shown.locator("#explorer .spoken")).to_contain_text(
+        re.compile(r"^verify: The target reads all of them in one pass")
+    )
     step = RUN.steps[REPAIRED]
     untold = shown.locator("#tree g.node[data-state=accepted].yet")  # until the target has read them
     expect(untold).to_have_count(len(step.accepted))

@@ -154,7 +154,9 @@ def test_class_file_has_runs_quiz_and_tour_offline(show, tmp_path):
     quiz = page.locator("#runs button", has_text="Quiz")
     for _ in range(2):
         quiz.click()
-        expect(page.locator("#explorer .quiz .said")).to_contain_text("Which token of the first draft is the first wrong one?")
+        expect(page.locator("#explorer .quiz .said")).to_contain_text(
+            "Which token of the first draft is the first wrong one?"
+        )
         page.get_by_role("button", name="End the quiz").click()
         expect(quiz).to_have_attribute("aria-pressed", "false")
     quiz.click()

@@ -56,12 +56,14 @@ test("timesWords never says 1.0 times, nor a ratio below 1", () => {
 
 test("clockOf compares a step with its tokens one by one where both times are known", () => {
   const step = { seconds: { ...NO_TIMES, first_draft: 0.005, verify: 0.01 }, committed: Array(9).fill({}) };
-  const { own, plain } = clockOf({ baseline: 300, disturbed: false }, step);
+  const run = { baseline: 300, disturbed: false, sums: { tokens: 18, seconds: { ...NO_TIMES, verify: 0.04 } } };
+  const { own, plain } = clockOf(run, step);
   assert.deepEqual([own.toFixed(4), plain.toFixed(4)], ["0.0150", "0.0300"]);
-  assert.equal(clockOf({ baseline: 300, disturbed: true }, step), null);
-  assert.equal(clockOf({ baseline: null, disturbed: false }, step), null);
-  assert.equal(clockOf({ baseline: 300, disturbed: false }, { ...step, seconds: NO_TIMES }), null);
-  assert.equal(clockOf({ baseline: 300, disturbed: false }, null), null);
+  assert.equal(clockOf({ ...run, unwatched: 900 }, step).own.toFixed(4), "0.0075"); // half of the time was drawing
+  assert.equal(clockOf({ ...run, disturbed: true }, step), null);
+  assert.equal(clockOf({ ...run, baseline: null }, step), null);
+  assert.equal(clockOf(run, { ...step, seconds: NO_TIMES }), null);
+  assert.equal(clockOf(run, null), null);
 });
 
 test("cycleWords explains the speedup by cost and tokens of a step", () => {
