@@ -82,7 +82,7 @@ def generate(
         "seed": seed,
         "chat": chat,
     }
-    request = RunRequest(prompt, Chosen(model), method, False, values)
+    request = RunRequest(prompt, Chosen(model), method, values, compare=False)
     run = prepare_run(request.models, prompt, request.config())
     recorder = RunRecorder(run, never)
     try:

@@ -19,7 +19,7 @@ from playwright.sync_api import Browser, Page, expect, sync_playwright
 import d2sd
 from app import presets
 from tests.chromium import launch
-from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, unfold, upload, view
+from tests.e2e.driving import PATIENCE, choose_method, opened, set_number, upload, view
 
 STEPS = 500
 NODES = 80
@@ -186,8 +186,6 @@ def watched(browser: Browser, server: Server, method: str) -> tuple[list[float],
         opened(page, f"{server.address}?model=tiny")  # the engine that the server times, whatever else is here
         choose_method(page, method)
         page.locator("#prompt textarea").fill(PROMPT)
-        unfold(page)
-        page.locator("#compare input").uncheck()
         set_number(page, "max-tokens", TOKENS)
         for _ in range(ROUNDS + 1):  # the first round warms up
             alone.append(server.alone(method))

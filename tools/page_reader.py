@@ -28,7 +28,6 @@ class Reader:
             "method": method,
             "model": "tiny",  # the engine that the server times, whatever else is here
             "chat": False,
-            "compare": False,
             "gamma-2": None,
             "budget": None,
         }

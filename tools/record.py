@@ -46,7 +46,7 @@ BLOCKS = (4, 6, 8, 12, 16)
 def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRun:
     """Returns a run of Explore's default method, timed against plain decoding."""
     session = Session()
-    for update in explore.stream_run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, True, values)):
+    for update in explore.stream_run(session, Job(), RunRequest(prompt, model, DecodeConfig().method, values)):
         if update.problem:
             raise SystemExit(update.problem)
     return session.shown

@@ -27,7 +27,6 @@ METHOD = d2sd.DecodeConfig().method
 # Sent in any case: as long as nothing was sent to it, a number field shows None as 0.
 OPTIONAL = frozenset(s.name for s in SETTINGS if s.optional)
 RECENT = 8  # runs that the form has followed: more are not on their way to the page at once
-STARTING = "() => { document.dispatchEvent(new CustomEvent('explorer:started')); return 'Starting …'; }"
 ABLE = f"{presets.BUNDLED} {presets.TINY}"
 
 
@@ -106,16 +105,14 @@ def build_controls() -> Controls:
         inputs["method"] = method
         _method_settings(inputs, method)
         follow_model(inputs["model"], inputs["chat"], inputs["block_size"], inputs["second_block_size"])
+        other = presets.second()
         with gr.Row(elem_id="last"):
-            inputs["compare"] = gr.Checkbox(True, label="Measure speedup", elem_id="compare", min_width=120)
             upload = gr.UploadButton(
                 "Open a trace", file_types=FILE_TYPES, size="sm", elem_id="open-trace", min_width=100
             )
-        other = presets.second()
-        example = gr.Button(presets.second_label(other), elem_id="example", size="sm", visible=len(other) > 0)
+            label = presets.second_label(other)
+            example = gr.Button(label, elem_id="example", size="sm", min_width=100, visible=len(other) > 0)
         runs = runs_list()
-    for event in (run.click, inputs["prompt"].submit):  # a sign at once, before the server answers
-        event(None, None, run, js=STARTING, **AT_ONCE)
     # once a value is mended, the sentence about it is of no use
     forgive(notice, [box.change for box in inputs.values()])
     return Controls(inputs, run, stop, notice, upload, back, get, runs, example)

@@ -35,6 +35,7 @@ from d2sd.trace.events import Baseline, StageSeconds
 from d2sd.trace.run import RecordedRun
 
 log = logging.getLogger(__name__)
+STARTING = "() => { document.dispatchEvent(new CustomEvent('explorer:started')); return 'Starting …'; }"
 LINES_BEFORE_STEPS = 3  # header, prompt, and the first step
 SECONDS_BETWEEN_YIELDS = 1 / 6
 _ahead = ThreadPoolExecutor(1, "ahead")
@@ -77,6 +78,7 @@ def wire_run(shown: ExploreTab) -> None:
         )
         worked.then(rest, session, controls.run, **AT_ONCE)
     shown.view.quickest(None, None, controls.inputs["cost_aware"], js="() => true", **AT_ONCE)
+    pressed(None, None, controls.run, js=STARTING, **AT_ONCE)  # a sign before the server answers
     first = RunRequest.read({name: box.value for name, box in controls.inputs.items()})
 
     def chosen(model: str) -> None:
@@ -97,15 +99,15 @@ def button_text(update: Update[str], session: Session) -> str:
 class RunRequest:
     """A requested run.
 
-    compare: whether it is timed against plain decoding.
     settings: by name.
+    compare: whether its speed is compared with that of plain decoding.
     """
 
     prompt: str
     models: Chosen
     method: str
-    compare: bool
     settings: dict[str, Any]
+    compare: bool = True
 
     @classmethod
     def read(cls, values: Mapping[str, Any]) -> RunRequest:
@@ -114,7 +116,6 @@ class RunRequest:
             prompt=values["prompt"] or "",
             models=Chosen.read(values["model"], values["folder"], values["vp"]),
             method=values["method"] or "",
-            compare=bool(values["compare"]),
             settings={s.name: values[s.name] for s in settings.SETTINGS},
         )
 

@@ -38,7 +38,7 @@ DEFAULTS = {s.name: s.default for s in SETTINGS}
 
 
 def request(prompt="One day, a cat", model="tiny", vp="", method="d2sd", compare=False, **settings) -> RunRequest:
-    return RunRequest(prompt, Chosen(model, vp), method, compare, {**DEFAULTS, "max_new_tokens": 24, **settings})
+    return RunRequest(prompt, Chosen(model, vp), method, {**DEFAULTS, "max_new_tokens": 24, **settings}, compare)
 
 
 BEFORE = {"event": "Header", "prompt": "before"}
@@ -389,7 +389,7 @@ def test_baseline_marks_disturbed_times_and_drops_impossible_plain_step(unmeasur
 
 def test_offer_to_run_quickest_here_runs_the_form_cost_aware(client):
     window, first = Window(client), client.call("explorer", "quickest")
-    asked = {"prompt": "One day, a cat", "max_tokens": 4, "compare": False}
+    asked = {"prompt": "One day, a cat", "max_tokens": 4}
     window.at_once(first, client.values(first, **asked), {"quickest": True})
     work = client.then(first)
     messages = list(window.queued(work, client.values(work, **asked)))

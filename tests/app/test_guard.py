@@ -208,7 +208,7 @@ def test_window_data_kept_for_two_minutes_after_last_visit(monkeypatch):
 def test_queue_timer_stops_once_run_begins(client):
     window, first = Window(client), client.call("run", "click")
     tick = client.ticked(first).call
-    asked = {"prompt": "One day", "max_tokens": 1, "compare": False}
+    asked = {"prompt": "One day", "max_tokens": 1}
     stopped = {"__type__": "update", "active": False}
     window.at_once(first, client.values(first, **asked))
     early = window.at_once(tick, client.values(tick))[1]["data"]  # before the server has put it into the line

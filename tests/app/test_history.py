@@ -166,11 +166,11 @@ class Form:
     """The controls of Explore as ``ExploreTab.follow`` sees them, and what a person has in them."""
 
     def __init__(self, session, **values):
-        inputs = ("prompt", "model", "method", "compare", *(s.name for s in SETTINGS))
-        self.controls = Controls(dict.fromkeys(inputs), None, None, None, None, None, None)
+        inputs = ("prompt", "model", "method", "chat", *(s.name for s in SETTINGS))
+        self.controls = Controls(dict.fromkeys(inputs), *[None] * 8)
         self.shown = ExploreTab(None, self.controls, None, None)
         self.session = session
-        self.values = {**dict.fromkeys(inputs), "method": "d2sd", "compare": True, **values}
+        self.values = {**dict.fromkeys(inputs), "method": "d2sd", "chat": True, **values}
 
     def set(self, answers):
         """Take what the server sends, as the page does."""
@@ -203,13 +203,13 @@ def test_typed_form_values_survive_following_runs():
     form.back()
     assert (form.values["prompt"], form.values["num_branches"], form.values["seed"]) == ("mine", 7, None)
     form.show(written("first run"))
-    form.values |= {"prompt": "typed over it", "compare": False}
+    form.values |= {"prompt": "typed over it", "chat": False}
     form.show(written("second run"))
-    form.values["compare"] = True
+    form.values["chat"] = True
     form.show(written("third run"))
     assert form.values["prompt"] == "third run"
     form.back()
-    assert (form.values["prompt"], form.values["num_branches"], form.values["compare"]) == ("typed over it", 7, True)
+    assert (form.values["prompt"], form.values["num_branches"], form.values["chat"]) == ("typed over it", 7, True)
 
 
 def test_form_update_in_transit_is_not_user_input():

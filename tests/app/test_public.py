@@ -38,7 +38,7 @@ def public(request, monkeypatch):
 @pytest.mark.parametrize("chosen", WAYS, ids=lambda c: c.vp or c.model)
 def test_public_page_opens_no_folder_or_hub_id(public, monkeypatch, chosen):
     monkeypatch.setattr(models, "load_models", lambda *_, **__: pytest.fail("it was opened"))
-    job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", False, DEFAULTS)
+    job, asked = Job(), explore.RunRequest("One day", chosen, "d2sd", DEFAULTS, compare=False)
     ways = (
         explore.stream_run(Session(), job, asked),
         race.run_race(job, "One day", chosen, ["dflash"], DEFAULTS),

@@ -31,7 +31,7 @@ class Window:
         self.job = Job()
 
     def explore(self, prompt=PROMPT, model="tiny", vp="", method="d2sd", **settings):
-        request = explore.RunRequest(prompt, Chosen(model, vp), method, False, VALUES | settings)
+        request = explore.RunRequest(prompt, Chosen(model, vp), method, VALUES | settings, compare=False)
         return explore.stream_run(self.session, self.job, request)
 
     def race(self, prompt=PROMPT, model="tiny", methods=("autoregressive", "d2sd"), **settings):

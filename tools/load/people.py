@@ -125,7 +125,6 @@ def greedy(page: PageClient, count: int, model: str) -> tuple[int, float, float]
         "max_tokens": 200,
         "gamma_2": None,
         "budget": None,
-        "compare": False,
     }
     alone = one.work("run", **asked).seconds
     began: list[float] = []

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from playwright.sync_api import expect, sync_playwright
 
 from tests.chromium import launch
-from tests.e2e.driving import PATIENCE, opened, set_number, unfold, view
+from tests.e2e.driving import PATIENCE, opened, set_number, view
 from tools.torture.served import Server
 
 SETTLED = 4  # a part of the runs after which memory should be flat
@@ -31,8 +31,6 @@ def many_runs(server: Server, count: int) -> Session:
         tools = page.context.new_cdp_session(page)
         opened(page, server.address)
         set_number(page, "max-tokens", 8)
-        unfold(page)
-        page.locator("#compare input").uncheck()
         for number in range(1, count + 1):
             before = view(page).get_attribute("data-run") or ""
             page.locator("#run").click()
