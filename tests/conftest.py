@@ -94,6 +94,14 @@ def own_home(tmp_path_factory):
         yield
 
 
+@pytest.fixture(scope="module", autouse=True)
+def nothing_goes_on():
+    """What an opened page loads ahead, on a thread of its own, is done before other tests begin."""
+    yield
+    if (explore := sys.modules.get("app.explore.run")) is not None:
+        explore._ahead.submit(lambda: None).result()
+
+
 @pytest.fixture(scope="session")
 def tokenizer():
     from tests.nets import make_tokenizer

@@ -148,7 +148,8 @@ def test_opened_page_gets_ready_for_first_run_once(monkeypatch, ahead, unmeasure
         controls = explore_tab.build_explore(gr.State(Session(shown=presets.opening()))).controls
     assert not ahead  # nothing is loaded for a page that nobody opens
     chosen = Chosen(controls.inputs["model"].value)
-    (opened,) = (f for f in page.fns.values() if (page._id, "load") in f.targets and not f.outputs and not f.js)
+    at_load = (f for f in page.fns.values() if "load" in {event for _, event in f.targets})
+    (opened,) = (f for f in at_load if not f.outputs and not f.js)
     assert (controls.inputs["model"]._id, "change") in opened.targets
     running = TURNS.taken("others", iter([Update(news="a"), Update()]))
     next(running)
