@@ -155,7 +155,9 @@ def test_own_race_is_drawn_and_answers_what_if_after_mistake(race: Page):
     expect(race.locator("#race .title")).to_have_text("Your race", timeout=PATIENCE)
     expect(race.locator("#race tbody tr")).to_have_count(2)
     expect(race.locator("#race tbody tr[data-method=d2sd] .same")).to_have_text("✓ yes")
-    expect(race.locator("#race tbody tr[data-method=autoregressive]")).to_contain_text(re.compile(r"1\.00×|not measured cleanly"))
+    expect(race.locator("#race tbody tr[data-method=autoregressive]")).to_contain_text(
+        re.compile(r"1\.00×|not measured cleanly")
+    )
     expected = models.engine(Chosen("tiny")).generate(PROMPT, DecodeConfig("d2sd", 24))
     words = race.locator("#race .lane[data-method=d2sd] .words").text_content()
     assert words == "".join(c.text for s in (expected.prefill, *expected.steps) for c in s.committed)
