@@ -36,7 +36,16 @@ test("redraftSentence names the tokens that a re-draft would have added, and its
 
 test("chosenSentence names the gain of the chosen prefixes", () => {
   assert.match(
-    chosenSentence(answer({ extra: 2 }), 6),
+    chosenSentence(
+      answer({
+        extra: 2,
+        chosen: [
+          [5, 0],
+          [3, 2],
+        ],
+      }),
+      6,
+    ),
     /^Second drafts started after 3 and 5 tokens and gained 2 and 0\. .* have written 2 more than its 6 tokens\.$/,
   );
   assert.match(chosenSentence(answer(), 6), /would not have changed the result\.$/);
