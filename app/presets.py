@@ -20,7 +20,6 @@ FIRST = "smollm2"  # a published chat model; the page opens with it as soon as i
 BUNDLED = "tiny"  # needs nothing that is not bundled
 DSPARK = "tiny with DSpark"  # the same target with a drafter that has a confidence head
 OWN = (BUNDLED, DSPARK)
-# the first one is recorded: of all of them, drafts hit and miss most visibly in it
 CHAT_EXAMPLES = {
     "Code": "Write a Python function that returns the largest number of a list.",
     "World": "Why is the sky blue?",
@@ -30,7 +29,7 @@ CHAT_EXAMPLES = {
 }
 # one for every domain, and one for what the bundled nets cannot do
 EXAMPLES = {
-    "Story": "There was a girl called Lily who had a red kite. One day, Lily took the kite to the park.",
+    "Story": "One day, a small bear climbed a tall tree and",
     "Ask a story": "Tell me a story about a dragon.",
     "Sum": "Question: Mia has 24 shells. She finds 38 more. How many shells does Mia have now?\nAnswer:",
     "Question": "Max has 53 cards and gives away 17. How many cards are left?",
@@ -86,5 +85,5 @@ def _recorded(path: Path) -> RecordedRun:
 
 
 def lesson() -> dict[str, Any]:
-    """Returns the data of the tour: ``lines`` of a recorded run, and its ``live`` settings."""
+    """Returns what the tour needs beside the opening run: its outcomes with other settings, ``live``, and its ``table`` of costs."""
     return json.loads(gzip.decompress(LESSON.read_bytes()))

@@ -35,9 +35,8 @@ from d2sd.trace.metrics import Work, instructiveness, verdict
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 
-LESSON_TOKENS = 60  # a shorter text has too few steps to compare
 WORD = re.compile(r"[^\W\d_]{2}")  # two letters in a row
-WORDS = 1 / 3  # least share of such tokens in the step that the page opens with
+WORDS = 1 / 2  # least share of such tokens in the tree that the page opens with
 REPLAYED = "d2sd"  # the lane whose what-if answers are recorded too
 BRANCHES = (0, 1, 2, 4, 6, 8)  # of the tour; 0: the first draft alone
 BLOCKS = (4, 6, 8, 12, 16)
@@ -52,25 +51,25 @@ def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRu
     return session.shown
 
 
-def worth(run: RecordedRun) -> tuple[bool, tuple[int, int], float]:
+def worth(run: RecordedRun) -> tuple[bool, tuple[bool, int, int], float]:
     """Returns whether a run may open the page, and its rank, from its own figures.
 
-    It may if the first shown step contains words, the run has repaired, missed and fully accepted steps, and it was measured
-    faster than plain decoding, undisturbed. Runs are ranked by the number of steps of the rarest of these kinds, then by repaired steps, then
-    by speed.
+    It may if the step that is shown first is drawn with words, the run has repaired and missed steps, and it was measured
+    faster than plain decoding, undisturbed. Runs are ranked by whether that step is drawn with words, then by the number of steps of
+    the rarer of these kinds, then by repaired steps, then by speed.
 
-    Returns whether it may, the number of steps of the rarest kind and of repaired steps, and its speed relative to plain
-    decoding.
+    Returns whether it may; whether the step has words, the number of steps of the rarer kind and of repaired steps; and its speed
+    relative to plain decoding.
     """
     trace = run.trace()
     plain, own = speeds(run)
     gain = own / plain if plain and own else 0.0
     outcomes = Counter(map(verdict, trace.steps))
-    rarest = min(outcomes["repaired"], outcomes["missed"], outcomes["all"])
-    tokens = [token.text for token in max(trace.steps, key=instructiveness).committed]
-    words = sum(bool(WORD.search(text)) for text in tokens) / max(1, len(tokens))
+    rarer = min(outcomes["repaired"], outcomes["missed"])
+    drawn = [node.text for node in trace.steps[run.instructive].nodes]
+    words = sum(bool(WORD.search(text)) for text in drawn) >= WORDS * len(drawn)
     even = run.baseline is None or not run.baseline.disturbed
-    return words >= WORDS and rarest > 0 and gain > 1 and even, (rarest, outcomes["repaired"]), gain
+    return words and rarer > 0 and gain > 1 and even, (words, rarer, outcomes["repaired"]), gain
 
 
 def record_opening(model: str, prompts: Sequence[str], tokens: int) -> RecordedRun:
@@ -155,17 +154,6 @@ def replayed(engine: Engine, trace: Trace) -> list[SettingsPoint]:
     ]
 
 
-def spread(points: Sequence[SettingsPoint]) -> float:
-    """Returns the share of steps that K and γ, each alone, can save on this text; the smaller of both.
-
-    Not their number: a text of which little is drafted has many steps.
-    """
-    longest = max(p.block_size for p in points)
-    by_k = [len(p.committed) for p in points if p.block_size == longest]
-    by_gamma = [len(p.committed) for p in points if p.num_branches == 2]
-    return min(1 - min(steps) / max(steps) for steps in (by_k, by_gamma))
-
-
 def live_data(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
     """Returns what the tour draws of them: the tokens of the text, the settings and the method of the run, and the points: K, γ,
     and tokens and work (rows of the first draft, of each re-drafting pass, nodes) of every step."""
@@ -179,30 +167,13 @@ def live_data(trace: Trace, points: Sequence[SettingsPoint]) -> dict[str, Any]:
     }
 
 
-def record_lesson(path: Path, model: Chosen, _: str, values: dict[str, Any]) -> int:
-    """Run every example, replay it with many K and γ, and write the one on which they matter most to ``path`` for the
-    tour; returns the file's bytes.
-
-    The text that the page opens with is not recorded again, since two recordings would show different speeds.
-    """
-    opening = path.with_name(presets.OPENING_TRACE.name)
-    known = RecordedRun.read(gzip.decompress(opening.read_bytes())) if opening.exists() else RecordedRun()
+def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
+    """Replay the run of Explore, which lies beside ``path``, with many K and γ, and write the outcomes to ``path`` for the tour over
+    it; returns the file's bytes."""
+    trace = RecordedRun.read(gzip.decompress(path.with_name(presets.OPENING_TRACE.name).read_bytes())).trace()
     engine = models.engine(model)
-    best: dict[str, Any] = {}
-    most = -1.0
-    for prompt in presets.examples(model.model).values():
-        run = record_run(model, prompt, values)
-        trace = run.trace()
-        if len(known) and [known.header["prompt"], known.trace().token_ids] == [prompt, trace.token_ids]:
-            run, trace = known, known.trace()
-        points = replayed(engine, trace)
-        if len(trace.token_ids) >= LESSON_TOKENS and spread(points) > most:
-            most = spread(points)
-            table = engine.costs(engine.resolve(recorded_config(trace))).to_dict()["milliseconds"]
-            best = {"lines": run.lines(), "live": live_data(trace, points), "table": table}
-    if not best:
-        raise SystemExit(f"no example has a text of {LESSON_TOKENS} tokens")
-    return _write(path, json.dumps(best))
+    table = engine.costs(engine.resolve(recorded_config(trace))).to_dict()["milliseconds"]
+    return _write(path, json.dumps({"live": live_data(trace, replayed(engine, trace)), "table": table}))
 
 
 def _write(path: Path, text: str) -> int:

@@ -43,7 +43,7 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
         fields = event_fields(event)
         # the step travels with the run: selected earlier, it would be forgotten when the run arrives
         wanted = {"step": fields.get("step"), "node": None}
-        return current.show(lesson_run(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
+        return current.show(presets.opening(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")
 
     opened = learn.select(
         open_recorded, explore_tab.session, [explore_tab.view, tabs], show_progress="hidden", queue=False
@@ -69,10 +69,6 @@ def tour(_: Any = None) -> str:
     return packed_tour()
 
 
-def lesson_run() -> RecordedRun:
-    return RecordedRun.read("\n".join([*presets.lesson()["lines"], ""]).encode())
-
-
 def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
     """Measured tokens per second of plain decoding and of the run itself, not drawn; None where they were not measured."""
     return (run.baseline.tokens_per_second, run.baseline.unwatched) if run.baseline else (None, None)
@@ -81,7 +77,7 @@ def speeds(run: RecordedRun) -> tuple[float | None, float | None]:
 @lru_cache(maxsize=1)
 def packed_tour() -> str:
     """What ``tour`` answers."""
-    run = lesson_run()
+    run = presets.opening()
     trace = run.trace()
     preset = trace.header["models"].get("preset")
     return _packed(
@@ -107,8 +103,8 @@ def _settings(trace: Trace) -> dict[str, Any]:
     live = recorded["live"]
     if live["tokens"] != [c.text for step in trace.steps for c in step.committed]:
         return {}
-    plain, unwatched = speeds(lesson_run())
-    machine = here(trace, plain, unwatched, _table(recorded.get("table")))
+    plain, unwatched = speeds(presets.opening())
+    machine = here(trace, plain, unwatched, _table(recorded["table"]))
     return {
         "live": live,
         "here": machine and {**cost_drawing(machine), "milliseconds": 1e3 * machine.plain()},
@@ -116,10 +112,8 @@ def _settings(trace: Trace) -> dict[str, Any]:
     }
 
 
-def _table(stages: dict[str, Any] | None) -> Machine | None:
+def _table(stages: dict[str, Any]) -> Machine:
     """Returns the times of passes over other numbers of rows, on the machine where the run was recorded."""
-    if not stages:
-        return None
     first, second, verify = (Curve(tuple((rows, ms / 1e3) for rows, ms in stages[stage])) for stage in STAGES)
     return Machine(first, second, verify)
 

@@ -17,9 +17,10 @@ def changed(**baseline: float) -> RecordedRun:
 
 
 def test_opening_run_has_every_step_kind_and_speedup():
-    may, (rarest, _), gain = worth(presets.opening())
+    may, (words, rarer, _), gain = worth(presets.opening())
     assert may
-    assert rarest > 0
+    assert words
+    assert rarer > 0
     assert gain > 1
     assert presets.first_model() == presets.opening().header["models"]["preset"]
 
@@ -34,12 +35,12 @@ def test_worth_needs_words_and_missed_steps():
     events = [json.loads(line) for line in presets.opening().lines()]
     for event in events:
         if event["event"] == "StepDone":
-            event["committed"] = [{**token, "text": " 7,"} for token in event["committed"]]
-    assert worth(RecordedRun.of(events))[0] is False
+            event["nodes"] = [{**node, "text": " 7,"} for node in event["nodes"]]
+    assert worth(RecordedRun.of(events))[:2] == (False, (False, *worth(presets.opening())[1][1:]))
     for event in events:
         if event["event"] == "StepDone" and event["actual_boundary"] not in event["selected_prefixes"]:
             event["selected_prefixes"] = []  # nothing was predicted
-    assert worth(RecordedRun.of(events))[1][0] == 0
+    assert worth(RecordedRun.of(events))[1][1] == 0
 
 
 def test_second_example_uses_another_model():

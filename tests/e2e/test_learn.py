@@ -6,8 +6,7 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app.learn.tab import lesson_run
-from d2sd.trace.trace import parse_trace
+from app import presets
 from tests.e2e.driving import PATIENCE, PHONE, view
 from tests.scripts.node import stops_of
 
@@ -17,7 +16,7 @@ pytestmark = pytest.mark.e2e
 @pytest.fixture(scope="module")
 def told():
     """The number of the step that the tour begins with, and its stops."""
-    run = lesson_run()
+    run = presets.opening()
     return run.instructive, stops_of(run.lines(outcomes=True))[run.instructive]["stops"]
 
 
@@ -100,7 +99,7 @@ LIT = {
 
 def test_story_on_phone_follows_scrolling_and_keys_to_stops(phone: Page, told):
     number, stops = told
-    step = lesson_run().trace().steps[number]
+    step = presets.opening().trace().steps[number]
     story, sections = opened(phone).locator("#learn .story"), phone.locator("#learn .story section")
     frames = ("plain", "draft", "rejection", "redraft", "tree", "cost")
     expect(sections).to_have_count(len(frames))
@@ -142,7 +141,7 @@ def test_stops_fit_phone_and_last_one_opens_step_in_explore(phone: Page, told):
             assert anchor
             assert 0 < anchor["x"] < 80
     phone.locator("#learn-open").click()
-    expect(view(phone)).to_have_attribute("data-run", lesson_run().header["run"])
+    expect(view(phone)).to_have_attribute("data-run", presets.opening().header["run"])
     expect(view(phone)).to_have_attribute("data-pinned", str(number))
     expect(phone.locator("#branches input")).to_be_focused()
 
@@ -214,7 +213,7 @@ def test_walk_draws_and_live_settings_match_step(learn: Page, told):
     live = presets.lesson()["live"]
     if live is None:
         pytest.skip("no live settings were recorded")
-    prefill = parse_trace("\n".join([*presets.lesson()["lines"], ""]).encode()).prefill
+    prefill = presets.opening().trace().prefill
     begun = "".join(token.text for token in prefill.committed)  # by the pass over the prompt
     learn.locator("#learn .dots button").last.click()
     seen = []
