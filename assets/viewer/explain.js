@@ -17,11 +17,11 @@ export function contributions(step) {
     const goesOn =
       last &&
       (last.candidate === null
-        ? !drafted(step, node) && last.proposer === node.proposer
+        ? !node.candidates.some((c) => c > 0) && last.proposer === node.proposer
         : node.candidates.includes(last.candidate) && draftAt(step, last.candidate, node.depth) === last.draft);
     if (goesOn) last.nodes.push(node);
     else {
-      const candidate = drafted(step, node);
+      const candidate = furthest(node, path);
       parts.push({ candidate, draft: draftAt(step, candidate, node.depth), proposer: node.proposer, nodes: [node] });
     }
   }
@@ -30,8 +30,12 @@ export function contributions(step) {
   return { right, parts };
 }
 
-/** The first re-draft that has a node; null where none has. */
-const drafted = (step, node) => node.candidates.find((candidate) => candidate > 0) ?? null;
+/** Of the re-drafts that have a node, the one that has most of its path; null where none has the node. */
+function furthest(node, path) {
+  const shared = (candidate) => path.filter((other) => other.candidates.includes(candidate)).length;
+  const redrafts = node.candidates.filter((candidate) => candidate > 0);
+  return redrafts.reduce((best, c) => (best === null || shared(c) > shared(best) ? c : best), null);
+}
 
 /** The draft that candidate `candidate` has its token at this depth from; null where it is none's own. */
 const draftAt = (step, candidate, depth) => lineage(step, candidate).findLast((d) => d.prefix < depth) || null;

@@ -6,7 +6,7 @@ import { LONE } from "./words.js";
 
 const LONG_PROMPT = 72; // characters: of a longer one the end is shown, which the text goes on from
 const MANY_LINES = 60; // from here on, lines that are out of sight are not laid out
-const FEW_LINES = 80; // px of a box in which no line is cut for context
+const FEW_LINES = 3; // of a box with fewer, none is spent on what was before
 const SETTLE = 120; // ms until lines that came into sight have been laid out
 
 /** A token of a text, coloured and underlined by proposer; `first`: of its step. Line breaks can be seen. */
@@ -117,9 +117,11 @@ export class TextView {
 
   reveal(token) {
     this.late = this.visible ? null : token;
-    const [box, own] = [this.host.getBoundingClientRect(), token.getBoundingClientRect()];
+    const [box, own] = [this.host.getBoundingClientRect(), token.getClientRects()[0] ?? token.getBoundingClientRect()];
     if (own.top < box.top + 8 || own.bottom > box.bottom - 8) {
-      this.host.scrollTop += own.top - box.top - (box.height < FEW_LINES ? 6 : box.height / 3);
+      const line = parseFloat(getComputedStyle(this.host).lineHeight); // whole ones are shown
+      const before = Math.floor((this.host.scrollTop + (own.top + own.bottom) / 2 - box.top) / line);
+      this.host.scrollTop = (before - (box.height < FEW_LINES * line ? 0 : 1)) * line;
     }
   }
 

@@ -13,11 +13,12 @@ from app.models import Chosen
 from tests.page_client import Window
 
 RUN = presets.opening()
-RIGHT = "".join(c.text for c in RUN.trace().steps[1].committed[:3])
+STEP = RUN.instructive
+RIGHT = "".join(c.text for c in RUN.trace().steps[STEP].committed[:3])
 
 
 def data(**changes):
-    return {"key": RUN.key, "step": 1, "prefix": 4, "number": 7, **changes}
+    return {"key": RUN.key, "step": STEP, "prefix": 3, "number": 7, **changes}
 
 
 def updates(question="redraft", job=None, **changes):
@@ -33,7 +34,7 @@ def answer(*args, **changes):
 @pytest.mark.parametrize(
     ("event", "fields", "expected"),
     [
-        ("redraft", {"prefix": RUN.trace().steps[1].selected_prefixes[1]}, ('"same":true', '"number":7')),
+        ("redraft", {"prefix": RUN.trace().steps[STEP].selected_prefixes[1]}, ('"same":true', '"number":7')),
         ("redraft", {"prefix": 9}, ('"same":null', '"texts":[')),
         ("typed", {"words": f"{RIGHT} zebra"}, ('"accepted":3', '"number":7')),
     ],

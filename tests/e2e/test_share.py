@@ -226,7 +226,6 @@ HOSTILE = [
     "line\nbreak\n",
     "👩‍👩‍👧 emoji",
     "x" * 10_000,
-    "\ud800",
 ]
 
 
@@ -251,10 +250,9 @@ def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
     expect(view(page)).to_have_attribute("data-run", "nasty", timeout=PATIENCE)
     expect(view(page)).to_have_attribute("data-steps", str(len(steps)), timeout=PATIENCE)
     expect(page.locator("#text .prompt")).to_have_text(HOSTILE[0])
-    texts = (text.replace("\ud800", "?") for text in itertools.cycle(HOSTILE))
     opening = "".join(token.text for token in presets.opening().trace().prefill.committed)
     assert output_text(page) == opening + "".join(
-        text * len(s.committed) for s, text in zip(steps, texts, strict=False)
+        text * len(s.committed) for s, text in zip(steps, itertools.cycle(HOSTILE), strict=False)
     )
     page.locator("#text .tok[data-step='0']").first.click()
     for key in ("ArrowDown", "ArrowRight") * len(steps):

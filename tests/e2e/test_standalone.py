@@ -149,8 +149,8 @@ def test_class_file_has_runs_quiz_and_tour_offline(show, tmp_path):
     expect(page.locator("#tour .where")).to_contain_text("stop 6 of")
     page.evaluate("location.hash = 'run=2&step=5&node=7&stop=9'")
     expect(page.locator("#tour .where")).to_contain_text("stop 9 of 9")
-    expect(page.locator("#learn-next")).to_be_hidden()
-    expect(page.locator("#tour .dots button")).to_have_count(9)
+    expect(page.locator("#learn-next")).to_have_text("Your turn →")
+    expect(page.locator("#tour .dots button")).to_have_count(10)
     quiz = page.locator("#runs button", has_text="Quiz")
     for _ in range(2):
         quiz.click()

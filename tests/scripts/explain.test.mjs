@@ -5,6 +5,7 @@ import { markOf } from "../../assets/viewer/details.js";
 import {
   bonusSentence,
   boundaryWords,
+  contributions,
   draftsName,
   equalDrafts,
   nodeSentence,
@@ -145,7 +146,10 @@ test("markOf marks drafted tokens in the target's list, and drawn ones when samp
 });
 
 /** Two of four drafted tokens right; a re-draft from two adds one. `copies`: re-drafts that came out like it, by their prefixes. */
-function repaired(copies = [], manner = {}) {
+const repaired = (copies = [], manner = {}) =>
+  stepOf(repairedLine(copies), { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
+
+function repairedLine(copies) {
   const raw = JSON.parse(stepLine(4, 2, [2, ...copies]));
   raw.branches = [2, ...copies].map((prefix) => ({
     drafter: "second",
@@ -172,7 +176,7 @@ function repaired(copies = [], manner = {}) {
     { node: 2, token: 98, text: "u3", probability: 0.81 },
     { node: 5, token: 99, text: "right", probability: 0.7 },
   ];
-  return stepOf(raw, { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
+  return raw;
 }
 
 test("a repaired step names the tokens that re-drafts added, and its boundary", () => {
@@ -203,6 +207,20 @@ test("ofBoth finds the nodes whose probability combines both drafters", () => {
   ]); // behind the re-drafted prefix of two; the anchor and the two are the first drafter's
   assert.deepEqual(both(repaired([0], { weighted: true })).length, 5); // from the anchor on
   assert.deepEqual(both(repaired()), []); // other methods weigh nothing
+});
+
+test("tokens that several second drafts begin with are counted as of the one that goes on", () => {
+  const raw = repairedLine([1]);
+  raw.branches[1].texts = ["t2", "u3", "u4"];
+  raw.nodes.push({ ...raw.nodes[5], id: 6, parent: 5, depth: 4, text: "u4", candidates: [2] });
+  raw.accepted.push(6);
+  raw.committed.splice(3, 0, { text: "u4", proposer: "second", node: 6 });
+  const step = stepOf(raw, RUN, { verdict: "repaired", gained: 2, closed: null });
+  assert.deepEqual(
+    contributions(step).parts.map(({ candidate, added }) => [candidate, added]),
+    [[2, 2]],
+  );
+  assert.match(stepSentence(step), /, 2 from a second draft that was ready/);
 });
 
 test("equal second drafts share one name in the details, and are one in the sentence", () => {

@@ -204,8 +204,10 @@ def test_parse_trace_skips_later_events_and_empty_lines(trace):
     lines = list(trace.lines())
     lines[2:2] = ['{"event":"Baseline","tokens_per_second":100.0}\n', "\n", "\r\n"]
     assert parse_trace("".join(lines).encode()) == trace
-    with pytest.raises(InputError, match="line 3: not JSON"):
-        parse_trace("".join([*lines[:2], '{"event":"Later" oops}\n']).encode())
+    lone = lines[5].replace('"text":"', r'"text":"\ud800', 1)
+    for broken in ('{"event":"Later" oops}\n', lone):
+        with pytest.raises(InputError, match="line 3: not JSON"):
+            parse_trace("".join([*lines[:2], broken]).encode())
 
 
 def test_parse_trace_unknown_field_error_is_one_line(trace):
