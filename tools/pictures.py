@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from typing import Any
 
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
@@ -13,7 +14,8 @@ from app.machine import leave_a_core
 from tests.chromium import launch
 from tests.e2e.driving import opened
 
-FRAMES_A_STAGE = 14
+FRAMES_A_STAGE = 12
+WIDTH = 1200  # px
 MOVE = """(slider, value) => {
   slider.value = value;
   slider.dispatchEvent(new Event("input"));
@@ -24,18 +26,20 @@ IMAGES = presets.ASSETS / "images"
 def film(page: Page, address: str) -> None:
     """One step as it comes about, its end held for a while."""
     page.emulate_media(reduced_motion="no-preference")
-    opened(page, f"{address}?__theme=light&step=2")
-    drawing = page.locator("#explorer .drawing")
+    opened(page, f"{address}?__theme=light&step={1 + presets.opening().instructive}")
+    top = page.locator("#explorer .headline").bounding_box()
+    end = page.locator("#explorer .steps").bounding_box()
+    view: Any = {"x": 0, "y": top["y"], "width": WIDTH, "height": end["y"] - top["y"]}
     slider = page.locator("#explorer .way input")
     stages = float(slider.get_attribute("max") or 0)
     frames = []
     for at in range(round(stages * FRAMES_A_STAGE) + 1):
         slider.evaluate(MOVE, at / FRAMES_A_STAGE)
-        frames.append(Image.open(io.BytesIO(drawing.screenshot())).convert("RGB"))
+        frames.append(Image.open(io.BytesIO(page.screenshot(clip=view))).convert("RGB"))
     times = [round(1200 / FRAMES_A_STAGE)] * (len(frames) - 1) + [3000]
     first, *others = frames
     first.save(
-        IMAGES / "step.webp", save_all=True, append_images=others, duration=times, loop=0, lossless=True, method=3
+        IMAGES / "step.webp", save_all=True, append_images=others, duration=times, loop=0, lossless=True, method=6
     )
 
 
@@ -47,7 +51,7 @@ def main() -> None:
     try:
         with sync_playwright() as playwright:
             browser = launch(playwright)
-            film(browser.new_page(viewport={"width": 1200, "height": 800}), address)
+            film(browser.new_page(viewport={"width": WIDTH, "height": 800}), address)
             browser.close()
     finally:
         demo.close(verbose=False)

@@ -21,6 +21,7 @@ NARROW = """() => {
     shapes: shapes.every((a, n) => shapes.slice(0, n).every((b) => apart(a, b))),
     long: all('#tree .lane').some((e) => box(e).right > box(document.querySelector('#tree')).right),
     text: all('#text .tok.shown').map((e) => e.textContent).join(''),
+    cut: all('#text').some((e) => e.scrollTop % parseFloat(getComputedStyle(e).lineHeight)),
   };
 }"""
 
@@ -52,6 +53,7 @@ def test_phone_shows_everything_in_one_column(phone: Page):
         assert drawn["flags"], f"flags overlap in step {number + 1}"
         assert drawn["shapes"], f"nodes overlap in step {number + 1}"
         assert not drawn["long"]
+        assert not drawn["cut"]
         assert drawn["text"] == "".join(c.text for c in step.committed)
 
     for width in (320, 390):
