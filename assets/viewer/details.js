@@ -127,7 +127,7 @@ function redraftFact({ branches, selected }) {
 }
 
 /** The cycle of a step, stage by stage, with its times. */
-function stepCard(step, total) {
+function stepCard(step, total, undrawn) {
   const spent = sum(Object.values(step.seconds));
   const facts = {
     first_draft: step.levels.length
@@ -151,6 +151,7 @@ function stepCard(step, total) {
       h("td", { class: "value" }, spent ? milliseconds(step.seconds[stage]) : ""),
     ),
   );
+  const without = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without drawing it` : "";
   const equal = equalDrafts(step).map((group) => `The ${draftsName(group)} agreed: verified once. `);
   const hint = matchMedia("(hover: none)").matches
     ? "Tap a token of the tree for its probabilities."
@@ -162,7 +163,7 @@ function stepCard(step, total) {
       "div",
       { class: "title" },
       h("b", {}, `Step ${step.index + 1}`),
-      h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}`),
+      h("span", {}, `of ${total} · ${spent ? milliseconds(spent) : "no stage times in this run"}${without}`),
     ),
     h("table", { class: "stages" }, h("tbody", {}, ...rows)),
     ...[boundaryWords(step), decisionWords(step), equal.join("")].filter(Boolean).map((words) => h("p", {}, words)),
@@ -183,13 +184,13 @@ export class DetailsView {
     host.append(this.close, this.body);
   }
 
-  show({ step, node, total }) {
+  show({ step, node, total, undrawn }) {
     const { below, redraft } = this;
     const card = redraft.card(step);
     below.hidden = !card;
     below.replaceChildren(card || "");
     if (card) this.placeCard(redraft.now);
-    this.showPanel(step, node, total);
+    this.showPanel(step, node, (known) => stepCard(known, total, undrawn));
     this.places.mark(card ? redraft.now.prefix : null);
   }
 
@@ -202,11 +203,11 @@ export class DetailsView {
     this.inView = answer ? number : this.inView;
   }
 
-  showPanel(step, node, total) {
+  showPanel(step, node, ofStep) {
     const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
     this.close.hidden = !known;
     this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";
-    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total)) : "");
+    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : ofStep(step)) : "");
   }
 }
 

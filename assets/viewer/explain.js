@@ -121,11 +121,8 @@ function storyPieces(step) {
   const items = ofFirst ? [[gave(ofFirst, [firstName(step), "first"])]] : [];
   for (const { added, drafts, proposer } of step.levels.length ? [] : parts) {
     const who = !drafts.length ? "its lower-ranked choices" : drafts[0].resampled ? "another draft" : "a second draft";
-    const ready = drafts.length && parts.length === 1 && ofFirst && step.bonus;
-    items.push([
-      gave(added, [who, proposer]),
-      ...(ready ? [{ text: " that was ready when the first one broke" }] : []),
-    ]);
+    const ready = drafts.length && parts.length === 1 && ofFirst && step.bonus ? readyWords(drafts, right) : "";
+    items.push([gave(added, [who, proposer]), ...(ready ? [{ text: ready }] : [])]);
   }
   if (step.bonus) items.push([gave(1, OWN), { text: " itself" }]);
   const before = ofFirst ? "" : firstWrong(step);
@@ -139,6 +136,14 @@ function storyPieces(step) {
     ...listed,
     { text: `${after}.` },
   ];
+}
+
+/** When the drafts that went on behind the first `right` tokens had been started. */
+function readyWords(drafts, right) {
+  const early = right - Math.max(...drafts.map(({ prefix }) => prefix));
+  return early > 0
+    ? ` that had started ${inWords(early)} ${early > 1 ? "tokens" : "token"} earlier`
+    : " that was ready when the first one broke";
 }
 
 /** What became of a first token that was not accepted. */

@@ -5,7 +5,7 @@ import { h, oncePerFrame, text, whole } from "./dom.js";
 import { DetailsView, Tooltip } from "./details.js";
 import { stepSummary } from "./explain.js";
 import { HelpView, keyActions, listenForKeys } from "./help.js";
-import { ClockView, NumbersView } from "./numbers.js";
+import { ClockView, NumbersView, undrawn } from "./numbers.js";
 import { ChipView, Page, Presenter, RunView, runWords } from "./page.js";
 import { Motion } from "./motion.js";
 import { PictureMaker } from "./picture.js";
@@ -181,7 +181,7 @@ class Explorer {
 
   /**
    * What is to be seen: the shown `step`, `at` which place of the `total` in the run, and its chosen `node`; `fresh`: whether it has to
-   * be drawn anew.
+   * be drawn anew; `undrawn`: the share of its time that is left without drawing.
    *
    * `secret`: whether what came of it must not be seen, nor the text from step `hidden` on (null: all of it can be); `summary`: of the
    * step, in words; `quiet`: whether these are not read out: a running stream or the pointer chose it; `stage`: what happens in it at
@@ -198,6 +198,7 @@ class Explorer {
       secret,
       hidden: this.quiz.hidden ?? this.typed.hidden,
       total: store.length,
+      undrawn: undrawn(store),
       summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
       quiet: selection.previewed !== null || selection.following || player.on,
       stage: player.words,

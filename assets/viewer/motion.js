@@ -276,18 +276,11 @@ export class Motion {
       const { grown, known } = now.bar(Number(column.dataset.depth));
       for (const part of column.children) {
         if (part.matches(".bar")) put(part, "scale", grown === 1 ? "" : `1 ${grown.toFixed(3)}`);
-        else fade(part, part.matches(".cross") ? known : grown);
+        else fade(part, grown);
       }
       column.classList.toggle("yet", !known);
     });
-    const places = step.posterior.length;
-    all(".posterior :is(.line, .closed)", (line, now) =>
-      line.matches(".line") ? unroll(line, now.posterior) : fade(line, now.posterior),
-    );
-    all(".posterior :is(.stick, .dot, .end)", (part, now) =>
-      fade(part, Math.min(1, Math.max(0, now.posterior * (places + 1.5) - Number(part.dataset.at)))),
-    );
-    all(".titles .end", (values, now) => fade(values, now.posterior));
+    all(".posterior .closed", (closed, now) => fade(closed, now.posterior));
     all(".flag", (flag, now) => {
       const { dropped } = now.flag(Number(flag.dataset.nth));
       fade(flag, dropped);

@@ -32,7 +32,7 @@ export function gist({
   if (gain >= 1) return [t(`${run} · `), speed];
   const others = [
     quickest === null ? "" : ` · Quickest here: ${timesWords(quickest)} in an earlier run`,
-    elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere)}`,
+    elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere).replace(" as one by one", "")}`,
   ];
   return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
 }
@@ -47,10 +47,14 @@ export function timesWords(gain) {
 /** What the shown step took, and its tokens one by one, in seconds; null where one of the two is not known, or was disturbed. As in the
  *  speed of the run, the time that drawing took from it is left out. */
 export function clockOf({ baseline, unwatched, disturbed, sums }, step) {
-  const all = sum(Object.values(sums.seconds));
-  const drawn = unwatched && all ? sums.tokens / unwatched / all : 1;
-  const own = step ? drawn * sum(Object.values(step.seconds)) : 0;
+  const own = step ? undrawn({ unwatched, sums }) * sum(Object.values(step.seconds)) : 0;
   return own && baseline && !disturbed ? { own, plain: step.committed.length / baseline } : null;
+}
+
+/** The share of the time of the steps that is left without drawing; 1 where it is not known. */
+export function undrawn({ unwatched, sums }) {
+  const all = sum(Object.values(sums.seconds));
+  return unwatched && all ? sums.tokens / unwatched / all : 1;
 }
 
 /** The clock of the step: two bars on one scale. */
@@ -72,7 +76,8 @@ export class ClockView {
     const most = Math.max(times.own, times.plain);
     for (const [name, { bar, value }] of Object.entries(this.rows)) {
       bar.style.width = `${((100 * times[name]) / most).toFixed(1)}%`;
-      value.textContent = milliseconds(times[name]);
+      value.textContent =
+        milliseconds(times[name]) + (name === "own" ? `, ${times.own < times.plain ? "quicker" : "slower"}` : "");
     }
   }
 }
@@ -170,12 +175,12 @@ const CARDS = [
   [
     "speed",
     "Tokens per second",
-    "of the run shown here: committed tokens over the time since the prompt was read. Recording every step takes time; the speedup is timed without recording",
+    "of the run shown here: committed tokens over the time since the prompt was read. Drawing it takes time, which the speedup leaves out",
   ],
   [
     "speedup",
     "Speedup",
-    "tokens per second over plain decoding with the same target, both timed alternately right after the run and without drawing, which slows a small machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here”, or fewer nodes B, may help",
+    "tokens per second over plain decoding with the same target. Of the run, the time that drawing took is left out; the time of a plain step is kept for these models on this machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here”, or fewer nodes B, may help",
   ],
   ["nodes", "Mean nodes/step", "tree nodes that the target checks in one pass, anchor included; mean over the steps"],
   [
@@ -193,8 +198,8 @@ const CARDS = [
 /** Tokens per second, as short as is of use. */
 const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 
-/** Tokens per second of a run as it was recorded, and as it was timed in turns with plain decoding where that was done; its gain
- *  over that. Null: not known. */
+/** Tokens per second of a run as it was recorded, and without the time that drawing took where that is known; its gain over plain
+ *  decoding. Null: not known. */
 function speedsOf({ sums, summaries, length, baseline, unwatched }) {
   const last = length ? summaries[length - 1].elapsed : 0;
   const speed = last > 0 ? sums.tokens / last : null;
@@ -214,7 +219,7 @@ export function figuresOf(store, here = null) {
   const pace = !last
     ? "no times in this run"
     : unwatched
-      ? "while recording"
+      ? "while drawn"
       : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
   const unmeasured =
     store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";

@@ -232,11 +232,6 @@ function legend() {
       picture(s("path", { d: "M0-5L6 5H-6Z" })),
     ),
     item(
-      "a second draft wrote this token too",
-      "twinned",
-      picture(box(3), s("path", { class: "twin", d: "M-10 8H10" })),
-    ),
-    item(
       "what its confidence head says",
       "headed",
       picture(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),

@@ -15,8 +15,9 @@ export const BANDS = {
 const VALUE = 36; // pixels that a number under a triangle takes
 const TITLED = 92; // so far go the titles at the left, where they have no lines of their own
 const INVITED = 170; // and so many the invitation at the right
+const CLOSED = "the draft ends the text here";
 const SURE = "How sure the|drafter was";
-const BREAKS = "Breaks after this|token, it guessed";
+const BREAKS = "Expected to break|after this token";
 
 /** Which of the triangles get their number: the likeliest first, none over another's; `places`: where they stand, likeliest first. */
 export function numbered(places) {
@@ -214,7 +215,7 @@ export class StripView {
     const counted = numbered(xs);
     const [top, bottom] = band.marks;
     const group = s("g", { class: "posterior" });
-    if (step.closed !== null) group.append(this.drawClosed());
+    if (step.closed !== null) group.append(...this.drawClosed());
     step.selected.forEach((i, n) => {
       const x = xs[n];
       group.append(
@@ -232,7 +233,7 @@ export class StripView {
       );
     });
     const end = this.x(step.posterior.length + 0.5);
-    if (!this.narrow && !xs.some((x) => x > end - INVITED))
+    if (!this.narrow && step.closed === null && !xs.some((x) => x > end - INVITED))
       group.append(s("text", { class: "invitation", x: end, y: band.values }, "click a place: what if?"));
     return group;
   }
@@ -241,13 +242,10 @@ export class StripView {
   drawClosed() {
     const { step, band } = this;
     const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
-    return s("rect", {
-      class: "closed",
-      x: left,
-      y: band.marks[0] - 2,
-      width: Math.max(0, right - left),
-      height: band.values - band.marks[0] + 4,
-    });
+    const width = Math.max(0, right - left);
+    const [y, height] = [band.marks[0] - 2, band.values - band.marks[0] + 4];
+    const words = width > INVITED ? s("text", { class: "closed", x: left + 8, y: band.values - 7 }, CLOSED) : "";
+    return [s("rect", { class: "closed", x: left, y, width, height }), words];
   }
 
   drawBoundary() {

@@ -204,9 +204,11 @@ export class TreeView {
     return clearOf(this.broke, right + this.stub + AIR, 80, [right, Infinity]) ?? right + this.stub + AIR;
   }
 
-  moreWords({ at, count }) {
-    const words = `+ ${count} more`;
-    return this.moreX(at) + this.small(words) < this.x(this.columns.widths.length - 0.5) ? words : `+${count}`;
+  moreWords({ at, count, branches = 1 }) {
+    const said = [`+ ${count} more`, `+${count}`];
+    if (branches > 1) said.unshift(`+ ${count} more in ${branches} branches`);
+    const room = this.x(this.columns.widths.length - 0.5) - this.moreX(at);
+    return said.find((words) => this.small(words) < room) ?? said.at(-1);
   }
 
   /** Whether a node is drawn without its word. */

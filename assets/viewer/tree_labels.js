@@ -8,7 +8,7 @@ import { BONUS } from "./tree_layout.js";
 
 export const AIR = 6; // pixels between words and lines
 const BROKE = "it broke here";
-export const BROKE_HEIGHT = 20; // of these words, over all lanes
+export const BROKE_HEIGHT = 26; // of these words, over all lanes
 const OWN = "the large model’s own";
 // Where words stand, from top to bottom, from the middle of a lane
 const ABOVE = [-PILL / 2 - 20, -PILL / 2 - 3];
@@ -27,17 +27,20 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   );
   const won = accepted.length;
   if (!main && !won) return null;
-  const [draft] = main ? [] : draftsThrough(step, accepted);
+  const drafts = main ? [] : draftsThrough(step, accepted);
+  const draft = drafts.find(({ prefix }) => prefix === at.depth - 1) ?? drafts[0];
   const other = draft && !draft.resampled ? (draft.base > 0 ? "third draft" : "second draft") : "another draft";
-  const names = main ? ["first draft", ""] : draft ? [`${other} from here`, other, ""] : ["another guess", ""];
-  const brought = won ? `${won} ${main ? (step.sampled ? "drawn" : "right") : "more"}` : "";
-  const [start, end] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
+  const start = draft?.prefix === at.depth - 1 ? "from here" : "from earlier";
+  const names = main ? ["first draft", ""] : draft ? [`${other} ${start}`, other, ""] : ["another guess", ""];
+  const brought = won ? `${won} ${step.sampled ? "drawn" : "right"}` : "";
+  const [left, right] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
   const first = columns.x(at.depth) - widths.get(at.id) / 2;
   for (const name of names) {
     const words = [name, brought].filter(Boolean).join(", ");
     const width = small(words, won > 0);
-    const left = Math.max(start, Math.min(end - width, first));
-    const x = words && clearOf(lines, left, width, [main ? start : left - 20, Math.min(left + 20, end - width)], main);
+    const begin = Math.max(left, Math.min(right - width, first));
+    const x =
+      words && clearOf(lines, begin, width, [main ? left : begin - 20, Math.min(begin + 20, right - width)], main);
     if (x) return { words, name, brought: words.slice(name.length), won, kind: at.proposer, x, width };
   }
   return null;

@@ -36,7 +36,7 @@ function cutChain(chain) {
   if (branch.length && count > 1) {
     chain.nodes = [...path, ...branch.slice(0, SHOWN)];
     chain.end = chain.nodes.at(-1).depth;
-    chain.more = { at: chain.nodes.at(-1).id, count, chain: whole };
+    chain.more = { at: chain.nodes.at(-1).id, count, branches: endsOf(whole), chain: whole };
     chain.subs = stay;
   }
   chain.subs.forEach(cutChain);
@@ -127,6 +127,8 @@ export function lanesOfMore({ chain }) {
   return lanes;
 }
 
+/** The number of branches that a chain and those that leave it end in. */
+const endsOf = ({ subs, more }) => 1 + sum(subs.map(endsOf)) + (more ? more.branches - 1 : 0);
 const sizeOf = (chain) => nodesOf(chain).length + sum(withMore(chain).map(({ more }) => more.count));
 const withMore = (chain) => [...(chain.more ? [chain] : []), ...chain.subs.flatMap(withMore)];
 

@@ -220,7 +220,7 @@ test("tokens that several second drafts begin with are counted as of the one tha
     contributions(step).parts.map(({ candidate, added }) => [candidate, added]),
     [[2, 2]],
   );
-  assert.match(stepSentence(step), /, 2 from a second draft that was ready/);
+  assert.match(stepSentence(step), /, 2 from a second draft that had started one token earlier, /);
 });
 
 test("equal second drafts share one name in the details, and are one in the sentence", () => {

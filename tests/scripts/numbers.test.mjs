@@ -34,7 +34,7 @@ test("gist compares with plain decoding, and states a speed only where times are
   assert.equal(
     words({ ...run, cycle: slow, place: "this CPU", quickest: 1.2, elsewhere: 2.75 }),
     "39 tokens in 10 passes · 1.4 times slower than one by one on this CPU, where a step costs 5.4 passes" +
-      " · Quickest here: 1.2 times as fast as one by one in an earlier run · An 8B model on an H200: about 2.8 times as fast as one by one",
+      " · Quickest here: 1.2 times as fast as one by one in an earlier run · An 8B model on an H200: about 2.8 times as fast",
   );
   assert.deepEqual(
     gist({ ...run, cycle: { ...slow, disturbed: true } }).map(({ kind }) => kind),
@@ -197,7 +197,7 @@ const values = (run, here) =>
 test("figuresOf gives the totals of a run with their references", () => {
   assert.deepEqual(values(RUN), {
     alpha: "3.00 | breaks even at 1.2",
-    speed: "50.0 | while recording",
+    speed: "50.0 | while drawn",
     speedup: "2.50× | undrawn 62.5, plain 25.0",
     nodes: "6.0 | ",
     repaired: "50% | 2 of 4",

@@ -221,11 +221,11 @@ test("lanes are called by what they brought, and only those that the target foll
     { drafter: "second", prefix: 1, base: 0 },
   ];
   const step = { ...STEP, draft: {}, branches, sampled: false, columns: 6 };
-  assert.deepEqual(labels(step), ["first draft, 2 right", "second draft from here, 1 more"]);
+  assert.deepEqual(labels(step), ["first draft, 2 right", "second draft from here, 1 right"]);
   assert.deepEqual(labels({ ...step, sampled: true })[0], "first draft, 2 drawn");
   assert.deepEqual(
     labels({ ...step, branches: [{ ...branches[0], resampled: true }] })[1],
-    "another draft from here, 1 more",
+    "another draft from here, 1 right",
   );
   const grown = {
     ...step,
@@ -233,7 +233,7 @@ test("lanes are called by what they brought, and only those that the target foll
     levels: [1],
     nodes: new Map([...STEP.nodes].map(([id, n]) => [id, { ...n, candidates: [] }])),
   };
-  assert.deepEqual(labels(grown), ["first draft, 2 right", "another guess, 1 more"]);
+  assert.deepEqual(labels(grown), ["first draft, 2 right", "another guess, 1 right"]);
   // a node budget kept the re-draft from 0 and nothing of the first draft
   const left = stepOf([
     [-1, [2], 1, "root"],
@@ -241,7 +241,7 @@ test("lanes are called by what they brought, and only those that the target foll
     [1, [2], 0.8],
   ]);
   assert.deepEqual(labels({ ...step, ...left, branches: [branches[0], { ...branches[1], prefix: 0 }] }), [
-    "second draft from here, 1 more",
+    "second draft from here, 1 right",
   ]);
   assert.deepEqual(labels({ ...step, ...stepOf([[-1, [0, 1, 2], 1, "root"]]) }), []);
 });
@@ -249,8 +249,8 @@ test("lanes are called by what they brought, and only those that the target foll
 test("a lane is called shorter where a line goes through its name", () => {
   const step = { ...STEP, draft: {}, branches: [{ prefix: 2, base: 0 }], sampled: false, columns: 9 };
   const from = 3 * 90 - 20;
-  assert.equal(labels(step, 90, [from + 150])[1], "second draft, 1 more");
-  assert.equal(labels(step, 90, [from + 60])[1], "1 more");
+  assert.equal(labels(step, 90, [from + 150])[1], "second draft, 1 right");
+  assert.equal(labels(step, 90, [from + 60])[1], "1 right");
   assert.equal(labels(step, 90, [from + 20])[1], undefined);
 });
 
