@@ -31,7 +31,7 @@ from app.race.run import RECORDED, Race, disturbed_lanes
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
-from d2sd.trace.metrics import Work, instructiveness, verdict
+from d2sd.trace.metrics import Work, verdict
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay, ReplayOutcome, recorded_config
 

@@ -211,11 +211,6 @@ export class TreeView {
     return said.find((words) => this.small(words) < room) ?? said.at(-1);
   }
 
-  /** Whether a node is drawn without its word. */
-  get wordless() {
-    return [...(this.layout?.lanes.keys() ?? [])].some((id) => this.words.get(id) === "");
-  }
-
   get cut() {
     return this.step !== null && this.step.accepted.some((id) => /^$|…$/.test(this.words.get(id)));
   }

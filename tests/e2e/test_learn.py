@@ -6,7 +6,6 @@ import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
-from app import presets
 from tests.e2e.driving import PATIENCE, PHONE, view
 from tests.scripts.node import stops_of
 
