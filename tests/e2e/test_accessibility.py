@@ -6,7 +6,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from tests.e2e.driving import STILL, drawn_figure, open_tab
+from tests.e2e.driving import STILL, drawn_figure, fold, open_tab, unfold
 
 pytestmark = pytest.mark.e2e
 SEVERE = ("serious", "critical")
@@ -33,6 +33,15 @@ def test_tab_has_no_serious_violation(module_page: Page, theme: str, tab: str):
         module_page.locator("#source").get_by_label("The run in Explore").check()
         drawn_figure(module_page, "uniform")
     assert severe(module_page) == []
+    for button in ("why?", "Details") if tab == "Explore" else ():
+        opener = module_page.locator("#explorer").get_by_role("button", name=button)
+        opener.click()
+        assert severe(module_page) == []
+        opener.click()
+    if tab == "Explore":
+        unfold(module_page)
+        assert severe(module_page) == []
+        fold(module_page)
     if (leave := module_page.locator("#learn .story .head .on")).is_visible():
         leave.click()
     for stop in ("Why a pass", "Now change") if tab == "Learn" else ():
