@@ -276,7 +276,13 @@ export class NumbersView {
     this.bar = h("div", { class: "stack", role: "img" }, ...this.segments.map(([, , segment]) => segment));
     this.shares = h("dd", { class: "note" });
     this.cards.append(
-      h("div", { class: "stat wide", "data-stat": "stages" }, h("dt", {}, "Time by stage"), h("dd", {}, this.bar), this.shares),
+      h(
+        "div",
+        { class: "stat wide", "data-stat": "stages" },
+        h("dt", {}, "Time by stage"),
+        h("dd", {}, this.bar),
+        this.shares,
+      ),
     );
     this.map = new BreakEvenMap();
     this.ran = h("p", { id: "run-label", dir: "auto" });
