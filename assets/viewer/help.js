@@ -17,9 +17,7 @@ const KEYS = [
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
   ["N P", "next, previous step of the chosen kind"],
-  ["[ ]", "a range of steps begins, ends at the shown one"],
   [".", "full screen"],
-  ["S", "speed of playing"],
   ["T", "present: sentence and drawing, twice as large"],
   ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
   ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
@@ -109,7 +107,6 @@ export function keyActions({
   viewport,
   help,
   finder,
-  timeline,
   quiz,
   typed,
   presenter,
@@ -148,19 +145,12 @@ export function keyActions({
     "?": () => help.toggle(),
     n: () => finder.go(1),
     p: () => finder.go(-1),
-    "[": () =>
-      selection.shown !== null &&
-      timeline.select(selection.shown, Math.max(selection.shown, timeline.range ? timeline.range[1] : 0)),
-    "]": () =>
-      selection.shown !== null &&
-      timeline.select(Math.min(selection.shown, timeline.range ? timeline.range[0] : selection.shown), selection.shown),
     ".": () => presenter.fullScreen(),
     t: () => presenter.toggle(),
     q: () => quiz.toggle(),
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(selection.shownNode)?.depth),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
-    s: () => player.repace(),
     // a clicker's keys; else they scroll the page
     PageDown: () => presenter.on && selection.move(1),
     PageUp: () => presenter.on && selection.move(-1),

@@ -2,32 +2,18 @@
 
 import { button, h, icon, markCurrent } from "./dom.js";
 import { capital } from "./words.js";
-import { END, STAGE_NAMES, durations, stageWords, stagesOf } from "./stages.js";
+import { END, STAGE_NAMES, stageWords, stagesOf } from "./stages.js";
 
+const STAGE_SECONDS = 3;
 const [PLAY, PAUSE] = ["M-4-7L8 0L-4 7Z", "M-6-6h4V6h-4ZM2-6h4V6h-4Z"];
-const PACES = [
-  ["1×", 1, false],
-  ["½×", 0.5, false],
-  ["as measured", 1, true],
-]; // what they are called, how fast they are, and whether stages last in the proportion of their times
-
 export class Player {
   /** `draw(t)` draws the shown step at a time; `said(name)`: another stage begins, none at the end; `allowed()`: whether a
    *  step may be shown. */
   constructor(store, selection, { draw, said, allowed, changed }) {
     Object.assign(this, { store, selection, draw, said, allowed, changed });
-    Object.assign(this, { index: null, at: 0, playing: false, pace: 0, stage: null });
+    Object.assign(this, { index: null, at: 0, playing: false, stage: null });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("", { class: "play" }, () => this.toggle());
-    this.speed = button(
-      PACES[0][0],
-      {
-        class: "small pace",
-        title: "Speed (S): as it is, half, or stages as long as they took",
-        "aria-label": "Speed of playing",
-      },
-      () => this.repace(),
-    );
     this.slider = h("input", { type: "range", min: 0, "aria-label": "How this step comes about" });
     this.slider.addEventListener("input", () =>
       this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber),
@@ -39,7 +25,6 @@ export class Player {
       { class: "moments", role: "group", "aria-label": "How this step comes about" },
       this.button,
       (this.way = h("div", { class: "way" }, this.slider, this.names)),
-      this.speed,
     );
   }
 
@@ -92,10 +77,9 @@ export class Player {
   }
 
   advance(seconds) {
-    const [, speed, measured] = PACES[this.pace];
-    const lasts = durations(this.step, measured);
-    if (this.at >= lasts.length) this.finish();
-    else this.at = Math.min(lasts.length, this.at + (seconds * speed) / lasts[Math.floor(this.at)]);
+    const stages = stagesOf(this.step).length;
+    if (this.at >= stages) this.finish();
+    else this.at = Math.min(stages, this.at + seconds / STAGE_SECONDS);
   }
 
   pause() {
@@ -134,11 +118,6 @@ export class Player {
   jump(stage) {
     const at = this.step ? stagesOf(this.step).indexOf(stage) : -1;
     if (at >= 0) this.seek(at + 1);
-  }
-
-  repace() {
-    this.pace = (this.pace + 1) % PACES.length;
-    this.speed.textContent = PACES[this.pace][0];
   }
 
   /** Leaves a step that is not the chosen one any more, or must not be seen. */

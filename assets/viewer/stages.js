@@ -226,17 +226,3 @@ export function stageWords(step, at) {
 }
 
 const passes = (n) => (n === 1 ? "One pass" : `${capital(inWords(n))} passes`);
-
-const STAGE_SECONDS = 3;
-const LEAST_SECONDS = 0.3; // a stage can still be seen
-
-/** How long each of its stages lasts on the screen, in seconds. `measured`: in the proportion of their times, together as long
- *  as else. */
-export function durations(step, measured) {
-  const stages = stagesOf(step);
-  const { first_draft: draft, second_draft: redraft, tree, verify, commit } = step.seconds;
-  const times = stages.map((at) => [draft, 0, redraft, tree, verify, commit][at]);
-  const all = sum(times);
-  if (!measured || !all) return stages.map(() => STAGE_SECONDS);
-  return times.map((seconds) => Math.max(LEAST_SECONDS, (seconds / all) * STAGE_SECONDS * stages.length));
-}

@@ -255,13 +255,6 @@ export class Store {
     this.most = Math.max(this.most, summary.total);
   }
 
-  /** Totals of the steps from `first` to `last`, both included. */
-  sumsOf(first, last) {
-    const sums = noSums();
-    for (const summary of this.summaries.slice(first, last + 1)) addSums(sums, summary);
-    return sums;
-  }
-
   /** What every step needs to know of its run. */
   get manner() {
     const { method, config, missing } = this.header;

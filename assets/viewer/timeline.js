@@ -1,8 +1,7 @@
 // The steps of a run: a bar each, and finding them by what came of them, by length or by time.
 
-import { button, h, icon, oncePerFrame, sum } from "./dom.js";
-import { OUTCOMES, PROPOSERS, capital, count, milliseconds, percent, probability, spoken } from "./words.js";
-import { judged } from "./store.js";
+import { button, h, oncePerFrame, sum } from "./dom.js";
+import { OUTCOMES, PROPOSERS, capital, count, milliseconds, probability, spoken } from "./words.js";
 
 // few: steps that fill the width; worded: with the step's text below
 const BAR = { least: 4, few: 8, most: 240, top: 4, words: 19, track: 5, worded: 72, gap: 10 };
@@ -22,9 +21,6 @@ export class TimelineView {
     });
     this.matching = null; // the steps that a filter leaves, null: all
     this.told = Infinity; // the step from which on nothing may be read
-    this.range = null; // [first, last] step of a selected range
-    this.ranging = false; // whether dragging selects one
-    this.ranged = () => {};
     this.canvas = h("canvas", { "aria-hidden": "true" });
     host.append(this.canvas);
     this.draw = oncePerFrame(() => this.paint());
@@ -70,22 +66,6 @@ export class TimelineView {
     this.draw();
   }
 
-  /** Selects the steps between two, both included; null: none. */
-  select(from, to) {
-    this.range = from === null ? null : [Math.min(from, to), Math.max(from, to)];
-    this.ranged();
-    this.draw();
-  }
-
-  /** Shows the selected range as large as it fits. */
-  zoomToRange() {
-    const [first, last] = this.range;
-    this.zoomed = 1;
-    this.zoomed = Math.max(1, this.room / (last - first + 1) / this.pitch);
-    this.scrollTo(first);
-    this.draw();
-  }
-
   /** Brings the shown step into the window when there are more steps than fit. */
   follow() {
     const at = this.selection.shown;
@@ -114,7 +94,7 @@ export class TimelineView {
   colours() {
     const style = getComputedStyle(this.host);
     this.family = style.fontFamily;
-    const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel", "first-tint"];
+    const names = ["first", "second", "target", "line", "ink", "muted", "reject", "sunken", "panel"];
     return Object.fromEntries(names.map((name) => [name, style.getPropertyValue("--" + name).trim()]));
   }
 
@@ -135,11 +115,6 @@ export class TimelineView {
     const base = height - track - (worded ? BAR.words : 0);
     const paint = { pen, pitch: this.pitch, colours: this.colours(), base, worded, height: height - track };
     paint.fills = this.patterns(paint);
-    if (this.range) {
-      const [first, last] = this.range;
-      pen.fillStyle = paint.colours["first-tint"];
-      pen.fillRect((first - this.first) * paint.pitch, 0, (last - first + 1) * paint.pitch, height);
-    }
     const end = Math.min(this.store.length, this.first + this.capacity + 1);
     for (let i = this.first; i < end; i += 1) this.paintBar(paint, i);
     if (track) this.paintTrack(paint, width, height);
@@ -251,19 +226,12 @@ export class TimelineView {
       const at = this.stepAt(event);
       if (event.button > 0 || at === null) return;
       host.setPointerCapture(event.pointerId);
-      if (event.shiftKey || this.ranging) {
-        this.rangeFrom = at;
-        this.select(at, at);
-        return;
-      }
       this.scrubbing = true;
       selection.pin(at);
     });
     host.addEventListener("pointermove", (event) => {
       const at = this.stepAt(event);
-      if (this.rangeFrom !== undefined) {
-        if (at !== null) this.select(this.rangeFrom, at);
-      } else if (this.scrubbing && at !== null) selection.pin(at);
+      if (this.scrubbing && at !== null) selection.pin(at);
       else if (!this.scrubbing && event.pointerType !== "touch") {
         selection.preview(at);
         this.tell(at, event);
@@ -273,10 +241,7 @@ export class TimelineView {
       this.tooltip.hide();
       if (!this.scrubbing) selection.preview(null);
     });
-    const end = () => {
-      this.scrubbing = false;
-      this.rangeFrom = undefined;
-    };
+    const end = () => (this.scrubbing = false);
     host.addEventListener("pointerup", end);
     host.addEventListener("pointercancel", end);
     host.addEventListener(
@@ -338,20 +303,7 @@ export function foundBy(filter, summaries) {
   return test ? test(summaries) : null;
 }
 
-/** The totals of a range of steps. */
-export function rangeWords(sums) {
-  const cases = judged(sums);
-  const seconds = sum(Object.values(sums.seconds));
-  const words = [
-    `${count(sums.tokens, "token")}, ${(sums.tokens / sums.steps).toFixed(2)} per step`,
-    `${(sums.nodes / sums.steps).toFixed(1)} nodes per step`,
-    cases ? `${percent(sums.outcomes.repaired / cases)} of ${cases} rescued` : "",
-    seconds ? milliseconds(seconds) : "",
-  ];
-  return words.filter(Boolean).join(" · ");
-}
-
-/** Finds steps by what came of their prediction, by length, by time; and the totals of a range of steps. */
+/** Finds steps by what came of their prediction, by length, by time. */
 export class FinderView {
   constructor(timeline, store, selection) {
     Object.assign(this, { timeline, store, selection, found: null, counted: -1 });
@@ -366,21 +318,13 @@ export class FinderView {
     this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
     const before = tool("‹", "Previous of these steps (P)", () => this.go(-1));
     const next = tool("›", "Next of these steps (N)", () => this.go(1));
-    this.rangeButton = tool(
-      icon("M-6-5V5M6-5V5M-4 0H4M-2-2L-4 0L-2 2M2-2L4 0L2 2"),
-      "Select a range of steps: drag over them (or Shift + drag)",
-      () => this.toggleRanging(),
-    );
-    this.totals = h("p", { class: "range", role: "status", hidden: true });
     this.box = h(
       "div",
       { class: "finder" },
-      h("div", { class: "row" }, this.choice, before, next, this.rangeButton, this.count),
+      h("div", { class: "row" }, this.choice, before, next, this.count),
       this.marks,
-      this.totals,
     );
     this.choice.addEventListener("change", () => this.visit());
-    timeline.ranged = () => this.showRange();
   }
 
   markOf(id, mark, words) {
@@ -436,24 +380,6 @@ export class FinderView {
   reset() {
     this.choice.value = "any";
     this.timeline.zoomed = 1;
-    this.timeline.select(null);
     this.find();
-  }
-
-  toggleRanging() {
-    const { timeline } = this;
-    timeline.ranging = !timeline.ranging;
-    this.rangeButton.setAttribute("aria-pressed", timeline.ranging);
-    if (!timeline.ranging) timeline.select(null);
-  }
-
-  showRange() {
-    const { range } = this.timeline;
-    this.totals.hidden = !range;
-    if (!range) return this.totals.replaceChildren();
-    const zoom = button("Zoom to them", {}, () => this.timeline.zoomToRange());
-    const clear = button("Clear", {}, () => this.timeline.select(null));
-    const name = range[0] === range[1] ? `Step ${range[0] + 1}` : `Steps ${range[0] + 1} to ${range[1] + 1}`;
-    return this.totals.replaceChildren(h("b", {}, name), ` ${rangeWords(this.store.sumsOf(...range))}`, zoom, clear);
   }
 }

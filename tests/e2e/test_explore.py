@@ -12,7 +12,7 @@ from playwright.sync_api import Page, expect
 
 import d2sd
 from app import models, presets, settings
-from d2sd.trace.metrics import totals, verdict
+from d2sd.trace.metrics import verdict
 from tests.e2e.driving import (
     PATIENCE,
     choose_from,
@@ -211,7 +211,7 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     assert shown.evaluate(picture) == whole
 
 
-def test_finder_visits_matching_steps_and_sums_range(shown: Page):
+def test_finder_visits_matching_steps(shown: Page):
     press = shown.keyboard.press
     places = [n for n, step in enumerate(RUN.steps) if verdict(step) == "repaired"]
     press("Home")
@@ -225,17 +225,6 @@ def test_finder_visits_matching_steps_and_sums_range(shown: Page):
     expect(shown.locator(".finder .count")).to_have_text(f"2 of {len(places)}")
     press("p")
     has(shown, step=places[0])
-    press("[")
-    press("n")
-    has(shown, step=places[1])
-    press("]")
-    of_range = totals(RUN.steps[places[0] : places[1] + 1])
-    words = f"Steps {places[0] + 1} to {places[1] + 1} {of_range.tokens} tokens, {of_range.mean_acceptance_length:.2f} per step"
-    totalled = shown.locator("#explorer .range")
-    expect(totalled).to_contain_text(words)
-    shown.get_by_role("button", name="Zoom to them").click()
-    shown.get_by_role("button", name="Clear").click()
-    expect(totalled).to_be_hidden()
     shown.locator("[data-outcome=repaired]").click()
     expect(shown.locator("#step-filter")).to_have_value("any")
     shown.get_by_role("button", name="Find", exact=True).click()

@@ -6,7 +6,7 @@ import { gunzipSync } from "node:zlib";
 import { keyActions } from "../../assets/viewer/help.js";
 import { Player } from "../../assets/viewer/player.js";
 import { Selection } from "../../assets/viewer/selection.js";
-import { END, draftOf, durations, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { END, draftOf, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { brokenTokens } from "../../assets/viewer/tree_layout.js";
 import { afterToken } from "../../assets/viewer/words.js";
 import { stepLine, stepOf } from "./fixtures.mjs";
@@ -232,15 +232,6 @@ test("places of a draft have one name each", () => {
     "before the first",
     ...["first", "twelfth", "13th", "21st", "22nd", "33rd", "112th"].map((n) => `after the ${n}`),
   ]);
-});
-
-test("durations are proportional to measured times if asked", () => {
-  const [draft, doubt, redraft, merge, verify] = durations(D2SD, true);
-  const { first_draft: first, second_draft: second } = D2SD.seconds;
-  assert.ok(
-    Math.abs(draft / redraft - first / second) < 0.01 && verify > 2 * redraft && doubt < draft && merge < verify,
-  );
-  assert.deepEqual(durations(D2SD, false), Array(6).fill(3));
 });
 
 const element = () => ({
