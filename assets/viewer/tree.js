@@ -204,7 +204,7 @@ export class TreeView {
     return clearOf(this.broke, right + this.stub + AIR, 80, [right, Infinity]) ?? right + this.stub + AIR;
   }
 
-  moreWords({ at, count, branches = 1 }) {
+  moreWords({ at, count, branches }) {
     const said = [`+ ${count} more`, `+${count}`];
     if (branches > 1) said.unshift(`+ ${count} more in ${branches} branches`);
     const room = this.x(this.columns.widths.length - 0.5) - this.moreX(at);

@@ -36,7 +36,8 @@ function cutChain(chain) {
   if (branch.length && count > 1) {
     chain.nodes = [...path, ...branch.slice(0, SHOWN)];
     chain.end = chain.nodes.at(-1).depth;
-    chain.more = { at: chain.nodes.at(-1).id, count, branches: endsOf(whole), chain: whole };
+    const branches = endsOf(whole) - (branch.length > SHOWN ? 0 : 1); // its own end may be shown
+    chain.more = { at: chain.nodes.at(-1).id, count, branches, chain: whole };
     chain.subs = stay;
   }
   chain.subs.forEach(cutChain);
@@ -107,12 +108,17 @@ function arrange(main, order, most) {
       if (shown.has(sub)) continue;
       const at = sub.first.parent;
       const first = chain.nodes.find(({ id }) => id === at);
-      const { count, chain: left } = more.get(at) ?? {
+      const {
+        count,
+        branches,
+        chain: left,
+      } = more.get(at) ?? {
         count: 0,
+        branches: 0,
         chain: { first, nodes: [first], subs: [], end: first.depth },
       };
       left.subs.push(sub);
-      more.set(at, { at, count: count + sizeOf(sub), chain: left });
+      more.set(at, { at, count: count + sizeOf(sub), branches: branches + endsOf(sub), chain: left });
     }
   }
   return { lanes, chains, more, low: Math.min(...lanes.values()), high: Math.max(...lanes.values()) };
@@ -128,7 +134,7 @@ export function lanesOfMore({ chain }) {
 }
 
 /** The number of branches that a chain and those that leave it end in. */
-const endsOf = ({ subs, more }) => 1 + sum(subs.map(endsOf)) + (more ? more.branches - 1 : 0);
+const endsOf = ({ subs, more }) => sum(subs.map(endsOf)) + (more ? endsOf(more.chain) : 1);
 const sizeOf = (chain) => nodesOf(chain).length + sum(withMore(chain).map(({ more }) => more.count));
 const withMore = (chain) => [...(chain.more ? [chain] : []), ...chain.subs.flatMap(withMore)];
 

@@ -134,6 +134,8 @@ test("nodes are shown or counted behind one that is shown, each once", () => {
         const ids = [...lanesOfMore(branch).keys()].filter((id) => !lanes.has(id));
         assert.equal(ids.length, branch.count);
         assert.ok(lanes.has(branch.at));
+        const parents = new Set([...step.nodes.values()].map(({ parent }) => parent));
+        assert.equal(ids.filter((id) => !parents.has(id)).length, branch.branches);
         return ids;
       });
       assert.deepEqual(
