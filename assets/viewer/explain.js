@@ -143,7 +143,7 @@ function readyWords(drafts, right) {
   const early = right - Math.max(...drafts.map(({ prefix }) => prefix));
   return early > 0
     ? ` that had started ${inWords(early)} ${early > 1 ? "tokens" : "token"} earlier`
-    : " that was ready when the first one broke";
+    : " that was ready where the first one broke";
 }
 
 /** What became of a first token that was not accepted. */
@@ -156,7 +156,7 @@ function firstWrong(step) {
 /** What second drafts did where the first one broke, if they brought nothing. */
 function noBetter(step, link) {
   if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
-  const said = { found: "the second draft did no better", missed: "no second draft started there" };
+  const said = { found: "the second draft from there did no better", missed: "no second draft started there" };
   return link + (said[step.verdict] ?? "the other drafts added nothing");
 }
 

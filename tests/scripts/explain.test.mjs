@@ -183,7 +183,7 @@ test("a repaired step names the tokens that re-drafts added, and its boundary", 
   const step = repaired();
   assert.equal(
     stepSentence(step),
-    "Four tokens in one pass. 2 from the first draft, 1 from a second draft that was ready when the first one broke, and 1 from the large model itself.",
+    "Four tokens in one pass. 2 from the first draft, 1 from a second draft that was ready where the first one broke, and 1 from the large model itself.",
   );
   assert.equal(
     boundaryWords(step),
