@@ -190,7 +190,7 @@ export class DetailsView {
     below.hidden = !card;
     below.replaceChildren(card || "");
     if (card) this.placeCard(redraft.now);
-    this.showPanel(step, node, (known) => stepCard(known, total, undrawn));
+    this.showPanel(step, node, total, undrawn);
     this.places.mark(card ? redraft.now.prefix : null);
   }
 
@@ -203,11 +203,11 @@ export class DetailsView {
     this.inView = answer ? number : this.inView;
   }
 
-  showPanel(step, node, ofStep) {
+  showPanel(step, node, total, undrawn) {
     const known = step && node !== null && (node === BONUS ? step.bonus : step.nodes.has(node));
     this.close.hidden = !known;
     this.host.dataset.node = known ? (node === BONUS ? "bonus" : node) : "";
-    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : ofStep(step)) : "");
+    this.body.replaceChildren(step ? (known ? nodeCard(step, node) : stepCard(step, total, undrawn)) : "");
   }
 }
 

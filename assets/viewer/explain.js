@@ -30,7 +30,7 @@ export function contributions(step) {
   return { right, parts };
 }
 
-/** Of the re-drafts that have a node, the one that has most of its path; null where none has the node. */
+/** The re-draft through a node that contains most of `path`; null where no re-draft has the node. */
 function furthest(node, path) {
   const shared = (candidate) => path.filter((other) => other.candidates.includes(candidate)).length;
   const redrafts = node.candidates.filter((candidate) => candidate > 0);
@@ -138,7 +138,7 @@ function storyPieces(step) {
   ];
 }
 
-/** When the drafts that went on behind the first `right` tokens had been started. */
+/** Where the second drafts that continue after the first `right` tokens had started, in words. */
 function readyWords(drafts, right) {
   const early = right - Math.max(...drafts.map(({ prefix }) => prefix));
   return early > 0

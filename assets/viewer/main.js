@@ -181,7 +181,7 @@ class Explorer {
 
   /**
    * What is to be seen: the shown `step`, `at` which place of the `total` in the run, and its chosen `node`; `fresh`: whether it has to
-   * be drawn anew; `undrawn`: the share of its time that is left without drawing.
+   * be drawn anew; `undrawn`: the share of the steps' time that was not spent on drawing them.
    *
    * `secret`: whether what came of it must not be seen, nor the text from step `hidden` on (null: all of it can be); `summary`: of the
    * step, in words; `quiet`: whether these are not read out: a running stream or the pointer chose it; `stage`: what happens in it at

@@ -32,16 +32,17 @@ export function gist({
   if (gain >= 1) return [t(`${run} · `), speed];
   const others = [
     quickest === null ? "" : ` · Quickest here: ${timesWords(quickest)} in an earlier run`,
-    elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere).replace(" as one by one", "")}`,
+    elsewhere === null ? "" : ` · An 8B model on an H200: about ${timesWords(elsewhere, false)}`,
   ];
   return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
 }
 
-/** A speed beside that of plain decoding, in words. */
-export function timesWords(gain) {
+/** A speed relative to plain decoding, in words; `named`: whether they name plain decoding, "one by one". */
+export function timesWords(gain, named = true) {
   const times = fixed(gain < 1 ? 1 / gain : gain, 1);
   if (times === "1.0") return "as fast as one by one";
-  return gain < 1 ? `${times} times slower than one by one` : `${times} times as fast as one by one`;
+  const [slower, faster] = named ? ["slower than one by one", "as fast as one by one"] : ["slower", "as fast"];
+  return `${times} times ${gain < 1 ? slower : faster}`;
 }
 
 /** What the shown step took, and its tokens one by one, in seconds; null where one of the two is not known, or was disturbed. As in the
@@ -51,7 +52,7 @@ export function clockOf({ baseline, unwatched, disturbed, sums }, step) {
   return own && baseline && !disturbed ? { own, plain: step.committed.length / baseline } : null;
 }
 
-/** The share of the time of the steps that is left without drawing; 1 where it is not known. */
+/** The share of the steps' time that was not spent on drawing them; 1 where it is not known. */
 export function undrawn({ unwatched, sums }) {
   const all = sum(Object.values(sums.seconds));
   return unwatched && all ? sums.tokens / unwatched / all : 1;

@@ -30,8 +30,8 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   const drafts = main ? [] : draftsThrough(step, accepted);
   const draft = drafts.find(({ prefix }) => prefix === at.depth - 1) ?? drafts[0];
   const other = draft && !draft.resampled ? (draft.base > 0 ? "third draft" : "second draft") : "another draft";
-  const start = draft?.prefix === at.depth - 1 ? "from here" : "from earlier";
-  const names = main ? ["first draft", ""] : draft ? [`${other} ${start}`, other, ""] : ["another guess", ""];
+  const full = draft?.prefix === at.depth - 1 ? `${other} from here` : `${other} started earlier`;
+  const names = main ? ["first draft", ""] : draft ? [full, other, ""] : ["another guess", ""];
   const brought = won ? `${won} ${step.sampled ? "drawn" : "right"}` : "";
   const [left, right] = [columns.x(-0.5), columns.x(step.columns - 0.5)];
   const first = columns.x(at.depth) - widths.get(at.id) / 2;

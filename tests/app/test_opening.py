@@ -31,16 +31,23 @@ def test_worth_refuses_slow_or_untimed_run():
     assert worth(changed(tokens_per_second=50.0, unwatched=100.0))[1:] == (worth(presets.opening())[1], 2.0)
 
 
+def edited(events: list[dict]) -> RecordedRun:
+    return RecordedRun.read("\n".join(map(json.dumps, events)).encode())
+
+
 def test_worth_needs_words_and_missed_steps():
     events = [json.loads(line) for line in presets.opening().lines()]
-    for event in events:
-        if event["event"] == "StepDone":
-            event["nodes"] = [{**node, "text": " 7,"} for node in event["nodes"]]
-    assert worth(RecordedRun.of(events))[:2] == (False, (False, *worth(presets.opening())[1][1:]))
-    for event in events:
-        if event["event"] == "StepDone" and event["actual_boundary"] not in event["selected_prefixes"]:
-            event["selected_prefixes"] = []  # nothing was predicted
-    assert worth(RecordedRun.of(events))[1][1] == 0
+    assert worth(edited(events)) == worth(presets.opening())
+    steps = [event for event in events if event["event"] == "StepDone"]
+    missed = [step for step in steps if step["actual_boundary"] not in step["selected_prefixes"]]
+    for step in missed:
+        step["selected_prefixes"] = []  # nothing was predicted
+    assert worth(edited(events))[:2] == (False, (True, 0, worth(presets.opening())[1][2]))
+
+    events = [json.loads(line) for line in presets.opening().lines()]
+    for step in (event for event in events if event["event"] == "StepDone"):
+        step["nodes"] = [{**node, "text": " 7,"} for node in step["nodes"]]
+    assert worth(edited(events))[:2] == (False, (False, *worth(presets.opening())[1][1:]))
 
 
 def test_second_example_uses_another_model():

@@ -46,12 +46,15 @@ test("gist compares with plain decoding, and states a speed only where times are
 });
 
 test("timesWords never says 1.0 times, nor a ratio below 1", () => {
-  assert.deepEqual([0.5, 0.98, 1.02, 1.26].map(timesWords), [
-    "2.0 times slower than one by one",
-    "as fast as one by one",
-    "as fast as one by one",
-    "1.3 times as fast as one by one",
-  ]);
+  assert.deepEqual(
+    [0.5, 0.98, 1.02, 1.26].map((gain) => timesWords(gain)),
+    [
+      "2.0 times slower than one by one",
+      "as fast as one by one",
+      "as fast as one by one",
+      "1.3 times as fast as one by one",
+    ],
+  );
 });
 
 test("clockOf compares a step with its tokens one by one where both times are known", () => {

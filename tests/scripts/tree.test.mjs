@@ -226,6 +226,10 @@ test("lanes are called by what they brought, and only those that the target foll
   assert.deepEqual(labels(step), ["first draft, 2 right", "second draft from here, 1 right"]);
   assert.deepEqual(labels({ ...step, sampled: true })[0], "first draft, 2 drawn");
   assert.deepEqual(
+    labels({ ...step, branches: [{ ...branches[0], prefix: 1 }] })[1],
+    "second draft started earlier, 1 right",
+  );
+  assert.deepEqual(
     labels({ ...step, branches: [{ ...branches[0], resampled: true }] })[1],
     "another draft from here, 1 right",
   );
