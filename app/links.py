@@ -19,7 +19,7 @@ from d2sd.config import Setting
 MAX_PROMPT = 20_000
 # fields of links: what asks for a run, and where to look in one; the page's scripts know them from assets/viewer/constants.js
 RUN_FIELDS = ("prompt", "model", "method", *(s.name for s in SETTINGS))
-PLACE_FIELDS = ("tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme")
+PLACE_FIELDS = ("tab", "run", "step", "node", "chapter", "stop", "quiz", "draft", "beat", "play", "embed", "theme")
 FLAGS = {"true": True, "false": False}
 # not int(), which also takes other scripts' digits, spaces and underscores
 NUMBERS = {"whole": re.compile(r"-?[0-9]{1,19}"), "real": re.compile(r"-?[0-9]{1,9}(\.[0-9]{1,18})?")}

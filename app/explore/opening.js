@@ -8,16 +8,18 @@ const PATIENCE_MS = 20000; // Learn is built when it is first opened
 
 export function start(element, trigger) {
   const whenReady = oneWait(PATIENCE_MS);
-  /** Opens Learn at a stop, 0 being the story. */
-  const learn = (stop) => {
+  /** Opens Learn at a chapter; with a `value`: of that run, at its `step`. */
+  const learn = (detail) => {
     trigger("learn");
     const find = () => document.querySelector("#learn [data-ready=yes]");
     whenReady(
       () => find()?.offsetParent && find(),
-      (tour) => tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } })),
+      (tour) => tour.dispatchEvent(new CustomEvent("learn:go", { detail })),
     );
   };
-  document.addEventListener("explorer:learn", ({ detail: { stop } }) => learn(stop));
+  document.addEventListener("explorer:learn", ({ detail: { chapter, value, step } }) =>
+    learn(value ? { chapter, value, step } : { chapter }),
+  );
   document.addEventListener("explorer:begin", () => document.querySelector("#run").click());
   // the prompt's field closes, by whichever key the run was started, and shows how the prompt begins
   document.addEventListener("explorer:started", () => {

@@ -1,225 +1,74 @@
-// Learn: the story of a step, then its stops, a card each beside the live step.
+// Learn: a step, told chapter by chapter beside its drawing; then its appendices, K and γ by hand among them.
 
 import { readAddress } from "../../assets/viewer/address.js";
+import { PAPER } from "../../assets/viewer/constants.js";
 import { button, h, markCurrent, oneWait, text } from "../../assets/viewer/dom.js";
 import { withTerms } from "../../assets/viewer/glossary.js";
-import { Store, inflate } from "../../assets/viewer/store.js";
-import { DrawsView, Stage, TURN, WalkView } from "./stage.js";
-import { LiveView, PassView } from "./live.js";
-import { stopsOf, tokensWith } from "./stops.js";
-import { StoryView } from "./story.js";
+import { meanCost } from "../../assets/viewer/machine.js";
+import { start as startView } from "../../assets/viewer/main.js";
+import { STAGE_SECONDS, playIcon } from "../../assets/viewer/player.js";
+import { inflate } from "../../assets/viewer/store.js";
+import { appendices } from "./appendices.js";
+import { chaptersOf, tokensWith } from "./chapters.js";
+import { SettingsView } from "./settings.js";
 
-const EXPLORE_MS = 20000; // how long Explore may take to show the step
 const READ_MS = 10000; // how long reading the run may take
-const TURN_TITLE = "Now change K and γ";
+const EXPLORE_MS = 20000; // how long Explore may take to show it
+const WORDS_PER_SECOND = 3.6;
 
-/** The card of one stop: words, equation, the numbers of the step, and the way on. */
-class CardView {
-  /** `go(at)` shows a stop (`TURN` after the last one, where K and γ can be changed), `all()` shows everything, `open()` leads
-   *  to Explore. */
-  constructor({ go, all, open, walk, draws, pass, live }) {
-    Object.assign(this, { go, walk, draws, pass, live, at: 0, first: 0, about: "", examples: [] });
-    this.title = h("h3", { tabindex: -1 });
-    this.where = h("p", { class: "where" });
-    this.body = h("div", {
-      class: "body",
-      tabindex: 0,
-      role: "region",
-      "aria-label": "What this stop says",
-      "aria-live": "polite",
-      "aria-atomic": "true",
-    });
-    this.dots = h("ol", { class: "dots", "aria-label": "Stops" });
-    this.back = button("← Back", { class: "move", id: "learn-back" }, () => this.go(this.at - 1));
-    this.next = button("Next →", { class: "move next", id: "learn-next" }, () => this.go(this.at + 1));
-    this.all = button("Show everything", { class: "quiet", id: "learn-all", "aria-pressed": "false" }, all);
-    this.open = button("Open in Explore →", { class: "move next", id: "learn-open" }, open);
-    this.keys = h(
-      "p",
-      { class: "keys" },
-      h("kbd", {}, "←"),
-      h("kbd", {}, "→"),
-      " between stops, ",
-      h("kbd", {}, "Esc"),
-      " everything",
-    );
-    this.foot = h("div", { class: "foot" }, this.all, this.keys);
-    this.box = h(
-      "section",
-      { class: "card", "aria-label": "Tour" },
-      this.where,
-      this.title,
-      this.body,
-      h("div", { class: "ways" }, this.back, this.next, this.open),
-      this.dots,
-      this.foot,
-    );
-    this.dots.addEventListener("click", (event) => {
-      const dot = event.target.closest("button");
-      if (dot) this.go(Number(dot.dataset.stop));
-    });
-  }
-
-  /** Where the tour ends: K and γ cannot be changed where no other settings were replayed. */
-  get last() {
-    return this.live.live ? TURN : TURN - 1;
-  }
-
-  /** Shows stop `at` of step number `step`, `this.first` being where Back ends; behind the last stop K and γ can be changed. */
-  show(stops, at, step, everything) {
-    this.at = at;
-    const turn = at >= stops.length;
-    const stop = turn ? null : stops[at];
-    this.where.textContent = turn
-      ? `Step ${step + 1} of a recorded run · your turn`
-      : `Step ${step + 1} of a recorded run · stop ${at + 1} of ${stops.length}`;
-    this.title.textContent = turn ? TURN_TITLE : stop.title;
-    const shown = `${at} ${step}`;
-    if (shown !== this.shown || turn) this.body.replaceChildren(...(turn ? this.turn() : this.stop(stop, at)));
-    if (shown !== this.shown) this.enter(stop);
-    this.shown = shown;
-    this.back.disabled = at === this.first;
-    this.back.textContent = at === 0 && this.first < 0 ? "← The story" : "← Back";
-    this.next.hidden = at >= this.last;
-    this.open.hidden = !this.next.hidden;
-    this.all.hidden = this.keys.hidden = turn; // everything is shown there anyway
-    this.next.textContent = at === stops.length - 1 ? "Your turn →" : "Next →";
-    this.all.setAttribute("aria-pressed", everything);
-    this.all.textContent = everything ? "Back to this stop" : "Show everything";
-    const names = [...stops.map(({ title }) => title), TURN_TITLE].slice(0, this.last + 1);
-    if (this.dots.children.length !== names.length)
-      this.dots.replaceChildren(
-        ...names.map((name, i) =>
-          h(
-            "li",
-            {},
-            h(
-              "button",
-              {
-                type: "button",
-                "data-stop": i,
-                "aria-label": `${i < stops.length ? `Stop ${i + 1}` : "Your turn"}: ${name}`,
-                title: name,
-              },
-              i < stops.length ? i + 1 : "K",
-            ),
-          ),
-        ),
-      );
-    const dots = [...this.dots.children].map((li) => li.firstChild);
-    dots.forEach((dot, i) => dot.classList.toggle("done", i < at));
-    markCurrent(dots, at);
-  }
-
-  /** What moves at a stop begins when it is entered. */
-  enter(stop) {
-    const { walk, odds } = stop || { walk: [], odds: [] };
-    if (walk.length) this.walk.load(walk);
-    else this.walk.leave();
-    if (odds.length) this.draws.load(odds);
-    if (stop && stop.verified) this.pass.load(stop.verified);
-  }
-
-  stop(stop, at) {
-    const rows = stop.numbers.map(([name, value]) =>
-      h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
-    );
-    const known = new Set(); // the words that this card has explained
-    const said = stop.say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known))));
-    return [
-      ...said.slice(0, 1),
-      stop.verified ? this.pass.box : "",
-      ...said.slice(1),
-      stop.odds.length ? this.draws.box : "",
-      stop.equation.length
-        ? h(
-            "p",
-            { class: "equation", role: "math", "aria-label": stop.equation.map(spokenPiece).join("") },
-            ...stop.equation.map(drawnPiece),
-          )
-        : "",
-      stop.walk.length ? this.walk.box : "",
-      rows.length && !stop.odds.length ? h("dl", { class: "values" }, ...rows) : "",
-      ...stop.questions.map(([question, answer]) =>
-        h("details", { class: "asked" }, h("summary", {}, question), h("p", {}, answer)),
-      ),
-      at === 0 && this.about
-        ? h(
-            "p",
-            { class: "about" },
-            this.about,
-            " Its examples: ",
-            ...this.examples.flatMap(([name, prompt], i) => [i ? ", " : "", h("span", { title: prompt }, name)]),
-            ".",
-          )
-        : "",
-    ];
-  }
-
-  turn() {
-    return [
-      h(
-        "p",
-        {},
-        "K is how many flags get a re-draft, γ how long a block is. Move them: the text is cut into the steps that it would have taken.",
-      ),
-      this.live.box,
-    ];
-  }
+/** The drawing of the step, in a shadow root: its ids are those of Explore. */
+function drawingIn(host, styles, lines) {
+  const root = host.attachShadow({ mode: "open" });
+  const [frame, place] = [h("div", { class: "told-frame" }), h("div", {})];
+  frame.append(place);
+  root.append(h("style", {}, styles), frame);
+  const dark = () => frame.classList.toggle("dark", document.body.classList.contains("dark"));
+  new MutationObserver(dark).observe(document.body, { attributes: true, attributeFilter: ["class"] });
+  dark();
+  const nothing = () => {};
+  return startView(place, nothing, { value: lines, told: true }, nothing);
 }
 
-const drawnPiece = (piece) => (Array.isArray(piece) ? h(piece[0] === "var" ? "i" : piece[0], {}, piece[1]) : piece);
-const spokenPiece = (piece) => (!Array.isArray(piece) ? piece : piece[0] === "sub" ? ` sub ${piece[1]} ` : piece[1]);
-
-/** The tour over one run, first the story of a step, then its stops. */
 class Tour {
-  /** `trigger` reaches the server; `styles`: of the live view. */
+  /** `trigger` reaches the server; `styles`: of the drawing. */
   constructor(element, trigger, { styles }) {
-    Object.assign(this, { element, trigger, at: 0, step: 0, everything: false });
+    Object.assign(this, { element, trigger, styles, chapters: [], at: 0, step: 0, timer: 0, about: "" });
     this.whenShown = oneWait(EXPLORE_MS);
-    this.store = new Store(
-      () => {},
-      () => {},
-    );
-    this.walk = new WalkView((at) => this.stage.walk(at, this.walk.visits, this.step));
-    this.live = new LiveView((k) => this.stage.branches(k, this.tokensWith(k)));
-    this.card = new CardView({
-      go: (at) => this.go(at),
-      all: () => this.toggleAll(),
-      open: () => this.open(),
-      walk: this.walk,
-      draws: new DrawsView(),
-      pass: new PassView(),
-      live: this.live,
-    });
-    this.stage = new Stage(styles, (step) => this.follow(step));
-    this.story = new StoryView(
-      this.store,
-      () => this.go(0),
-      () => this.go(TURN),
-    );
+    this.settings = new SettingsView((k) => this.showBranches(k));
     this.notice = h("p", { class: "notice", role: "alert", hidden: true });
-    this.layout = h(
+    this.rail = h("ol", { class: "rail", "aria-label": "Chapters" });
+    this.rail.addEventListener("click", ({ target }) => {
+      const at = target.closest("button")?.dataset.at;
+      if (at) this.go(Number(at));
+    });
+    this.whose = h("p", { class: "whose" });
+    this.title = h("h3", { tabindex: -1 });
+    this.body = h("div", { class: "body", "aria-live": "polite" });
+    this.stage = h("div", { class: "stage", role: "group", "aria-label": "The step" });
+    this.back = button("←", { class: "move", "aria-label": "Chapter before (←)", title: "←" }, () =>
+      this.go(this.at - 1),
+    );
+    this.next = button("Next →", { class: "move", id: "learn-next" }, () => this.go(this.at + 1));
+    this.player = button("", { class: "play" }, () => this.toggle());
+    this.scene = h(
       "div",
-      { class: "layout", hidden: true },
-      this.card.box,
-      h("div", { class: "beside" }, this.live.cut, this.stage.box),
+      { class: "scene" },
+      this.rail,
+      h("section", { class: "words", "aria-label": "Chapter", tabindex: 0 }, this.whose, this.title, this.body),
+      h("div", { class: "picture" }, this.settings.cut, this.stage),
+      h("div", { class: "ways" }, this.player, this.back, this.next),
     );
-    element.replaceChildren(
-      h(
-        "section",
-        { class: "panels tour", "aria-label": "Learn how a step works" },
-        this.notice,
-        this.story.box,
-        this.layout,
-      ),
-    );
+    this.track = h("div", { class: "track" }, this.scene);
+    element.replaceChildren(h("section", { class: "panels tour", "aria-label": "Learn" }, this.notice, this.track));
     this.keys = (event) => this.onKey(event);
+    this.scrolled = () => this.onScroll();
     document.addEventListener("keydown", this.keys, true);
+    addEventListener("scroll", this.scrolled, { passive: true });
+    new ResizeObserver(() => this.settle()).observe(this.track); // also when the tab is opened again
   }
 
   /** Loads the run, with a notice and another try where that fails. `ask()` is answered with the packed tour; `lines`: of the run
-   *  where they are not in it; `address`: the stop and step to begin with. */
+   *  where they are not in it; `address`: the chapter and step to begin with. */
   async load(ask, lines, address) {
     this.notice.hidden = true;
     try {
@@ -228,158 +77,271 @@ class Tour {
       console.warn(error);
       this.notice.hidden = false;
       this.notice.replaceChildren(
-        "The tour did not load; is the connection lost? ",
+        "Learn did not load; is the connection lost? ",
         button("Try again", { class: "small" }, () => this.load(ask, lines, address)),
       );
     }
   }
 
-  async begin(tour, ownLines, { stop, step }) {
-    const { card, element, live, stage, store } = this;
-    this.layout.hidden = false;
-    this.run = text(tour.run);
-    card.about = text(tour.about);
-    card.examples = Object.entries(tour.examples || {}).map(([name, prompt]) => [name, text(prompt)]);
-    const lines = ownLines ?? tour.lines;
-    stage.load(lines);
-    store.feed(lines);
-    live.load(tour.live, tour.here, tour.opening);
-    this.story.turn.hidden = !live.live;
-    await until(() => store.complete);
-    this.step = stop === null || step === null ? tour.start : Math.min(step, store.length) - 1;
-    await until(() => stage.steps > this.step);
-    stage.pin(this.step);
-    this.at = this.within((stop ?? 0) - 1);
-    this.show();
-    element.addEventListener("learn:go", ({ detail }) => {
-      if (detail.step && detail.step - 1 !== this.step) stage.pin(detail.step - 1);
-      if (detail.stop - 1 !== this.at) this.go(detail.stop - 1);
-    });
-    element.dataset.ready = "yes";
+  async begin(tour, ownLines, { chapter, step }) {
+    this.example = { value: ownLines ?? tour.lines, step: tour.start, about: text(tour.about) };
+    this.settings.load(tour.live, tour.here, tour.opening);
+    this.view = drawingIn(this.stage, this.styles, this.example.value);
+    await this.tell({ ...this.example, step: chapter && step ? step - 1 : tour.start }, chapter ?? 1);
+    this.element.addEventListener("learn:go", ({ detail }) => this.follow(detail));
+    this.element.dataset.ready = "yes";
   }
 
-  follow(step) {
-    if (step === this.step) return;
-    this.step = step;
-    this.show();
+  /** Tells step `step` of a run, from chapter number `chapter` on. */
+  async tell({ value, step, about = "" }, chapter) {
+    const { view } = this;
+    view.store.feed(value);
+    await until(() => view.store.complete);
+    const { store } = view;
+    this.step = Math.min(step, store.length - 1);
+    view.selection.pin(this.step);
+    this.own = value !== this.example.value;
+    const works = store.summaries.map(({ work }) => work);
+    const told = store.step(this.step);
+    const more = appendices(told, store, this.own ? null : this.settings);
+    this.chapters = [...chaptersOf(told, store, meanCost(PAPER, store.header.method, works)), ...more];
+    if (about) this.chapters[0].asked.push(["Which models are these?", about]);
+    this.showRail();
+    const scrolls = window === window.parent; // a frame may be as high as what is in it
+    this.track.style.setProperty("--pages", scrolls ? this.chapters.length - 1 : 0);
+    this.at = -1;
+    this.enter(
+      Math.max(
+        0,
+        this.chapters.findLastIndex(({ id }) => id <= chapter),
+      ),
+    );
+    this.align();
   }
 
-  show() {
-    const { element, layout, story, store } = this;
-    const step = store.step(this.step);
-    if (!step) return;
-    const telling = this.at < 0;
-    [story.box.hidden, layout.hidden] = [!telling, telling];
-    if (telling) story.show(this.step);
-    else this.showStop(step);
-    Object.assign(element.dataset, { at: this.at, step: this.step, everything: this.everything });
-    element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
+  /** To a chapter that an address or another view names, and there also to a step; with a `value`: of that run. */
+  follow({ chapter, step = null, value = "" }) {
+    if (value) return this.tell({ value, step }, chapter);
+    if (step && step - 1 !== this.step) return this.tell({ ...this.example, step: step - 1 }, chapter);
+    return this.go(
+      Math.max(
+        0,
+        this.chapters.findLastIndex(({ id }) => id <= chapter),
+      ),
+    );
   }
 
-  showStop(step) {
-    const { card, live, stage, store } = this;
-    const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline };
-    card.first = this.within(-1);
-    card.show(stopsOf(step, run), this.at, this.step, this.everything);
-    live.cut.hidden = this.at < TURN;
-    if (this.at < TURN) stage.branches(null, 0);
-    else live.show();
-    requestAnimationFrame(() => stage.light(this.at, this.step, this.everything));
+  showRail() {
+    let number = 0;
+    this.rail.replaceChildren(
+      ...this.chapters.map(({ name, box }, at) =>
+        h(
+          "li",
+          { class: box ? "appendix" : null },
+          button(h("span", {}, box ? name : `${(number += 1)} ${name}`), { "data-at": at, title: name }),
+        ),
+      ),
+    );
   }
 
-  /** The nearest stop to `at` that there is; the story, where it can be told, is before the first. */
-  within(at) {
-    return Math.min(this.card.last, Math.max(this.story.tells(this.step) ? -1 : 0, at));
+  /** Shows chapter `at` and plays it. */
+  enter(at) {
+    if (at === this.at || !this.chapters[at]) return;
+    const back = at < this.at;
+    this.at = at;
+    const { id, title, say, from, to, box = "" } = this.chapters[at];
+    const { view } = this;
+    this.whose.replaceChildren(
+      `Step ${this.step + 1} of ${this.own ? "your" : "a recorded"} run`,
+      this.own ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1)) : "",
+    );
+    this.title.textContent = title;
+    const known = new Set(); // the words that this chapter has explained
+    this.body.replaceChildren(
+      ...say.map((sentence) => h("p", {}, h("bdi", {}, ...withTerms(sentence, known)))),
+      box,
+      ...this.folds(this.chapters[at]),
+      ...(id === 7 ? [this.waysOn()] : []),
+    );
+    this.body.parentNode.scrollTop = 0;
+    this.settings.cut.hidden = box !== this.settings.box;
+    if (!this.settings.cut.hidden) this.settings.show();
+    else this.showBranches(null);
+    view.page.root.dataset.chapter = id;
+    if (box) view.player.finish();
+    else view.player.play(back ? to : from, to);
+    [...this.rail.children].forEach((item, n) => item.classList.toggle("done", n <= at));
+    markCurrent(
+      [...this.rail.children].map((item) => item.firstChild),
+      at,
+    );
+    this.back.disabled = at === 0;
+    this.next.disabled = at === this.chapters.length - 1;
+    this.showPlayer();
+    Object.assign(this.element.dataset, { chapter: id, step: this.step });
+    this.element.dispatchEvent(new CustomEvent("learn:moved", { bubbles: true }));
+  }
+
+  /** What folds out below a chapter. */
+  folds({ formula, numbers, asked }) {
+    const fold = (name, ...parts) => h("details", { class: "asked" }, h("summary", {}, name), ...parts);
+    const values = numbers.map(([name, value]) =>
+      h("div", {}, h("dt", {}, h("bdi", {}, name)), h("dd", {}, h("bdi", {}, value))),
+    );
+    const written = formula.length
+      ? h(
+          "p",
+          { class: "equation", role: "math", "aria-label": formula.map(spokenPiece).join("") },
+          ...formula.map(drawnPiece),
+        )
+      : "";
+    const name = formula.length ? "Show the formula" : "Show the numbers";
+    return [
+      ...(formula.length || numbers.length ? [fold(name, written, h("dl", { class: "values" }, ...values))] : []),
+      ...asked.map(([question, answer]) => fold(question, h("p", {}, answer))),
+    ];
+  }
+
+  /** Where one can go on from the last chapter. */
+  waysOn() {
+    const settings = this.chapters.findIndex(({ id }) => id === 8);
+    return h(
+      "div",
+      { class: "on" },
+      settings > 0 ? button("Try it: K and γ", { class: "main" }, () => this.go(settings)) : "",
+      button("Quiz", {}, () => this.open("quiz")),
+      button("Open in Explore", { id: "learn-open" }, () => this.open("")),
+    );
   }
 
   go(at) {
-    const { card, layout, story } = this;
-    this.at = this.within(at);
-    this.everything = false;
-    this.show();
-    if (this.at < 0) return story.go(0);
-    card.title.focus({ preventScroll: true });
-    if (layout.getBoundingClientRect().top < 0) layout.scrollIntoView({ block: "start" });
-    return requestAnimationFrame(() => card.title.scrollIntoView({ block: "nearest" })); // below the picture on a phone, once that is drawn
+    this.rest();
+    if (at < 0 || at >= this.chapters.length) return;
+    this.enter(at);
+    this.align();
+    this.title.focus({ preventScroll: true });
   }
 
-  /** One frame of the story on or back, or one stop; behind the last frame comes the first stop. */
-  move(by) {
-    if (this.at >= 0) this.go(this.at + by);
-    else if (!this.story.go(this.story.at + by) && by > 0) this.go(0);
-  }
+  // Playing and scrolling
 
-  toggleAll() {
-    if (this.at < 0 || this.at >= TURN) return;
-    this.everything = !this.everything;
-    this.show();
-  }
-
-  /** Tokens of the step with its first `k` re-drafts alone; 0: not known. */
-  tokensWith(k) {
-    const step = this.store.step(this.step);
-    return k !== null && step && k <= step.branches.length ? tokensWith(step, k) : 0;
-  }
-
-  /** Explore gets the recorded run, this step is selected there, and the field for K is ready to be changed. */
-  open() {
-    this.trigger("select", { step: this.step });
-    const find = () => {
-      const view = document.querySelector("#explorer [data-run]");
-      return (
-        view &&
-        view.offsetParent &&
-        view.dataset.run === this.run.slice(0, 200) &&
-        view.dataset.pinned === String(this.step)
-      );
+  /** Plays on, chapter by chapter, with time to read each. */
+  play() {
+    const last = this.chapters.findLastIndex(({ box }) => !box);
+    if (this.at >= last) this.enter(0);
+    const read = () => {
+      const { say, from, to } = this.chapters[this.at];
+      const seconds = Math.max((to - from) * STAGE_SECONDS + 2, say.join(" ").split(" ").length / WORDS_PER_SECOND);
+      this.timer = setTimeout(() => {
+        if (this.at >= last) return this.rest();
+        this.enter(this.at + 1);
+        this.align();
+        return read();
+      }, 1000 * seconds);
     };
-    this.whenShown(find, () => this.showField());
+    read();
+    this.align();
+    this.showPlayer();
   }
 
-  /** The field for K; on a narrow page the settings are unfolded for it. */
-  showField() {
-    const { live } = this;
-    const fold = document.querySelector("#fold button[aria-expanded='false']");
-    if (fold && fold.offsetParent) fold.click();
-    const field = document.querySelector("#branches input");
-    if (!field || !field.offsetParent) return;
-    if (this.at >= TURN && live.live) {
-      field.value = live.at().point.k; // what was set here
-      field.dispatchEvent(new Event("input", { bubbles: true }));
-    }
-    field.focus();
-    field.select();
-    const box = field.closest("#branches");
-    box.classList.add("look-here");
-    setTimeout(() => box.classList.remove("look-here"), 4000);
+  toggle() {
+    if (this.timer) this.rest();
+    else this.play();
   }
 
-  /** First in line, so that ← and → lead through the stops here and not through the steps of the live view. */
+  rest() {
+    clearTimeout(this.timer);
+    this.timer = 0;
+    this.showPlayer();
+  }
+
+  showPlayer() {
+    const label = this.timer ? "Pause" : "Play the story";
+    this.player.replaceChildren(playIcon(Boolean(this.timer)));
+    this.player.setAttribute("aria-label", label);
+    this.player.title = `${label} (space)`;
+  }
+
+  /** Pixels from a chapter to the next. */
+  get pitch() {
+    return (this.track.offsetHeight - this.scene.offsetHeight) / Math.max(1, this.chapters.length - 1);
+  }
+
+  /** The chapter that the page is scrolled to. */
+  get place() {
+    return Math.round(scrollY / this.pitch);
+  }
+
+  /** The scene stays where it is first seen, however far one scrolls. */
+  settle() {
+    const { track } = this;
+    if (!track.offsetParent) return;
+    track.style.setProperty("--top", `${Math.round(track.getBoundingClientRect().top + scrollY)}px`);
+    this.align();
+  }
+
+  /** Scrolls the page to where the chapter is. */
+  align() {
+    const { track, pitch, at } = this;
+    if (!track.offsetParent || pitch < 1 || this.place === at) return;
+    this.aligned = true;
+    scrollTo({ top: at * pitch, behavior: "instant" });
+  }
+
+  onScroll() {
+    if (!this.element.isConnected) return removeEventListener("scroll", this.scrolled);
+    if (this.aligned) return (this.aligned = false);
+    if (!this.track.offsetParent || this.pitch < 1 || this.place === this.at) return undefined;
+    this.rest();
+    return this.enter(Math.min(this.chapters.length - 1, this.place));
+  }
+
+  /** First in line, so that ← and → lead through the chapters and not through the steps of the drawing. */
   onKey(event) {
     const { element } = this;
-    if (!element.isConnected) {
-      document.removeEventListener("keydown", this.keys, true);
-      return;
-    }
+    if (!element.isConnected) return document.removeEventListener("keydown", this.keys, true);
     const from = event.composedPath()[0];
-    if (from instanceof Element && from.closest("dialog[open]")) return; // its keys are its own
-    const typing =
-      from instanceof Element && from.closest("input, textarea, select, [contenteditable='true'], [role='textbox']");
+    if (!(from instanceof Element) || from.closest("dialog[open], input, textarea, select, [role='textbox']")) return;
     // After a click on the tab its button has the focus.
     const ours =
-      event.target === document.body ||
-      element.contains(event.target) ||
-      (event.target instanceof Element && event.target.matches("[role='tab']"));
-    if (!ours || typing || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey)
-      return;
-    const by = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
-    if (by) this.move(by);
-    else if (event.key === "Escape") this.toggleAll();
+      event.target === document.body || element.contains(event.target) || event.target.matches("[role='tab']");
+    if (!ours || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
+    if (event.key === " " && !from.closest("button, summary")) this.toggle();
+    else if (event.key === "ArrowLeft") this.go(this.at - 1);
+    else if (event.key === "ArrowRight") this.go(this.at + 1);
     else return;
     event.preventDefault();
     event.stopImmediatePropagation();
   }
+
+  // Other settings, and Explore
+
+  /** Fades what fewer re-drafts would not have; null: nothing. */
+  showBranches(most) {
+    const { step, view } = this;
+    const told = view?.store.step(step);
+    const known = most !== null && told && most < told.branches.length;
+    for (const part of view?.page.root.querySelectorAll(":is(#tree, #strip) [data-draft]") ?? [])
+      part.classList.toggle("unasked", known && Number(part.dataset.draft) > most);
+    this.settings.showStep(known ? tokensWith(told, most) : null, most);
+  }
+
+  /** Explore gets the recorded run at this step, and a `game` begins there. */
+  open(game) {
+    this.trigger("select", { step: this.step, game });
+    const { run } = this.view.store;
+    const find = () => {
+      const view = document.querySelector("#explorer [data-run]");
+      return view?.offsetParent && view.dataset.run === run && view.dataset.pinned === String(this.step) && view;
+    };
+    if (game)
+      this.whenShown(find, (view) =>
+        view.dispatchEvent(new CustomEvent("explorer:guess", { detail: { name: game, on: true } })),
+      );
+  }
 }
+
+const drawnPiece = (piece) => (Array.isArray(piece) ? h(piece[0] === "var" ? "i" : piece[0], {}, piece[1]) : piece);
+const spokenPiece = (piece) => (!Array.isArray(piece) ? piece : piece[0] === "sub" ? ` sub ${piece[1]} ` : piece[1]);
 
 export async function start(element, trigger, props, watch, server, options) {
   const tour = new Tour(element, trigger, options);

@@ -1,4 +1,4 @@
-"""Learn: a tour over a recorded run, beside a live Explore view of it that lights up stop by stop; ends in Explore."""
+"""Learn: a step of a run, told chapter by chapter beside its drawing; then K and γ by hand, hardware and sampling."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from app import presets
 from app.explore.controls import ExploreTab
 from app.gradio_internals import event_fields
 from app.session import Session
-from app.view import APP, drawn_view, panel_sheets, read_source
+from app.view import APP, drawn_view, panel_sheets
 from d2sd.costs.machines import STAGES, Curve, Machine, cost_drawing
 from d2sd.costs.runs import here
 from d2sd.figures.viewer import PageRun, runs_page, viewer_styles
@@ -23,17 +23,17 @@ from d2sd.trace.metrics import instructiveness
 from d2sd.trace.run import RecordedRun
 from d2sd.trace.trace import Trace
 
-SHEETS = ("learn/story.css", "learn/learn.css")
+SHEETS = ("learn/learn.css",)
 HANDOUT = APP / "learn" / "handout.js"
 
 
 def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
-    """Lay out the tab and wire it. ``explore_tab``: where the tour ends."""
-    # It asks for the tour when it is first seen. The last button fires ``select`` with the ``step`` to open in Explore.
+    """Lay out the tab and wire it. ``explore_tab``: where the recorded run can be opened."""
+    # It asks for the tour when it is first seen. ``select`` names the ``step`` to open in Explore.
     learn = drawn_view(
         None,
         "learn/main.js",
-        constants={"styles": stage_styles()},
+        constants={"styles": viewer_styles()},
         sheets=SHEETS,
         elem_id="learn",
         server_functions=[tour],
@@ -51,14 +51,9 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
     explore_tab.after(opened)
 
 
-def stage_styles() -> str:
-    """Style sheets of the live view, which has a separate shadow root, so that its ids do not collide with Explore's."""
-    return "\n".join([viewer_styles(), read_source(APP / "learn" / "stage.css")])
-
-
 def tours_page(runs: Sequence[PageRun], title: str) -> str:
     styles = "\n".join(panel_sheets(*SHEETS).values())
-    return runs_page(runs, title, HANDOUT, styles, {"styles": stage_styles()})
+    return runs_page(runs, title, HANDOUT, styles, {"styles": viewer_styles()})
 
 
 def tour(_: Any = None) -> str:
@@ -86,7 +81,6 @@ def packed_tour() -> str:
         lines="\n".join([*run.lines(outcomes=True), ""]),
         **_settings(trace),
         about=presets.FIRST_SAID if preset == presets.FIRST else presets.TINY_SAID,
-        examples=presets.examples(presets.FIRST if preset == presets.FIRST else presets.BUNDLED),
     )
 
 

@@ -7,12 +7,8 @@ const SETTLE_MS = 250;
 const PATIENCE_MS = 4000;
 
 export const explorer = () => document.querySelector("#explorer [data-run]");
-/** The stop of the tour, from 1, its story being 0; empty before it is there. */
-const learnStop = () => {
-  const tour = document.querySelector("#learn [data-at]");
-  return tour ? Number(tour.dataset.at) + 1 : "";
-};
-/** Whether two states belong to one history entry: only step, node or stop differ. */
+const tour = () => document.querySelector("#learn [data-chapter]");
+/** Whether two states belong to one history entry: only step, node or chapter differ. */
 const same = (one, other) => Boolean(one && other) && one.tab === other.tab && one.run === other.run;
 const tabButton = (tab) =>
   [...document.querySelectorAll('[role="tab"][data-tab-id]')].find((b) => b.dataset.tabId === tab);
@@ -63,7 +59,7 @@ export class Address {
     if (!view || !active || (entry && view.dataset.run !== entry.run)) return null;
     const { pinned, node } = view.dataset;
     if (active.dataset.tabId === "learn")
-      return { tab: "learn", run: "", step: "", node: "", stop: learnStop(), query: "" };
+      return { tab: "learn", run: "", step: "", node: "", chapter: tour()?.dataset.chapter ?? "", query: "" };
     if (!entry && !shown) return null; // a link that is not run yet stays as it is
     return {
       tab: active.dataset.tabId,
@@ -97,15 +93,15 @@ export class Address {
     return this.going && !same(now, this.going) && now.tab === this.going.tab && this.list().shown === this.leaving;
   }
 
-  write({ tab, run, step, node, stop = "", query }) {
-    const selected = Object.entries({ tab, run, step, node, stop }).filter(([, value]) => value !== "");
+  write({ tab, run, step, node, chapter = "", query }) {
+    const selected = Object.entries({ tab, run, step, node, chapter }).filter(([, value]) => value !== "");
     return `${location.pathname}?${withFields(query, Object.fromEntries(selected))}`;
   }
 
   /** Back or Forward: to a view that was looked at before. */
   go(state) {
     if (!state?.tab) return; // none of those written here
-    const { tab, run, stop } = state;
+    const { tab, run, chapter } = state;
     const step = state.step === "" ? null : state.step - 1;
     const node = readNode(state.node);
     this.going = this.before = state;
@@ -116,8 +112,7 @@ export class Address {
     }, PATIENCE_MS);
     const button = tabButton(tab);
     if (button && button.getAttribute("aria-selected") !== "true") button.click();
-    const tour = document.querySelector("#learn [data-at]");
-    if (tour && Number.isInteger(stop)) tour.dispatchEvent(new CustomEvent("learn:go", { detail: { stop } }));
+    if (chapter) tour()?.dispatchEvent(new CustomEvent("learn:go", { detail: { chapter: Number(chapter) } }));
     if (run && run !== this.list().shown) this.show(run, step, node);
     else if (step !== null && explorer())
       explorer().dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node } }));

@@ -100,7 +100,7 @@ def wire_runs(page: gr.Blocks, tabs: gr.Tabs, shown: ExploreTab, race: Any) -> N
 
 def tab_of(query: Mapping[str, str]) -> str | None:
     """Returns the tab that a link opens; None if it does not say."""
-    return query.get("tab", "race" if "methods" in query else "learn" if "stop" in query else None)
+    return query.get("tab", "race" if "methods" in query else "learn" if query.keys() & {"chapter", "stop"} else None)
 
 
 @dataclass(frozen=True, slots=True)

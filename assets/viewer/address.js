@@ -4,6 +4,8 @@ import { PLACE_FIELDS } from "./constants.js";
 import { number, whole } from "./dom.js";
 
 const GAMES = ["quiz", "draft"];
+const CHAPTERS = 10; // of Learn, appendices among them
+const CHAPTER_OF_STOP = [1, 1, 2, 3, 3, 4, 6, 6, 9, 10, 8]; // where older links to a stop of Learn lead
 
 /** What stands for no game; merged into an address it ends the one that is on. */
 export const NO_GAME = Object.fromEntries(GAMES.map((name) => [name, ""]));
@@ -20,7 +22,7 @@ export const readNode = (value) => (value === "bonus" ? "bonus" : whole(value, 0
 /**
  * The fields of an address, each checked; null or empty where it does not name one.
  *
- * `words`: a query, or what stands behind #. `stop` 0 is the story before the first stop, `beat` a number of tokens a step.
+ * `words`: a query, or what stands behind #. `beat`: a number of tokens a step.
  */
 export function readAddress(words) {
   const fields = new URLSearchParams(words);
@@ -28,7 +30,7 @@ export function readAddress(words) {
     run: counted(fields.get("run")),
     step: counted(fields.get("step")),
     node: readNode(fields.get("node")),
-    stop: counted(fields.get("stop"), 0, 99),
+    chapter: counted(fields.get("chapter"), 1, CHAPTERS) ?? CHAPTER_OF_STOP[counted(fields.get("stop"), 0)] ?? null,
     game: GAMES.find((name) => fields.get(name) === "1") || "",
     beat: number(fields.get("beat"), 0, 512, null),
     play: fields.get("play") === "1",
@@ -55,8 +57,9 @@ export function queryOfHash(hash, query) {
   const known = PLACE_FIELDS.filter((name) => asked.has(name));
   if (!known.length) return null;
   const over = [];
-  if (!asked.has("tab")) over.push("tab"); // of what was looked at before: a stop is in Learn, a step in Explore
-  if (!asked.has("stop") && asked.has("step")) over.push("stop");
+  const learn = ["chapter", "stop"];
+  if (!asked.has("tab")) over.push("tab"); // of what was looked at before: a chapter is in Learn, a step in Explore
+  if (["step", ...learn].some((name) => asked.has(name))) over.push(...learn);
   if (GAMES.some((name) => asked.has(name))) over.push(...GAMES, "beat"); // one game at a time
   const changes = Object.fromEntries(over.map((name) => [name, ""]));
   for (const name of known) changes[name === "theme" ? "__theme" : name] = asked.get(name);

@@ -9,7 +9,7 @@ export const METHOD_NAMES = {"autoregressive": "Plain decoding", "draft_model": 
 
 // Fields of addresses: what asks for a run again, and where to look in one.
 export const RUN_FIELDS = ["prompt", "model", "method", "block_size", "second_block_size", "num_branches", "node_budget", "draft_depth", "draft_top_k", "cost_aware", "temperature", "top_p", "seed", "chat", "confidence", "max_new_tokens"];
-export const PLACE_FIELDS = ["tab", "run", "step", "node", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
+export const PLACE_FIELDS = ["tab", "run", "step", "node", "chapter", "stop", "quiz", "draft", "beat", "play", "embed", "theme"];
 
 // Settings that are numbers: how a text calls them, and their names in a recorded run.
 export const SETTINGS = [

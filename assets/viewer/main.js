@@ -26,7 +26,7 @@ import { Viewport } from "./viewport.js";
 const FOOT = 8; // pixels below the view
 const READING = { title: "Reading the prompt …", more: "" };
 const NO_QUESTION = { title: "", more: "" }; // a game begins as soon as the run is there
-const [STORY, TURN] = [0, 99]; // stops of the tour: what is before the first one, and behind the last one
+const [STORY, SETTINGS] = [1, 8]; // chapters of Learn: the first one, and where K and γ can be changed
 
 /** A node, as addresses and other scripts name it, by the number that it has here. */
 function nodeId(value) {
@@ -49,7 +49,7 @@ class Explorer {
     const draw = (this.draw = oncePerFrame(() => element.isConnected && this.drawAll()));
     const redraw = () => this.redraw();
     const ask = (name, detail) => element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
-    const learn = (stop) => ask("learn", { stop });
+    const learn = (chapter, value = "") => ask("learn", { chapter, value, step: selection.shown });
     const onServer = (act) => (served ? act : null);
     Object.assign(this, { element, trigger, served, page, store, selection, address });
     this.drawn = null; // the state that was drawn last
@@ -64,6 +64,8 @@ class Explorer {
     const viewport = (this.viewport = new Viewport(page.tree, () => this.place()));
     const tree = (this.tree = new TreeView(page.tree, selection, tooltip, viewport));
     page.tools.prepend(tree.wholeSwitch);
+    page.explain.hidden = !tours;
+    page.explain.addEventListener("click", () => learn(STORY, store.valueAt(selection.shown)));
     const strip = (this.strip = new StripView(page.strip, tree, viewport, tooltip));
     this.redraft = new Redraft(
       store,
@@ -136,7 +138,7 @@ class Explorer {
         onServer({
           quickest: () => trigger("quickest", { quickest: true }),
           again: () => ask("begin"),
-          turn: () => learn(TURN),
+          turn: () => learn(SETTINGS),
         }),
         () => runWords(store),
       ),
@@ -346,10 +348,8 @@ class Explorer {
       ({ detail: { name, on } }) => on && this.games.forEach((game) => game.name === name || game.toggle(false)),
     );
     listenForKeys(element, keys);
-    // Links, tours and tables select from outside: detail = {step, node}. A tour says which end of a tree that is too wide for the
-    // screen is looked at, a file which game is on.
+    // Links and tables select from outside: detail = {step, node}. A file says which game is on.
     element.addEventListener("explorer:select", ({ detail: { step, node } }) => selection.pin(step, nodeId(node)));
-    element.addEventListener("explorer:look", ({ detail: { start: atStart } }) => this.viewport.look(atStart));
     element.addEventListener("explorer:guess", ({ detail: { name, on } }) =>
       this.games.find((game) => game.name === name).toggle(on),
     );
@@ -386,7 +386,8 @@ class Explorer {
   }
 }
 
-/** Draws `props.value` into an element, and again whenever it changes. */
+/** Draws `props.value` into an element, and again whenever it changes; returns the view. `props.told`: only the step is drawn, which
+ *  Learn tells. */
 export function start(element, trigger, props, watch) {
   const served = Boolean(props.served);
   const address = readAddress(served ? location.search : text(props.address));
@@ -395,7 +396,8 @@ export function start(element, trigger, props, watch) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");
   }
-  if (props.whole) explorer.tree.whole = true;
+  explorer.page.root.classList.toggle("told", Boolean(props.told));
   watch("value", () => explorer.store.feed(props.value));
   explorer.store.feed(props.value);
+  return explorer;
 }

@@ -5,9 +5,10 @@ import { h, s } from "./dom.js";
 import { END, draftOf, rowOrder, stage } from "./stages.js";
 import { PILL } from "./tree_shapes.js";
 import { BONUS } from "./tree_layout.js";
+import { afterToken } from "./words.js";
 
 // between the rows of two drafts, and at the edge of the view, in pixels
-const ROW = { least: PILL + 2, most: PILL + 12, margin: PILL / 2 + 6 };
+const ROW = { least: PILL + 2, most: PILL + 28, margin: PILL / 2 + 6 };
 const HIGH = 4000; // reaches beyond every view
 const DROP = PILL + 4; // how far above a place stands what the target wants there
 
@@ -202,6 +203,8 @@ export class Motion {
         fade(rail, opacity);
       });
       if (!c) continue;
+      const name = this.rowName(step, c, y);
+      acts.push((now) => fade(name, now.rail(c).grown * now.rail(c).opacity));
       const flag = step.selected.indexOf(prefix);
       if (flag >= 0 && !step.random) {
         const at = tree.x(prefix + 0.5);
@@ -223,6 +226,17 @@ export class Motion {
         });
       }
     }
+  }
+
+  /** After which token the draft of a row starts, to its left, where there is room; else nothing. */
+  rowName(step, c, y) {
+    const { tree, under } = this;
+    const { prefix, resampled } = step.branches[c - 1];
+    const words = afterToken(prefix, true);
+    if (resampled || tree.small(words) > tree.x(0.5) - tree.x(-0.5)) return null;
+    const name = s("text", { class: "row", x: tree.x(0.5) - 6, y: y + 4.5 }, words);
+    under.append(name);
+    return name;
   }
 
   /** What is not drawn in the end: its tokens, and the lines of whole branches. */
@@ -258,12 +272,18 @@ export class Motion {
       const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
       wish.removeAttribute("data-node");
       this.over.append(wish);
+      const said = [`pass ${at + 1}`, String(at + 1), ""]; // which pass writes it, as far as there is room
+      const words = said.find((name) => tree.small(name) < tree.columns.width(depth) - 2);
+      const pass = s("text", { class: "under pass", y: PILL / 2 + 15 }, words);
+      wish.append(pass);
+      const row = this.rows.get(0) - tree.y(id);
       const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
       const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
         fade(wish, opacity);
-        move(wish, 0, Math.max(least, high - DROP * (1 - down)));
+        fade(pass, now.alone);
+        move(wish, 0, now.alone ? row : Math.max(least, high - DROP * (1 - down)));
       });
     }
   }

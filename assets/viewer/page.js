@@ -67,6 +67,12 @@ export class Page {
       title: "The stages of this step, or what is known of its chosen token",
       "aria-expanded": "false",
     });
+    this.explain = button("Explain", {
+      id: "explain",
+      class: "quiet",
+      title: "This step in words, chapter by chapter (in Learn)",
+      hidden: true,
+    });
     this.widen = button("", { id: "widen", class: "quiet", hidden: true });
     this.fit = button("Fit", { id: "fit", class: "quiet", title: "Fit the tree into view (F)", hidden: true });
     this.help = button("Words & keys", {
@@ -78,7 +84,7 @@ export class Page {
 
   arrange() {
     this.sentence.append(this.title, this.parts);
-    this.tools = h("div", { class: "tools" }, this.fit, this.widen, this.openFacts);
+    this.tools = h("div", { class: "tools" }, this.fit, this.widen, this.explain, this.openFacts);
     this.moments.append(this.tools);
     this.facts = h("div", { class: "facts" }, this.details);
     this.finder = h("div", { class: "finding", hidden: true });

@@ -4,14 +4,15 @@ import { button, h, icon, markCurrent } from "./dom.js";
 import { capital } from "./words.js";
 import { END, STAGE_NAMES, stageWords, stagesOf } from "./stages.js";
 
-const STAGE_SECONDS = 3;
-const [PLAY, PAUSE] = ["M-4-7L8 0L-4 7Z", "M-6-6h4V6h-4ZM2-6h4V6h-4Z"];
+export const STAGE_SECONDS = 3;
+export const playIcon = (playing) => icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z");
+
 export class Player {
   /** `draw(t)` draws the shown step at a time; `said(name)`: another stage begins, none at the end; `allowed()`: whether a
    *  step may be shown. */
   constructor(store, selection, { draw, said, allowed, changed }) {
     Object.assign(this, { store, selection, draw, said, allowed, changed });
-    Object.assign(this, { index: null, at: 0, playing: false, stage: null });
+    Object.assign(this, { index: null, at: 0, playing: false, stage: null, until: Infinity });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("", { class: "play" }, () => this.toggle());
     this.slider = h("input", { type: "range", min: 0, "aria-label": "How this step comes about" });
@@ -37,9 +38,10 @@ export class Player {
     return this.index !== null;
   }
 
-  /** The time of the step, 0 to END. */
+  /** The time of the step, ALONE to END. */
   get time() {
     const stages = stagesOf(this.step);
+    if (this.at < 0) return this.at;
     const at = this.still.matches ? Math.max(1, Math.ceil(this.at)) : this.at;
     return at >= stages.length ? END : stages[Math.floor(at)] + (at % 1);
   }
@@ -49,10 +51,19 @@ export class Player {
     if (this.playing) this.pause();
     else if (this.step && this.allowed()) {
       this.hold();
+      this.until = Infinity;
       if (this.at >= stagesOf(this.step).length) this.at = 0;
       this.run();
     }
     this.changed();
+  }
+
+  /** Plays from one place among the stages of the step to another, and rests there. */
+  play(from, to) {
+    this.hold();
+    Object.assign(this, { at: this.still.matches ? to : from, until: to });
+    this.showMoment();
+    this.run();
   }
 
   /** Takes the chosen step in hand: a running stream must not replace it. */
@@ -79,7 +90,8 @@ export class Player {
   advance(seconds) {
     const stages = stagesOf(this.step).length;
     if (this.at >= stages) this.finish();
-    else this.at = Math.min(stages, this.at + seconds / STAGE_SECONDS);
+    else if (this.at >= this.until) this.playing = false;
+    else this.at = Math.min(stages, this.until, this.at + seconds / STAGE_SECONDS);
   }
 
   pause() {
@@ -127,7 +139,7 @@ export class Player {
 
   reset() {
     if (!this.on) return;
-    Object.assign(this, { index: null, playing: false, stage: null });
+    Object.assign(this, { index: null, playing: false, stage: null, until: Infinity });
     this.draw(END);
     this.said("");
   }
@@ -205,7 +217,7 @@ export class Player {
     this.slider.step = this.still.matches ? 1 : 0.01;
     const label = this.playing ? "Pause" : "Play: how this step comes about";
     if (this.button.title !== `${label} (space)`) {
-      this.button.replaceChildren(icon(this.playing ? PAUSE : PLAY));
+      this.button.replaceChildren(playIcon(this.playing));
       this.button.setAttribute("aria-label", label);
       this.button.title = `${label} (space)`;
     }

@@ -1,12 +1,13 @@
 // How a step comes about, as a pure function of the step and of a time from 0, where only the anchor is there, to 6, where the
 // step is drawn as it stays. Every stage takes 1: draft, doubt, re-draft, merge, verify, keep. Methods with fewer parts skip
-// some.
+// some. Before 0, from ALONE on, the large model writes the same tokens one by one.
 
 import { afterToken, capital, inWords, milliseconds, percent } from "./words.js";
 import { sum } from "./dom.js";
 import { brokenTokens } from "./tree_layout.js";
 
 export const END = 6;
+export const ALONE = -1;
 export const STAGE_NAMES = ["draft", "doubt", "re-draft", "merge", "verify", "keep"];
 
 /** The stages that a step has, as places in STAGE_NAMES. Without flags nobody asks where it breaks, plain decoding drafts
@@ -30,6 +31,7 @@ function rise(t, a, b) {
   return x * x * (3 - 2 * x);
 }
 
+const WRITTEN = -0.3; // by then the large model has written all tokens alone
 const MERGE = [3.08, 3.84]; // one row after the other
 const PASS = [4.04, 4.36]; // the whole tree at once
 const WALK = [4.4, 4.98];
@@ -114,11 +116,16 @@ export function stage(step, t) {
         known: known(decided(node)),
       };
     },
+    alone: t < 0 ? 1 : 0,
     bonus: known(FOLD[1]),
     fold: rise(t, ...FOLD),
     /** What the target wants behind place `at` of the path: whether it is to be seen, and how far it has come down to what is
-     *  there. */
+     *  there; `alone`: in the row of what it writes without drafts. */
     wants(at) {
+      if (t < 0) {
+        const from = ALONE + ((WRITTEN - ALONE) * at) / path.length;
+        return { opacity: rise(t, from, from + 0.06) * (1 - rise(t, -0.12, -0.01)), down: 1 };
+      }
       const [from, to] = [walked(at), walked(at + 1)];
       const along = (share) => from + (to - from) * share;
       const met = at + 1 < path.length;

@@ -1,5 +1,5 @@
 // Traces as a file of its own: the viewer is fed from the page's data block and takes its colours from the system. The address
-// says what is looked at: #run=2&step=10&node=7&stop=5&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
+// says what is looked at: #run=2&step=10&node=7&chapter=4&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 import { NO_GAME, readAddress, withFields } from "./address.js";
 import { button, h } from "./dom.js";
@@ -12,7 +12,7 @@ const addressWith = (changes) => `#${withFields(words(), changes)}`;
 const rewrite = (changes) => history.replaceState(null, "", addressWith(changes));
 
 /** Nothing but the run as it is explored. */
-const PLAIN = { ...NO_GAME, stop: "" };
+const PLAIN = { ...NO_GAME, chapter: "", stop: "" };
 
 /** A button that leads to the address with these changes; `pressed`: whether one is there, null where it does not say. */
 const link = (label, pressed, changes) =>
@@ -93,8 +93,8 @@ class RunsPage {
   showChoices() {
     const { runs, shown, startTour } = this;
     const tour = Boolean(startTour) && runs[shown].tour !== "";
-    const { stop, game } = address();
-    const touring = tour && stop !== null;
+    const { chapter, game } = address();
+    const touring = tour && chapter !== null;
     const numbered = runs.map((run, at) =>
       link(`${run.number}. ${run.label}`, at === shown, { run: run.number, step: "", node: "" }),
     );
@@ -103,7 +103,7 @@ class RunsPage {
       link("Explore", !touring && !game, PLAIN),
       way("Quiz", "quiz"),
       way("Be the drafter", "draft"),
-      ...(tour ? [link("Learn", touring, { ...PLAIN, stop: 0 })] : []),
+      ...(tour ? [link("Learn", touring, { ...PLAIN, chapter: 1 })] : []),
     ];
     const night = document.body.classList.contains("dark");
     const theme = link(night ? "☀ Light" : "☾ Dark", null, { theme: night ? "light" : "dark" });
@@ -125,20 +125,22 @@ class RunsPage {
     [this.element.hidden, this.tourBox.hidden] = [touring, !touring];
   }
 
-  /** The tour of the shown run, at the stop that the address names. */
+  /** The tour of the shown run, at the chapter that the address names. */
   showTour() {
-    const { stop, step } = address();
+    const { chapter, step } = address();
     if (this.tourBox.hidden) return;
     if (this.touredRun === this.shown)
-      return this.tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { stop, step } }));
+      return this.tourBox.firstChild.dispatchEvent(new CustomEvent("learn:go", { detail: { chapter, step } }));
     this.touredRun = this.shown;
     const box = h("div");
     this.tourBox.replaceChildren(box);
     const leave = (name, selected) =>
-      name === "select" && (location.hash = addressWith({ stop: "", step: selected.step + 1, node: "" }));
+      name === "select" &&
+      (location.hash = addressWith({ ...PLAIN, step: selected.step + 1, node: "", [selected.game]: 1 }));
     box.addEventListener(
       "learn:moved",
-      () => box.dataset.ready && rewrite({ stop: Number(box.dataset.at) + 1, step: Number(box.dataset.step) + 1 }),
+      () =>
+        box.dataset.ready && rewrite({ chapter: box.dataset.chapter, stop: "", step: Number(box.dataset.step) + 1 }),
     );
     const { tour, value } = this.runs[this.shown];
     const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step
@@ -149,7 +151,7 @@ class RunsPage {
   listen() {
     this.element.addEventListener(
       "explorer:learn",
-      ({ detail: { stop } }) => (location.hash = addressWith({ ...PLAIN, stop })),
+      ({ detail: { chapter, step } }) => (location.hash = addressWith({ ...PLAIN, chapter, step: step + 1 })),
     );
     this.element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
       if (!on && this.game !== name) return; // another one has begun

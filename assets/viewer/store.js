@@ -106,6 +106,7 @@ export class Store {
     this.received = 0;
     this.lines = [];
     this.steps = []; // the place of every step among the lines
+    this.outcomes = []; // the line with the outcome of every step
     this.opening = []; // what prefill committed: it belongs to no step
     this.committed = [];
     this.summaries = [];
@@ -123,6 +124,22 @@ export class Store {
 
   get length() {
     return this.steps.length;
+  }
+
+  /** What has been read, as another view is fed with it, which opens at step `index`. */
+  valueAt(index) {
+    const head = {
+      event: "Segment",
+      key: this.key,
+      from: 0,
+      recorded: true,
+      instructive: index,
+      wanted: { step: index, node: null },
+    };
+    const outcomes = new Map(this.steps.map((place, at) => [place, this.outcomes[at] ?? []]));
+    return [JSON.stringify(head), ...this.lines.flatMap((line, at) => [outcomes.get(at) ?? [], line].flat())].join(
+      "\n",
+    );
   }
 
   get run() {
@@ -216,6 +233,7 @@ export class Store {
   add(event, line) {
     if (event.event === "Outcome") {
       this.outcome = readOutcome(event); // no part of the trace
+      this.outcomes[this.length] = line;
       return;
     }
     this.lines.push(line);

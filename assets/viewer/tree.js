@@ -17,7 +17,7 @@ import { BYTES, PADDING, PILL, columnNeeds, edgePath, fitLabel, measure, nodeSha
 import { AIR, BELOW, BROKE_HEIGHT, clearOf, labelsOf, laneRows } from "./tree_labels.js";
 import { nodeCard } from "./details.js";
 import { draftOf } from "./stages.js";
-import { button, remember, remembered, s } from "./dom.js";
+import { button, remember, remembered, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
 const DOT = 8; // pixels: a token in a column without room for its word
@@ -43,7 +43,7 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
-const LEAD = 128; // pixels of the first column: under it stand the titles of the strip
+const LEAD = 112; // pixels of the first column: under it stand the titles of the strip
 export const NARROW = 640; // pixels: below, the tree opens fitted
 
 export class TreeView {
@@ -98,12 +98,15 @@ export class TreeView {
     const across = (width - MARGIN.left - MARGIN.right) / larger;
     const family = getComputedStyle(this.host).fontFamily;
     const narrow = width < NARROW && !this.widened;
-    const padding = narrow ? PADDING.tight : PADDING.wide;
     const main = chainsOf(step, !this.whole && !this.secret);
     const drawn = new Set(nodesOf(main).map(({ id }) => id));
     const { shownNode } = this.selection;
-    const needs = (size, also) =>
+    const needsWith = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || drawn.has(id) || id === shownNode);
+    const all = needsWith(PADDING.wide, NODE_FONT, true);
+    const wide = sum(Array.from({ length: step.columns }, (_, depth) => all(depth))) + LEAD - all(0) <= across;
+    const padding = narrow ? PADDING.tight : wide ? PADDING.wide : PADDING.close;
+    const needs = (size, also) => needsWith(padding, size, also);
     this.columns = new Columns(
       step.columns,
       across,

@@ -28,6 +28,7 @@ const nodeFont = (bold, { size, family }) => `${bold ? 600 : 400} ${size}px ${fa
 /** What is left beside the words of a node: within its shape, in a hexagon, and between columns; the least width of a shape. */
 export const PADDING = {
   wide: { node: 20, target: 28, gap: 14, least: 36 },
+  close: { node: 12, target: 20, gap: 6, least: 28 },
   tight: { node: 8, target: 14, gap: 3, least: 16 },
 };
 export const BYTES = "·";

@@ -29,12 +29,6 @@ export class Viewport {
     this.size = { width, height };
   }
 
-  /** Fit, and of what is too wide show the start, or else what matters most. */
-  look(start) {
-    this.start = start;
-    this.fit();
-  }
-
   /** Type at its size; where not everything is in view, what matters most. */
   fit() {
     const { width, height } = this.size;

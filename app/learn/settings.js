@@ -1,9 +1,9 @@
-// What can be tried in Learn: K and γ on the recorded text, and how much a pass over more tokens costs on a machine.
+// K and γ by hand: the recorded text, cut into the steps that other settings would have taken.
 
-import { h, list, number, s, sum, text, whole } from "../../assets/viewer/dom.js";
-import { meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
+import { h, list, s, sum, text, whole } from "../../assets/viewer/dom.js";
+import { meanCost, originWords, readWork } from "../../assets/viewer/machine.js";
 import { HIDDEN, LONE, count, fixed, milliseconds } from "../../assets/viewer/words.js";
-import { MEASURED, PAPER } from "../../assets/viewer/constants.js";
+import { PAPER } from "../../assets/viewer/constants.js";
 
 /** What the text costs with a point's settings on a machine, in its plain steps; null where that is not known. */
 export function costOf({ k, works }, machine, method) {
@@ -21,9 +21,8 @@ export function apart(heights, least) {
   return out;
 }
 
-/** K and γ, live: the recorded text cut into the steps that other settings would have taken. Every point was replayed when the run was
- *  recorded, so nothing is waited for. */
-export class LiveView {
+/** Every setting was replayed when the run was recorded, so nothing is waited for. */
+export class SettingsView {
   /** `chosen(k)`: another K was set, and γ is that of the run (else null). */
   constructor(chosen) {
     Object.assign(this, { chosen, live: null });
@@ -62,7 +61,14 @@ export class LiveView {
       { class: "cut", role: "group", "aria-label": "The text, cut into steps" },
       h("h4", {}),
       h("p", { tabindex: 0 }),
+      (this.said = h("p", { class: "otherwise", role: "status", hidden: true })),
     );
+  }
+
+  /** What the step under the text would have brought; null: what it did bring. */
+  showStep(tokens, k) {
+    this.said.hidden = tokens === null;
+    this.said.textContent = `With K = ${k} the step below would have brought ${count(tokens ?? 0, "token")}.`;
   }
 
   /** `here`: the machine that recorded the run; null: not measured. */
@@ -222,94 +228,6 @@ export class LiveView {
       from += size;
     });
     this.cut.firstChild.textContent = `The same text in ${count(point.committed.length, "step")}: one piece each`;
-    this.cut.lastChild.replaceChildren(this.live.opening, ...pieces);
-  }
-}
-
-const [WIDE, HIGH] = [340, 160];
-const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
-const ROWS = [1, 4, 16, 64, 256];
-const [MOST_ROWS] = MEASURED.verify.at(-1); // that were measured
-
-/** A pass over so many tokens on the H200, in plain steps. */
-export const passCost = (nodes) => stepCost(MEASURED, "autoregressive", { first: 0, again: [], nodes });
-
-/** What the chart says of a pass. */
-export function passWords(nodes) {
-  const cost = passCost(nodes);
-  const more = cost < 1.05 ? "no more than one" : `${fixed(cost, 1)} times as much as one`;
-  return `With an 8B model on ${MEASURED.name} a pass over ${count(nodes, "token")} costs ${more}.`;
-}
-
-/** Why a pass over many tokens may cost little more than one: the time of a pass against its tokens. */
-export class PassView {
-  constructor() {
-    this.slider = h("input", { type: "range", min: 1, max: MOST_ROWS, step: 1, "aria-label": "Tokens in the pass" });
-    this.value = h("output", {});
-    this.chart = s("svg", { class: "pass", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
-    this.said = h("p", { class: "said", role: "status" });
-    this.slider.addEventListener("input", () => this.show());
-    this.box = h(
-      "div",
-      { class: "passes" },
-      h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value),
-      this.said,
-      this.chart,
-    );
-  }
-
-  /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */
-  load({ nodes, seconds, plain }) {
-    this.own = {
-      nodes: whole(nodes, 1, 4096, 1),
-      ratio: plain ? number(seconds, 0, 1e6, 0) / number(plain, 1e-9, 1e6, 1) : null,
-    };
-    this.slider.value = this.own.nodes;
-    this.show();
-  }
-
-  show() {
-    if (!this.own) return;
-    const nodes = Number(this.slider.value);
-    this.value.textContent = nodes;
-    const here =
-      this.own.ratio && this.own.nodes > 1
-        ? ` Where this step was recorded, its pass over ${this.own.nodes} cost ${fixed(this.own.ratio, 1)} plain steps (✕).`
-        : "";
-    this.said.textContent = passWords(nodes) + here;
-    this.draw(nodes);
-  }
-
-  draw(nodes) {
-    const most = Math.max(4, this.own.ratio || 0);
-    const x = (n) =>
-      EDGE.left + (Math.log2(Math.min(n, ROWS.at(-1))) / Math.log2(ROWS.at(-1))) * (WIDE - EDGE.left - EDGE.right);
-    const y = (c) =>
-      HIGH - EDGE.bottom - (Math.log2(Math.max(0.5, c) * 2) / Math.log2(most * 2)) * (HIGH - EDGE.top - EDGE.bottom);
-    const points = MEASURED.verify.map(([n]) => `${x(n).toFixed(1)},${y(passCost(n)).toFixed(1)}`).join(" ");
-    const ticks = [
-      ...ROWS.map((n) => s("text", { x: x(n), y: HIGH - 19, "text-anchor": "middle" }, n)),
-      ...[1, 2, 4, 8, 16, 32, 64]
-        .filter((c) => c <= most)
-        .map((c) => s("text", { x: EDGE.left - 6, y: y(c) + 4, "text-anchor": "end" }, c)),
-      s("text", { x: (EDGE.left + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" }, "tokens in one pass"),
-      s("text", { x: EDGE.left + 8, y: 11 }, "cost, in plain steps"),
-    ];
-    const own = this.own.ratio
-      ? s("text", { class: "own", x: x(this.own.nodes), y: y(this.own.ratio) + 5, "text-anchor": "middle" }, "✕")
-      : null;
-    const memory = s("line", { class: "memory", x1: x(1), x2: x(ROWS.at(-1)), y1: y(1), y2: y(1) });
-    const name = s("text", { class: "memory", x: x(1) + 4, y: y(1) + 14 }, "a plain step");
-    this.chart.replaceChildren(
-      ...[
-        memory,
-        s("polyline", { class: "time", points }),
-        ...ticks,
-        name,
-        s("circle", { cx: x(nodes), cy: y(passCost(nodes)), r: 5 }),
-        own,
-      ].filter(Boolean),
-    );
-    this.chart.setAttribute("aria-label", passWords(nodes));
+    this.cut.children[1].replaceChildren(this.live.opening, ...pieces);
   }
 }

@@ -1,0 +1,214 @@
+// The appendices of Learn: K and γ by hand, what a pass costs, and sampling.
+
+import { MEASURED } from "../../assets/viewer/constants.js";
+import { button, h, s, sum } from "../../assets/viewer/dom.js";
+import { stepCost } from "../../assets/viewer/machine.js";
+import { count, fixed, percent, probability, quoted, visible } from "../../assets/viewer/words.js";
+
+const [WIDE, HIGH] = [340, 160];
+const EDGE = { left: 44, right: 12, top: 14, bottom: 34 };
+const ROWS = [1, 4, 16, 64, 256];
+const [MOST_ROWS] = MEASURED.verify.at(-1); // that were measured
+
+/** A pass over so many tokens on the H200, in plain steps. */
+export const passCost = (nodes) => stepCost(MEASURED, "autoregressive", { first: 0, again: [], nodes });
+
+/** What the chart says of a pass. */
+export function passWords(nodes) {
+  const cost = passCost(nodes);
+  const more = cost < 1.05 ? "no more than one" : `${fixed(cost, 1)} times as much as one`;
+  return `With an 8B model on ${MEASURED.name} a pass over ${count(nodes, "token")} costs ${more}.`;
+}
+
+/** Why a pass over many tokens may cost little more than one: the time of a pass against its tokens. */
+class PassView {
+  /** `nodes` of the step's own pass, its `seconds`, and those of a `plain` step where it was recorded (null: not timed). */
+  constructor({ nodes, seconds, plain }) {
+    this.own = { nodes, ratio: plain ? seconds / plain : null };
+    this.slider = h("input", { type: "range", min: 1, max: MOST_ROWS, step: 1, "aria-label": "Tokens in the pass" });
+    this.value = h("output", {});
+    this.chart = s("svg", { class: "pass", viewBox: `0 0 ${WIDE} ${HIGH}`, role: "img" });
+    this.said = h("p", { class: "said", role: "status" });
+    this.slider.addEventListener("input", () => this.show());
+    this.box = h(
+      "div",
+      { class: "passes" },
+      h("label", {}, h("span", {}, "tokens in the pass"), this.slider, this.value),
+      this.said,
+      this.chart,
+    );
+    this.slider.value = nodes;
+    this.show();
+  }
+
+  show() {
+    const nodes = Number(this.slider.value);
+    this.value.textContent = nodes;
+    const here =
+      this.own.ratio && this.own.nodes > 1
+        ? ` Where this step was recorded, its pass over ${this.own.nodes} cost ${fixed(this.own.ratio, 1)} plain steps (✕).`
+        : "";
+    this.said.textContent = passWords(nodes) + here;
+    this.draw(nodes);
+  }
+
+  draw(nodes) {
+    const most = Math.max(4, this.own.ratio || 0);
+    const x = (n) =>
+      EDGE.left + (Math.log2(Math.min(n, ROWS.at(-1))) / Math.log2(ROWS.at(-1))) * (WIDE - EDGE.left - EDGE.right);
+    const y = (c) =>
+      HIGH - EDGE.bottom - (Math.log2(Math.max(0.5, c) * 2) / Math.log2(most * 2)) * (HIGH - EDGE.top - EDGE.bottom);
+    const points = MEASURED.verify.map(([n]) => `${x(n).toFixed(1)},${y(passCost(n)).toFixed(1)}`).join(" ");
+    const ticks = [
+      ...ROWS.map((n) => s("text", { x: x(n), y: HIGH - 19, "text-anchor": "middle" }, n)),
+      ...[1, 2, 4, 8, 16, 32, 64]
+        .filter((c) => c <= most)
+        .map((c) => s("text", { x: EDGE.left - 6, y: y(c) + 4, "text-anchor": "end" }, c)),
+      s("text", { x: (EDGE.left + WIDE) / 2, y: HIGH - 4, "text-anchor": "middle" }, "tokens in one pass"),
+      s("text", { x: EDGE.left + 8, y: 11 }, "cost, in plain steps"),
+    ];
+    const own = this.own.ratio
+      ? s("text", { class: "own", x: x(this.own.nodes), y: y(this.own.ratio) + 5, "text-anchor": "middle" }, "✕")
+      : null;
+    const memory = s("line", { class: "memory", x1: x(1), x2: x(ROWS.at(-1)), y1: y(1), y2: y(1) });
+    const name = s("text", { class: "memory", x: x(1) + 4, y: y(1) + 14 }, "a plain step");
+    this.chart.replaceChildren(
+      ...[
+        memory,
+        s("polyline", { class: "time", points }),
+        ...ticks,
+        name,
+        s("circle", { cx: x(nodes), cy: y(passCost(nodes)), r: 5 }),
+        own,
+      ].filter(Boolean),
+    );
+    this.chart.setAttribute("aria-label", passWords(nodes));
+  }
+}
+
+/** The target's possible tokens at the rejection of the first draft, likeliest first; after the anchor if nothing was rejected. Empty
+ *  if the probabilities were not recorded. `drafted`: whether a node has it. */
+export function oddsOf({ boundary, accepted, choices, nodes }) {
+  const at = boundary ?? 0;
+  const place = [0, ...accepted][at];
+  const choice = [...choices.values()][at];
+  const here = place === undefined ? [] : [...nodes.values()].filter(({ parent }) => parent === place);
+  if (!choice || choice.p === null || here.some(({ targetP }) => targetP === null)) return [];
+  const odds = here.map(({ text, targetP }) => ({ text, probability: targetP, drafted: true }));
+  if (here.every((node) => node.token !== choice.token))
+    odds.push({ text: choice.text, probability: choice.p, drafted: false });
+  return odds.sort((a, b) => b.probability - a.probability);
+}
+
+/** Drawing from the target's own probabilities at one place, again and again: how often a drafted token comes up. */
+class DrawsView {
+  /** What is not among the `odds` is drawn as “another token”. */
+  constructor(odds) {
+    this.rows = h("tbody", {});
+    this.said = h("p", { class: "said", role: "status" });
+    const drawer = (words, times) => button(words, { class: "small", "data-times": times }, () => this.draw(times));
+    const head = h(
+      "tr",
+      {},
+      ...["the target may write", "p", "drawn"].map((words) => h("th", { scope: "col" }, words)),
+    );
+    this.box = h(
+      "div",
+      { class: "draws" },
+      h("div", { class: "row" }, drawer("Draw once", 1), drawer("Draw 100 times", 100)),
+      h("table", {}, h("thead", {}, head), this.rows),
+      this.said,
+    );
+    const known = odds.map(({ text, probability: p, drafted }) => ({ text, p, drafted, count: 0 }));
+    const rest = 1 - sum(known.map(({ p }) => p));
+    this.odds = rest > 0.0005 ? [...known, { text: null, p: rest, drafted: false, count: 0 }] : known;
+    this.total = 0;
+    this.show("");
+  }
+
+  draw(times) {
+    let last = null;
+    for (let i = 0; i < times; i += 1) {
+      let left = Math.random() * sum(this.odds.map(({ p }) => p));
+      last = this.odds.find((o) => (left -= o.p) < 0) || this.odds[0];
+      last.count += 1;
+    }
+    this.total += times;
+    const name = last.text === null ? "a token that is not listed" : quoted(last.text);
+    const hits = sum(this.odds.map((o) => (o.drafted ? o.count : 0)));
+    const now =
+      times === 1
+        ? `Drawn: ${name}: ${last.drafted ? "a node carries it, accepted" : "no node carries it, the walk ends here"}. `
+        : "";
+    this.show(`${now}${hits} of ${count(this.total, "draw")} accepted a drafted token.`);
+  }
+
+  show(words) {
+    this.said.textContent = words;
+    const row = ({ text, p, drafted, count: drawn }) =>
+      h(
+        "tr",
+        { class: drafted ? "drafted" : null },
+        h(
+          "th",
+          { scope: "row" },
+          text === null ? "another token" : h("bdi", {}, visible(text, 16)),
+          drafted ? " ✓ drafted" : "",
+        ),
+        h("td", {}, probability(p)),
+        h("td", {}, this.total ? `${drawn}, ${percent(drawn / this.total)}` : "—"),
+      );
+    this.rows.replaceChildren(...this.odds.map(row));
+  }
+}
+
+/** The appendices of a step, as chapters with a `box` each; `settings`: the view of K and γ, null where no others were replayed. */
+export function appendices(step, store, settings) {
+  const odds = oddsOf(step);
+  const seconds = step.seconds.verify;
+  const pass = new PassView({ nodes: step.nodes.size, seconds, plain: store.baseline ? 1 / store.baseline : null });
+  const shared = { formula: [], numbers: [], asked: [], from: 0, to: 0 };
+  return [
+    settings?.live && {
+      ...shared,
+      id: 8,
+      name: "Try it",
+      title: "Change K and γ",
+      say: [
+        "K is how many second drafts are started, γ how long a block is. Move them: the text is cut into the steps that it would have taken.",
+      ],
+      box: settings.box,
+    },
+    {
+      ...shared,
+      id: 9,
+      name: "Hardware",
+      title: "What a pass costs",
+      say: [
+        // Qwen3-8B without its embedding table, 7.57 billion weights in bfloat16; NVIDIA H100 Tensor Core GPU Datasheet: 3.35 TB/s, 989 TFLOPS
+        "A pass reads all weights from memory once, however many tokens are in it: 15 GB with 8 billion weights. By its data sheet an H100 reads them in 4.5 ms and needs 0.015 ms of arithmetic for each token: at best, up to 295 tokens cost no more than one.",
+        "A laptop’s processor computes so much slower that a few tokens reach its limit. Beyond it every token costs: there drafting may lose what it wins on a large card.",
+      ],
+      box: pass.box,
+      formula: ["t(n) = max( bytes of weights ÷ bandwidth,  n · 2 · weights ÷ peak )"],
+    },
+    odds.length && {
+      ...shared,
+      id: 10,
+      name: "Sampling",
+      title: "Draw instead of taking the likeliest",
+      say: [
+        `${step.sampled ? "At temperature 0 the large model takes" : "This run took"} the likeliest token everywhere: temperature 0. At a higher temperature one is drawn.`,
+        "The draw comes first, as if nothing had been drafted. Only then we look whether a node has the token that came up. So the text is drawn exactly as the large model alone would draw it.",
+      ],
+      box: new DrawsView(odds).box,
+      formula: [["var", "x"], " ~ ", ["var", "p"], "( · | text, path ),   accepted if ", ["var", "x"], " was drafted"],
+      asked: [
+        [
+          "Where is the min(1, p/q) of the textbooks?",
+          "There a drawn guess is accepted with that chance, p the target’s probability and q the drafter’s. Here a drafter always offers its likeliest token, so q is 1 and the chance is p: the probability that the target draws the guess itself.",
+        ],
+      ],
+    },
+  ].filter(Boolean);
+}

@@ -1,0 +1,306 @@
+// The chapters in which Learn tells a step, each on stages of its drawing: three sentences, and what folds out below them, all from the
+// recorded step. An equation is a list of pieces: plain words, or [kind, words] for a variable or an index.
+
+import { sum } from "../../assets/viewer/dom.js";
+import { contributions, stepStory } from "../../assets/viewer/explain.js";
+import { clockOf, cycleOf, cycleWords, elsewhereWords, timesWords } from "../../assets/viewer/numbers.js";
+import { ALONE, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { capital, count, fixed, inWords, milliseconds, plain, quoted } from "../../assets/viewer/words.js";
+
+const MOST_LISTED = 5;
+const RESTS = -0.2; // where the large model has written its tokens one by one
+
+const v = (words) => ["var", words];
+const sub = (words) => ["sub", words];
+const hat = (index) => [v("t̂"), sub(index)];
+const chance = (p) => (p > 0 && p < 0.005 ? "<0.01" : fixed(p, 2));
+/** A token in running words, without the space that it begins with. */
+const word = (words) => quoted(words.trim() ? words.trim() : words);
+const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
+const took = (seconds) => (seconds ? `, in ${milliseconds(seconds)}` : "");
+
+/**
+ * The chapters of a step that there is something to tell of, in their order.
+ *
+ * Each has its number `id`, `name` and `title`, its sentences `say`, `from` and `to`: between which places among the stages of the step
+ * it plays, and what folds out: `formula`, an equation and the `numbers` in it, pairs of name and value, and `asked`, pairs of question
+ * and answer. `store`: of the run; `there`: what a step of it costs on the paper's machine, in plain steps, null: not known.
+ */
+export function chaptersOf(step, store, there) {
+  const stages = stagesOf(step);
+  const has = (stage) => stages.includes(stage);
+  const told = [
+    oneByOne(step, store),
+    has(0) && guessAhead(step),
+    has(1) && doubt(step),
+    has(2) && prepare(step),
+    has(3) && merge(step),
+    onePass(step),
+    whatItBuys(step, store, there),
+  ].filter(Boolean);
+  const span = ({ plays }) =>
+    plays
+      ? { from: stages.indexOf(plays[0]), to: stages.indexOf(plays[1]) + 1 }
+      : { from: stages.length, to: stages.length };
+  return told.map((chapter) => ({ formula: [], numbers: [], asked: [], ...span(chapter), ...chapter }));
+}
+
+function oneByOne({ committed, anchorText }, { baseline }) {
+  const n = committed.length;
+  const each = baseline
+    ? `Where this was recorded, a pass took ${milliseconds(1 / baseline)}${n > 1 ? `: ${milliseconds(n / baseline)} in all` : ""}.`
+    : "Each pass reads the whole model from memory, for a single token.";
+  return {
+    id: 1,
+    name: "One by one",
+    title: "One word at a time",
+    say: [
+      "A large language model writes one token, a word or a piece of a word, in each pass.",
+      `After ${word(anchorText)} it wrote ${n > 1 ? `these ${inWords(n)} tokens` : "this token"}: ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
+      each,
+    ],
+    from: ALONE,
+    to: RESTS,
+    asked: [
+      [
+        `Why does the picture start with ${word(anchorText)}?`,
+        "It is the last token that is certain: the anchor. Every step starts there. The first anchor is the token with which the pass over the prompt ends.",
+      ],
+    ],
+  };
+}
+
+function guessAhead(step) {
+  const { draft, drafted, levels, passes: run, seconds } = step;
+  const inTurn = run >= drafted && drafted > 1;
+  const how = levels.length
+    ? `a tree of tokens, level by level, in ${passes(levels.length)}`
+    : inTurn
+      ? `${inWords(drafted)} tokens, in ${passes(drafted)}`
+      : `${inWords(drafted)} tokens in one pass`;
+  const blind = levels.length || inTurn ? "" : ": each guess is made without knowing the others";
+  const guessed = draft ? draft.texts.slice(0, MOST_LISTED).map(word).join(" ") : "";
+  return {
+    id: 2,
+    name: "Guess ahead",
+    title: "A small model guesses ahead",
+    say: [
+      `A small model, the drafter, guesses ${how}${took(seconds.first_draft)}.`,
+      `It is quick, but often wrong${blind}.`,
+      "The large model decides: where it would have written another token, the draft breaks, and the rest is lost.",
+    ],
+    plays: [0, 0],
+    formula:
+      draft && !inTurn
+        ? ["( ", ...hat("1"), ", ", ...hat("2"), ", … , ", ...hat("γ−1"), ` ),  γ = ${drafted + 1}`]
+        : [],
+    numbers: draft ? [["guessed", guessed + (drafted > MOST_LISTED ? " …" : "")]] : [],
+    asked:
+      draft && !inTurn
+        ? [
+            [
+              "Why are γ places only γ − 1 guesses?",
+              "A block is the anchor and the places after it. The anchor is known, so one place of γ is never guessed.",
+            ],
+          ]
+        : [],
+  };
+}
+
+function doubt(step) {
+  const { draft, drafted, posterior, full, boundary, selected, closed, random } = step;
+  const example =
+    selected.includes(boundary) && boundary < posterior.length ? boundary : posterior.indexOf(Math.max(...posterior));
+  const factors = [...draft.confidence.slice(0, example).map(chance), `(1 − ${chance(draft.confidence[example])})`];
+  const triangles = selected.map((i, at) =>
+    i < drafted
+      ? [`triangle ${at + 1}: after ${i} of them`, chance(posterior[i])]
+      : [`triangle ${at + 1}: all right`, chance(full)],
+  );
+  return {
+    id: 3,
+    name: "Doubt",
+    title: "Where will it break?",
+    say: [
+      "The drafter says how sure it is of every token: the bars.",
+      random
+        ? `This method does not use that: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
+        : `From these per cents one can calculate where the draft will break: ${stageWords(step, 1).more}`,
+      "This place, behind the last token that the large model accepts, is called the boundary. A triangle stands at each guess of it.",
+    ],
+    plays: [1, 1],
+    formula: random
+      ? []
+      : [
+          v("r"),
+          "(",
+          v("i"),
+          ") = ",
+          v("c"),
+          sub("1"),
+          " · … · ",
+          v("c"),
+          sub("i"),
+          " · (1 − ",
+          v("c"),
+          sub("i+1"),
+          ")",
+        ],
+    numbers: random ? [] : [[`r(${example}) = ${factors.join(" · ")}`, chance(posterior[example])], ...triangles],
+    asked: [
+      [
+        "Does its confidence deserve trust?",
+        "That is what the Calibrate tab measures: of the tokens of which a drafter is 80% sure, are 80% accepted?",
+      ],
+      ...(closed === null
+        ? []
+        : [
+            [
+              "Why is there no triangle behind the end of the draft?",
+              "The draft ends the text there. Nothing can follow, so no second draft starts behind it, however likely the place is.",
+            ],
+          ]),
+    ],
+  };
+}
+
+function prepare(step) {
+  const { branches, seconds } = step;
+  const resampled = branches.every((branch) => branch.resampled);
+  const repeated = repetitions(step);
+  return {
+    id: 4,
+    name: "Prepare",
+    title: "Prepare for the break",
+    say: resampled
+      ? [
+          `${capital(inWords(branches.length))} more drafts are drawn from the same pass${took(seconds.second_draft)}.`,
+          "Each of them is another way in which the text may go on.",
+          "All of them start at the anchor: where the first one will break is not asked.",
+        ]
+      : [
+          `${stageWords(step, 2).title.slice(0, -1)}${took(seconds.second_draft)}.`,
+          "It keeps the pale tokens and writes the rest again, now knowing what stands before.",
+          "If the first draft breaks where it was expected to, a better ending is already there.",
+        ],
+    plays: [2, 2],
+    formula: resampled ? [] : ["draft(", v("i"), ") = ", ...hat("1"), " … ", ...hat("i"), " + new tokens"],
+    numbers: [
+      ["K, re-drafts", branches.length],
+      ["tokens kept", branches.map(({ prefix }) => prefix).join(", ")],
+      ...(repeated.length ? [["wrote the first draft’s tokens again", repeated.join(", ")]] : []),
+    ],
+    asked: [
+      [
+        // D²SD (arXiv 2606.04446), tables 2 and 3
+        "Why a second drafter?",
+        "The first one learned to guess a whole block from the anchor alone. The second one was trained with the beginning of the block given, so it makes use of it: in the paper 9.2 tokens a step on GSM8K, against 8.0 with the first one twice.",
+      ],
+      [
+        "Can a second draft help that did not start at the boundary?",
+        "Yes. It may repeat the next tokens of the first draft and differ from it later. The longest path that the target accepts is taken, wherever it was drafted from.",
+      ],
+    ],
+  };
+}
+
+/** Re-drafts that repeat tokens of the first draft: they diverge from it later than at their prefix. */
+function repetitions({ branches, nodes }) {
+  const trunk = [...nodes.values()].filter(({ candidates }) => candidates.includes(0));
+  return branches.flatMap(({ base, drafter, prefix }, at) => {
+    const shared = Math.max(
+      0,
+      ...trunk.filter(({ candidates }) => candidates.includes(at + 1)).map(({ depth }) => depth),
+    );
+    return base === 0 && drafter === "second" && shared > prefix ? [`from ${prefix}: the same up to ${shared}`] : [];
+  });
+}
+
+function merge(step) {
+  const { branches, drafted, nodes } = step;
+  const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
+  return {
+    id: 5,
+    name: "Merge",
+    title: "Many drafts, one tree",
+    say: [
+      `The ${inWords(branches.length + 1)} drafts begin alike, and what they share needs to be read only once.`,
+      `So they are merged: ${count(all, "token")} become a tree of ${nodes.size}, the anchor included.`,
+      "Every path through the tree is a way in which the text may go on.",
+    ],
+    plays: [3, 3],
+    asked: [
+      [
+        "How can one pass read a tree?",
+        "Every node sees the text and the nodes before it on its own path: a mask hides all others from it. Nodes of one depth are at the same position of the text.",
+      ],
+    ],
+  };
+}
+
+function onePass(step) {
+  const { accepted, bonus, committed, nodes, sampled, seconds } = step;
+  const { right } = contributions(step);
+  const tree = nodes.size > 1;
+  return {
+    id: 6,
+    name: "One pass",
+    title: "The large model reads it in one pass",
+    say: [
+      tree
+        ? `In one pass${took(seconds.verify)}, the large model says after each of the tokens which one it ${sampled ? "draws" : "wants"} next.`
+        : stageWords(step, 4).title,
+      ...(tree ? ["From the anchor on, tokens are accepted for as long as the wanted one is there."] : []),
+      `${stepStory(step).title} ${plain(stepStory(step).pieces)}`,
+    ],
+    plays: [4, 5],
+    formula: [v("x"), sub("next"), ` = ${sampled ? "a sample of" : "argmax"} `, v("p"), "( · | text, path )"],
+    numbers: [
+      ["new tokens = accepted + 1", `${right} + ${accepted.length - right} + ${bonus ? 1 : 0} = ${committed.length}`],
+    ],
+    asked: [
+      [
+        "Where does the last token come from?",
+        "Where the path ends, it is already known which token the large model wants. It comes for free, and is the anchor of the next step.",
+      ],
+      [
+        "Do all drafters work like this?",
+        "EAGLE-3, the kind of most published drafters, is verified in the same way but drafts one token after the other, with a pass for each level of its tree. Race compares their times.",
+      ],
+    ],
+  };
+}
+
+function whatItBuys(step, store, there) {
+  const clock = clockOf(store, step);
+  const cycle = cycleOf(store);
+  const { length, sums, header } = store;
+  const n = step.committed.length;
+  const alpha = sums.tokens / length;
+  const paid = cycle && !cycle.disturbed ? `: ${timesWords(cycle.gain)}` : "";
+  return {
+    id: 7,
+    name: "What it buys",
+    title: n > 1 ? `${capital(inWords(n))} tokens in one pass` : "One token: no gain this time",
+    say: [
+      `The text is the same as without drafts: only what the large model itself ${step.sampled ? "draws" : "would write"} is kept.`,
+      clock
+        ? `This step took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
+        : "How long its tokens take one by one was not measured for this run.",
+      `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and costs ${fixed(cycle.cost, 1)} plain steps${paid}` : ""}. It pays where it brings more than it costs.`,
+    ],
+    asked: [
+      [
+        "What does a step cost, and where?",
+        `${cycle ? cycleWords(cycle) : "Plain decoding was not timed with this run."} ${elsewhereWords(header.method, there, alpha)}`,
+      ],
+    ],
+  };
+}
+
+/** The tokens that a step would have brought with its first `most` re-drafts alone: exact, as they come best first. */
+export function tokensWith({ accepted, nodes, committed }, most) {
+  const later = ({ candidates }) => candidates.length > 0 && Math.min(...candidates) > most;
+  const reached = accepted.findIndex((id) => later(nodes.get(id)));
+  return reached < 0 ? committed.length : reached + 1;
+}
