@@ -100,7 +100,8 @@ class Tour {
     const { store } = view;
     this.step = Math.min(step, store.length - 1);
     view.selection.pin(this.step);
-    this.own = value !== this.example.value;
+    this.run ??= store.run; // of the example, which is told first
+    this.own = store.run !== this.run;
     const works = store.summaries.map(({ work }) => work);
     const told = store.step(this.step);
     const more = appendices(told, store, this.own ? null : this.settings);
@@ -153,7 +154,9 @@ class Tour {
     const { view } = this;
     this.whose.replaceChildren(
       `Step ${this.step + 1} of ${this.own ? "your" : "a recorded"} run`,
-      this.own ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1)) : "",
+      this.own || this.step !== this.example.step
+        ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1))
+        : "",
     );
     this.title.textContent = title;
     const known = new Set(); // the words that this chapter has explained
@@ -167,7 +170,7 @@ class Tour {
     this.settings.cut.hidden = box !== this.settings.box;
     if (!this.settings.cut.hidden) this.settings.show();
     else this.showBranches(null);
-    view.page.root.dataset.chapter = id;
+    view.page.root.dataset.told = id;
     if (box) view.player.finish();
     else view.player.play(back ? to : from, to);
     [...this.rail.children].forEach((item, n) => item.classList.toggle("done", n <= at));

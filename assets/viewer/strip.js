@@ -192,7 +192,7 @@ export class StripView {
           height,
           rx: 2,
         }),
-        this.width(k) >= 32 && (this.narrow || x > TITLED + 18)
+        this.tree.small(share(c), state !== "unseen") <= this.width(k) - 2 && (this.narrow || x > TITLED + 18)
           ? s("text", { class: `value ${state}`, x, y: bottom - height - 4 }, share(c))
           : "",
       );

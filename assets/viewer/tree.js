@@ -63,6 +63,7 @@ export class TreeView {
       () => this.showWhole(!this.whole),
     );
     this.scaled = () => 1; // times the usual size
+    this.small = () => 0; // the width of small words, once a step is drawn
     this.answered = () => false; // whether a click at a depth answers a question
     this.world = s("g", { class: "world" });
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
