@@ -152,7 +152,7 @@ class DrawsView {
         h(
           "th",
           { scope: "row" },
-          text === null ? "another token" : h("bdi", {}, visible(text.trim() || text, 16)),
+          text === null ? "another token" : h("bdi", {}, visible(text.replace(/^ (?=\S)/, ""), 16)),
           drafted ? " ✓ drafted" : "",
         ),
         h("td", {}, probability(p)),

@@ -2,8 +2,8 @@
 // recorded step. An equation is a list of pieces: plain words, or [kind, words] for a variable or an index.
 
 import { sum } from "../../assets/viewer/dom.js";
-import { contributions, stepStory } from "../../assets/viewer/explain.js";
-import { clockOf, cycleOf, cycleWords, elsewhereWords, timesWords } from "../../assets/viewer/numbers.js";
+import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
+import { clockOf, cycleOf, cycleWords, elsewhereWords, timesWords, undrawn } from "../../assets/viewer/numbers.js";
 import { ALONE, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { capital, count, fixed, inWords, milliseconds, plain, quoted } from "../../assets/viewer/words.js";
 
@@ -15,9 +15,8 @@ const sub = (words) => ["sub", words];
 const hat = (index) => [v("t̂"), sub(index)];
 const chance = (p) => (p > 0 && p < 0.005 ? "<0.01" : fixed(p, 2));
 /** A token in running words, without the space that it begins with. */
-const word = (words) => quoted(words.trim() ? words.trim() : words);
+const word = (words) => quoted(words.replace(/^ (?=\S)/, ""));
 const passes = (n) => (n === 1 ? "one pass" : `${inWords(n)} passes`);
-const took = (seconds) => (seconds ? `, in ${milliseconds(seconds)}` : "");
 
 /**
  * The chapters of a step that there is something to tell of, in their order.
@@ -29,13 +28,16 @@ const took = (seconds) => (seconds ? `, in ${milliseconds(seconds)}` : "");
 export function chaptersOf(step, store, there) {
   const stages = stagesOf(step);
   const has = (stage) => stages.includes(stage);
+  const share = undrawn(store);
+  /** How long a stage took, as in the clock of the step: without the time that drawing it took. */
+  const took = (name) => (step.seconds[name] ? `, in ${milliseconds(share * step.seconds[name])}` : "");
   const told = [
     oneByOne(step, store),
-    has(0) && guessAhead(step),
+    has(0) && guessAhead(step, took("first_draft")),
     has(1) && doubt(step),
-    has(2) && prepare(step),
+    has(2) && prepare(step, took("second_draft")),
     has(3) && merge(step),
-    onePass(step),
+    onePass(step, took("verify")),
     whatItBuys(step, store, there),
   ].filter(Boolean);
   const span = ({ plays }) =>
@@ -55,38 +57,36 @@ function oneByOne({ committed, anchorText }, { baseline }) {
     name: "One by one",
     title: "One word at a time",
     say: [
-      "A large language model writes one token, a word or a piece of a word, in each pass.",
-      `After ${word(anchorText)} it wrote ${n > 1 ? `these ${inWords(n)} tokens` : "this token"}: ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
+      "A large language model writes one token, a word or a piece of a word, each time it runs. One such run is a pass.",
+      `After ${word(anchorText)}, the anchor, it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"}: ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
       each,
     ],
     from: ALONE,
     to: RESTS,
     asked: [
       [
-        `Why does the picture start with ${word(anchorText)}?`,
-        "It is the last token that is certain: the anchor. Every step starts there. The first anchor is the token with which the pass over the prompt ends.",
+        "What is the anchor?",
+        "The last token that is certain. Every step starts there. The first anchor is the token with which the pass over the prompt ends.",
       ],
     ],
   };
 }
 
-function guessAhead(step) {
-  const { draft, drafted, levels, passes: run, seconds } = step;
+function guessAhead(step, time) {
+  const { draft, drafted, levels, passes: run } = step;
   const inTurn = run >= drafted && drafted > 1;
   const how = levels.length
     ? `a tree of tokens, level by level, in ${passes(levels.length)}`
-    : inTurn
-      ? `${inWords(drafted)} tokens, in ${passes(drafted)}`
-      : `${inWords(drafted)} tokens in one pass`;
-  const blind = levels.length || inTurn ? "" : ": each guess is made without knowing the others";
+    : `${inWords(drafted)} tokens, in ${passes(inTurn ? drafted : 1)} of its own`;
+  const blind = levels.length || inTurn ? "" : ": each is made without knowing the others";
   const guessed = draft ? draft.texts.slice(0, MOST_LISTED).map(word).join(" ") : "";
   return {
     id: 2,
     name: "Guess ahead",
     title: "A small model guesses ahead",
     say: [
-      `A small model, the drafter, guesses ${how}${took(seconds.first_draft)}.`,
-      `It is quick, but often wrong${blind}.`,
+      `A small model, the drafter, guesses ${how}${time}.`,
+      `Its guesses are often wrong${blind}.`,
       "The large model decides: where it would have written another token, the draft breaks, and the rest is lost.",
     ],
     plays: [0, 0],
@@ -99,8 +99,8 @@ function guessAhead(step) {
       draft && !inTurn
         ? [
             [
-              "Why are γ places only γ − 1 guesses?",
-              "A block is the anchor and the places after it. The anchor is known, so one place of γ is never guessed.",
+              `Why is a block of ${drafted + 1} only ${drafted} guesses?`,
+              "A block of γ places begins with the anchor, which is known.",
             ],
           ]
         : [],
@@ -125,8 +125,8 @@ function doubt(step) {
       "The drafter says how sure it is of every token: the bars.",
       random
         ? `This method does not use that: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
-        : `From these per cents one can calculate where the draft will break: ${stageWords(step, 1).more}`,
-      "This place, behind the last token that the large model accepts, is called the boundary. A triangle stands at each guess of it.",
+        : `They tell how likely it is to break at each place: ${stageWords(step, 1).more}`,
+      `Where it really breaks is the boundary. Nobody knows it yet: the triangles mark ${random ? inWords(selected.length) : `the ${selected.length > 1 ? `${inWords(selected.length)} ` : ""}likeliest`} place${selected.length > 1 ? "s" : ""}.`,
     ],
     plays: [1, 1],
     formula: random
@@ -164,8 +164,8 @@ function doubt(step) {
   };
 }
 
-function prepare(step) {
-  const { branches, seconds } = step;
+function prepare(step, time) {
+  const { branches } = step;
   const resampled = branches.every((branch) => branch.resampled);
   const repeated = repetitions(step);
   return {
@@ -174,14 +174,14 @@ function prepare(step) {
     title: "Prepare for the break",
     say: resampled
       ? [
-          `${capital(inWords(branches.length))} more drafts are drawn from the same pass${took(seconds.second_draft)}.`,
+          `${capital(inWords(branches.length))} more drafts are drawn from the same pass${time}.`,
           "Each of them is another way in which the text may go on.",
           "All of them start at the anchor: where the first one will break is not asked.",
         ]
       : [
-          `${stageWords(step, 2).title.slice(0, -1)}${took(seconds.second_draft)}.`,
+          `${stageWords(step, 2).title.slice(0, -1)}${time}.`,
           "It keeps the pale tokens and writes the rest again, now knowing what stands before.",
-          "If the first draft breaks where it was expected to, a better ending is already there.",
+          "If the first draft breaks at one of these places, a better ending may already be there.",
         ],
     plays: [2, 2],
     formula: resampled ? [] : ["draft(", v("i"), ") = ", ...hat("1"), " … ", ...hat("i"), " + new tokens"],
@@ -225,7 +225,7 @@ function merge(step) {
     title: "Many drafts, one tree",
     say: [
       `The ${inWords(branches.length + 1)} drafts begin alike, and what they share needs to be read only once.`,
-      `So they are merged: ${count(all, "token")} become a tree of ${nodes.size}, the anchor included.`,
+      `So they are merged: the anchor and ${count(all, "token")} become a tree of ${nodes.size}.`,
       "Every path through the tree is a way in which the text may go on.",
     ],
     plays: [3, 3],
@@ -238,8 +238,8 @@ function merge(step) {
   };
 }
 
-function onePass(step) {
-  const { accepted, bonus, committed, nodes, sampled, seconds } = step;
+function onePass(step, time) {
+  const { accepted, bonus, committed, nodes, sampled } = step;
   const { right } = contributions(step);
   const tree = nodes.size > 1;
   return {
@@ -248,10 +248,10 @@ function onePass(step) {
     title: "The large model reads it in one pass",
     say: [
       tree
-        ? `In one pass${took(seconds.verify)}, the large model says after each of the tokens which one it ${sampled ? "draws" : "wants"} next.`
+        ? `In one pass over all ${nodes.size} tokens${time}, the large model says after each of them which one it ${sampled ? "draws" : "wants"} next.`
         : stageWords(step, 4).title,
       ...(tree ? ["From the anchor on, tokens are accepted for as long as the wanted one is there."] : []),
-      `${stepStory(step).title} ${plain(stepStory(step).pieces)}`,
+      `${boundaryWords(step)} ${plain(stepStory(step).pieces)}`.trim(),
     ],
     plays: [4, 5],
     formula: [v("x"), sub("next"), ` = ${sampled ? "a sample of" : "argmax"} `, v("p"), "( · | text, path )"],
@@ -277,7 +277,7 @@ function whatItBuys(step, store, there) {
   const { length, sums, header } = store;
   const n = step.committed.length;
   const alpha = sums.tokens / length;
-  const paid = cycle && !cycle.disturbed ? `: ${timesWords(cycle.gain)}` : "";
+  const paid = cycle && !cycle.disturbed ? `: it was ${timesWords(cycle.gain)}` : "";
   return {
     id: 7,
     name: "What it buys",
@@ -285,9 +285,10 @@ function whatItBuys(step, store, there) {
     say: [
       `The text is the same as without drafts: only what the large model itself ${step.sampled ? "draws" : "would write"} is kept.`,
       clock
-        ? `This step took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
+        ? `All of this together is a step. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
         : "How long its tokens take one by one was not measured for this run.",
-      `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and costs ${fixed(cycle.cost, 1)} plain steps${paid}` : ""}. It pays where it brings more than it costs.`,
+      `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and costs as much as ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
+      "It pays most where a pass over many tokens costs little more than over one: with a large model on a GPU.",
     ],
     asked: [
       [

@@ -153,7 +153,7 @@ class Tour {
     const { id, title, say, from, to, box = "" } = this.chapters[at];
     const { view } = this;
     this.whose.replaceChildren(
-      `Step ${this.step + 1} of ${this.own ? "your" : "a recorded"} run`,
+      `${this.own ? "Your run" : "A recorded run"}, step ${this.step + 1} `,
       this.own || this.step !== this.example.step
         ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1))
         : "",
@@ -211,7 +211,7 @@ class Tour {
     return h(
       "div",
       { class: "on" },
-      settings > 0 ? button("Try it: K and γ", { class: "main" }, () => this.go(settings)) : "",
+      settings > 0 ? button("Try other settings", { class: "main" }, () => this.go(settings)) : "",
       button("Quiz", {}, () => this.open("quiz")),
       button("Open in Explore", { id: "learn-open" }, () => this.open("")),
     );
@@ -277,7 +277,8 @@ class Tour {
   /** The scene stays where it is first seen, however far one scrolls. */
   settle() {
     const { track } = this;
-    if (!track.offsetParent) return;
+    this.settled = track.offsetParent !== null; // else another tab is open, and scrolled
+    if (!this.settled) return;
     track.style.setProperty("--top", `${Math.round(track.getBoundingClientRect().top + scrollY)}px`);
     this.align();
   }
@@ -293,7 +294,7 @@ class Tour {
   onScroll() {
     if (!this.element.isConnected) return removeEventListener("scroll", this.scrolled);
     if (this.aligned) return (this.aligned = false);
-    if (!this.track.offsetParent || this.pitch < 1 || this.place === this.at) return undefined;
+    if (!this.settled || !this.track.offsetParent || this.pitch < 1 || this.place === this.at) return undefined;
     this.rest();
     return this.enter(Math.min(this.chapters.length - 1, this.place));
   }
@@ -308,7 +309,7 @@ class Tour {
     const ours =
       event.target === document.body || element.contains(event.target) || event.target.matches("[role='tab']");
     if (!ours || !element.offsetParent || event.ctrlKey || event.metaKey || event.altKey || event.shiftKey) return;
-    if (event.key === " " && !from.closest("button, summary")) this.toggle();
+    if (event.key === " " && !from.closest("button:not([role='tab']), summary")) this.toggle();
     else if (event.key === "ArrowLeft") this.go(this.at - 1);
     else if (event.key === "ArrowRight") this.go(this.at + 1);
     else return;

@@ -56,6 +56,7 @@ class Explorer {
     this.wanted = null; // step and node that are asked for, until the run has got that far
     this.expected = ""; // fingerprint of the text that a link asks for
     this.selected = ""; // the pinned step and node that others know of
+    this.told = false; // whether Learn tells a step: the text ends with it
     this.toPlay = address.play; // until the run is there: nothing else of it is drawn before
     element.replaceChildren(root);
 
@@ -198,7 +199,8 @@ class Explorer {
       node: selection.shownNode,
       fresh: !this.drawn || step !== this.drawn.step,
       secret,
-      hidden: this.quiz.hidden ?? this.typed.hidden,
+      hidden:
+        this.quiz.hidden ?? this.typed.hidden ?? (this.told && selection.shown !== null ? selection.shown + 1 : null),
       total: store.length,
       undrawn: undrawn(store),
       summary: step && !secret ? stepSummary(step, store.length, store.live || store.waiting.length > 0) : "",
@@ -396,7 +398,8 @@ export function start(element, trigger, props, watch) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");
   }
-  explorer.page.root.classList.toggle("told", Boolean(props.told));
+  explorer.told = Boolean(props.told);
+  explorer.page.root.classList.toggle("told", explorer.told);
   watch("value", () => explorer.store.feed(props.value));
   explorer.store.feed(props.value);
   return explorer;

@@ -195,7 +195,11 @@ export class Motion {
       if (!own.length) continue;
       const { drafter } = c ? step.branches[c - 1] : step.draft;
       const end = Math.max(...own.map((n) => n.depth));
-      const rail = s("path", { class: "edge rail", pathLength: 1, d: `M${tree.x(c ? 1 : 0)} ${y}H${tree.x(end)}` });
+      const rail = s("path", {
+        class: "edge rail",
+        pathLength: 1,
+        d: `M${tree.x(c ? prefix + 0.5 : 0)} ${y}H${tree.x(end)}`,
+      });
       if (step.branches.length) under.prepend(rail);
       acts.push((now) => {
         const { grown, opacity } = now.rail(c);

@@ -14,7 +14,7 @@ from app.learn.tab import tour
 from d2sd import METHODS, DecodeConfig
 from d2sd.trace.metrics import boundary_hit
 from d2sd.trace.run import OUTCOME, RecordedRun
-from tests.scripts.node import stops_of
+from tests.scripts.node import chapters_of
 
 
 @pytest.fixture(scope="module")
@@ -40,13 +40,16 @@ def test_instructive_step_defaults_to_first(recorded):
 
 
 @pytest.mark.parametrize("method", list(METHODS))
-def test_tour_stops_cover_every_step_and_method(engine, method):
+def test_chapters_tell_every_step_of_every_method(engine, method):
     temperature = (list(METHODS).index(method) + (engine.models.target.config.model_type == "llama")) % 2  # each once
     trace = engine.generate("the cat sat", DecodeConfig(method, 16, temperature=temperature))
-    for told, step in zip(stops_of(RecordedRun.of(trace.records()).lines(outcomes=True)), trace.steps, strict=True):
-        assert len(told["stops"]) == 9
-        assert all(stop["title"] and stop["say"] and all(stop["say"]) for stop in told["stops"])
-        assert "null" not in json.dumps([[stop["say"], stop["numbers"]] for stop in told["stops"]])
+    for told, step in zip(chapters_of(RecordedRun.of(trace.records()).lines(outcomes=True)), trace.steps, strict=True):
+        names = [chapter["name"] for chapter in told["chapters"]]
+        assert names[0] == "One by one"
+        assert names[-2:] == ["One pass", "What it buys"]
+        assert ("Prepare" in names) == ("Merge" in names) == bool(step.branches)
+        assert all(chapter["title"] and chapter["say"] and all(chapter["say"]) for chapter in told["chapters"])
+        assert not any(word in json.dumps(told["chapters"]) for word in ("null", "NaN", "undefined"))
         assert told["tokens"] == sorted(told["tokens"])
         assert told["tokens"][-1] == len(step.committed)
         assert len(told["tokens"]) == len(step.branches) + 1
@@ -59,6 +62,5 @@ def test_packed_tour_is_recorded_run_with_outcomes(recorded):
     assert len(lines) == len(presets.opening().lines()) + len(recorded.steps)
     chat = recorded.header["models"]["preset"] == presets.FIRST
     assert data["about"] == (presets.FIRST_SAID if chat else presets.TINY_SAID)
-    assert data["examples"] == (presets.CHAT_EXAMPLES if chat else presets.EXAMPLES)
     assert data["start"] == instructive(recorded)
     assert data["run"] == recorded.header["run"]

@@ -129,6 +129,7 @@ def test_open_link_shows_or_starts_run_with_notice(monkeypatch, query, notice, w
         ({"tab": "x"}, "x"),
         ({"methods": "d2sd"}, "race"),
         ({"stop": "2"}, "learn"),
+        ({"chapter": "2"}, "learn"),
         ({"stop": "2", "tab": "race"}, "race"),
     ],
 )

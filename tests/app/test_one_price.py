@@ -20,7 +20,7 @@ import { meanCost, readWork } from "HOME/assets/viewer/machine.js";
 import { MEASURED, PAPER } from "HOME/assets/viewer/constants.js";
 import { mapPoints } from "HOME/app/race/results.js";
 import { readLane } from "HOME/app/race/replay.js";
-import { costOf } from "HOME/app/learn/live.js";
+import { costOf } from "HOME/app/learn/settings.js";
 const works = data.works.map(readWork);
 const [k, , , point] = data.point;
 const prices = (machine) => [meanCost(machine, data.header.method, works), costOf({ k, works: point.map(readWork) }, machine, data.header.method) / works.length];

@@ -1,31 +1,58 @@
-"""The tour as a person takes it, in a real browser."""
+"""Learn as a person reads it, in a real browser."""
 
 from __future__ import annotations
+
+from urllib.parse import parse_qs, urlparse
 
 import pytest
 from playwright.sync_api import Locator, Page, expect
 
 from app import presets
 from tests.e2e.driving import PATIENCE, PHONE, view
-from tests.scripts.node import stops_of
+from tests.scripts.node import chapters_of
 
 pytestmark = pytest.mark.e2e
+OPACITY = """e => {
+  let seen = 1;
+  for (let at = e; at instanceof Element; at = at.parentElement) {
+    const { opacity, visibility, display } = getComputedStyle(at);
+    seen *= display === "none" || visibility === "hidden" ? 0 : Number(opacity);
+  }
+  return seen;
+}"""
+CUT = "es => es.filter((e) => e.textContent.endsWith('…')).map((e) => e.textContent)"
+# what is seen when a chapter has been played, and what comes later
+SEEN = {
+    "One by one": (".wish .label", ".node.first"),
+    "Guess ahead": (".nodes .first .label", "#strip"),
+    "Doubt": ("#strip .bar", ".node.second"),
+    "Prepare": (".row", ".boundary"),
+    "Merge": (".nodes .second .label", ".boundary"),
+    "One pass": (".node.bonus", None),
+    "What it buys": (".node.accepted.second", None),
+}
 
 
 @pytest.fixture(scope="module")
 def told():
-    """The number of the step that the tour begins with, and its stops."""
+    """The number of the step that Learn tells, and its chapters."""
     run = presets.opening()
-    return run.instructive, stops_of(run.lines(outcomes=True))[run.instructive]["stops"]
+    return run.instructive, chapters_of(run.lines(outcomes=True))[run.instructive]["chapters"]
+
+
+@pytest.fixture(scope="module")
+def alone():
+    """The tokens of that step without second drafts."""
+    run = presets.opening()
+    return chapters_of(run.lines(outcomes=True))[run.instructive]["tokens"][0]
 
 
 @pytest.fixture
 def learn(module_page: Page) -> Page:
-    """The page with the tab Learn open at its first stop."""
-    module_page.emulate_media(reduced_motion="no-preference")
+    """The page with the tab Learn open at its first chapter; nothing moves."""
+    module_page.emulate_media(reduced_motion="reduce")
     opened(module_page)
-    to_stops(module_page)
-    module_page.locator("#learn .dots button").first.click()
+    module_page.locator("#learn .rail button").first.click()
     return module_page
 
 
@@ -35,175 +62,144 @@ def opened(page: Page) -> Page:
     return page
 
 
-def to_stops(page: Page) -> None:
-    """Leave the story, which the tab opens with, where it is still there."""
-    if page.locator("#learn .story").is_visible():
-        page.locator("#learn .story .head .on").click()
+def title(page: Page) -> Locator:
+    return page.locator("#learn .words > h3")
 
 
-def stage(page: Page) -> Locator:
-    return page.locator("#learn .stage .frame")
-
-
-def still(page: Page) -> None:
-    """Wait until nothing in the page moves any more."""
-    page.wait_for_function(
-        """async () => {
-          const roots = (root) => [root, ...[...root.querySelectorAll('*')].filter((e) => e.shadowRoot).flatMap((e) => roots(e.shadowRoot))];
-          const all = roots(document);
-          const moving = () => all.some((root) => root.getAnimations().some((a) => a.playState === 'running' && a.effect.getComputedTiming().endTime < Infinity));
-          // What a key or a click changes is drawn in the next frames, and only then begins to move.
-          for (let frames = 0; frames < 5; frames = moving() ? 0 : frames + 1) await new Promise(requestAnimationFrame);
-          return true;
-        }"""
-    )
+def at_chapter(page: Page, number: int) -> None:
+    expect(page.locator("#learn [data-chapter]")).to_have_attribute("data-chapter", str(number), timeout=PATIENCE)
 
 
 def opacity(page: Page, part: str) -> float:
-    """How visible a part of the live view is, all that it lies in taken together."""
-    return (
-        stage(page)
-        .locator(part)
-        .first.evaluate(
-            """(e) => {
-              let seen = 1;
-              for (let at = e; at instanceof Element; at = at.parentElement) seen *= Number(getComputedStyle(at).opacity);
-              return seen;
-            }"""
+    """How visible the first such part of the drawing is, all that it lies in taken together."""
+    found = page.locator(f"#learn .stage {part}")
+    return found.first.evaluate(OPACITY) if found.count() else 0.0
+
+
+def test_keys_lead_through_chapters_and_each_shows_its_part(learn: Page, told):
+    number, chapters = told
+    expect(learn.locator("#learn .rail li:not(.appendix)")).to_have_count(7)
+    for at, chapter in enumerate(chapters):
+        if at:
+            learn.keyboard.press("ArrowRight")
+            expect(title(learn)).to_be_focused()
+        expect(title(learn)).to_have_text(chapter["title"])
+        expect(learn.locator("#learn .whose")).to_have_text(f"A recorded run, step {number + 1} ")
+        expect(learn.locator("#learn .rail [aria-current=step]")).to_have_text(f"{at + 1} {chapter['name']}")
+        assert learn.locator("#learn .body > p").all_text_contents() == chapter["say"]
+        expect(learn.locator("#learn .body > details")).to_have_count(
+            len(chapter["asked"]) + bool(chapter["numbers"] or chapter["formula"]) + (at == 0)
         )
-    )
+        seen, later = SEEN[chapter["name"]]
+        learn.wait_for_timeout(100)
+        assert opacity(learn, seen) > 0.9, chapter["name"]
+        assert later is None or opacity(learn, later) == 0, chapter["name"]
+    learn.keyboard.press("ArrowLeft")
+    expect(title(learn)).to_have_text(chapters[-2]["title"])
 
 
-VISIBLE = "es => es.filter((e) => Number(getComputedStyle(e).opacity) > 0.05).length"
-LOOKS = """es => [...new Set(es.map((e) => {
-  const s = getComputedStyle(e);
-  return [s.fill, s.stroke, s.strokeWidth, s.strokeDasharray].join();
-}))]"""
-ABOVE = (
-    "e => e.getBoundingClientRect().bottom <= e.closest('.card').querySelector('.ways').getBoundingClientRect().top + 1"
-)
-# What lights up at a stop, what has not happened yet, and nodes that must look alike until they are checked.
-LIT = {
-    "anchor": (".node.anchor .shape", ".node.first .label", None),
-    "draft": (".node.first .label", "#strip .bars", ".node.first .shape"),
-    "confidence": ("#strip .bars .bar", "#strip .posterior", None),
-    "boundary": ("#strip .flag", ".node.second", None),
-    "branches": (".node.second .shape", ".ghost", ".node.second .shape"),
-    "cost": (".node.anchor .shape", None, None),
-    "verify": (".node.accepted .shape", ".node.bonus", None),
-    "commit": (".node.bonus", None, None),
-    "temperature": (".node.bonus", None, None),
-}
+@pytest.mark.parametrize("width", [1440, 1280])
+def test_words_are_whole_and_drawing_fills_two_thirds(learn: Page, width):
+    learn.set_viewport_size({"width": width, "height": 900 if width == 1440 else 720})
+    at = learn.locator("#learn .rail button")
+    for chapter in range(7):
+        at.nth(chapter).click()
+        learn.wait_for_timeout(100)
+        assert learn.locator("#learn .stage #tree .label").evaluate_all(CUT) == []
+        scene, stage = learn.locator("#learn .scene").bounding_box(), learn.locator("#learn .stage").bounding_box()
+        assert stage["width"] > 0.66 * scene["width"]
+        assert scene["y"] + scene["height"] <= learn.viewport_size["height"]
+    learn.set_viewport_size({"width": 1440, "height": 900})
 
 
-def test_story_on_phone_follows_scrolling_and_keys_to_stops(phone: Page, told):
-    number, stops = told
-    step = presets.opening().trace().steps[number]
-    story, sections = opened(phone).locator("#learn .story"), phone.locator("#learn .story section")
-    frames = ("plain", "draft", "rejection", "redraft", "tree", "cost")
-    expect(sections).to_have_count(len(frames))
-    expect(story).to_have_attribute("data-frame", "plain")
-    assert story.locator(".cell.first").evaluate_all(VISIBLE) == 0
-    for at, frame in enumerate(frames[1:4], 1):
-        sections.nth(at).evaluate(f"e => scrollBy(0, e.getBoundingClientRect().top - {PHONE['height'] / 2})")
-        expect(story).to_have_attribute("data-frame", frame)
-        expect(story.locator(".picture")).to_be_in_viewport(ratio=0.7)
-    expect(sections.nth(1)).to_contain_text(f"guesses {len(step.first_draft.ids)} tokens")
-    expect(story.locator(".cell.first.wrong text").first).to_have_text(
-        step.first_draft.texts[step.actual_boundary].replace(" ", "␣")
-    )
-    assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-    for frame in frames[4:]:
-        phone.keyboard.press("ArrowRight")
-        expect(story).to_have_attribute("data-frame", frame)
-        assert story.locator(".cell.copy").evaluate_all(VISIBLE) == 0  # a node of the tree is drawn once
-    expect(story.locator(".costs")).to_contain_text("plain steps")
-    phone.keyboard.press("ArrowRight")
-    expect(story).to_be_hidden()
-    expect(phone.locator("#learn .card > h3")).to_have_text(stops[0]["title"])
-    phone.locator("#learn-back").click()
-    expect(story).to_have_attribute("data-frame", "plain")
-    phone.wait_for_function("location.search.includes('stop=0')")  # an address is written from the second place on
+def test_scrolling_leads_on_and_picture_stays(module_page: Page):
+    module_page.emulate_media(reduced_motion="no-preference")
+    opened(module_page)
+    module_page.locator("#learn .rail button").first.click()
+    at_chapter(module_page, 1)
+    scene = module_page.locator("#learn .scene")
+    place = scene.bounding_box()
+    pitch = module_page.evaluate("0.6 * innerHeight")
+    module_page.mouse.move(1000, 400)  # over the drawing
+    for chapter in (2, 3):
+        module_page.mouse.wheel(0, pitch)
+        at_chapter(module_page, chapter)
+        assert scene.bounding_box() == place
+    module_page.mouse.wheel(0, -pitch)
+    at_chapter(module_page, 2)
 
 
-def test_stops_fit_phone_and_last_one_opens_step_in_explore(phone: Page, told):
-    number, stops = told
-    to_stops(opened(phone))
-    for at in range(len(stops) + 1):
-        phone.locator("#learn .dots button").nth(at).click()
-        expect(phone.locator("#learn .dots [aria-current=step]")).to_have_text("K" if at == len(stops) else str(at + 1))
-        expect(phone.locator("#learn .card > h3")).to_be_in_viewport()
-        still(phone)
+def test_story_plays_to_its_end(page: Page, told):
+    _, chapters = told
+    page.clock.install()
+    page.get_by_role("tab", name="Learn").click()
+    ready, play = page.locator("#learn [data-ready=yes]"), page.locator("#learn .ways .play")
+    while not ready.count():
+        page.clock.run_for(50)
+    at_chapter(page, 1)
+    page.keyboard.press("Space")
+    expect(play).to_have_attribute("aria-label", "Pause")
+    seen = []
+    for _ in range(130):  # seconds
+        page.clock.run_for(1000)
+        if (now := page.locator("#learn [data-chapter]").get_attribute("data-chapter")) not in seen:
+            seen.append(now)
+    assert seen == [str(number) for number in range(1, 8)]
+    expect(play).to_have_attribute("aria-label", "Play the story")
+    expect(title(page)).to_have_text(chapters[-1]["title"])
+
+
+def test_chapters_fit_phone_and_last_one_leads_to_explore(phone: Page, told):
+    number, chapters = told
+    opened(phone)
+    for at, chapter in enumerate(chapters):
+        if at:
+            phone.locator("#learn-next").click()
+        expect(title(phone)).to_have_text(chapter["title"])
+        expect(title(phone)).to_be_in_viewport()
         assert phone.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
-        if at < 4:  # the block is read from its start
-            anchor = stage(phone).locator(".node.anchor").bounding_box()
-            assert anchor
-            assert 0 < anchor["x"] < 80
+        stage, ways = (phone.locator(f"#learn {part}").bounding_box() for part in (".stage", ".ways"))
+        assert stage["y"] + stage["height"] <= ways["y"] + 1
     phone.locator("#learn-open").click()
     expect(view(phone)).to_have_attribute("data-run", presets.opening().header["run"])
     expect(view(phone)).to_have_attribute("data-pinned", str(number))
-    expect(phone.locator("#branches input")).to_be_focused()
+    opened(phone).locator("#learn .on").get_by_role("button", name="Quiz").click()
+    expect(phone.locator("#explorer [data-quiz]").first).to_have_attribute("data-quiz", "asking", timeout=PATIENCE)
 
 
-def test_stops_by_keyboard_highlight_parts_and_reveal_outcome_last(learn: Page, told):
-    number, stops = told
-    heading = learn.locator("#learn .card > h3")
-    spoken = learn.locator("#learn .card > [aria-live=polite]")
-    for at, stop in enumerate(stops):
-        if at:
-            learn.keyboard.press("ArrowRight")
-        expect(heading).to_have_text(stop["title"])
-        expect(stage(learn)).to_have_attribute("data-stop", stop["id"])
-        expect(learn.locator("#learn .where")).to_have_text(
-            f"Step {number + 1} of a recorded run · stop {at + 1} of {len(stops)}"
-        )
-        assert spoken.locator("dd").count() == (0 if stop["odds"] else len(stop["numbers"]))
-        assert spoken.locator(".draws tbody tr").count() >= len(stop["odds"])
-        assert len(spoken.text_content() or "") > 100
-        expect(learn.locator("#learn .dots [aria-current=step]")).to_have_text(str(at + 1))
-        still(learn)
-        lit, dark, alike = LIT[stop["id"]]
-        assert opacity(learn, lit) > 0.9
-        assert dark is None or opacity(learn, dark) == 0
-        assert alike is None or len(stage(learn).locator(alike).evaluate_all(LOOKS)) == 1
-        assert learn.locator("#learn .card .body").evaluate(ABOVE)  # nothing lies under the buttons
-        if at:
-            expect(heading).to_be_focused()
-        if stop["id"] == "branches":
-            expect(stage(learn).locator("#tree .more")).to_have_count(0)  # all re-drafts are in view
-            learn.keyboard.press("Escape")
-            expect(stage(learn)).to_have_attribute("data-stop", "all")
-            still(learn)
-            assert opacity(learn, ".node.bonus") == 1
-            learn.keyboard.press("Escape")
-            expect(stage(learn)).to_have_attribute("data-stop", "branches")
-    learn.keyboard.press("ArrowLeft")
-    expect(heading).to_have_text(stops[-2]["title"])
-    # in a dialog Esc closes that, and nothing behind it
-    dialog = stage(learn).locator("dialog.help")
-    learn.evaluate("document.activeElement.blur()")
-    learn.keyboard.press("?")
-    expect(dialog).to_be_visible()
-    learn.keyboard.press("Escape")
-    expect(dialog).to_be_hidden()
-    expect(learn.locator("#learn [data-ready=yes]")).to_have_attribute("data-everything", "false")
+def test_explain_tells_step_of_explore(module_page: Page, told):
+    number, _ = told
+    other = number + 1
+    chapters = chapters_of(presets.opening().lines(outcomes=True))[other]["chapters"]
+    module_page.emulate_media(reduced_motion="reduce")
+    module_page.get_by_role("tab", name="Explore").click()
+    view(module_page).evaluate(
+        f"e => e.dispatchEvent(new CustomEvent('explorer:select', {{ detail: {{ step: {other}, node: null }} }}))"
+    )
+    expect(view(module_page)).to_have_attribute("data-pinned", str(other))
+    module_page.locator("#explain").first.click()
+    expect(module_page.locator("#learn .whose")).to_contain_text(f", step {other + 1} ", timeout=PATIENCE)
+    at_chapter(module_page, 1)
+    for chapter in chapters:
+        expect(title(module_page)).to_have_text(chapter["title"])
+        assert module_page.locator("#learn .body > p").all_text_contents() == chapter["say"]
+        module_page.keyboard.press("ArrowRight")
+    module_page.get_by_role("button", name="Back to the example").click()
+    expect(module_page.locator("#learn .whose")).to_have_text(f"A recorded run, step {number + 1} ")
 
 
-def test_walk_draws_and_live_settings_match_step(learn: Page, told):
-    _, stops = told
-    learn.emulate_media(reduced_motion="reduce")
-    visits = next(stop["walk"] for stop in stops if stop["id"] == "verify")
-    learn.locator("#learn .dots button").nth(5).click()
-    expect(learn.locator(".walk .said")).to_contain_text("At the anchor")
-    expect(learn.locator("#learn .values")).to_be_hidden()  # nothing of the outcome before the walk
-    assert stage(learn).locator(".node:not(.anchor):not(.unwalked)").count() == 0
-    learn.locator("#walk-next").click()
-    expect(learn.locator(".walk .said")).to_contain_text(f"Node 1 of {len(visits)}")
-    assert stage(learn).locator(".node[data-depth='1'].unwalked").count() == 0
-    while learn.locator("#walk-next").is_enabled():
-        learn.locator("#walk-next").click()
-    expect(learn.locator("#learn .values")).to_be_visible()
-    learn.locator("#learn .dots button").nth([stop["id"] for stop in stops].index("temperature")).click()
+def test_older_links_to_stops_open_their_chapter(module_page: Page, address: str):
+    for stop, chapter in ((0, 1), (5, 4), (9, 10), (10, 8)):
+        module_page.goto(f"{address}?stop={stop}")
+        at_chapter(module_page, chapter)
+    module_page.wait_for_function("history.state?.tab === 'learn'")  # the first address stays as it was opened
+    module_page.keyboard.press("ArrowLeft")
+    module_page.wait_for_function("location.search.includes('chapter=7')")
+    assert "stop" not in parse_qs(urlparse(module_page.url).query)
+
+
+def test_draws_and_other_settings_match_recording(learn: Page, alone):
+    learn.locator("#learn .rail button").last.click()
     for _ in range(5):
         learn.get_by_role("button", name="Draw 100 times").click()
     counts = [int(words.split(",")[0]) for words in learn.locator(".draws tbody td:last-child").all_text_contents()]
@@ -214,11 +210,15 @@ def test_walk_draws_and_live_settings_match_step(learn: Page, told):
         pytest.skip("no live settings were recorded")
     prefill = presets.opening().trace().prefill
     begun = "".join(token.text for token in prefill.committed)  # by the pass over the prompt
-    learn.locator("#learn .dots button").last.click()
+    learn.locator("#learn .rail button[title='Try it']").click()
     seen = []
     for at in range(int(learn.locator("#live-k").get_attribute("max") or 0) + 1):
         learn.locator("#live-k").fill(str(at))
         seen.append(learn.locator(".live .figures").first.text_content())
         assert learn.locator(".cut span").count() == int((seen[-1] or "").split()[0])
-        assert learn.locator(".cut p").text_content() == begun + "".join(live["tokens"])
+        assert learn.locator(".cut p").first.text_content() == begun + "".join(live["tokens"])
     assert len(set(seen)) == len(seen)
+    learn.locator("#live-k").fill("0")
+    expect(learn.locator(".cut .otherwise")).to_have_text(
+        f"With K = 0 the step below would have brought {alone} tokens."
+    )

@@ -9,7 +9,7 @@ import { missing } from "../../assets/viewer/standalone.js";
 const missed = (address) => missing(address, [2, 5], 12);
 
 test("a run or step that is missing in the file is named in a sentence", () => {
-  assert.deepEqual(["", "run=5&step=12&stop=5", "step=1"].map(missed), ["", "", ""]);
+  assert.deepEqual(["", "run=5&step=12&chapter=5", "step=1"].map(missed), ["", "", ""]);
   assert.equal(missed("run=3&step=1"), "There is no run 3 in this file; run 2 is shown.");
   for (const step of ["13", "0", "-1", "1.5", "x"])
     assert.equal(missed(`step=${step}`), `There is no step ${step}: this run has 12.`);
@@ -253,23 +253,26 @@ test("Back waits for its run unless another tab or run is opened meanwhile", () 
 });
 
 test("readAddress reads valid fields and ignores invalid ones", () => {
-  assert.deepEqual(readAddress("run=2&step=10&node=bonus&stop=0&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"), {
-    run: 2,
-    step: 10,
-    node: "bonus",
-    stop: 0,
-    game: "quiz",
-    beat: 1.5,
-    play: false,
-    embed: true,
-    theme: "dark",
-    trace: "/a.jsonl",
-  });
+  assert.deepEqual(
+    readAddress("run=2&step=10&node=bonus&chapter=4&quiz=1&beat=1.5&embed=1&theme=dark&trace=/a.jsonl"),
+    {
+      run: 2,
+      step: 10,
+      node: "bonus",
+      chapter: 4,
+      game: "quiz",
+      beat: 1.5,
+      play: false,
+      embed: true,
+      theme: "dark",
+      trace: "/a.jsonl",
+    },
+  );
   const nothing = {
     run: null,
     step: null,
     node: null,
-    stop: null,
+    chapter: null,
     game: "",
     beat: null,
     play: false,
@@ -278,7 +281,13 @@ test("readAddress reads valid fields and ignores invalid ones", () => {
     trace: "",
   };
   assert.deepEqual(readAddress(""), nothing);
-  assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&stop=1e1&quiz=2&beat=x&embed=yes"), nothing);
+  assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&chapter=1e1&quiz=2&beat=x&embed=yes"), nothing);
+});
+
+test("links to a stop of older versions lead to its chapter", () => {
+  const chapters = Array.from({ length: 12 }, (_, stop) => readAddress(`stop=${stop}`).chapter);
+  assert.deepEqual(chapters, [1, 1, 2, 3, 3, 4, 6, 6, 9, 10, 8, null]);
+  assert.equal(readAddress("stop=5&chapter=2").chapter, 2);
 });
 
 test("withFields changes the given fields only", () => {
@@ -289,7 +298,7 @@ test("fields after # move into the query and remove the fields that they replace
   assert.equal(queryOfHash("section", "?step=1"), null);
   assert.equal(queryOfHash("step=4&theme=dark", "?tab=learn&stop=2&model=tiny"), "model=tiny&step=4&__theme=dark");
   assert.equal(queryOfHash("draft=1", "?quiz=1&beat=2&step=3"), "step=3&draft=1");
-  assert.equal(queryOfHash("stop=5", "?tab=explore&step=2"), "step=2&stop=5");
+  assert.equal(queryOfHash("chapter=5", "?tab=explore&step=2&stop=3"), "step=2&chapter=5");
 });
 
 test("a link to this computer warns that it works nowhere else", () => {

@@ -15,15 +15,14 @@ from d2sd.__about__ import HOME
 
 NODE = Path(playwright.__file__).parent / "driver" / ("node.exe" if sys.platform == "win32" else "node")
 OPTIONS = ("--disable-warning=MODULE_TYPELESS_PACKAGE_JSON",)
-STOPS = """
+CHAPTERS = """
 import { Store } from "HOME/assets/viewer/store.js";
-import { stopsOf, tokensWith } from "HOME/app/learn/stops.js";
+import { chaptersOf, tokensWith } from "HOME/app/learn/chapters.js";
 const store = new Store(() => {}, () => {});
 store.feed(data.lines.join("\\n"));
 while (!store.complete) await new Promise((go) => setTimeout(go, 1));
-const run = { steps: store.length, alpha: store.sums.tokens / store.length, plain: store.baseline };
 const steps = Array.from({ length: store.length }, (_, at) => store.step(at));
-console.log(JSON.stringify(steps.map((step) => ({ stops: stopsOf(step, run), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k)) }))));
+console.log(JSON.stringify(steps.map((step) => ({ chapters: chaptersOf(step, store, null), tokens: [0, ...step.branches.keys()].map((_, k) => tokensWith(step, k)) }))));
 """
 
 
@@ -37,7 +36,7 @@ def run_script(source: str, data: Any) -> Any:
     return json.loads(ran.stdout)
 
 
-def stops_of(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """Returns of every step of a run its ``stops`` of Learn, and its ``tokens`` with 0, 1, … re-drafts. ``lines``: the run as the
+def chapters_of(lines: Iterable[str]) -> list[dict[str, Any]]:
+    """Returns of every step of a run its ``chapters`` of Learn, and its ``tokens`` with 0, 1, … re-drafts. ``lines``: the run as the
     page reads it, with the outcome before each step."""
-    return run_script(STOPS, {"lines": list(lines)})
+    return run_script(CHAPTERS, {"lines": list(lines)})

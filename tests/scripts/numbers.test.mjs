@@ -1,7 +1,8 @@
 // What a run brings and costs, here and on other machines.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { apart, costOf, passCost, passWords } from "../../app/learn/live.js";
+import { passCost, passWords } from "../../app/learn/appendices.js";
+import { apart, costOf } from "../../app/learn/settings.js";
 import { MEASURED, PAPER } from "../../assets/viewer/constants.js";
 import { freeBox, meanCost, originWords, readWork, stepCost } from "../../assets/viewer/machine.js";
 import {

@@ -6,7 +6,7 @@ import { gunzipSync } from "node:zlib";
 import { keyActions } from "../../assets/viewer/help.js";
 import { Player } from "../../assets/viewer/player.js";
 import { Selection } from "../../assets/viewer/selection.js";
-import { END, draftOf, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
+import { ALONE, END, draftOf, rowOrder, stage, stageWords, stagesOf } from "../../assets/viewer/stages.js";
 import { brokenTokens } from "../../assets/viewer/tree_layout.js";
 import { afterToken } from "../../assets/viewer/words.js";
 import { stepLine, stepOf } from "./fixtures.mjs";
@@ -101,6 +101,21 @@ test("stages start with the anchor alone, and shown parts never disappear", () =
       stays.forEach((value, at) => assert.ok(value >= before[at] - 1e-9 && value <= 1));
       before = stays;
     }
+  }
+});
+
+test("before the first stage the large model writes the tokens of the step one by one", () => {
+  for (const step of ALL) {
+    const seen = (t) => [0, ...step.accepted].map((_, at) => stage(step, t).wants(at).opacity);
+    assert.ok(seen(ALONE).every((opacity) => opacity === 0));
+    assert.ok(seen(-0.2).every((opacity) => opacity === 1));
+    assert.ok(seen(0).every((opacity) => opacity === 0));
+    const half = seen((ALONE - 0.3) / 2);
+    assert.deepEqual(
+      half.toSorted((a, b) => b - a),
+      half,
+    ); // in their order
+    for (const n of step.nodes.values()) assert.equal(stage(step, -0.2).node(n).opacity, n.depth ? 0 : 1);
   }
 });
 
@@ -292,6 +307,24 @@ test("Space plays a step in 18 seconds, then it rests; it also pauses and goes o
   assert.deepEqual([drawn.at(-1), player.on, player.playing], [END, false, false]);
   wait(60);
   assert.deepEqual([selection.pinned, selection.shown, player.on], [null, 1, false]); // the next step is another press
+});
+
+test("a part of a step plays between two places and rests there", () => {
+  const { player, drawn, wait, keys } = playerOf();
+  player.play(-1, -0.2);
+  assert.ok(drawn[0] < -0.9);
+  wait(1);
+  assert.ok(player.playing);
+  wait(2);
+  assert.deepEqual([drawn.at(-1), player.playing, player.on], [-0.2, false, true]);
+  player.play(4, 6);
+  wait(7);
+  assert.deepEqual([drawn.at(-1), player.on], [END, false]);
+  player.play(2, 3);
+  wait(4);
+  keys[" "](); // to the end
+  wait(10);
+  assert.deepEqual([drawn.at(-1), player.on], [END, false]);
 });
 
 test("playing ends when another step is pinned", () => {

@@ -4,7 +4,7 @@ import { test } from "node:test";
 import { deflateRawSync } from "node:zlib";
 import { boundaryWords, stepSentence } from "../../assets/viewer/explain.js";
 import { Selection } from "../../assets/viewer/selection.js";
-import { Resend, judged, openLine } from "../../assets/viewer/store.js";
+import { Resend, Store, judged, openLine } from "../../assets/viewer/store.js";
 import { foundBy } from "../../assets/viewer/timeline.js";
 import { FINISHED, HEADER, segment, settled, stepLine, storeOf, outcomeLine } from "./fixtures.mjs";
 
@@ -77,6 +77,21 @@ test("a step has the outcome of the line before it, or none", async () => {
     [{ first: 5, again: [], nodes: 5 }, null, { first: 5, again: [], nodes: 5 }],
   );
   assert.equal(boundaryWords(store.step(2)), "It broke after the second token.");
+});
+
+test("another view reads the same run from valueAt, and opens at that step", async () => {
+  const { store } = storeOf();
+  store.feed(segment("k", 0, HEADER, outcomeLine("found"), stepLine(4, 2, [2], 0.5), stepLine(4, 4), FINISHED));
+  await settled(store);
+  const wanted = [];
+  const other = new Store(
+    (change) => change.wanted && wanted.push(change.wanted),
+    () => {},
+  );
+  other.feed(store.valueAt(1));
+  await settled(other);
+  assert.deepEqual(wanted, [{ step: 1, node: null }]);
+  assert.deepEqual([other.lines, other.summaries, other.live], [store.lines, store.summaries, false]);
 });
 
 test("lines after a gap wait until the missing lines are requested and arrive", async () => {

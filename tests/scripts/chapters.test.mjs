@@ -1,0 +1,216 @@
+// The chapters of Learn: what each says is what the step holds.
+import assert from "node:assert/strict";
+import { test } from "node:test";
+import { oddsOf } from "../../app/learn/appendices.js";
+import { chaptersOf, tokensWith } from "../../app/learn/chapters.js";
+import { ALONE, stagesOf } from "../../assets/viewer/stages.js";
+import { stepOf } from "./fixtures.mjs";
+
+/** What a store says of a run: eight steps, a token in 10 ms one by one, twice as fast with drafts. */
+const store = (changes = {}) => ({
+  baseline: 100,
+  unwatched: 200,
+  disturbed: false,
+  length: 8,
+  summaries: Array.from({ length: 8 }, () => ({ elapsed: 0.14 })),
+  sums: { tokens: 28, steps: 8, seconds: { first_draft: 0.02, second_draft: 0.02, tree: 0, verify: 0.1, commit: 0 } },
+  header: { method: "d2sd", config: {} },
+  ...changes,
+});
+
+const MANNER = { names: { first: "first drafter" }, lacks: "", sampled: false, random: false };
+const node = (id, parent, text, candidates, state, p = 0.25) => ({
+  id,
+  parent,
+  text,
+  token: text,
+  candidates,
+  state,
+  proposer: candidates.includes(0) ? "first" : "second",
+  target_probability: p,
+});
+
+/** Four drafted tokens, two of them right; the first re-draft, from two, goes on rightly for one token. */
+const raw = (changes = {}) => ({
+  anchor_text: " So",
+  anchor_position: 7,
+  first_draft: { drafter: "first", prefix: 0, texts: ["a", "b\n", "x", "y"], confidence: [0.9, 0.8, 0.004, 0.2] },
+  boundary_posterior: [0.1, 0.18, 0.717, 0.002],
+  full_acceptance: 0.001,
+  branches: [
+    { drafter: "second", prefix: 2, texts: ["c", "z"], confidence: [1, 1] },
+    { drafter: "second", prefix: 0, texts: ["a", "q"], confidence: [1, 1] },
+  ],
+  selected_prefixes: [2, 0],
+  actual_boundary: 2,
+  nodes: [
+    node(0, -1, " So", [], "root"),
+    node(1, 0, "a", [0, 2], "accepted"),
+    node(2, 1, "b\n", [0], "accepted"),
+    node(3, 2, "x", [0], "rejected"),
+    node(4, 3, "y", [0], "unreached"),
+    node(5, 2, "c", [1], "accepted", 0.5),
+  ],
+  accepted: [1, 2, 5],
+  committed: [
+    { text: "a", node: 1, proposer: "first" },
+    { text: "b\n", node: 2, proposer: "first" },
+    { text: "c", node: 5, proposer: "second" },
+    { text: "d", node: null, proposer: "target" },
+  ],
+  choices: [
+    { node: 0, token: "a", text: "a", probability: 0.9 },
+    { node: 1, token: "b\n", text: "b\n", probability: 0.9 },
+    { node: 2, token: "c", text: "c", probability: 0.5 },
+    { node: 5, token: "d", text: "d", probability: 0.6 },
+  ],
+  seconds: { first_draft: 0.004, second_draft: 0.0052, verify: 0.02 },
+  ...changes,
+});
+const step = (changes, manner = {}, verdict = { verdict: "repaired", gained: 1, closed: null }) =>
+  stepOf(raw(changes), { ...MANNER, ...manner }, verdict);
+const chapters = (of = step(), run = store()) =>
+  Object.fromEntries(chaptersOf(of, run, 1.4).map((chapter) => [chapter.name, chapter]));
+const words = ({ say }) => say.join(" ");
+const numbers = (chapter) => Object.fromEntries(chapter.numbers);
+const equation = ({ formula }) => formula.map((piece) => (Array.isArray(piece) ? piece[1] : piece)).join("");
+const PLAIN = {
+  first_draft: null,
+  branches: [],
+  boundary_posterior: [],
+  selected_prefixes: [],
+  actual_boundary: null,
+  nodes: raw().nodes.slice(0, 1),
+  accepted: [],
+  committed: [raw().committed[3]],
+};
+const ALONE_DRAFT = {
+  branches: [],
+  selected_prefixes: [],
+  nodes: raw().nodes.slice(0, 5),
+  accepted: [1, 2],
+  committed: raw()
+    .committed.slice(0, 3)
+    .map((c, at) => (at < 2 ? c : { ...c, node: null, proposer: "target" })),
+};
+
+test("seven chapters play the stages of a step in their order", () => {
+  const told = chaptersOf(step(), store(), 1.4);
+  assert.deepEqual(
+    told.map(({ name }) => name),
+    ["One by one", "Guess ahead", "Doubt", "Prepare", "Merge", "One pass", "What it buys"],
+  );
+  assert.ok(told.every(({ title, say }) => title && say.length >= 3 && say.every(Boolean)));
+  assert.ok(told.flatMap(({ asked }) => asked).every(([question, answer]) => question.endsWith("?") && answer));
+  assert.equal(told[0].from, ALONE);
+  assert.deepEqual(
+    told.slice(1).map(({ from, to }) => [from, to]),
+    [
+      [0, 1],
+      [1, 2],
+      [2, 3],
+      [3, 4],
+      [4, 6],
+      [6, 6],
+    ],
+  );
+  assert.doesNotMatch(JSON.stringify(told), /undefined|NaN|null|␣/);
+});
+
+test("chapters have the numbers of the step and its run", () => {
+  const told = chapters();
+  assert.match(
+    words(told["One by one"]),
+    /After “So”, the anchor, it writes these four tokens: four passes, .* took 10\.0 ms: 40\.0 ms in all/,
+  );
+  assert.match(words(told["Guess ahead"]), /guesses four tokens, in one pass of its own, in 4\.00 ms/);
+  assert.deepEqual(numbers(told["Guess ahead"]), { guessed: "“a” “b↵” “x” “y”" });
+  assert.match(equation(told["Guess ahead"]), /γ = 5$/);
+  assert.match(
+    words(told.Doubt),
+    /how likely it is to break at each place: 72% after the second token, 10% before the first\. .* the two likeliest places\./,
+  );
+  assert.match(words(told.Prepare), /^A second drafter starts from two places, in one batch, in 5\.20 ms\./);
+  assert.deepEqual(numbers(told.Prepare), {
+    "K, re-drafts": 2,
+    "tokens kept": "2, 0",
+    "wrote the first draft’s tokens again": "from 0: the same up to 1",
+  });
+  assert.match(words(told.Merge), /^The three drafts .* the anchor and 10 tokens become a tree of 6\./);
+  assert.match(
+    words(told["One pass"]),
+    /over all 6 tokens, in 20\.0 ms, .* It broke after the second token, the likeliest place: rescued, second drafts added 1 token\. 2 from the first draft, 1 from a second draft/,
+  );
+  assert.deepEqual(numbers(told["One pass"]), { "new tokens = accepted + 1": "2 + 1 + 1 = 4" });
+  assert.equal(told["What it buys"].title, "Four tokens in one pass");
+  assert.match(
+    words(told["What it buys"]),
+    /brings 3\.5 tokens and costs as much as 1\.8 passes over one token: it was 2\.0 times as fast as one by one/,
+  );
+  assert.match(told["What it buys"].asked[0][1], /an 8B model on .* 1\.40 plain steps/);
+});
+
+test("the formula computes the posterior at the true boundary", () => {
+  assert.deepEqual(numbers(chapters().Doubt), {
+    "r(2) = 0.90 · 0.80 · (1 − <0.01)": "0.72",
+    "triangle 1: after 2 of them": "0.72",
+    "triangle 2: after 0 of them": "0.10",
+  });
+  const ended = chapters(step({ selected_prefixes: [0, 4], actual_boundary: 4 })).Doubt;
+  assert.equal(numbers(ended)["triangle 2: all right"], "<0.01");
+  const closed = chapters(step({}, {}, { verdict: "found", gained: 0, closed: 3 })).Doubt;
+  assert.match(closed.asked.at(-1)[1], /no second draft starts behind it/);
+  const random = chapters(step({}, { random: true })).Doubt;
+  assert.deepEqual([random.formula, random.numbers], [[], []]);
+  assert.match(words(random), /does not use that: places are drawn at random/);
+});
+
+test("methods with fewer parts have fewer chapters, which play to the end", () => {
+  const names = (of) => chaptersOf(of, store(), null).map(({ name }) => name);
+  assert.deepEqual(names(step(ALONE_DRAFT)), ["One by one", "Guess ahead", "One pass", "What it buys"]);
+  assert.deepEqual(names(step(PLAIN)), ["One by one", "One pass", "What it buys"]);
+  for (const of of [step(ALONE_DRAFT), step(PLAIN)])
+    assert.equal(chaptersOf(of, store(), null).at(-1).to, stagesOf(of).length);
+  const resampled = raw().branches.map((branch) => ({ ...branch, drafter: "first", prefix: 0 }));
+  assert.match(
+    words(chapters(step({ branches: resampled, selected_prefixes: [] })).Prepare),
+    /drawn from the same pass/,
+  );
+});
+
+test("what was not measured is not said", () => {
+  const untimed = chapters(step({ seconds: {} }), store({ baseline: null, unwatched: null }));
+  assert.doesNotMatch(Object.values(untimed).map(words).join(" "), / ms|undefined|NaN|null/);
+  assert.match(words(untimed["What it buys"]), /was not measured for this run/);
+  assert.doesNotMatch(words(chapters(step(), store({ disturbed: true }))["What it buys"]), /times as fast/);
+});
+
+test("a sampled step speaks of draws", () => {
+  const told = chapters(step({}, { sampled: true }));
+  assert.match(equation(told["One pass"]), /a sample of/);
+  assert.match(words(told["What it buys"]), /only what the large model itself draws is kept/);
+});
+
+test("oddsOf gives the probabilities of the target at the boundary", () => {
+  assert.deepEqual(oddsOf(step()), [
+    { text: "c", probability: 0.5, drafted: true },
+    { text: "x", probability: 0.25, drafted: true },
+  ]);
+  const other = raw().choices.map((choice, at) => (at === 2 ? { ...choice, token: "w", text: "w" } : choice));
+  assert.deepEqual(
+    oddsOf(step({ choices: other })).map(({ text, drafted }) => [text, drafted]),
+    [
+      ["c", true],
+      ["w", false],
+      ["x", true],
+    ],
+  );
+  assert.deepEqual(oddsOf(step({ choices: other.map((choice) => ({ ...choice, probability: null })) })), []);
+});
+
+test("tokensWith grows with K up to the tokens of the step", () => {
+  assert.deepEqual(
+    [0, 1, 2].map((k) => tokensWith(step(), k)),
+    [3, 4, 4],
+  );
+});
