@@ -92,7 +92,7 @@ def tour_of(trace: Trace) -> str:
 
 
 def _settings(trace: Trace) -> dict[str, Any]:
-    """Other values of K and γ, and what the last stop needs beside them; empty for other runs than the recorded one."""
+    """Other values of K and γ, and what that view needs beside them; empty for other runs than the recorded one."""
     recorded = presets.lesson()
     live = recorded["live"]
     if live["tokens"] != [c.text for step in trace.steps for c in step.committed]:

@@ -32,7 +32,6 @@ MAX_PART = 40  # characters of each part of a file name
 PROMPT_WORDS = 3
 PLAIN_WORD = re.compile(r"[a-z0-9]+")
 MAX_PAGE_MEGABYTES = 32  # of traces: the page is a fifth of that, and a browser opens it at once
-MAX_TOUR_STEPS = 2000  # of one run: every step has nine stops
 
 
 def window_file(runs: Sequence[Recording]) -> bytes:
@@ -49,7 +48,7 @@ def class_page(
     chosen: Collection[str] | None = None,
     title: str = "",
 ) -> str:
-    """Returns a page that works offline: the runs, each with its quiz and the stops of Learn, numbered as in the list.
+    """Returns a page that works offline: the runs, each with its quiz and the chapters of Learn, numbered as in the list.
 
     runs: of the list, newest first; the oldest is number 1.
     shown: key of a run that opens with this ``step``.
@@ -90,9 +89,7 @@ def hand_out(run: RecordedRun, step: int | None = None, node: int | str | None =
 def _tour(run: RecordedRun) -> str:
     """Returns the tour of a run; empty for a log without tokens."""
     trace = run.trace()
-    if not 0 < len(trace.steps) <= MAX_TOUR_STEPS:
-        return ""
-    complete = all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
+    complete = trace.steps and all(len(step.nodes) > 1 or not step.first_draft for step in trace.steps)
     return tour_of(trace) if complete else ""
 
 

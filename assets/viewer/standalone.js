@@ -140,7 +140,9 @@ class RunsPage {
     box.addEventListener(
       "learn:moved",
       () =>
-        box.dataset.ready && rewrite({ chapter: box.dataset.chapter, stop: "", step: Number(box.dataset.step) + 1 }),
+        box.dataset.ready &&
+        address().chapter !== null &&
+        rewrite({ chapter: box.dataset.chapter, stop: "", step: Number(box.dataset.step) + 1 }),
     );
     const { tour, value } = this.runs[this.shown];
     const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step

@@ -51,7 +51,7 @@ class PageRun:
     label: what it is called, where there are several.
     step: what it opens with, from 0; None: the viewer chooses.
     node: of that step.
-    tour: what its tour of stops is drawn from besides its lines, for the page's ``entry``; empty where it has none.
+    tour: what Learn tells it with besides its lines, for the page's ``entry``; empty where it does not.
     number: what addresses call it; 0: its place among the runs, from 1.
     """
 
@@ -83,7 +83,7 @@ def runs_page(
 ) -> str:
     """One HTML file with style, script and data in it, which opens from a disk without a network.
 
-    Its address names what is looked at, all counted from 1: ``#run=2&step=10&node=7``, ``stop=5`` of the tour, ``quiz=1``,
+    Its address names what is looked at, all counted from 1: ``#run=2&step=10&node=7``, ``chapter=4`` of Learn, ``quiz=1``,
     ``draft=1``, ``embed=1``. Nothing in a run can become markup or code: it stands in a block that is not a script, as JSON without ``<``,
     and the page's policy allows this one script and no connection at all.
 

@@ -114,9 +114,7 @@ def test_shared_file_refusals_are_one_sentence(kept, monkeypatch):
         window_file([])
 
 
-def test_hand_out_omits_long_tour_and_limits_size(kept, monkeypatch):
-    monkeypatch.setattr(share, "MAX_TOUR_STEPS", 3)
-    assert data_of(hand_out(kept.runs[0].run))[0]["tour"] == ""
+def test_hand_out_limits_its_size(kept, monkeypatch):
     monkeypatch.setattr(share, "MAX_PAGE_MEGABYTES", 0)
     with pytest.raises(InputError, match="more than 0 MB of traces; share it as JSONL"):
         hand_out(kept.runs[0].run)

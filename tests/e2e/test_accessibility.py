@@ -44,6 +44,6 @@ def test_tab_has_no_serious_violation(module_page: Page, theme: str, tab: str):
         fold(module_page)
     for chapter in ("Prepare", "Try it", "Hardware", "Sampling") if tab == "Learn" else ():
         module_page.locator(f"#learn .rail button[title='{chapter}']").click()
-        for fold in module_page.locator("#learn .asked summary").all():
-            fold.click()
+        for summary in module_page.locator("#learn .asked summary").all():
+            summary.click()
         assert severe(module_page) == []
