@@ -20,7 +20,7 @@ from app.models import Chosen
 from app.runs.recordings import FILE_TYPES, Recording, Recordings
 from app.session import Session
 from app.settings import remember, setting_rows
-from app.view import FIGURES, drawn_view
+from app.view import FIGURES, drawn_view, fold_view
 from d2sd import InputError
 from d2sd.bench import prompts
 
@@ -206,7 +206,8 @@ def _prompt_set() -> tuple[list[Any], gr.Column, gr.Dropdown, gr.Column]:
     """The controls of prompts, in the order of ``_prompt_request``'s arguments; their column, and in it those of a bundled set and
     those of prompts of one's own."""
     methods = [m for m, method in d2sd.METHODS.items() if method.first_drafter]
-    with gr.Column(elem_id="prompt-set") as group:
+    fold_view("Prompts, models, settings", "prompt-set", elem_id="calibrate-fold")
+    with gr.Column(elem_id="prompt-set", elem_classes="folded") as group:
         with gr.Column(visible=False) as mine:
             pasted = gr.Textbox(
                 label="Prompts",

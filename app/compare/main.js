@@ -7,6 +7,8 @@ import { TextsView } from "./texts.js";
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
+  const result = h("h2", { class: "result" });
+  const more = h("p", { class: "more" });
   const legend = h("ul", { class: "legend sides", "aria-label": "Sides" });
   const reading = h("ul", {});
   const how = h("p", { class: "fine" });
@@ -25,9 +27,9 @@ export function start(element, trigger, props, watch, server, options) {
   const empty = h(
     "p",
     { class: "empty" },
-    "Choose two runs, or two sets of runs: what you run, open or measure is offered here. Then press Compare.",
+    "Nothing to compare yet: what you run, open or measure is offered here, where two of it have a prompt in common.",
   );
-  const parts = [h("div", { class: "panel top" }, legend, reading, how), texts.box, differences.box];
+  const parts = [h("div", { class: "panel top" }, result, more, legend, reading, how), texts.box, differences.box];
   element.replaceChildren(h("section", { class: "panels compared", "aria-label": "Compare" }, empty, ...parts));
 
   function show() {
@@ -37,6 +39,7 @@ export function start(element, trigger, props, watch, server, options) {
     for (const part of parts) part.hidden = !some;
     element.dataset.state = some ? "done" : "empty";
     if (!some) return;
+    [result.textContent, more.textContent] = list(data.short).map(text);
     legend.replaceChildren(
       ...["A", "B"].map((side, n) => h("li", {}, h("b", {}, side), h("bdi", {}, text(data.titles[n])))),
     );

@@ -13,7 +13,8 @@ import orjson
 from app.calibrate import measure as calibrate
 from app.explore.controls import ExploreTab
 from app.jobs import AT_ONCE, Call, Ticket, answer, notice_box, sentence
-from app.methods import run_title
+from app.methods import lane_title, run_title
+from app.race.run import recorded_race
 from app.runs.recordings import FILE_TYPES, Recording, RunSet, read_uploads
 from app.runs.view import about
 from app.session import History, Session
@@ -24,10 +25,8 @@ from d2sd.figures.comparison import comparison_results
 from d2sd.trace.metrics import verdict
 from d2sd.trace.text import encodable
 
-EXPLANATION = (
-    "Two drafters, two checkpoints, two methods or two settings: A against B. All runs, races and measured sets of this "
-    "window are listed here; add trace files to compare sets."
-)
+EXPLANATION = "Two methods, drafters or settings over the same prompts: A against B. What you run, open or measure is listed here."
+OPENING = ("dflash", "d2sd")  # lanes of the recorded race that are compared before anything else was run
 MAX_PAIRS = 40
 MAX_PAIR_CHARACTERS = 400_000  # of all texts that are drawn side by side
 MAX_LABEL = 80
@@ -57,25 +56,43 @@ def build_compare(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
 
     inputs = [session, *sides]
     ticket = gr.State(Ticket())
-    tab.select(offer, inputs, sides, **AT_ONCE)
-    swapped = swap.click(lambda a, b: (b, a), sides, sides, **AT_ONCE)
-    for event in (go.click, *(side.input for side in sides), swapped.then):
+    opened = tab.select(offer, inputs, sides, **AT_ONCE)
+    swapped = swap.click(lambda session, a, b: offer(session, b, a), inputs, sides, **AT_ONCE)
+    chosen = sides[0].input(offer, inputs, sides, **AT_ONCE)  # only what can be compared with A is offered as B
+    for event in (go.click, sides[1].input, opened.then, swapped.then, chosen.then):
         answer(event, show_comparison, ticket, inputs, [view], notice, show_progress="hidden", concurrency_limit=4)
     add.upload(add_files, [session, add, *sides], [*sides, notice], show_progress="minimal")
     shown.after(answer(view.select, open_step, session, inputs, [shown.view, tabs], notice, show_progress="hidden"))
 
 
 def offer(session: Session, a: str | None, b: str | None) -> list[gr.Dropdown]:
-    """Returns the runs and sets that can be compared; at first the two newest are chosen."""
-    known = choices(session.history)
-    names = [name for _, name in known]
-    first = [a if a in names else None, b if b in names else None]
-    rest = [name for name in names if name not in first]
-    chosen = [first[0] or (rest[1] if len(rest) > 1 else None), first[1] or (rest[0] if rest else None)]
-    return [gr.Dropdown(choices=known, value=value) for value in chosen]
+    """Returns the runs and sets that share a prompt with another one, as A, and as B those that share one with A. What was chosen stays
+    where it can; else the two newest are, or before anything was run two lanes of the recorded race."""
+    known = {name: (title, _asked(session.history, name)) for title, name in choices(session.history)}
+
+    def partners_of(name: str) -> list[str]:
+        return [other for other, (_, asked) in known.items() if other != name and asked & known[name][1]]
+
+    left = [name for name in known if partners_of(name)]
+    own = [name for name in left if not name.startswith("lane")]
+    pairs = [(other, name) for name in own for other in partners_of(name) if other in own]
+    recorded = [name for name in left if name.removeprefix("lane ") in OPENING]
+    first, second = pairs[0] if pairs else recorded if len(recorded) == 2 else (None, None)
+    a = a if a in left else first
+    right = partners_of(a) if a else []
+    b = b if b in right else second if second in right else next(iter(right), None)
+    named = [[(known[name][0], name) for name in side] for side in (left, right)]
+    return [gr.Dropdown(choices=offered, value=value) for offered, value in zip(named, (a, b), strict=True)]
+
+
+def _asked(history: History, name: str) -> set[str]:
+    """Returns the prompts of a choice; those of logs, which have none, are one unknown prompt."""
+    return {str(recording.header.get("prompt") or "") for recording in pick(history, name).runs}
 
 
 def show_comparison(_: Call, session: Session, a: str | None, b: str | None) -> tuple[Any, Any]:
+    if not (a and b):
+        return gr.skip(), sentence(note="Nothing here can be compared yet: no two of the runs have a prompt in common.")
     return comparison_drawing(pick(session.history, a), pick(session.history, b)), sentence()
 
 
@@ -114,12 +131,17 @@ def choices(history: History) -> list[tuple[str, str]]:
     runs = [
         (f"{run_title(k.header)}: {k.label} ({about(k.header)}, {k.source})", f"run {k.run.key}") for k in history.runs
     ]
-    return sets + runs
+    recorded = [(f"Recorded race: {lane_title(lane)}", f"lane {lane}") for lane in recorded_race().methods]
+    return sets + runs + recorded
 
 
 def pick(history: History, name: str | None) -> RunSet:
     """Returns the runs of a choice; raises ``InputError`` if they are gone."""
     kind, _, which = (name or "").partition(" ")
+    race = recorded_race()
+    if kind == "lane" and which in race.methods:
+        lane = race.lanes[race.methods.index(which)]
+        return RunSet.of(f"Recorded race: {lane_title(which)}", [lane.trace])
     if kind == "run" and (found := history.find(which)):
         return RunSet(f"{found.label} ({about(found.header)})", (found,))
     chosen = next((s for s in history.sets if s.title == which), None)

@@ -6,10 +6,12 @@ import { PROPOSERS, PROPOSER_NAMES, quoted, visible } from "../../assets/viewer/
 import { BreakEvenMap } from "../../assets/viewer/machine.js";
 import { copyLink } from "../../assets/viewer/share.js";
 import { Controls, LaneView, Player, readLane } from "./replay.js";
-import { mapPoints, raceTable, stageLegend, timeAxis, whyWords } from "./results.js";
+import { mapPoints, raceTable, resultWords, stageLegend, timeAxis, whyWords } from "./results.js";
 
 export function start(element, trigger, props, watch) {
-  const heading = h("h3", { class: "title" });
+  const result = h("h2", { class: "result" });
+  const more = h("p", { class: "more" });
+  const heading = h("b", {});
   const status = h("p", { class: "status", role: "status" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
   const tracks = h("ol", { class: "tracks", "aria-label": "How far each method is" });
@@ -36,11 +38,13 @@ export function start(element, trigger, props, watch) {
   const stage = h(
     "div",
     { class: "panel stage" },
-    h("div", { class: "head" }, heading, status, sharing),
+    result,
+    more,
     controls.box,
     tracks,
     axis,
     legend,
+    h("div", { class: "head" }, heading, status, sharing),
   );
   const root = h("section", { class: "panels race", "aria-label": "Race" }, empty, stage, panels, table, spoken);
   element.replaceChildren(root);
@@ -75,11 +79,11 @@ export function start(element, trigger, props, watch) {
     for (const part of [stage, panels, table]) part.hidden = !raw.length;
     element.dataset.lanes = raw.filter((lane) => lane.total).length;
     element.dataset.state = running ? "running" : raw.length ? "done" : "empty";
-    heading.textContent = running
-      ? "Running, one method after the other"
-      : data.recorded
-        ? "A recorded race"
-        : "Your race";
+    const told = running
+      ? { title: "One method after the other …", more: "So that none takes time from another." }
+      : resultWords(raw);
+    [result.textContent, more.textContent] = [told.title, told.more];
+    heading.textContent = running ? "" : data.recorded ? "A recorded race" : "Your race";
     // the form beside it may hold another prompt and model by now
     const what = [text(data.prompt) && quoted(data.prompt, 40), text(data.model) && `on ${visible(data.model, 40)}`]
       .filter(Boolean)

@@ -2,6 +2,7 @@
 // seconds of the race at a chosen share of real time; its controls.
 
 import { button, h, list, number, sum, text, whole } from "../../assets/viewer/dom.js";
+import { playIcon } from "../../assets/viewer/player.js";
 import { readToken } from "../../assets/viewer/step.js";
 import { tokenSpan } from "../../assets/viewer/text.js";
 import { count, methodName, milliseconds, PROPOSERS } from "../../assets/viewer/words.js";
@@ -29,6 +30,8 @@ export function readLane(raw) {
     end: steps.at(-1)?.elapsed ?? 0,
   };
 }
+
+const LINE = 22; // pixels, as in race.css
 
 export class LaneView {
   /** `longest`: seconds of the slowest lane, the full width of a bar; `decided`: no other lane is still to come; `open()` shows
@@ -120,7 +123,8 @@ export class LaneView {
     const { words } = this;
     if (!this.shown) return;
     const token = this.tokens[this.shown - 1].node;
-    words.scrollTop = Math.max(0, token.offsetTop + token.offsetHeight - words.clientHeight + 10);
+    const below = token.offsetTop + token.offsetHeight - words.clientHeight;
+    words.scrollTop = LINE * Math.ceil(Math.max(0, below) / LINE); // whole lines are shown
   }
 }
 
@@ -207,6 +211,7 @@ export class Controls {
   constructor(player) {
     this.player = player;
     this.play = button("", { class: "play" }, () => player.toggle());
+    this.playing = null;
     this.restart = button("↺", { class: "icon", title: "Restart", "aria-label": "Restart" }, () => player.restart());
     this.slider = h("input", {
       type: "range",
@@ -245,9 +250,10 @@ export class Controls {
   show() {
     const { time, duration, playing, speed } = this.player;
     this.box.hidden = duration <= 0;
-    if (this.play.getAttribute("aria-pressed") !== String(playing)) {
-      this.play.textContent = playing ? "❚❚ Pause" : "▶ Play";
-      this.play.setAttribute("aria-pressed", playing);
+    if (this.playing !== playing) {
+      this.playing = playing;
+      this.play.replaceChildren(playIcon(playing));
+      this.play.setAttribute("aria-label", playing ? "Pause" : "Play the race");
     }
     this.slider.value = duration > 0 ? Math.round((1000 * time) / duration) : 0;
     const words = clockWords(this.player);

@@ -2,8 +2,8 @@
 
 import { h, number, sum, whole } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
-import { cycleWords } from "../../assets/viewer/numbers.js";
-import { STAGES, fixed, methodName } from "../../assets/viewer/words.js";
+import { cycleWords, timesWords } from "../../assets/viewer/numbers.js";
+import { STAGES, capital, fixed, methodName } from "../../assets/viewer/words.js";
 
 export function stageLegend() {
   const item = ([stage, name]) => h("li", {}, h("i", { class: `swatch ${stage}`, "aria-hidden": "true" }), name);
@@ -116,6 +116,26 @@ export function whyWords(lanes) {
       `${name}: ${cycleWords({ brought: row.mean_acceptance_length, gain: row.speedup, cost: row.mean_acceptance_length / row.speedup })}`,
   );
   return said.join(" ");
+}
+
+/** What the race came to, as a title and a line below it; empty titles where it has not been decided. It is one text, run once. */
+export function resultWords(lanes) {
+  const done = lanes.filter((lane) => lane.row && lane.total);
+  if (done.some(disturbed))
+    return { title: "Not measured cleanly.", more: "Other work kept this machine busy. Run the race again." };
+  const drafted = done.filter((lane) => lane.method !== "autoregressive" && gainOf(lane) !== null);
+  if (!drafted.length) return { title: "", more: "" };
+  const best = (of) => drafted.reduce((a, b) => (of(b) > of(a) ? b : a));
+  const there = ({ row }) => number(row.mean_acceptance_length, 0, 1e6, 0) / number(row.there, 1e-9, 1e6, Infinity);
+  const [here, far] = [best(gainOf), best(there)];
+  const named = ({ name }) => (name.includes(",") ? `${name},` : name);
+  const won = gainOf(here) > 1;
+  const speed = `${timesWords(gainOf(here), false)} as plain decoding`.replace("slower as", "slower than");
+  const title = won ? `${named(here)} was fastest.` : "Plain decoding was fastest.";
+  const first = won ? `${capital(speed)} on this text.` : `Closest was ${here.name}: ${speed}.`;
+  const same = far.name === here.name ? "it would be" : `${named(far)} would be`;
+  const more = there(far) > 1 ? ` With an 8B model on an H200 ${same} about ${timesWords(there(far), false)}.` : "";
+  return { title, more: first + more };
 }
 
 /** A bar as long as the run, and its numbers. */

@@ -25,7 +25,7 @@ from app.runs import view as runs_view
 from app.runs.view import MAX_LINK
 from app.session import History, Session
 from app.settings import remember, setting_rows
-from app.view import drawn_view
+from app.view import drawn_view, fold_view
 from d2sd import METHODS, InputError
 from d2sd.trace.text import encodable
 
@@ -243,18 +243,20 @@ def _settings() -> tuple[dict[str, Any], gr.Button, gr.Button, gr.Textbox]:
         start = gr.Button("Race", variant="primary", elem_id="start-race", min_width=80)
         stop = gr.Button("Stop", elem_id="stop-race", min_width=80, visible=False)
     notice = notice_box("race-notice")
-    inputs |= build_models("race-")
-    (first, _), (more, _) = GROUPS.items()
-    inputs[first] = _ticks(first)
-    with gr.Accordion("More methods, and what each does", open=False, elem_id="race-more"):
-        inputs[more] = _ticks(more)
-        gr.Markdown(
-            "\n\n".join(
-                f"**{name}**: {lane_sentence(lane)}" for group in GROUPS.values() for lane, name in group.items()
+    fold_view("Models, methods, settings", "race-fields", elem_id="race-fold")
+    with gr.Column(elem_id="race-fields", elem_classes="folded"):
+        inputs |= build_models("race-")
+        (first, _), (more, _) = GROUPS.items()
+        inputs[first] = _ticks(first)
+        with gr.Accordion("More methods, and what each does", open=False, elem_id="race-more"):
+            inputs[more] = _ticks(more)
+            gr.Markdown(
+                "\n\n".join(
+                    f"**{name}**: {lane_sentence(lane)}" for group in GROUPS.values() for lane, name in group.items()
+                )
             )
-        )
-    with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
-        inputs |= setting_rows(NAMES, 3, "race-")
+        with gr.Group(elem_id="race-numbers", elem_classes="small-numbers"):
+            inputs |= setting_rows(NAMES, 3, "race-")
     follow_model(inputs["model"], inputs["chat"], inputs["block_size"])
     return inputs, start, stop, notice
 

@@ -48,6 +48,7 @@ export const readWork = (raw) => raw && { first: raw[0], again: raw[1], nodes: r
 
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
+const ALONG = [1, 0.85, 0.7, 0.55]; // where on its line a name may stand
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
 const LETTER = 7.6; // width of a letter of a name, about
 const LINE = 14; // height of a name
@@ -130,18 +131,17 @@ export class BreakEvenMap {
     const slower = `${this.x(0)},${floor} ${this.x(even)},${this.y(even)} ${right},${this.y(Math.min(most.y, most.x))} ${right},${floor}`;
     const lines = SPEEDUPS.map((gain) => {
       const cost = Math.min(most.x, most.y / gain);
-      const atTop = cost < most.x;
       const end = [this.x(cost), this.y(cost * gain)];
       const words = gain === 1 ? "breaks even" : `${gain}×`;
-      const [x, y] = [end[0] + (atTop ? 3 : -4), end[1] + (atTop ? 11 : -4)];
-      const box = boxOf(x, y, words, atTop ? "start" : "end");
-      const free = this.taken.every((other) => !shared(box, other)); // else a point or another line says it
-      if (free) this.taken.push(box);
+      const spots = ALONG.map((share) => [this.x(cost * share) - 4, this.y(cost * share * gain) - 4]);
+      const free = (box) => box.left > EDGE.left && this.taken.every((other) => !shared(box, other));
+      const spot = spots.find(([x, y]) => free(boxOf(x, y, words, "end"))); // where no point or other line stands
+      if (spot) this.taken.push(boxOf(...spot, words, "end"));
       return s(
         "g",
         { class: gain === 1 ? "even" : "speedup" },
         s("line", { x1: this.x(0), y1: floor, x2: end[0], y2: end[1] }),
-        free ? s("text", { x, y, "text-anchor": atTop ? "start" : "end" }, words) : "",
+        spot ? s("text", { x: spot[0], y: spot[1], "text-anchor": "end" }, words) : "",
       );
     });
     const ticks = [

@@ -333,6 +333,18 @@ def read_comparison(comparison: Comparison) -> Iterator[str]:
         yield "Same first drafter: its calibration cannot differ, so it is not compared."
 
 
+def compared_in_short(comparison: Comparison) -> tuple[str, str]:
+    """Returns whether B commits more tokens a step than A, as a title that claims no more than the interval does, and the figures."""
+    alpha = next(d for d in comparison.figures if d.name == "tokens")
+    difference = alpha.difference
+    if difference.value is None or difference.low is None:
+        return "Too few steps for a comparison.", "An interval needs at least four prompts or blocks of text."
+    more = f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, a difference of {with_interval(difference, signed_decimal)}."
+    if not difference.excludes_zero:
+        return "No difference beyond chance.", more
+    return f"B commits {abs(difference.value):.1f} tokens {'more' if difference.value > 0 else 'fewer'} a step.", more
+
+
 def how_compared(comparison: Comparison) -> str:
     together = (
         "both sides together" if comparison.paired else "each side separately, since their prompts or texts differ"

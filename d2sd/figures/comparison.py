@@ -11,7 +11,7 @@ import plotly.graph_objects as go
 from d2sd.calibration import Estimate, Gathering
 from d2sd.calibration.comparison import Comparison, Difference
 from d2sd.calibration.report import compare_gathered
-from d2sd.calibration.sentences import COMPARED, how_compared, read_comparison, with_interval
+from d2sd.calibration.sentences import COMPARED, compared_in_short, how_compared, read_comparison, with_interval
 from d2sd.figures.style import (
     EDGE,
     INK,
@@ -36,11 +36,13 @@ from d2sd.trace.metrics import what_differs
 class ComparisonResults:
     """What the page and the reports show of two sets of runs.
 
+    short: whether B commits more tokens a step, as a title and the figures.
     reading: what differs in their settings, then sentences about the figures.
     how: a sentence about the intervals.
     """
 
     comparison: Comparison
+    short: tuple[str, str]
     reading: tuple[str, ...]
     how: str
     panel: Panel
@@ -48,6 +50,7 @@ class ComparisonResults:
     def to_dict(self) -> dict[str, Any]:
         return {
             "comparison": asdict(self.comparison),
+            "short": self.short,
             "how": self.how,
             "reading": self.reading,
             "panel": self.panel.to_dict(),
@@ -58,6 +61,7 @@ def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
     found = compare_gathered(a, b)
     return ComparisonResults(
         found,
+        compared_in_short(found),
         (what_differs(a.headers, b.headers, unused), *read_comparison(found)),
         how_compared(found),
         differences_panel(found),

@@ -35,7 +35,29 @@ def test_compare_preselects_two_newest_runs(session):
     a, b = offer(session, None, None)
     assert (a.value, b.value) == (names(session)[1], names(session)[0])
     assert [box.value for box in offer(session, b.value, None)] == [b.value, names(session)[1]]
-    assert [box.value for box in offer(Session(), None, None)] == [None, None]
+
+
+def test_compare_opens_with_two_lanes_of_recorded_race():
+    boxes = offer(Session(), None, None)
+    assert [box.value for box in boxes] == ["lane dflash", "lane d2sd"]
+    drawn = json.loads(answered(show_comparison, Ticket(), Session(), *(box.value for box in boxes))[0])
+    assert drawn["short"][0] == "B commits 3.3 tokens more a step."
+    assert drawn["titles"] == ["Recorded race: DFlash", "Recorded race: D²SD"]
+
+
+def test_compare_offers_only_runs_of_common_prompts():
+    session = Session()
+    one, other = (lane.trace for lane in recorded_race().lanes[:2])
+    for prompt, trace in (("x", one), ("y", other), ("x", other)):
+        session.history.keep(
+            RecordedRun.of(replace(trace, header={**trace.header, "prompt": prompt}).records()), "Explore"
+        )
+    newest, lone, oldest = (f"run {kept.run.key}" for kept in session.history.runs)
+    a, b = offer(session, None, None)
+    assert {a.value, b.value} == {newest, oldest}
+    assert lone not in [name for _, name in a.choices]
+    assert [name for _, name in b.choices] == [oldest if a.value == newest else newest]
+    assert offer(session, lone, None)[0].value != lone
 
 
 def test_compare_pairs_greedy_race_methods_by_text(session):
@@ -60,7 +82,7 @@ def test_compare_figure_says_too_few_steps(session):
 
 
 def test_compare_missing_choice_is_one_sentence(session):
-    assert "choose what to compare" in answered(show_comparison, Ticket(), session, None, None)[1].value
+    assert "no two of the runs" in answered(show_comparison, Ticket(), session, None, None)[1].value
     assert "still in the list" in answered(show_comparison, Ticket(), session, "run gone", "set gone")[1].value
     with pytest.raises(InputError):
         pick(session.history, "magic")
