@@ -1,4 +1,5 @@
-"""Records the content that the page opens with: ``python -m tools.record`` writes the run of Explore, the race and the tour."""
+"""Records the content that the page opens with: ``python -m tools.record`` writes the runs of Explore and Calibrate, the race
+and what Learn needs."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ from typing import Any
 import msgspec
 
 import d2sd
-from app import models, presets
+from app import models, presets, settings
+from app.calibrate.measure import RECORDED as MEASURED_RUNS
 from app.explore import run as explore
 from app.explore.run import RunRequest
 from app.jobs import Job
@@ -31,6 +33,7 @@ from app.race.run import RECORDED, Race, disturbed_lanes
 from app.session import Session
 from app.settings import SETTINGS
 from d2sd import METHODS, DecodeConfig, Engine, InputError, Trace
+from d2sd.bench.prompts import read_prompts
 from d2sd.trace.metrics import Work, verdict
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import Replay, ReplayOutcome, recorded_config
@@ -40,6 +43,7 @@ WORDS = 1 / 2  # least share of such tokens in the tree that the page opens with
 REPLAYED = "d2sd"  # the lane whose what-if answers are recorded too
 BRANCHES = (0, 1, 2, 4, 6, 8)  # of the tour; 0: the first draft alone
 BLOCKS = (4, 6, 8, 12, 16)
+MEASURED, MEASURED_TOKENS = 24, 64  # prompts of Calibrate, and tokens of each
 
 
 def record_run(model: Chosen, prompt: str, values: dict[str, Any]) -> RecordedRun:
@@ -176,6 +180,29 @@ def record_lesson(path: Path, model: Chosen, *_: Any) -> int:
     return _write(path, json.dumps({"live": live_data(trace, replayed(engine, trace)), "table": table}))
 
 
+def record_measured(path: Path, model: Chosen, *_: Any) -> int:
+    """Measure ``MEASURED`` prompts of the set that goes with the models, as Calibrate does, and write the runs to ``path``; returns
+    the file's bytes."""
+    engine = models.engine(model)
+    config = settings.config("d2sd", _values(model.model, MEASURED_TOKENS))
+    lines: list[str] = []
+    for prompt in read_prompts(presets.prompt_set(model.model), MEASURED):
+        trace = engine.generate(prompt.text, config)
+        trace = replace(trace, header={**trace.header, "domain": prompt.domain})
+        lines += map(_without_lists, RecordedRun.of(trace.records()).lines())
+    return _write(path, "\n".join([*lines, ""]))
+
+
+def _without_lists(line: str) -> str:
+    """A line of a trace without the likeliest tokens at each place, which are more than half of it and which no figure needs."""
+    event = json.loads(line)
+    if event["event"] == "StepDone":
+        event["target_tops"] = []
+        for draft in (event["first_draft"], *event["branches"]):
+            draft["alternatives"] = []
+    return json.dumps(event, ensure_ascii=False, separators=(",", ":"))
+
+
 def _write(path: Path, text: str) -> int:
     data = gzip.compress(text.encode(), 9, mtime=0)
     path.write_bytes(data)
@@ -214,7 +241,7 @@ def main() -> None:
         path = arguments.out / presets.SECOND_TRACE.name
         sizes[path] = _write_run(path, found[model])
     prompt = str(found[first].header["prompt"])
-    for record, known in ((record_race, RECORDED), (record_lesson, presets.LESSON)):
+    for record, known in ((record_race, RECORDED), (record_lesson, presets.LESSON), (record_measured, MEASURED_RUNS)):
         path = arguments.out / known.name
         sizes[path] = record(path, Chosen(first), prompt, _values(first, tokens))
     for path, size in sizes.items():

@@ -1,9 +1,9 @@
 // Calibrate: the verdict and the sentences it rests on, figures, and the steps behind every mark of them, each one click from Explore.
 
-import { button, h, oneWait, readJson, text } from "../../assets/viewer/dom.js";
+import { button, h, list, oneWait, readJson, text } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { saveFile } from "../../assets/viewer/share.js";
-import { OUTCOMES, count, probability, visible } from "../../assets/viewer/words.js";
+import { OUTCOMES, capital, count, probability, visible } from "../../assets/viewer/words.js";
 import { FigureView, plotly } from "../../assets/viewer/figures.js";
 
 const TONES = {
@@ -18,6 +18,8 @@ const TONES = {
 class SummaryView {
   constructor(choose) {
     this.choose = choose;
+    this.result = h("h2", { class: "result" });
+    this.more = h("p", { class: "more" });
     this.figures = h("dl", { class: "panel figures", "aria-label": "Figures" });
     this.reading = h("section", { class: "panel reading", "aria-label": "Reading" });
     this.spoken = h("p", { class: "spoken", "aria-live": "polite" });
@@ -29,16 +31,15 @@ class SummaryView {
 
   show(data) {
     const [verdict, ...rest] = data.reading;
-    const line = (sentence, tag) => {
+    const [title, more, exact] = verdictWords(verdict ? text(verdict.text) : "");
+    [this.result.textContent, this.more.textContent] = [title, more];
+    const line = (sentence) => {
       const [mark, meaning] = TONES[sentence.tone] || TONES.note;
-      // The verdict is what stands before the colon.
-      const [head, ...tail] = tag === "h3" ? text(sentence.text).split(":") : [];
-      const said = tail.length ? [h("b", {}, head + ":"), tail.join(":")] : [text(sentence.text)];
       const words = [
         h("i", { class: "tone", title: meaning, "aria-hidden": "true" }, mark),
-        h("span", { class: "words" }, ...said),
+        h("span", { class: "words" }, text(sentence.text)),
       ];
-      if (!sentence.chart || !sentence.places.length) return h(tag, { class: sentence.tone }, ...words);
+      if (!sentence.chart || !list(sentence.places).length) return h("li", { class: sentence.tone }, ...words);
       const show = h(
         "button",
         {
@@ -50,12 +51,10 @@ class SummaryView {
         },
         "steps",
       );
-      return h(tag, { class: sentence.tone }, ...words, show);
+      return h("li", { class: sentence.tone }, ...words, show);
     };
-    this.reading.replaceChildren(
-      verdict ? line(verdict, "h3") : "",
-      rest.length ? h("ul", {}, ...rest.map((sentence) => line(sentence, "li"))) : "",
-    );
+    const lines = [...(exact ? [{ text: exact, tone: "note" }] : []), ...rest];
+    this.reading.replaceChildren(lines.length ? h("ul", {}, ...lines.map(line)) : "");
     if (!data.progress.running && verdict) this.spoken.textContent = text(verdict.text);
     const stat = ({ name, value, note, meaning }) =>
       h(
@@ -68,6 +67,23 @@ class SummaryView {
   }
 }
 
+/** Closes the drawer with the report on a drafter, where it is open. */
+function closeReport() {
+  const close = document.querySelector("#doctor-close");
+  if (close?.getClientRects().length) close.click();
+}
+
+/** The verdict in three parts: a title, what stands before its colon, what it rests on, and how exact that is. */
+export function verdictWords(verdict) {
+  const at = verdict.indexOf(":");
+  if (at < 0) return [verdict, "", ""];
+  const [says, exact = ""] = verdict
+    .slice(at + 1)
+    .trim()
+    .split(/; (?=bins)/);
+  return [`${verdict.slice(0, at)}.`, capital(exact ? `${says}.` : says), capital(exact)];
+}
+
 const AT_ONCE = 60;
 
 /** The steps behind a bar, a cell or a row, each one click from Explore. */
@@ -76,6 +92,9 @@ class MembersView {
   constructor(open, closed) {
     Object.assign(this, { open, items: [], shown: AT_ONCE });
     this.title = h("h3", { tabindex: -1 });
+    this.kind = "surest";
+    this.kinds = h("div", { class: "kinds", role: "group", "aria-label": "Steps worth seeing" });
+    this.group = h("select", { "aria-label": "Group of prompts" });
     this.count = h("p", { class: "question", "aria-live": "polite" });
     this.list = h("ol", { class: "rows" });
     this.more = button("", { class: "small more" }, () => {
@@ -87,10 +106,15 @@ class MembersView {
       "section",
       { class: "panel members", "aria-label": "Steps" },
       h("div", { class: "head" }, this.title, h("div", { class: "tools" }, this.close)),
+      this.kinds,
       this.count,
       this.list,
       this.more,
     );
+    this.kinds.addEventListener("click", ({ target }) => {
+      if (target.dataset.kind) this.showWorth(this.data, target.dataset.kind);
+    });
+    this.group.addEventListener("change", () => this.showWorth(this.data));
     this.list.addEventListener("click", (event) => {
       const chosen = event.target.closest("button");
       const item = chosen && this.items[Number(chosen.dataset.item)];
@@ -98,11 +122,32 @@ class MembersView {
     });
   }
 
+  /** The steps worth seeing, of one kind and of one group of prompts. */
+  showWorth(data, kind = this.kind) {
+    const groups = [...new Set(data.runs.map(({ domain }) => text(domain)))].filter(Boolean).sort();
+    const group = groups.includes(this.group.value) ? this.group.value : "";
+    this.kind = kind;
+    this.group.replaceChildren(
+      h("option", { value: "" }, "all prompts"),
+      ...groups.map((name) => h("option", { value: name, selected: name === group }, visible(name, 40, " "))),
+    );
+    const found = KINDS.map(([id, name]) => [id, name, worthSeeing(data, id, group)]);
+    this.kinds.replaceChildren(
+      ...found.map(([id, name, { length }]) =>
+        button(`${name} ${length}`, { class: "small", "data-kind": id, "aria-pressed": String(id === kind) }),
+      ),
+      groups.length > 1 ? this.group : "",
+    );
+    this.show(data, null, found.find(([id]) => id === kind)[2]);
+  }
+
+  /** `title`: of the steps behind a mark; null: those worth seeing. */
   show(data, title, items) {
     Object.assign(this, { data, items, shown: AT_ONCE });
     const none = title === null;
-    this.title.textContent = none ? "Surest tokens that were rejected" : title;
+    this.title.textContent = none ? "Steps worth seeing" : title;
     this.close.hidden = none;
+    this.kinds.hidden = !none;
     const rows = new Set(items.map((i) => i.row)).size;
     const what =
       items.length && items[0].at !== null
@@ -225,12 +270,31 @@ export function surprises({ steps }) {
   return bySurprise(items, steps);
 }
 
+const SURE = 0.9; // of a first token
+
+/** What steps are worth seeing for. */
+const KINDS = [
+  ["surest", "Surest that were rejected"],
+  ["first", `Rejected at once, c above ${SURE}`],
+  ...["repaired", "found", "missed"].map((outcome) => [outcome, capital(OUTCOMES[outcome].words)]),
+];
+
+/** The steps of a kind, of a group of prompts (empty: all), as items of the list. */
+export function worthSeeing(data, kind, group) {
+  const { steps, runs } = data;
+  const own = ({ row }) => !group || text(runs[steps.run[row]].domain) === group;
+  const rejected = surprises(data).filter(own);
+  if (kind === "surest") return rejected;
+  if (kind === "first") return rejected.filter(({ row, at }) => at === 0 && steps.confidence[row][0] > SURE);
+  return steps.outcome.flatMap((outcome, row) => (outcome === kind ? [{ row, at: null }] : [])).filter(own);
+}
+
 // Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
 
 const PATIENCE_MS = 20000;
-// In reading order; the first stand beside the list of steps.
-const MAIN = ["uniform", "positions", "matrix", "ranks", "gains"];
-const FURTHER = ["second", "domain"];
+// In reading order; the first stand under the verdict.
+const MAIN = ["uniform", "positions", "matrix"];
+const FURTHER = ["ranks", "gains", "second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
@@ -260,32 +324,27 @@ export function start(element, trigger, props, watch, server, options) {
   const empty = h(
     "p",
     { class: "empty" },
-    "Press Measure: the prompts of the set are run one by one, and the verdict grows with them. “The run in Explore” shows at once what one text can tell, which is too little for a verdict. Of a server’s log, “Trace files and logs” says what its acceptance means.",
+    "Press Measure: the prompts of the set are run one by one, and the verdict grows with them.",
   );
   const hint = h(
     "p",
     { class: "hint" },
     "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.",
   );
-  const views = h(
-    "div",
-    { class: "grid", hidden: true },
-    summary.figures,
+  const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box);
+  const further = h(
+    "details",
+    { class: "further", hidden: true },
+    h("summary", {}, "How sure is this?"),
     summary.reading,
+    summary.figures,
     hint,
-    ...main.map((c) => c.box),
-    members.box,
+    h("div", { class: "charts" }, ...more.map((c) => c.box)),
   );
-  const further = h("div", { class: "further", hidden: true }, ...more.map((c) => c.box));
   root.prepend(
-    h(
-      "div",
-      { class: "line" },
-      h("span", { class: "asked" }, "Can the first drafter’s confidence be trusted?"),
-      title,
-      bar,
-      tools,
-    ),
+    summary.result,
+    summary.more,
+    h("div", { class: "line" }, title, bar, tools),
     notice,
     empty,
     views,
@@ -298,7 +357,7 @@ export function start(element, trigger, props, watch, server, options) {
   function show() {
     data = readJson(props.value);
     const some = Boolean(data && data.report);
-    views.hidden = further.hidden = tools.hidden = !some;
+    views.hidden = further.hidden = tools.hidden = summary.result.hidden = summary.more.hidden = !some;
     empty.hidden = some;
     notice.hidden = true;
     if (!some) return;
@@ -340,7 +399,7 @@ export function start(element, trigger, props, watch, server, options) {
     const { chart, places } = choice;
     mark();
     if (places.length) members.show(data, nameOf(data, chart, places), stepsBehind(data, chart, places));
-    else members.show(data, null, surprises(data));
+    else members.showWorth(data);
     if (!chosen || !places.length) return;
     // Where the list is out of sight, as always in one column, go there; come back when it is closed.
     const { top } = members.box.getBoundingClientRect();
@@ -397,6 +456,7 @@ export function start(element, trigger, props, watch, server, options) {
     else if (data) mark();
   };
   document.addEventListener("explorer:selected", onSelected);
+  document.addEventListener("keydown", ({ key }) => key === "Escape" && closeReport());
   watch("value", show);
   show();
 }

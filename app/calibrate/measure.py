@@ -6,7 +6,8 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -17,8 +18,10 @@ from app import models, settings
 from app.jobs import Job, Update, failure_sentence
 from app.links import MAX_PROMPT
 from app.machine import ON_ZERO_GPU
+from app.methods import lane_title, run_title
 from app.models import Chosen
-from app.runs.recordings import Recording, Recordings, read_uploads, short, what_it_says
+from app.presets import ASSETS
+from app.runs.recordings import Recording, Recordings, prompt_label, read_uploads, short, what_it_says
 from app.streaming import RunRecorder, announce_loading, on_worker, paced, prepare_run
 from app.visitors import without_paths
 from d2sd import InputError
@@ -32,6 +35,7 @@ from d2sd.figures.calibration import calibration_results
 from d2sd.trace.logs import is_log
 from d2sd.trace.run import RecordedRun
 
+RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
 MAX_FILES = 200
 MAX_NAMED = 3  # of files that are left out
 MAX_PROMPT_BYTES = 5 * 10**6
@@ -70,6 +74,22 @@ def shown(recordings: Recordings, run: RecordedRun) -> str:
     recordings.title = "The run in Explore"
     title = f"{recordings.title}: one text; a prompt set gives more reliable figures"
     return calibration_drawing(MeasuredRuns(traces), recordings.runs, title)
+
+
+def recorded(recordings: Recordings) -> str | None:
+    """Take the bundled measurement, which the tab opens with. Returns what to draw; None if there is none."""
+    if not RECORDED.exists():
+        return None
+    recordings.runs, drawn = _recorded()
+    recordings.title = "A recording"
+    return drawn
+
+
+@cache
+def _recorded() -> tuple[list[Recording], str]:
+    runs = [replace(found, label=prompt_label(found.header)) for found, _ in read_uploads([RECORDED])[0]]
+    title = f"A recording: {len(runs)} prompts with {run_title(runs[0].header)} on {runs[0].header['models']['preset']}. Press Measure to measure here."
+    return runs, calibration_drawing(MeasuredRuns(r.run.trace() for r in runs), runs, title)
 
 
 def files(recordings: Recordings, paths: Sequence[str] | None) -> tuple[str, str]:
@@ -178,7 +198,7 @@ def prompts(
     texts = source.prompts(count)
     yield from announce_loading(chosen)
     prepared = [prepare_run(chosen, prompt.text, config) for prompt in texts]
-    title = f"{len(texts)} prompts of {source.name} with {method}"
+    title = f"{len(texts)} prompts of {source.name} with {lane_title(method)}"
     measured = MeasuredRuns()
     runs: list[Recording] = []
     shown_runs = 0  # of the latest drawing

@@ -37,11 +37,7 @@ SHOW_CONTROLS = f"""kind => {{
   const run = {json.dumps(RUN)}.includes(kind), files = kind === 'files';
   return [run, kind === 'prompts', kind === 'own', files, files, run].map(visible => ({{ __type__: 'update', visible }}));
 }}"""
-# On a phone the report is below the controls: scroll to it.
-SHOW_REPORT = """() => setTimeout(() => {
-  const report = document.querySelector('#doctor-report');
-  if (report && report.getBoundingClientRect().top > innerHeight / 2) report.scrollIntoView();
-}, 200)"""
+CLOSE = "() => ({ __type__: 'update', visible: false })"
 # source, number of prompts, models, method, settings by name
 PromptRequest = tuple[calibrate.PromptSource, float | None, Chosen, str, dict[str, Any]]
 
@@ -84,15 +80,17 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
                 elem_id="pasted-log",
             )
         with gr.Column(scale=1, min_width=320):
-            # foreign text in it is escaped, and remaining HTML is sanitized
-            report = gr.Markdown(
-                visible=False,
-                elem_id="doctor-report",
-                sanitize_html=True,
-                latex_delimiters=[],
-                buttons=["copy"],
-                container=True,
-            )
+            with gr.Column(elem_id="doctor-drawer"):
+                close = gr.Button("✕", elem_id="doctor-close", min_width=32)
+                # foreign text in it is escaped, and remaining HTML is sanitized
+                report = gr.Markdown(
+                    visible=False,
+                    elem_id="doctor-report",
+                    sanitize_html=True,
+                    latex_delimiters=[],
+                    buttons=["copy"],
+                    container=True,
+                )
             figures = figures_view()
 
     def quick(event: Any, function: Callable[..., Any]) -> None:
@@ -117,7 +115,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
         wanted=(source, lambda kind: kind in RUN),
     )
     go.click(None, source, report, js=hidden_when(f"{json.dumps(RUN)}.includes(value)"), **AT_ONCE)
-    report.change(None, js=SHOW_REPORT, **AT_ONCE)
+    close.click(None, None, report, js=CLOSE, **AT_ONCE)
     wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
     opened = answer(
         figures.select, _open, session, [session, recordings], [shown.view, tabs], notice, show_progress="hidden"
@@ -160,8 +158,11 @@ def _measure(
     return value, gr.Markdown(said, visible=bool(said)), sentence(problem=bad)
 
 
-def _measure_shown(call: Call, kind: str, *values: Any) -> tuple[Any, Any, Any]:
-    return _measure(call, kind, *values) if kind == "shown" else (gr.skip(), gr.skip(), sentence())
+def _measure_shown(call: Call, kind: str, recordings: Recordings, *values: Any) -> tuple[Any, Any, Any]:
+    if kind == "shown":
+        return _measure(call, kind, recordings, *values)
+    drawn = None if recordings.title else calibrate.recorded(recordings)  # before anything was measured
+    return drawn or gr.skip(), gr.skip(), sentence()
 
 
 def _measure_prompts(

@@ -2,7 +2,8 @@
 
 import { button, h, oncePerFrame, text } from "./dom.js";
 
-const NEAR = 200; // pixels: a figure is drawn when it is this close to the window
+const NEAR = 200; // pixels: a figure is drawn when it is this close to the window, others when the page has nothing else to do
+const whenIdle = (act) => (window.requestIdleCallback ?? setTimeout)(act);
 
 /** What plotly offers beside a figure; `name`: of the files that it saves. */
 function configOf(library, name) {
@@ -133,11 +134,11 @@ export class FigureView {
     this.draw();
   }
 
-  /** Draws the figure, or defers that until it is near the window: plotly takes a tenth of a second or more for each. */
-  async redraw() {
+  /** Draws the figure; outside of the window only in an idle moment: plotly takes a tenth of a second or more for each. */
+  async redraw(idle = false) {
     if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
-    this.late = !this.inView;
-    if (this.late) return;
+    this.late = !this.inView && !idle;
+    if (this.late) return whenIdle(() => this.late && this.redraw(true));
     try {
       const library = await plotly(this.options.plotly);
       const { data, layout } = themed(this.panel.figure, this.host, this.options.colours);

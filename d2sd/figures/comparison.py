@@ -28,7 +28,7 @@ from d2sd.figures.style import (
     vertical,
     whiskers,
 )
-from d2sd.methods import unused
+from d2sd.methods import METHODS, unused
 from d2sd.trace.metrics import what_differs
 
 
@@ -57,12 +57,16 @@ class ComparisonResults:
         }
 
 
+def method_name(method: str) -> str:
+    return METHODS[method].name if method in METHODS else method
+
+
 def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
     found = compare_gathered(a, b)
     return ComparisonResults(
         found,
         compared_in_short(found),
-        (what_differs(a.headers, b.headers, unused), *read_comparison(found)),
+        (what_differs(a.headers, b.headers, unused, method_name), *read_comparison(found)),
         how_compared(found),
         differences_panel(found),
     )

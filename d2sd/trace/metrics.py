@@ -206,13 +206,15 @@ def what_differs(
     a: Sequence[Mapping[str, Any]],
     b: Sequence[Mapping[str, Any]],
     unused: Callable[[str], Collection[str]] = lambda _: (),
+    named: Callable[[str], str] = str,
 ) -> str:
     """Returns a sentence that names the models, methods and settings in which the headers of A and B differ.
 
     unused: settings that do not affect a method; they are left out.
+    named: the name of a method by its id.
     """
     left_out = UNSAID.union(*(unused(str(header.get("method"))) for header in (*a, *b)))
-    found = [*_models(a, b), *_settings(a, b, left_out)]
+    found = [*_models(a, b), *_settings(a, b, left_out, named)]
     if not found:
         return "What differs: no model, method or setting that the runs name."
     return f"What differs: {', '.join(found)}."
@@ -244,12 +246,17 @@ def _models(a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]]) -> I
 
 
 def _settings(
-    a: Sequence[Mapping[str, Any]], b: Sequence[Mapping[str, Any]], left_out: Collection[str]
+    a: Sequence[Mapping[str, Any]],
+    b: Sequence[Mapping[str, Any]],
+    left_out: Collection[str],
+    named: Callable[[str], str],
 ) -> Iterator[str]:
     of_a, of_b = (_all(side, "config") for side in (a, b))
     for name in sorted({*of_a, *of_b}.difference(left_out), key=lambda n: (n != "method", n)):
         before, after = of_a.get(name, "not named"), of_b.get(name, "not named")
         if before != after:
+            if name == "method":
+                before, after = named(before), named(after)
             yield f"{SYMBOLS.get(name, name.replace('_', ' '))} ({before} → {after})"
 
 

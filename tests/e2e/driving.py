@@ -204,6 +204,7 @@ def open_tab(page: Page, name: str) -> None:
 def drawn_figure(page: Page, figure: str) -> Locator:
     """The plotly figure of Calibrate with this name, once it is drawn: in view, and not before."""
     host = page.locator(f"#calibration [data-figure={figure}] .plot")
+    host.evaluate("e => e.closest('details')?.setAttribute('open', '')")
     host.scroll_into_view_if_needed(timeout=PATIENCE)
     expect(host.locator(".main-svg").first).to_be_visible(timeout=PATIENCE)
     return host

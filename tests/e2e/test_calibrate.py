@@ -73,7 +73,7 @@ def send(page: Page, *files: tuple[str, bytes]) -> None:
 
 
 def test_figure_mark_lists_steps_and_theme_change_redraws_in_place(calibrate: Page, report):
-    surest = "Surest tokens that were rejected"
+    surest = "Steps worth seeing"
     rejected = sum(s.actual_boundary is not None and s.actual_boundary < 15 for s in presets.opening().trace().steps)
     listed(calibrate, surest, rejected)
     last = len(report["uniform"]) - 1

@@ -1,7 +1,7 @@
 // Calibrate: lists behind a mark, frames around it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { nameOf, placesOf, stepsBehind, surprises } from "../../app/calibrate/main.js";
+import { nameOf, placesOf, stepsBehind, surprises, verdictWords, worthSeeing } from "../../app/calibrate/main.js";
 import { frames as framesAround } from "../../assets/viewer/figures.js";
 
 const DATA = {
@@ -105,4 +105,31 @@ test("frames enclose the marked bar or heatmap cell", () => {
     [[0.5, 1.5, 0.5, 1.5]],
   );
   assert.deepEqual(sides({ type: "scatter", x: [1], y: [1] }), []);
+});
+
+test("worthSeeing lists steps by kind and by group of prompts", () => {
+  assert.deepEqual(worthSeeing(DATA, "surest", ""), surprises(DATA));
+  assert.deepEqual(worthSeeing(DATA, "repaired", ""), [{ row: 0, at: null }]);
+  assert.deepEqual(worthSeeing(DATA, "repaired", "sums"), [{ row: 0, at: null }]);
+  assert.deepEqual(worthSeeing(DATA, "repaired", "other"), []);
+  assert.deepEqual(worthSeeing(DATA, "first", ""), []);
+  const sure = {
+    ...DATA,
+    steps: { ...DATA.steps, matched: [0, 2, 2], confidence: [[0.95, 0.8], ...DATA.steps.confidence.slice(1)] },
+  };
+  assert.deepEqual(worthSeeing(sure, "first", ""), [{ row: 0, at: 0 }]);
+});
+
+test("a verdict is a title, what it rests on, and how exact that is", () => {
+  assert.deepEqual(verdictWords("It can be trusted: it says 84%; bins are off by 0.02 (9 positions)."), [
+    "It can be trusted.",
+    "It says 84%.",
+    "Bins are off by 0.02 (9 positions).",
+  ]);
+  assert.deepEqual(verdictWords("Nothing to score: there are no steps."), [
+    "Nothing to score.",
+    "There are no steps.",
+    "",
+  ]);
+  assert.deepEqual(verdictWords("No block was drafted."), ["No block was drafted.", "", ""]);
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";
-import { mapPoints, stagesOf, timeTicks, timedWords, whyWords } from "../../app/race/results.js";
+import { mapPoints, resultWords, stagesOf, timeTicks, timedWords, whyWords } from "../../app/race/results.js";
 
 const frames = [];
 globalThis.requestAnimationFrame = (draw) => frames.push(draw);
@@ -122,6 +122,21 @@ test("whyWords explains the order of the lanes", () => {
     whyWords([PLAIN, DRAFTED]),
     /^D²SD: A step cost 4\.0 plain steps and brought 2\.0 tokens, so it is 0\.50× as fast as plain decoding\.$/,
   );
+});
+
+test("resultWords names the fastest here and on the paper's machine, or says that none was", () => {
+  const lane = (name, speedup, there) => ({ ...DRAFTED, name, row: { ...DRAFTED.row, speedup, there } });
+  assert.deepEqual(resultWords([PLAIN, lane("DFlash", 1.2, 1.25), lane("D²SD, quickest here", 1.1, 1)]), {
+    title: "DFlash was fastest.",
+    more: "1.2 times as fast as plain decoding on this text. With an 8B model on an H200 D²SD, quickest here, would be about 2.0 times as fast.",
+  });
+  assert.deepEqual(resultWords([PLAIN, lane("DFlash", 0.5, null)]), {
+    title: "Plain decoding was fastest.",
+    more: "Closest was DFlash: 2.0 times slower than plain decoding.",
+  });
+  assert.deepEqual(resultWords([PLAIN]), { title: "", more: "" });
+  const busy = { ...DRAFTED, row: { ...DRAFTED.row, disturbed: true } };
+  assert.equal(resultWords([PLAIN, busy]).title, "Not measured cleanly.");
 });
 
 test("a disturbed lane is compared with nothing", () => {
