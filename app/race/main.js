@@ -11,7 +11,7 @@ import { mapPoints, raceTable, resultWords, stageLegend, timeAxis, whyWords } fr
 export function start(element, trigger, props, watch) {
   const result = h("h2", { class: "result" });
   const more = h("p", { class: "more" });
-  const heading = h("b", {});
+  const heading = h("b", { class: "title" });
   const status = h("p", { class: "status", role: "status" });
   const spoken = h("p", { class: "spoken", "aria-live": "polite" });
   const tracks = h("ol", { class: "tracks", "aria-label": "How far each method is" });

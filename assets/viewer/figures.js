@@ -15,6 +15,7 @@ function configOf(library, name) {
   };
   return {
     displaylogo: false,
+    showSendToCloud: false, // nothing leaves the page
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     modeBarButtonsToAdd: [vector],
     toImageButtonOptions: { scale: 2, filename: name },

@@ -17,7 +17,7 @@ import pytest
 
 from app import models, presets
 from app.calibrate import measure as calibrate
-from app.calibrate.tab import NAMES, _measure, _measure_prompts, _open
+from app.calibrate.tab import NAMES, _measure, _measure_prompts, _measure_shown, _open
 from app.jobs import Call, Job, Ticket, updates_of
 from app.models import Chosen
 from app.runs.recordings import Recording, Recordings
@@ -108,7 +108,7 @@ def test_new_measurement_replaces_running_prompt_set(opening):
     assert job.cancelled()
     assert all(update.value is None for update in running)
     assert [r.label for r in recordings.runs] == ["opening.jsonl"]
-    assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with d2sd", "opening.jsonl"]
+    assert [s.title for s in explore.history.sets] == ["3 prompts of heldout with D²SD", "opening.jsonl"]
     assert explore.history.sets[0].runs == (done,)
 
 
@@ -296,3 +296,18 @@ def test_step_columns_of_trees_without_block_draft_list_every_node(engine):
         assert steps["matched"][row] == (-1 if ended else len(step.accepted))
         assert steps["tokens"][row] == [step.nodes[n].text for n in nodes]
         assert steps["depths"][row] == [step.nodes[n].depth for n in nodes]
+
+
+def test_tab_opens_with_recorded_measurement_whose_steps_open():
+    recordings, session = Recordings(), Session()
+    call = Call(Ticket(), None, {})
+    drawn, _, _ = _measure_shown(call, "prompts", recordings, session, None, None)
+    data = json.loads(drawn)
+    assert data["progress"]["title"].startswith("A recording: 24 prompts with D²SD on tiny.")
+    assert data["report"]["positions"] > 500
+    assert len(recordings.runs) == data["progress"]["done"] == 24
+    again, _, _ = _measure_shown(call, "prompts", recordings, session, None, None)
+    assert not isinstance(again, str)  # it is there already
+    _, tab, _ = _open(Call(session, None, {"run": 3, "loaded": False}), session, recordings)
+    assert tab.selected == "explore"
+    assert session.shown.header["run"] == data["runs"][3]["run"]

@@ -87,6 +87,9 @@ def test_figure_mark_lists_steps_and_theme_change_redraws_in_place(calibrate: Pa
     expect(rows(calibrate)).to_have_count(report["gains"]["sources"][0]["won"])
     calibrate.locator("#calibration .members .icon").click()
     listed(calibrate, surest, rejected)
+    expect(
+        drawn_figure(calibrate, "uniform").get_by_role("button", name=re.compile("share|cloud", re.I))
+    ).to_have_count(0)
     drawing = drawn_figure(calibrate, "uniform").locator(".main-svg").first.element_handle()
     light = drawing.evaluate("drawing => drawing.style.background")
     other = "([drawing, light]) => drawing.isConnected && drawing.style.background !== light"
@@ -172,8 +175,8 @@ def test_prompt_set_is_measured_and_step_opens_in_explore(calibrate: Page):
     expect(calibrate.locator("#calibration [data-done='3'], #calibration[data-done='3']")).to_be_attached(
         timeout=PATIENCE
     )
-    expect(title(calibrate)).to_have_text("3 prompts of heldout with d2sd")
-    expect(calibrate.locator("#calibration .reading h3")).to_contain_text("3 runs")
+    expect(title(calibrate)).to_have_text("3 prompts of heldout with D²SD")
+    expect(calibrate.locator("#calibration .more").first).to_contain_text("3 runs")
     before = view(calibrate).get_attribute("data-run")
     step = shown_step(rows(calibrate).first)
     rows(calibrate).first.click()
