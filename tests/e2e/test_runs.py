@@ -61,13 +61,15 @@ def test_listed_run_opens_and_form_follows_and_comes_back(two: Page):
     expect(view(two)).to_have_attribute("data-node", "1")
 
 
-def test_compare_shows_figures_of_two_runs_and_opens_step(two: Page):
+def test_compare_opens_with_recorded_lanes_where_no_runs_share_a_prompt_and_opens_step(two: Page):
     fold(two)
     two.get_by_role("tab", name="Compare").click()
-    expect(two.locator("#compare-a input")).to_have_value(re.compile("."), timeout=PATIENCE)
-    two.locator("#compare-go").click()
-    expect(two.locator("#compare-view [data-figure=differences]")).to_be_visible(timeout=PATIENCE)
-    expect(two.locator("#compare-view .status")).to_contain_text("differ from character")
+    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 tokens more a step.", timeout=PATIENCE)
+    expect(two.locator("#compare-a input")).to_have_value("Recorded race: DFlash")
+    expect(two.locator("#compare-view [data-figure=differences]")).to_be_visible()
+    expect(two.locator("#compare-view .status")).to_contain_text("The texts are the same")
+    two.locator("#compare-swap").click()
+    expect(two.locator("#compare-view .result")).to_have_text("B commits 3.3 tokens fewer a step.", timeout=PATIENCE)
     two.locator("#compare-view .lane button").last.click()
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 
