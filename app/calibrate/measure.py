@@ -31,12 +31,15 @@ from d2sd.doctor.examination import drafter_of, examine
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import markdown, markdown_of_logs
+from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.figures.calibration import calibration_results
 from d2sd.trace.logs import is_log
 from d2sd.trace.run import RecordedRun
+from d2sd.whatif import ReplayOutcome
 
 RECORDED = ASSETS / "traces" / "measured.jsonl.gz"
 MAX_FILES = 200
+MAX_REPLAYED = 60  # texts
 MAX_NAMED = 3  # of files that are left out
 MAX_PROMPT_BYTES = 5 * 10**6
 MAX_DOCTOR_PROMPTS = 60
@@ -230,6 +233,25 @@ def prompts(
                 yield Update(so_far(title, running=not done), note=one.warnings() if done else "")
     except Exception as error:  # what is finished is drawn
         yield Update(so_far(f"{title}, broken off"), problem=failure_sentence(error))
+
+
+def perfect(job: Job, runs: Sequence[Recording], chosen: Chosen) -> Iterator[Update[str]]:
+    """Replay the measured runs with other choices of prefixes.
+
+    Yields progress sentences, then what perfect confidence would bring, as Markdown; if cancelled, over the texts so far. Raises
+    ``InputError``.
+    """
+    if not runs:
+        raise InputError("nothing is measured yet; press Measure first")
+    yield from announce_loading(chosen)
+    engine, found = models.engine(chosen), list[list[ReplayOutcome]]()
+    for n, recording in enumerate(runs[:MAX_REPLAYED], 1):
+        if job.cancelled():
+            break
+        yield Update(news=f"Replaying text {n} of {min(len(runs), MAX_REPLAYED)} …")
+        found.append(replay_selections(engine, recording.run.trace()))
+    if found:
+        yield Update(selections_report(found))
 
 
 def report(

@@ -61,6 +61,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
                 go = gr.Button("Measure", variant="primary", elem_id="measure", min_width=80)
                 stop = gr.Button("Stop", elem_id="stop-measuring", min_width=80, visible=False)
             why = gr.Button("Why is it rejected?", elem_id="doctor")
+            perfect = gr.Button("What would perfect confidence bring?", elem_id="perfect")
             notice = notice_box("calibrate-notice")
             inputs, group, bundled, mine = _prompt_set()
             uploads = gr.File(
@@ -117,6 +118,7 @@ def build_calibrate(tab: gr.Tab, tabs: gr.Tabs, shown: ExploreTab) -> None:
     go.click(None, source, report, js=hidden_when(f"{json.dumps(RUN)}.includes(value)"), **AT_ONCE)
     close.click(None, None, report, js=CLOSE, **AT_ONCE)
     wire(why.click, _examine, ticket, [source, *inputs], [report], notice, stop=stop, stops=False)
+    wire(perfect.click, _replay, ticket, [recordings, *inputs], [report], notice, stop=stop, stops=False)
     opened = answer(
         figures.select, _open, session, [session, recordings], [shown.view, tabs], notice, show_progress="hidden"
     )
@@ -181,6 +183,12 @@ def _examine(job: Job, *values: Any) -> Iterator[Update[gr.Markdown]]:
     source, limit, chosen, _, settings = _prompt_request(*values)
     for update in calibrate.report(job, source, limit, chosen, settings):
         # stopped, it shows what was found by then; it never covers what was measured meanwhile
+        yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
+
+
+def _replay(job: Job, recordings: Recordings, *values: Any) -> Iterator[Update[gr.Markdown]]:
+    _, _, chosen, _, _ = _prompt_request("prompts", *values)
+    for update in calibrate.perfect(job, recordings.runs, chosen):
         yield Update() if job.replaced else update.map(lambda found: gr.Markdown(found, visible=True))
 
 

@@ -20,10 +20,11 @@ from d2sd.decoding.drafters import CachedDrafters
 from d2sd.decoding.replay import Text, read_recorded, recorded_config, recorded_text
 from d2sd.engine import Engine
 from d2sd.errors import InputError
-from d2sd.methods import METHODS
+from d2sd.methods import METHODS, Drafters, FirstDraft
 from d2sd.trace.metrics import Work
 from d2sd.trace.trace import Trace
-from d2sd.tree.walk import first_draft_boundary, walk
+from d2sd.tree.boundary import open_prefixes
+from d2sd.tree.walk import agreed, first_draft_boundary, walk
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +122,11 @@ class Replay:
         for config in configs:
             yield self._replay(config, costs, experience)
 
+    def at_boundary(self, config: DecodeConfig) -> ReplayOutcome:
+        """Returns the outcome of a resolved setting whose method re-drafts once, if the rejection boundary of every first draft were
+        known: one re-draft, from there."""
+        return self._replay(config, None, None, known_boundary=True)
+
     def commit(self, drafters: CachedDrafters, begin: int, end: int) -> None:
         """Let the drafters read the recorded tokens from ``begin`` up to ``end``; from 0, they are the prompt."""
         read = drafters.commit if begin else partial(drafters.read_prompt, [*self.prompt, *self.output][:end])
@@ -129,11 +135,22 @@ class Replay:
             read(lambda layers: self.features[tuple(layers)][:, begin:end], positions)
 
     @torch.inference_mode()
-    def _replay(self, config: DecodeConfig, costs: Machine | None, experience: Experience | None) -> ReplayOutcome:
+    def _replay(
+        self, config: DecodeConfig, costs: Machine | None, experience: Experience | None, known_boundary: bool = False
+    ) -> ReplayOutcome:
         ids = [*self.prompt, *self.output]
         if config.decides and experience is None:
             experience = Experience(costs.of(config.method) if costs else self.engine.costs(config))
         drafters = self.engine.drafters(config, len(ids), experience)
+        if known_boundary:
+
+            def from_boundary(drafters: Drafters, draft: FirstDraft) -> Sequence[int]:
+                assert draft.block is not None
+                drafted = draft.block.ids
+                right = agreed(drafted, ids[known + 1 :])
+                return [right] if right < min(len(drafted), open_prefixes(drafted, drafters.end_ids)) else []
+
+            drafters.method = replace(drafters.method, select=from_boundary)
         known = len(self.prompt)  # tokens before the anchor; prefill gave the first one of the output
         self.commit(drafters, 0, known)
         committed, works, hits, cut = list[int](), list[Work](), list[bool](), False

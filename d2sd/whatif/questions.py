@@ -21,6 +21,7 @@ from d2sd.trace.metrics import weights_of
 from d2sd.trace.text import encodable
 from d2sd.trace.trace import Trace
 from d2sd.tree.boundary import open_prefixes
+from d2sd.tree.walk import agreed
 from d2sd.whatif import Replay, recorded_config
 
 MAX_TYPED = 400  # characters
@@ -122,7 +123,7 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
 
     def right(draft: Sequence[int], length: int) -> int:
         """Returns how many tokens the target accepts of a draft after ``length`` tokens of the first one, those included."""
-        return _agreed((*first.ids[:length], *draft), goal)
+        return agreed((*first.ids[:length], *draft), goal)
 
     own, found = right(first.ids, 0), right(block.ids, prefix)
     rejected = found < min(prefix + len(block.ids), len(goal))
@@ -138,11 +139,6 @@ def redraft(engine: Engine, trace: Trace, step: int, prefix: int) -> Redraft:
         extra=max(0, min(found + 1, len(goal)) - len(event.committed)),
         same=None if there is None else there.ids == block.ids,
     )
-
-
-def _agreed(draft: Sequence[int], text: Sequence[int]) -> int:
-    pairs = zip(draft, text, strict=False)
-    return next((n for n, (a, b) in enumerate(pairs) if a != b), min(len(draft), len(text)))
 
 
 def _first_draft(trace: Trace, config: DecodeConfig, step: int) -> tuple[Draft, StepDone]:
@@ -237,7 +233,7 @@ def verify_typed(engine: Engine, trace: Trace, step: int, words: str) -> TypedDr
     offered = ids[len(before) :]
     favourites = scores.argmax(-1).tolist()
     chances = scores[:-1].softmax(-1).gather(1, rows[len(before) :, None])[:, 0].tolist()
-    accepted = _agreed(offered, favourites)
+    accepted = agreed(offered, favourites)
     return TypedDraft(
         texts=tuple(engine.texts[i] for i in offered),
         probabilities=tuple(chances),

@@ -311,3 +311,14 @@ def test_tab_opens_with_recorded_measurement_whose_steps_open():
     _, tab, _ = _open(Call(session, None, {"run": 3, "loaded": False}), session, recordings)
     assert tab.selected == "explore"
     assert session.shown.header["run"] == data["runs"][3]["run"]
+
+
+def test_perfect_confidence_is_answered_for_measured_runs():
+    recordings = Recordings()
+    with pytest.raises(InputError, match="nothing is measured yet"):
+        list(calibrate.perfect(Job(), [], Chosen("tiny")))
+    calibrate.recorded(recordings)
+    *progress, last = calibrate.perfect(Job(), recordings.runs[:4], Chosen("tiny"))
+    assert progress[-1].news == "Replaying text 4 of 4 …"
+    assert "The 4 texts were replayed" in last.value
+    assert "at 4 random places" in last.value

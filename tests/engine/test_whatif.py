@@ -12,8 +12,10 @@ from d2sd.__main__ import main
 from d2sd.costs.machines import Curve, Machine
 from d2sd.costs.runs import works_of
 from d2sd.decoding.drafters import CachedDrafters
+from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.folders.loading import BUNDLED
-from d2sd.whatif import Replay
+from d2sd.whatif import Replay, recorded_config
+from d2sd.whatif.questions import redraft
 from tests.nets import CHEAP_DRAFTS
 
 SETTINGS = [{}, {"num_branches": 1, "block_size": 7}, {"block_size": 6, "second_block_size": 12}, {"node_budget": 12}]
@@ -163,3 +165,28 @@ def test_replay_drafts_under_engine_lock(engine, monkeypatch):
     list(Replay(fresh, recorded).run([fresh.resolve(c) for c in configs]))
     assert set(held) == {("commit", True), ("read_prompt", True), ("propose", True)}
     assert not fresh.lock.locked()
+
+
+def test_known_boundary_commits_what_its_redraft_brings(engine):
+    trace = engine.generate("the cat sat", DecodeConfig("d2sd", 48))
+    found = Replay(engine, trace).at_boundary(engine.resolve(replace(recorded_config(trace), inspect=False)))
+    assert sum(found.committed) == sum(len(step.committed) for step in trace.steps)
+    assert all(work.nodes <= 2 * trace.header["config"]["block_size"] for work in found.works)
+    boundary = trace.steps[0].actual_boundary
+    assert boundary is not None
+    assert boundary < len(trace.steps[0].first_draft.ids)
+    alone = redraft(engine, trace, 0, boundary)  # the same re-draft, verified by another way
+    assert found.committed[0] == alone.kept + alone.accepted + 1
+
+
+def test_selections_report_compares_chosen_random_and_known_prefixes(engine):
+    traces = [engine.generate(prompt, DecodeConfig("d2sd", 24)) for prompt in ("the cat sat", "a dog", "he ran", "she")]
+    texts = [replay_selections(engine, trace) for trace in traces]
+    chosen = [outcome.committed for outcome, _, _ in texts]
+    assert chosen == [tuple(len(step.committed) for step in trace.steps) for trace in traces]  # as recorded
+    report = selections_report(texts)
+    alpha = sum(map(sum, chosen)) / sum(map(len, chosen))
+    assert f"| at the 4 likeliest places | {alpha:.2f}" in report
+    assert report.count("\n| at 4 random places |") == report.count("\n| once, at the boundary") == 1
+    with pytest.raises(InputError, match="did not select prefixes"):
+        replay_selections(engine, engine.generate("the cat sat", DecodeConfig("autoregressive", 8)))
