@@ -43,7 +43,7 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
-const LEAD = 112; // pixels of the first column: under it stand the titles of the strip
+const LEAD = { wide: 128, close: 112 }; // pixels of the first column: under it stand the titles of the strip
 export const NARROW = 640; // pixels: below, the tree opens fitted
 
 export class TreeView {
@@ -105,7 +105,7 @@ export class TreeView {
     const needsWith = (padding, size, also) =>
       columnNeeds(step, { size, family }, padding, ({ id }) => also || drawn.has(id) || id === shownNode);
     const all = needsWith(PADDING.wide, NODE_FONT, true);
-    const wide = sum(Array.from({ length: step.columns }, (_, depth) => all(depth))) + LEAD - all(0) <= across;
+    const wide = sum(Array.from({ length: step.columns }, (_, depth) => all(depth))) + LEAD.wide - all(0) <= across;
     const padding = narrow ? PADDING.tight : wide ? PADDING.wide : PADDING.close;
     const needs = (size, also) => needsWith(padding, size, also);
     this.columns = new Columns(
@@ -115,7 +115,7 @@ export class TreeView {
       columnsThatMatter(step, this.selection),
       needs(narrow ? CAPTION : NODE_FONT, false),
       needs(NODE_FONT, !narrow),
-      LEAD,
+      wide ? LEAD.wide : LEAD.close,
     );
     Object.assign(this, { across, stub: narrow ? 6 : STUB });
     this.small = (words, bold = false) => Math.ceil(measure(words, `${bold ? 700 : 400} ${CAPTION}px ${family}`)) + 1;
