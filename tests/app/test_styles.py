@@ -7,6 +7,7 @@ import re
 import pytest
 
 from app.view import APP
+from d2sd.__about__ import HOME
 
 # the class or id of what each sheet styles
 SCOPES = {
@@ -26,3 +27,15 @@ def test_tab_style_rules_stay_in_their_view(sheet):
     rules = re.findall(r"([^{}]+)\{", re.sub(r"/\*.*?\*/", "", sheet.read_text(encoding="utf-8"), flags=re.DOTALL))
     selectors = [one.strip() for rule in rules for one in re.split(r",(?![^(]*\))", rule)]
     assert [s for s in selectors if not s.startswith(("@", *SCOPES[sheet.stem]))] == []
+
+
+def test_type_has_four_sizes():
+    sheets = [*APP.rglob("*.css"), *(HOME / "assets" / "viewer").glob("*.css")]
+    found = {
+        (sheet.name, float(size))
+        for sheet in sheets
+        for size in re.findall(r"font(?:-size)?:[^;{}]*?(\d+(?:\.\d+)?)px", sheet.read_text(encoding="utf-8"))
+    }
+    on_a_wall = {("presenter.css", 52), ("presenter.css", 28)}
+    assert len(sheets) > 10
+    assert {(name, size) for name, size in found - on_a_wall if size not in (13, 16, 19, 36)} == set()
