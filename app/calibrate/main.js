@@ -3,7 +3,7 @@
 import { button, h, list, oneWait, readJson, text } from "../../assets/viewer/dom.js";
 import { term } from "../../assets/viewer/glossary.js";
 import { saveFile } from "../../assets/viewer/share.js";
-import { OUTCOMES, capital, count, probability, visible } from "../../assets/viewer/words.js";
+import { OUTCOMES, capital, count, percent, probability, visible } from "../../assets/viewer/words.js";
 import { FigureView, plotly } from "../../assets/viewer/figures.js";
 
 const TONES = {
@@ -112,7 +112,8 @@ class MembersView {
       this.more,
     );
     this.kinds.addEventListener("click", ({ target }) => {
-      if (target.dataset.kind) this.showWorth(this.data, target.dataset.kind);
+      const kind = target.closest("[data-kind]")?.dataset.kind;
+      if (kind) this.showWorth(this.data, kind);
     });
     this.group.addEventListener("change", () => this.showWorth(this.data));
     this.list.addEventListener("click", (event) => {
@@ -134,7 +135,11 @@ class MembersView {
     const found = KINDS.map(([id, name]) => [id, name, worthSeeing(data, id, group)]);
     this.kinds.replaceChildren(
       ...found.map(([id, name, { length }]) =>
-        button(`${name} ${length}`, { class: "small", "data-kind": id, "aria-pressed": String(id === kind) }),
+        button(h("span", {}, name, h("b", {}, length)), {
+          class: "small",
+          "data-kind": id,
+          "aria-pressed": String(id === kind),
+        }),
       ),
       groups.length > 1 ? this.group : "",
     );
@@ -275,7 +280,7 @@ const SURE = 0.9; // of a first token
 /** What steps are worth seeing for. */
 const KINDS = [
   ["surest", "Surest that were rejected"],
-  ["first", `Rejected at once, c above ${SURE}`],
+  ["first", `Rejected at once, ${percent(SURE)} sure`],
   ...["repaired", "found", "missed"].map((outcome) => [outcome, capital(OUTCOMES[outcome].words)]),
 ];
 

@@ -58,15 +58,15 @@ function oneByOne({ committed, anchorText }, { baseline }) {
     title: "One word at a time",
     say: [
       "A large language model writes one token, a word or a piece of a word, each time it runs. One such run is a pass.",
-      `After ${word(anchorText)}, the anchor, it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"}: ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
+      `After ${word(anchorText)} it writes ${n > 1 ? `these ${inWords(n)} tokens` : "this token"}: ${passes(n)}${n > 1 ? ", one after the other" : ""}.`,
       each,
     ],
     from: ALONE,
     to: RESTS,
     asked: [
       [
-        "What is the anchor?",
-        "The last token that is certain. Every step starts there. The first anchor is the token with which the pass over the prompt ends.",
+        `Why does it start at ${word(anchorText)}?`,
+        "That is the last token that is certain so far: the anchor of this step. The first anchor is the token with which the pass over the prompt ends.",
       ],
     ],
   };
@@ -125,7 +125,7 @@ function doubt(step) {
       "The drafter says how sure it is of every token: the bars.",
       random
         ? `This method does not use that: ${stageWords(step, 1).more.replace(/^.*?: /, "")}`
-        : `They tell how likely it is to break at each place: ${stageWords(step, 1).more}`,
+        : `To break at a place, all tokens before it must be right and the next one wrong: ${stageWords(step, 1).more}`,
       `Where it really breaks is the boundary. Nobody knows it yet: the triangles mark ${random ? inWords(selected.length) : `the ${selected.length > 1 ? `${inWords(selected.length)} ` : ""}likeliest`} place${selected.length > 1 ? "s" : ""}.`,
     ],
     plays: [1, 1],
@@ -225,7 +225,7 @@ function merge(step) {
     title: "Many drafts, one tree",
     say: [
       `The ${inWords(branches.length + 1)} drafts begin alike, and what they share needs to be read only once.`,
-      `So they are merged: the anchor and ${count(all, "token")} become a tree of ${nodes.size}.`,
+      `So they are merged: ${word(step.anchorText)} and ${count(all, "token")} become a tree of ${nodes.size}.`,
       "Every path through the tree is a way in which the text may go on.",
     ],
     plays: [3, 3],
@@ -242,16 +242,26 @@ function onePass(step, time) {
   const { accepted, bonus, committed, nodes, sampled } = step;
   const { right } = contributions(step);
   const tree = nodes.size > 1;
+  const [broke] = boundaryWords(step)
+    .replace(/^It broke/, "The first draft broke")
+    .split(":");
+  const story = plain(stepStory(step).pieces);
+  const brought =
+    /^\d/.test(story) && committed.length > 1 ? `That makes ${inWords(committed.length)} tokens: ${story}` : story;
   return {
     id: 6,
     name: "One pass",
     title: "The large model reads it in one pass",
     say: [
       tree
-        ? `In one pass over all ${nodes.size} tokens${time}, the large model says after each of them which one it ${sampled ? "draws" : "wants"} next.`
+        ? `The large model reads all ${nodes.size} tokens in one pass${time}. That is possible because they are there already: it only has to check them.`
         : stageWords(step, 4).title,
-      ...(tree ? ["From the anchor on, tokens are accepted for as long as the wanted one is there."] : []),
-      `${boundaryWords(step)} ${plain(stepStory(step).pieces)}`.trim(),
+      ...(tree
+        ? [
+            `After each token it says which one it ${sampled ? "draws" : "wants"} next. From ${word(step.anchorText)} on, we follow that for as long as the token is in the tree.`,
+          ]
+        : []),
+      `${broke}${broke && !broke.endsWith(".") ? "." : ""} ${brought}`.trim(),
     ],
     plays: [4, 5],
     formula: [v("x"), sub("next"), ` = ${sampled ? "a sample of" : "argmax"} `, v("p"), "( · | text, path )"],
@@ -277,18 +287,19 @@ function whatItBuys(step, store, there) {
   const { length, sums, header } = store;
   const n = step.committed.length;
   const alpha = sums.tokens / length;
-  const paid = cycle && !cycle.disturbed ? `: it was ${timesWords(cycle.gain)}` : "";
+  const paid = cycle && !cycle.disturbed ? `: ${timesWords(cycle.gain)}` : "";
+  const wide = clock && step.nodes.size > 1 ? undrawn(store) * step.seconds.verify * store.baseline : 0;
   return {
     id: 7,
     name: "What it buys",
-    title: n > 1 ? `${capital(inWords(n))} tokens in one pass` : "One token: no gain this time",
+    title: n > 1 ? `${capital(inWords(n))} tokens in one step` : "One token: no gain this time",
     say: [
       `The text is the same as without drafts: only what the large model itself ${step.sampled ? "draws" : "would write"} is kept.`,
       clock
-        ? `All of this together is a step. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
+        ? `All of this together is a step, with building the tree. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
         : "How long its tokens take one by one was not measured for this run.",
-      `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` and costs as much as ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
-      "It pays most where a pass over many tokens costs little more than over one: with a large model on a GPU.",
+      `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` in the time of ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
+      `${wide ? `Here the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as one over one token. ` : ""}With a large model on a GPU it takes little longer: there it pays most.`,
     ],
     asked: [
       [

@@ -153,7 +153,9 @@ class Tour {
     const { id, title, say, from, to, box = "" } = this.chapters[at];
     const { view } = this;
     this.whose.replaceChildren(
-      `${this.own ? "Your run" : "A recorded run"}, step ${this.step + 1} `,
+      this.own || this.step !== this.example.step
+        ? `${this.own ? "Your run" : "A recorded run"}, step ${this.step + 1} `
+        : "From a recorded run",
       this.own || this.step !== this.example.step
         ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1))
         : "",

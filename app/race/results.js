@@ -123,19 +123,22 @@ export function resultWords(lanes) {
   const done = lanes.filter((lane) => lane.row && lane.total);
   if (done.some(disturbed))
     return { title: "Not measured cleanly.", more: "Other work kept this machine busy. Run the race again." };
-  const drafted = done.filter((lane) => lane.method !== "autoregressive" && gainOf(lane) !== null);
+  const timed = done.filter((lane) => lane.method !== "autoregressive" && gainOf(lane) !== null);
+  const aware = timed.filter(({ method }) => method.includes(" ")); // the same methods, with a setting
+  const drafted = timed.filter((lane) => !aware.includes(lane));
   if (!drafted.length) return { title: "", more: "" };
   const best = (of) => drafted.reduce((a, b) => (of(b) > of(a) ? b : a));
   const there = ({ row }) => number(row.mean_acceptance_length, 0, 1e6, 0) / number(row.there, 1e-9, 1e6, Infinity);
   const [here, far] = [best(gainOf), best(there)];
-  const named = ({ name }) => (name.includes(",") ? `${name},` : name);
   const won = gainOf(here) > 1;
   const speed = `${timesWords(gainOf(here), false)} as plain decoding`.replace("slower as", "slower than");
-  const title = won ? `${named(here)} was fastest.` : "Plain decoding was fastest.";
+  const title = won ? `${here.name} was fastest.` : "Plain decoding was fastest.";
   const first = won ? `${capital(speed)} on this text.` : `Closest was ${here.name}: ${speed}.`;
-  const same = far.name === here.name ? "it would be" : `${named(far)} would be`;
+  const same = far.name === here.name ? "it would be" : `${far.name} would be`;
+  const quick = Math.max(0, ...aware.map(gainOf));
+  const paid = quick > gainOf(here) ? ` Drafting only what pays here: ${timesWords(quick, false)}.` : "";
   const more = there(far) > 1 ? ` With an 8B model on an H200 ${same} about ${timesWords(there(far), false)}.` : "";
-  return { title, more: first + more };
+  return { title, more: first + paid + more };
 }
 
 /** A bar as long as the run, and its numbers. */

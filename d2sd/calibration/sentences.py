@@ -340,6 +340,12 @@ def compared_in_short(comparison: Comparison) -> tuple[str, str]:
     if difference.value is None or difference.low is None:
         return "Too few steps for a comparison.", "An interval needs at least four prompts or blocks of text."
     more = f"Tokens per step α: {decimal(alpha.a.value)} → {decimal(alpha.b.value)}, a difference of {with_interval(difference, signed_decimal)}."
+    speed = next((d for d in comparison.figures if d.name == "speed" and d.difference.value is not None), None)
+    if speed is not None:
+        clear = "" if speed.difference.excludes_zero else ", which is not clear"
+        more += (
+            f" Tokens per second: {COMPARED['speed'][1](speed.a.value)} → {COMPARED['speed'][1](speed.b.value)}{clear}."
+        )
     if not difference.excludes_zero:
         return "No difference beyond chance.", more
     return f"B commits {abs(difference.value):.1f} tokens {'more' if difference.value > 0 else 'fewer'} a step.", more

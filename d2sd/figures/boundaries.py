@@ -61,7 +61,7 @@ def matrix_panel(report: Report) -> Panel:
     return Panel(
         "matrix",
         "Boundary: predicted and actual",
-        "Where was the first draft most likely to end, and where did it end? On the diagonal the prediction was right.",
+        "Where was the first draft most likely to end, and where did it end? On the diagonal the likeliest place was the right one.",
         boundary_matrix(matrix),
         FigureTable(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
         names,
