@@ -1,10 +1,11 @@
-"""Other confidences for the same drafts: the softmax at another temperature, and a trained confidence head.
+"""Other confidences for the same drafts: the softmax with a temperature for every position, and a trained confidence head.
 
 Each is scored on the same positions of the same steps as the softmax, so differences use a paired bootstrap.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -12,10 +13,13 @@ import numpy as np
 from d2sd.calibration.boundaries import ranks
 from d2sd.calibration.resampling import Estimate, Resampler
 from d2sd.calibration.scores import Scores, resampled_error, score
-from d2sd.calibration.steps import StepTable, widened
+from d2sd.calibration.steps import UNSEEN, StepTable, widened
 from d2sd.trace.events import TEMPERATURES
+from d2sd.tree.boundary import boundary_posteriors
 
-# Another temperature: would it calibrate the softmax better, and would it change the selected prefixes?
+# Sequential temperature scaling: a temperature for every position, fitted from left to right so that the product of the
+# confidences, the probability that all tokens up to there are accepted, is calibrated. This product is what prefixes are selected by
+# and what decides how many tokens are worth verifying; temperatures that are fitted to each position alone need not calibrate it.
 #
 # Steps may hold the probability of every drafted token at several temperatures. Between these, its log-odds are interpolated in
 # the logarithm of the temperature; on logits of the bundled drafters the error is at most 0.025.
@@ -25,23 +29,28 @@ KNOWN = (*(t for t in TEMPERATURES if t < 1), 1.0, *(t for t in TEMPERATURES if 
 AS_IT_IS = KNOWN.index(1.0)
 TRIED, ROUNDS = 13, 3  # temperatures side by side, each time closer about the best: to 1% in the end
 MIN_FITTED_POSITIONS = 50
+MIN_OUTCOMES = 30  # of one position; one with fewer takes the temperature of the position before it
 
 
 @dataclass(frozen=True, slots=True)
 class TemperatureAdvice:
-    """A temperature fitted on every other unit and evaluated on the rest.
+    """Temperatures by position, fitted on every other unit and evaluated on the rest.
 
-    error_before, error_after: ECE of the evaluation half.
+    temperatures: of the first position, the second, …
+    error_before, error_after: ECE of the probability that the first k tokens are all accepted, over every step and k of the
+        evaluation half for which that is known.
     improvement: their difference, with its interval.
     hits_before, hits_after: share of steps whose true boundary is among the K likeliest; None without such a step.
+    changed: share of the steps with selected prefixes in which other prefixes would be selected; None without such a step.
     """
 
-    temperature: float
+    temperatures: tuple[float, ...]
     error_before: float
     error_after: float
     improvement: Estimate
     hits_before: float | None
     hits_after: float | None
+    changed: float | None
 
 
 def curves(confidence: np.ndarray, tempered: np.ndarray) -> np.ndarray:
@@ -62,54 +71,100 @@ def _log_odds(confidence: np.ndarray) -> np.ndarray:
     return np.log(clipped / (1 - clipped))
 
 
-def fit_temperature(curve: np.ndarray, accepted: np.ndarray) -> float:
+def fit_temperature(curve: np.ndarray, accepted: np.ndarray, before: np.ndarray | float = 1.0) -> float:
     """Returns the temperature within ``KNOWN`` with the largest likelihood of the outcomes ``accepted`` (M,).
 
     curve: result of ``curves``, (M, len(KNOWN)).
+    before: probability that all tokens before were accepted, (M,).
     """
     low, high, best = KNOWN[0], KNOWN[-1], 1.0
     for _ in range(ROUNDS):
         tried = np.geomspace(low, high, TRIED)
-        fits = [float(likelihoods(curve, accepted, t).sum()) for t in tried]
+        fits = [float(likelihoods(curve, accepted, t, before).sum()) for t in tried]
         at = int(np.argmax(fits))
         low, high, best = tried[max(0, at - 1)], tried[min(TRIED - 1, at + 1)], tried[at]
     return float(best)
 
 
-def likelihoods(curve: np.ndarray, accepted: np.ndarray, temperature: float) -> np.ndarray:
+def likelihoods(
+    curve: np.ndarray, accepted: np.ndarray, temperature: float, before: np.ndarray | float = 1.0
+) -> np.ndarray:
     """Returns the log-likelihoods (M,) of the outcomes ``accepted`` (M,) at a temperature within ``KNOWN``; see
     ``fit_temperature``."""
-    sure = at_temperature(curve, temperature)
+    sure = np.clip(before * at_temperature(curve, temperature), EDGE, 1 - EDGE)
     found: np.ndarray = np.log(np.where(accepted > 0, sure, 1 - sure))
     return found
 
 
+def fit_temperatures(curve: np.ndarray, survived: np.ndarray, observed: np.ndarray) -> tuple[float, ...]:
+    """Returns the temperature of every position: that with which the product of the confidences up to it explains best which drafts
+    were accepted up to it.
+
+    curve: result of ``curves``, (N, G, len(KNOWN)).
+    survived: whether all tokens up to each position were accepted, (N, G).
+    observed: where that is known, (N, G).
+    """
+    before, latest, found = np.ones(len(curve)), 1.0, list[float]()
+    for k in range(curve.shape[1]):
+        rows = observed[:, k]
+        if rows.sum() >= MIN_OUTCOMES:
+            latest = fit_temperature(curve[rows, k], survived[rows, k], before[rows])
+        found.append(latest)
+        before = before * at_temperature(curve[:, k], latest)
+    return tuple(found)
+
+
+def scaled(curve: np.ndarray, temperatures: Sequence[float]) -> np.ndarray:
+    """Returns confidence (N, G) at a temperature for every position."""
+    return np.stack([at_temperature(curve[:, k], t) for k, t in enumerate(temperatures)], axis=1)
+
+
 def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -> TemperatureAdvice | None:
-    """Returns the effect of a fitted temperature; None if either half has too few scored positions with tempered
+    """Returns the effect of fitted temperatures; None if either half has too few scored positions with tempered
     probabilities."""
     if not table.tempered.shape[2]:
         return None
-    curve = curves(scores.confidence, table.tempered[scores.row, scores.position - 1])
-    known = ~np.isnan(curve).any(1)
-    fit, judge = known & (scores.unit % 2 == 0), known & (scores.unit % 2 == 1)
-    if min(fit.sum(), judge.sum()) < MIN_FITTED_POSITIONS:
+    unit = np.full(len(table), UNSEEN)
+    unit[scores.row] = scores.unit
+    curve = curves(table.confidence, table.tempered)
+    known = ~np.isnan(curve).any(2)
+    fit, judge = (known & ((unit >= 0) & (unit % 2 == half))[:, None] for half in (0, 1))
+    if min((fit & table.scored).sum(), (judge & table.scored).sum()) < MIN_FITTED_POSITIONS:
         return None
-    temperature = fit_temperature(curve[fit], scores.accepted[fit])
-    half = scores.take(judge)
-    before = resampled_error(half, resampler)
-    after = resampled_error(replace(half, confidence=at_temperature(curve[judge], temperature)), resampler)
-    judged = np.zeros(len(table), bool)
-    judged[half.row] = True
-    steps = table.take(judged & table.redrafted)
-    other = at_temperature(curves(steps.confidence, steps.tempered), temperature)
+    survived = np.arange(known.shape[1]) < table.matched[:, None]
+    observed = survived | table.partly[:, None]  # after a rejection it is known that nothing survives
+    temperatures = fit_temperatures(curve, survived, fit & observed)
+    other = scaled(curve, temperatures)
+    row, at = np.nonzero(judge & observed)
+    errors = [
+        resampled_error(
+            Scores(np.cumprod(c, axis=1)[row, at], survived[row, at].astype(float), at + 1, row, unit[row]), resampler
+        )
+        for c in (table.confidence, other)
+    ]
+    before, after = errors
+    judged = judge.any(1)
+    hits = [
+        _hit_rate(c[judged & table.redrafted], table.take(judged & table.redrafted)) for c in (table.confidence, other)
+    ]
+    chosen = judged & (table.selected > 0)
+    picks = [_likeliest(c[chosen], table.selected[chosen]) for c in (table.confidence, other)]
     return TemperatureAdvice(
-        temperature=temperature,
+        temperatures=temperatures,
         error_before=before.value,
         error_after=after.value,
         improvement=resampler.figure(*before.minus(after)),
-        hits_before=_hit_rate(steps.confidence, steps),
-        hits_after=_hit_rate(other, steps),
+        hits_before=hits[0],
+        hits_after=hits[1],
+        changed=float((picks[0] != picks[1]).any(1).mean()) if chosen.any() else None,
     )
+
+
+def _likeliest(confidence: np.ndarray, count: np.ndarray) -> np.ndarray:
+    """Returns which prefixes are the ``count`` (N,) likeliest of each step, (N, G), ties to the shorter prefix."""
+    posterior, _ = boundary_posteriors(confidence)
+    place = np.argsort(np.argsort(-posterior, axis=1, kind="stable"), axis=1)
+    return (place < count[:, None]) & (posterior >= 0)
 
 
 def _hit_rate(confidence: np.ndarray, steps: StepTable) -> float | None:

@@ -8,7 +8,6 @@ from functools import partial
 from itertools import groupby
 from typing import Literal
 
-from d2sd.calibration.alternatives import KNOWN
 from d2sd.calibration.comparison import Comparison
 from d2sd.calibration.report import Report
 from d2sd.calibration.resampling import Estimate, wilson
@@ -16,6 +15,7 @@ from d2sd.calibration.scores import Bin
 
 MIN_POSITIONS = 200  # for a verdict
 MIN_IN_BIN = 30  # to judge one bin
+SHOWN_TEMPERATURES = 6
 CLEAR = 2.81  # standard errors: 99.5%, because ten bins are looked at
 MIN_STEPS = 30  # to judge boundaries or gains
 TRUSTED_ERROR = 0.05
@@ -223,20 +223,21 @@ def _temperature(report: Report) -> Iterator[Sentence]:
     if advice is None:  # too few positions, or runs that do not say what another temperature would give
         return
     helps = advice.improvement.low is not None and advice.improvement.low > 0
-    name = f"dividing the first drafter’s logits by {temperature_words(advice.temperature)}, fitted on one half,"
-    verdict = name if helps else f"no softmax temperature clearly helps: {name}"
-    text = f"{verdict} takes the other half’s ECE from {digits(advice.error_before)} to {digits(advice.error_after)}"
+    shown = [f"{t:.2f}" for t in advice.temperatures[:SHOWN_TEMPERATURES]]
+    more = [] if len(advice.temperatures) <= SHOWN_TEMPERATURES else ["…"]
+    name = f"a softmax temperature for every position ({', '.join(shown + more)}), fitted on one half of the prompts,"
+    verdict = f"{name[0].upper()}{name[1:]}" if helps else f"No temperatures by position clearly help: {name}"
+    text = (
+        f"{verdict} takes the ECE of the probability that a draft is accepted up to a position, on the other half, from "
+        f"{digits(advice.error_before)} to {digits(advice.error_after)}"
+    )
+    if advice.changed is not None:
+        text += f"; {percent(advice.changed)} of the prefix choices would change"
     if advice.hits_before is not None and advice.hits_after is not None:
-        text += f" (boundary hits {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
-    text += ". This is not a setting of a run, nor its sampling temperature: it says how a drafter should be trained"
-    yield Sentence("mixed" if helps else "note", f"{text[0].upper()}{text[1:]}.")
-
-
-def temperature_words(temperature: float) -> str:
-    """Returns a fitted temperature in words; at either end of the recorded range, the best one may lie beyond it."""
-    if temperature >= KNOWN[-1]:
-        return f"{KNOWN[-1]:g} or more"
-    return f"{KNOWN[0]:g} or less" if temperature <= KNOWN[0] else f"{temperature:.2f}"
+        text += f" (boundary found in {percent(advice.hits_before)} before, {percent(advice.hits_after)} after)"
+    yield Sentence(
+        "mixed" if helps else "note", f"{text}. It calibrates the drafter and is not the temperature of a run."
+    )
 
 
 def _head(report: Report) -> Iterator[Sentence]:

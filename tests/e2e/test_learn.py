@@ -77,7 +77,7 @@ def opacity(page: Page, part: str) -> float:
 
 
 def test_keys_lead_through_chapters_and_each_shows_its_part(learn: Page, told):
-    number, chapters = told
+    _, chapters = told
     expect(learn.locator("#learn .rail li:not(.appendix)")).to_have_count(7)
     for at, chapter in enumerate(chapters):
         if at:

@@ -193,32 +193,88 @@ def test_read_report_advises_temperature_for_over_confidence():
     assert "over-confident" in sentences[0].text
     assert any(s.chart == "uniform" and 9 in s.places and "Over-confident at" in s.text for s in sentences)
     assert report.advice is not None
-    assert report.advice.temperature == pytest.approx(2.5, rel=0.2)
+    assert report.advice.temperatures[0] == pytest.approx(2.5, rel=0.2)
     assert report.advice.error_after < report.advice.error_before / 2
-    assert any(
-        s.text.startswith("Dividing the first drafter’s logits by 2.") and "boundary hits" in s.text for s in sentences
-    )
+    (advice,) = (s for s in sentences if "temperature" in s.text)
+    assert advice.tone == "mixed"
+    assert advice.text.startswith("A softmax temperature for every position (2.")
+    assert "of the prefix choices would change (boundary found in" in advice.text
 
 
-def test_temperature_advice_exceeds_one_at_low_confidence():
-    """There dividing log-odds by less than 1 would lower confidence, and a softmax temperature below 1 raises it."""
+TRUE_TEMPERATURES = (1.0, 1.6, 2.2, 1.3)
+
+
+@pytest.fixture(scope="module")
+def heated():
+    """Steps whose tokens are accepted as the softmax at these temperatures says, one for each position."""
     rng, of_torch, runs = np.random.default_rng(0), torch.Generator().manual_seed(0), []
-    for _ in range(20):
+    for _ in range(40):
         runs.append([])
-        for number in range(40):
-            logits = torch.randn(7, 60, generator=of_torch) * 1.6
+        for number in range(60):
+            logits = torch.randn(len(TRUE_TEMPERATURES), 60, generator=of_torch) * 2.4
             best = logits.argmax(-1)
-            lucky = rng.uniform(size=7) < (logits / 1.6).softmax(-1).max(-1).values.numpy()
-            boundary = int(np.argmin(lucky)) if not lucky.all() else 7
+            true = (logits / torch.tensor(TRUE_TEMPERATURES)[:, None]).softmax(-1).max(-1).values.numpy()
+            lucky = rng.uniform(size=len(true)) < true
+            boundary = len(true) if lucky.all() else int(np.argmin(lucky))
             confidence = logits.softmax(-1).max(-1).values.tolist()
-            runs[-1].append(made_step(confidence, boundary, (), number, tempered(logits, best).tolist()))
-    report = calibration.calibrate(calibration.tabulate(runs))
-    assert report.confidence < 0.5
-    assert report.confidence > 1.5 * report.accepted
-    assert report.advice.temperature == pytest.approx(1.6, rel=0.1)
-    assert report.advice.error_after < report.advice.error_before / 2
-    (advice,) = (s.text for s in calibration.read_report(report) if "logits by" in s.text)
-    assert advice.startswith("Dividing the first drafter’s logits by 1.")
+            runs[-1].append(made_step(confidence, boundary, (0, 1), number, tempered(logits, best).tolist()))
+    return calibration.tabulate(runs)
+
+
+def test_temperatures_of_positions_are_recovered(heated):
+    advice = calibration.calibrate(heated).advice
+    assert advice.temperatures == pytest.approx(TRUE_TEMPERATURES, rel=0.2)
+    assert advice.error_after < advice.error_before / 2
+    assert advice.improvement.low > 0
+
+
+def test_temperatures_equal_search_over_grid(heated):
+    """The same steps fitted by plain loops over a fine grid, as one would over the trace files."""
+    advice = calibration.calibrate(heated).advice
+    grid, log_known = np.geomspace(0.5, 4, 241), np.log(alternatives.KNOWN)
+    rows = [n for n in range(len(heated)) if heated.run[n] % 2 == 0]
+    before = dict.fromkeys(rows, 1.0)
+    for k, fitted in enumerate(advice.temperatures):
+        sure = {}
+        for n in rows:
+            curve = np.insert(heated.tempered[n, k].astype(float), alternatives.AS_IT_IS, heated.confidence[n, k])
+            odds = np.log(curve / (1 - curve))
+            sure[n] = 1 / (1 + np.exp(-np.interp(np.log(grid), log_known, odds)))
+        total = np.zeros(len(grid))
+        for n in rows:
+            survival = before[n] * sure[n]
+            total += np.log(survival if k < heated.matched[n] else 1 - survival)
+        best = int(np.argmax(total))
+        assert fitted == pytest.approx(grid[best], rel=0.02)
+        before = {n: before[n] * sure[n][best] for n in rows}
+
+
+def test_temperature_errors_are_of_other_half(heated):
+    advice = calibration.calibrate(heated).advice
+    curve = alternatives.curves(heated.confidence, heated.tempered)
+    for error, confidence in (
+        (advice.error_before, heated.confidence),
+        (advice.error_after, alternatives.scaled(curve, advice.temperatures)),
+    ):
+        gaps, count = np.zeros(10), 0
+        for n in range(len(heated)):
+            survival = 1.0
+            for k in range(heated.drafted[n] if heated.run[n] % 2 else 0):
+                survival *= confidence[n, k]
+                gaps[min(9, int(survival * 10))] += (k < heated.matched[n]) - survival
+                count += 1
+        assert error == pytest.approx(np.abs(gaps).sum() / count, abs=1e-9)
+
+
+def test_changed_prefixes_are_counted():
+    likeliest = alternatives._likeliest
+    confidence = np.array([[0.9, 0.2, 0.5], [0.5, 0.5, np.nan]])
+    assert likeliest(confidence, np.array([1, 2])).tolist() == [[False, True, False], [True, True, False]]
+    other = np.array([[0.2, 0.2, 0.5], [0.9, 0.5, np.nan]])
+    assert (likeliest(confidence, np.array([1, 2])) != likeliest(other, np.array([1, 2]))).any(1).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_temperature_advice_needs_tempered_confidences():
@@ -228,7 +284,7 @@ def test_temperature_advice_needs_tempered_confidences():
     assert not any("temperature" in s.text for s in calibration.read_report(report))
     those = simulated(20, 40, true_temperature=2.5, seed=1)
     alone, some = (calibration.calibrate(calibration.tabulate([*more, *those])).advice for more in ((), runs[:20]))
-    assert some.temperature == alone.temperature  # of those that do
+    assert some.temperatures == alone.temperatures  # of those that do
 
 
 def test_read_report_calls_calibrated_confidence_trustworthy():
@@ -237,7 +293,7 @@ def test_read_report_calls_calibrated_confidence_trustworthy():
     assert first.tone == "good"
     assert "can be trusted" in first.text
     assert not any("Over-confident" in s.text for s in rest)
-    assert any("o softmax temperature clearly helps" in s.text for s in rest)
+    assert any("No temperatures by position clearly help" in s.text for s in rest)
 
 
 def test_read_report_says_too_few_positions():
