@@ -111,12 +111,7 @@ class Tour {
     const scrolls = window === window.parent; // a frame may be as high as what is in it
     this.track.style.setProperty("--pages", scrolls ? this.chapters.length - 1 : 0);
     this.at = -1;
-    this.enter(
-      Math.max(
-        0,
-        this.chapters.findLastIndex(({ id }) => id <= chapter),
-      ),
-    );
+    this.enter(this.placeOf(chapter));
     this.align();
   }
 
@@ -124,12 +119,13 @@ class Tour {
   follow({ chapter, step = null, value = "" }) {
     if (value) return this.tell({ value, step }, chapter);
     if (step && step - 1 !== this.step) return this.tell({ ...this.example, step: step - 1 }, chapter);
-    return this.go(
-      Math.max(
-        0,
-        this.chapters.findLastIndex(({ id }) => id <= chapter),
-      ),
-    );
+    return this.go(this.placeOf(chapter));
+  }
+
+  /** Which of the chapters has this number; the one before it where there is none. */
+  placeOf(chapter) {
+    const at = this.chapters.findLastIndex(({ id }) => id <= chapter);
+    return Math.max(0, at);
   }
 
   showRail() {
@@ -152,13 +148,10 @@ class Tour {
     this.at = at;
     const { id, title, say, from, to, box = "" } = this.chapters[at];
     const { view } = this;
+    const other = this.own || this.step !== this.example.step;
     this.whose.replaceChildren(
-      this.own || this.step !== this.example.step
-        ? `${this.own ? "Your run" : "A recorded run"}, step ${this.step + 1} `
-        : "From a recorded run",
-      this.own || this.step !== this.example.step
-        ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1))
-        : "",
+      other ? `${this.own ? "Your run" : "A recorded run"}, step ${this.step + 1} ` : "From a recorded run",
+      other ? button("Back to the example", { class: "small" }, () => this.tell(this.example, 1)) : "",
     );
     this.title.textContent = title;
     const known = new Set(); // the words that this chapter has explained
@@ -331,18 +324,19 @@ class Tour {
     this.settings.showStep(known ? tokensWith(told, most) : null, most);
   }
 
-  /** Explore gets the recorded run at this step, and a `game` begins there. */
+  /** Explore shows this step, of the recorded run or of the run that it was asked to explain, and a `game` begins there. */
   open(game) {
-    this.trigger("select", { step: this.step, game });
+    const { own, step, trigger } = this;
+    trigger("select", { step, game, own });
     const { run } = this.view.store;
     const find = () => {
       const view = document.querySelector("#explorer [data-run]");
-      return view?.offsetParent && view.dataset.run === run && view.dataset.pinned === String(this.step) && view;
+      return view?.offsetParent && view.dataset.run === run && (own || view.dataset.pinned === String(step)) && view;
     };
-    if (game)
-      this.whenShown(find, (view) =>
-        view.dispatchEvent(new CustomEvent("explorer:guess", { detail: { name: game, on: true } })),
-      );
+    this.whenShown(find, (view) => {
+      view.dispatchEvent(new CustomEvent("explorer:select", { detail: { step, node: null } }));
+      if (game) view.dispatchEvent(new CustomEvent("explorer:guess", { detail: { name: game, on: true } }));
+    });
   }
 }
 

@@ -41,6 +41,8 @@ def build_learn(tabs: gr.Tabs, explore_tab: ExploreTab) -> None:
 
     def open_recorded(current: Session, event: gr.EventData) -> tuple[Any, gr.Tabs]:
         fields = event_fields(event)
+        if fields.get("own"):  # Explore has it
+            return gr.skip(), gr.Tabs(selected="explore")
         # the step travels with the run: selected earlier, it would be forgotten when the run arrives
         wanted = {"step": fields.get("step"), "node": None}
         return current.show(presets.opening(), "Recorded", wanted=wanted), gr.Tabs(selected="explore")

@@ -135,11 +135,12 @@ export class FigureView {
     this.draw();
   }
 
-  /** Draws the figure; outside of the window only in an idle moment: plotly takes a tenth of a second or more for each. */
+  /** Draws the figure; outside of the window only in an idle moment, and where another one has loaded plotly: it takes a tenth of a
+   *  second or more for each. */
   async redraw(idle = false) {
     if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
     this.late = !this.inView && !idle;
-    if (this.late) return whenIdle(() => this.late && this.redraw(true));
+    if (this.late) return window.plotlyOnItsWay?.then(() => whenIdle(() => this.late && this.redraw(true)));
     try {
       const library = await plotly(this.options.plotly);
       const { data, layout } = themed(this.panel.figure, this.host, this.options.colours);

@@ -35,9 +35,10 @@ function nodeId(value) {
 }
 
 class Explorer {
-  /** `trigger(event, data)` reaches the server, if one answers (`served`); `tours`: whether there is a story to lead to; `address`: what
+  /** `trigger(event, data)` reaches the server, if one answers (`served`); `tours`: whether there is a story to lead to; `told`:
+   *  whether Learn tells a step, with which the text ends; `address`: what
    *  the address asks for, as `readAddress` returns it. */
-  constructor({ element, trigger, served, tours, address }) {
+  constructor({ element, trigger, served, tours, told, address }) {
     const page = new Page();
     const { root } = page;
     const resend = new Resend((key, start) => trigger("missed", { key, start }));
@@ -51,12 +52,11 @@ class Explorer {
     const ask = (name, detail) => element.dispatchEvent(new CustomEvent(`explorer:${name}`, { bubbles: true, detail }));
     const learn = (chapter, value = "") => ask("learn", { chapter, value, step: selection.shown });
     const onServer = (act) => (served ? act : null);
-    Object.assign(this, { element, trigger, served, page, store, selection, address });
+    Object.assign(this, { element, trigger, served, told, page, store, selection, address });
     this.drawn = null; // the state that was drawn last
     this.wanted = null; // step and node that are asked for, until the run has got that far
     this.expected = ""; // fingerprint of the text that a link asks for
     this.selected = ""; // the pinned step and node that others know of
-    this.told = false; // whether Learn tells a step: the text ends with it
     this.toPlay = address.play; // until the run is there: nothing else of it is drawn before
     element.replaceChildren(root);
 
@@ -349,7 +349,7 @@ class Explorer {
       "explorer:guessing",
       ({ detail: { name, on } }) => on && this.games.forEach((game) => game.name === name || game.toggle(false)),
     );
-    listenForKeys(element, keys);
+    listenForKeys(element, this.told ? { "?": keys["?"] } : keys);
     // Links and tables select from outside: detail = {step, node}. A file says which game is on.
     element.addEventListener("explorer:select", ({ detail: { step, node } }) => selection.pin(step, nodeId(node)));
     element.addEventListener("explorer:guess", ({ detail: { name, on } }) =>
@@ -393,13 +393,13 @@ class Explorer {
 export function start(element, trigger, props, watch) {
   const served = Boolean(props.served);
   const address = readAddress(served ? location.search : text(props.address));
-  const explorer = new Explorer({ element, trigger, served, tours: served || Boolean(props.tours), address });
+  const told = Boolean(props.told);
+  const explorer = new Explorer({ element, trigger, served, tours: served || Boolean(props.tours), told, address });
   if (address.embed) {
     explorer.page.root.classList.add("embedded");
     document.body.classList.add("embedded-page");
   }
-  explorer.told = Boolean(props.told);
-  explorer.page.root.classList.toggle("told", explorer.told);
+  explorer.page.root.classList.toggle("told", told);
   watch("value", () => explorer.store.feed(props.value));
   explorer.store.feed(props.value);
   return explorer;

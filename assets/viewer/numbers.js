@@ -123,7 +123,7 @@ export function elsewhereWords(method, cost, brought) {
 }
 
 /** Two bars on one scale: what a step cost, by stage, and what it brought. */
-export function cycleBars(cycle) {
+function cycleBars(cycle) {
   const most = Math.max(cycle.cost, cycle.brought, 1);
   const width = (value) => `width:${((100 * value) / most).toFixed(2)}%`;
   const shown = cycle.parts.filter((part) => part.cost > 0);

@@ -74,6 +74,21 @@ def test_compare_opens_with_recorded_lanes_where_no_runs_share_a_prompt_and_open
     expect(two.locator("#tree")).to_be_visible(timeout=PATIENCE)
 
 
+def test_explain_tells_own_run_and_leads_back_to_it(two: Page):
+    fold(two)
+    run = view(two).get_attribute("data-run")
+    two.locator("#text .tok[data-step='1']").first.click()
+    expect(view(two)).to_have_attribute("data-pinned", "1")
+    two.locator("#explain").first.click()
+    expect(two.locator("#learn .whose")).to_contain_text("Your run, step 2", timeout=PATIENCE)
+    expect(two.locator("#learn .rail [title='Try it']")).to_have_count(0)  # no other settings were replayed for it
+    two.locator("#learn .rail [title='What it buys']").click()
+    two.locator("#learn-open").click()
+    expect(view(two)).to_be_visible(timeout=PATIENCE)
+    assert view(two).get_attribute("data-run") == run
+    expect(view(two)).to_have_attribute("data-pinned", "1")
+
+
 def test_listed_runs_are_renamed_saved_and_removed(two: Page):
     two.get_by_label("Title of the class file").fill("Lecture 3")
     with two.expect_download(timeout=PATIENCE) as started:

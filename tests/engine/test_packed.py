@@ -93,7 +93,8 @@ def test_packed_layers_compute_what_modules_do(tokenizer, monkeypatch, kind, row
         found.append([hidden, *target.taps.outputs(), *(x for n in range(4) for x in cache.layer(n))])
     assert isinstance(target.packed, PackedLayers)
     for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-4, atol=1e-5)
+        rounding = torch.finfo(torch.float32).eps * float(other.abs().max())
+        torch.testing.assert_close(one, other, rtol=0, atol=64 * rounding)  # about 10 here, on all processors
 
 
 def test_blocks_of_all_redrafts_fit_behind_a_small_tree(tokenizer):
