@@ -76,7 +76,9 @@ def test_compare_pairs_greedy_race_methods_by_text(session):
 def test_compare_figure_says_too_few_steps(session):
     whole = session.history.runs[0].run.trace()
     sides = [RunSet.of(name, [replace(whole, steps=whole.steps[:2], finished=None)]) for name in "AB"]
-    figure = json.loads(comparison_drawing(*sides))["panel"]["figure"]
+    drawn = json.loads(comparison_drawing(*sides))
+    assert drawn["short"][0] == "Too few steps for a comparison."
+    figure = drawn["panel"]["figure"]
     assert "Too few steps" in figure["layout"]["annotations"][0]["text"]
     assert not any(trace["x"] for trace in figure["data"])
 
@@ -102,6 +104,13 @@ def test_add_files_makes_set_and_names_bad_files(session, tmp_path):
     drawn = json.loads(answered(show_comparison, Ticket(), session, "set good.jsonl", "set good.jsonl")[0])
     assert drawn["titles"] == [label.removeprefix("Set: ")] * 2
     assert "No file was read" in add_files(session, [str(bad)], None, None)[-1].value
+
+
+def test_compare_claims_nothing_of_equal_sides():
+    lane = recorded_race().lanes[2].trace
+    title, figures = json.loads(comparison_drawing(RunSet.of("a", [lane]), RunSet.of("b", [lane])))["short"]
+    assert title == "No difference beyond chance."
+    assert figures.startswith("Tokens per step α: 4.58 → 4.58")
 
 
 def test_compare_matches_set_runs_by_prompt():

@@ -118,6 +118,8 @@ test("worthSeeing lists steps by kind and by group of prompts", () => {
     steps: { ...DATA.steps, matched: [0, 2, 2], confidence: [[0.95, 0.8], ...DATA.steps.confidence.slice(1)] },
   };
   assert.deepEqual(worthSeeing(sure, "first", ""), [{ row: 0, at: 0 }]);
+  const later = { ...sure, steps: { ...sure.steps, matched: [1, 2, 2] } }; // it broke after a sure first token
+  assert.deepEqual(worthSeeing(later, "first", ""), []);
 });
 
 test("a verdict is a title, what it rests on, and how exact that is", () => {
