@@ -131,8 +131,10 @@ def temperature_advice(table: StepTable, scores: Scores, resampler: Resampler) -
     fit, judge = (known & ((unit >= 0) & (unit % 2 == half))[:, None] for half in (0, 1))
     if min((fit & table.scored).sum(), (judge & table.scored).sum()) < MIN_FITTED_POSITIONS:
         return None
-    survived = np.arange(known.shape[1]) < table.matched[:, None]
-    observed = survived | table.partly[:, None]  # after a rejection it is known that nothing survives
+    at = np.arange(known.shape[1])
+    survived = at < table.matched[:, None]
+    # After a rejection nothing survives. That counts only as far as the tree reached: beyond, survivors would not be seen.
+    observed = survived | (table.partly[:, None] & (at <= table.nodes[:, :1]))
     temperatures = fit_temperatures(curve, survived, fit & observed)
     other = scaled(curve, temperatures)
     row, at = np.nonzero(judge & observed)

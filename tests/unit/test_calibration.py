@@ -266,6 +266,18 @@ def test_temperature_errors_are_of_other_half(heated):
         assert error == pytest.approx(np.abs(gaps).sum() / count, abs=1e-9)
 
 
+def test_temperatures_are_unbiased_under_node_budget():
+    """Rejected drafts count at no position that the tree did not reach, where an accepted one would not be seen."""
+    runs = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 60)]
+    whole, short = (
+        calibration.calibrate(calibration.tabulate(made)).advice
+        for made in (runs, [[cut([s], 3)[0] for s in run] for run in runs])
+    )
+    assert short.temperatures[:4] == whole.temperatures[:4]
+    assert set(short.temperatures[4:]) == {short.temperatures[3]}
+    assert short.error_before < 0.03
+
+
 def test_changed_prefixes_are_counted():
     likeliest = alternatives._likeliest
     confidence = np.array([[0.9, 0.2, 0.5], [0.5, 0.5, np.nan]])
