@@ -15,7 +15,7 @@ from d2sd.calibration.scores import Scores
 from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import Committed
-from tests.unit.steps import made_step, simulated
+from tests.unit.steps import made_step, of_two, simulated
 
 
 def draw(count, seed=0):
@@ -276,6 +276,54 @@ def test_temperatures_are_unbiased_under_node_budget():
     assert short.temperatures[:4] == whole.temperatures[:4]
     assert set(short.temperatures[4:]) == {short.temperatures[3]}
     assert short.error_before < 0.03
+
+
+def test_position_with_few_outcomes_takes_temperature_before():
+    enough, confidence = alternatives.MIN_OUTCOMES, np.array([0.9, 0.9])
+    curve = np.tile(alternatives.curves(confidence, of_two(confidence)), (200, 1, 1))
+    survived = np.tile(
+        np.arange(200)[:, None] % 10 < 6, (1, 2)
+    )  # position 1 is over-confident, position 2 is always right
+    for count in (enough - 1, enough):
+        observed = np.stack([np.ones(200, bool), np.arange(200) < count], axis=1)
+        first, second = alternatives.fit_temperatures(curve, survived, observed)
+        assert first > 2
+        assert (second == first) == (count < enough)
+
+
+def chosen_steps(kind, count):
+    """Steps that select one prefix of two: the other one once their confidence is lowered, or the same at any temperature."""
+    confidence = np.array([0.9, 0.6] if kind == "changing" else [0.3, 0.3])
+    others = of_two(confidence) if kind == "changing" else np.repeat(confidence[:, None], 6, axis=1)
+    return [made_step(confidence.tolist(), 0, (1,), n, others.tolist()) for n in range(count)]
+
+
+def test_changed_share_is_of_judged_steps_with_prefixes():
+    fitted = chosen_steps("changing", 20)
+    unselected = [structs.replace(s, selected_prefixes=()) for s in chosen_steps("changing", 5)]
+    judged = [*chosen_steps("changing", 6), *chosen_steps("same", 14), *unselected]
+    advice = calibration.calibrate(calibration.tabulate([fitted, judged] * 5)).advice
+    assert advice.temperatures == (4.0, 4.0)
+    assert advice.changed == pytest.approx(6 / 20)
+
+
+def test_temperatures_that_leave_confidence_change_nothing():
+    advice = calibration.calibrate(calibration.tabulate([chosen_steps("same", 20)] * 10)).advice
+    assert advice.changed == 0
+    assert advice.error_after == pytest.approx(advice.error_before)
+    assert advice.improvement.value == pytest.approx(0, abs=1e-6)  # recorded in 32 bits
+    assert advice.hits_after == advice.hits_before
+
+
+def test_temperature_advice_needs_enough_positions_in_both_halves():
+    few, many = chosen_steps("changing", 2), chosen_steps("changing", 20)
+    for odd, even in ((few, many), (many, few)):
+        assert calibration.calibrate(calibration.tabulate([even, odd] * 5)).advice is None
+    report = calibration.calibrate(calibration.tabulate([many] * 10))
+    assert report.advice is not None
+    without = [structs.replace(s, selected_prefixes=()) for s in many]
+    advice = calibration.calibrate(calibration.tabulate([without] * 10)).advice
+    assert (advice.changed, advice.hits_before, advice.hits_after) == (None, None, None)
 
 
 def test_changed_prefixes_are_counted():
