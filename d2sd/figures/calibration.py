@@ -194,7 +194,10 @@ def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **sca
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
         marker = {"color": dark, "opacity": 0.85, "pattern": pattern, "line": {"color": dark, "width": 1}}
         sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
-        return bars([c.place for c in shown], sizes, marker, name=name, width=BAR, base=base)
+        # without any, still in the legend: neighbouring figures then have one height
+        nothing: list[Any] = [None]
+        where = [c.place for c in shown] or nothing
+        return bars(where, sizes or nothing, marker, name=name, width=BAR, base=base or nothing)
 
     many, few = ([c for c in columns if (c.count < FEW) == faint] for faint in (False, True))
     known = [(c, c.confidence > (c.accepted.value or 0.0)) for c in columns if c.confidence is not None]
