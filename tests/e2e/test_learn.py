@@ -12,14 +12,17 @@ from tests.e2e.driving import PATIENCE, PHONE, view
 from tests.scripts.node import chapters_of
 
 pytestmark = pytest.mark.e2e
-OPACITY = """e => {
+# whether a part of the drawing is wholly visible, or not at all, with all that it lies in
+VISIBLE = """([part, wholly]) => {
   let seen = 1;
-  for (let at = e; at instanceof Element; at = at.parentElement) {
+  const found = document.querySelector("#learn .stage").shadowRoot.querySelector(part);
+  for (let at = found; at instanceof Element; at = at.parentElement) {
     const { opacity, visibility, display } = getComputedStyle(at);
     seen *= display === "none" || visibility === "hidden" ? 0 : Number(opacity);
   }
-  return seen;
+  return wholly ? found && seen > 0.9 : !found || seen === 0;
 }"""
+FRAMES = "async () => { for (let n = 0; n < 5; n += 1) await new Promise(requestAnimationFrame); }"
 CUT = "es => es.filter((e) => e.textContent.endsWith('…')).map((e) => e.textContent)"
 # what is seen when a chapter has been played, and what comes later
 SEEN = {
@@ -70,12 +73,6 @@ def at_chapter(page: Page, number: int) -> None:
     expect(page.locator("#learn [data-chapter]")).to_have_attribute("data-chapter", str(number), timeout=PATIENCE)
 
 
-def opacity(page: Page, part: str) -> float:
-    """How visible the first such part of the drawing is, all that it lies in taken together."""
-    found = page.locator(f"#learn .stage {part}")
-    return found.first.evaluate(OPACITY) if found.count() else 0.0
-
-
 def test_keys_lead_through_chapters_and_each_shows_its_part(learn: Page, told):
     _, chapters = told
     expect(learn.locator("#learn .rail li:not(.appendix)")).to_have_count(7)
@@ -91,9 +88,9 @@ def test_keys_lead_through_chapters_and_each_shows_its_part(learn: Page, told):
             len(chapter["asked"]) + bool(chapter["numbers"] or chapter["formula"]) + (at == 0)
         )
         seen, later = SEEN[chapter["name"]]
-        learn.wait_for_timeout(100)
-        assert opacity(learn, seen) > 0.9, chapter["name"]
-        assert later is None or opacity(learn, later) == 0, chapter["name"]
+        learn.wait_for_function(VISIBLE, arg=[seen, True])
+        if later is not None:
+            learn.wait_for_function(VISIBLE, arg=[later, False])
     learn.keyboard.press("ArrowLeft")
     expect(title(learn)).to_have_text(chapters[-2]["title"])
 
@@ -104,7 +101,7 @@ def test_words_are_whole_and_drawing_fills_two_thirds(learn: Page, width):
     at = learn.locator("#learn .rail button")
     for chapter in range(7):
         at.nth(chapter).click()
-        learn.wait_for_timeout(100)
+        learn.evaluate(FRAMES)  # a click is drawn in the next ones
         assert learn.locator("#learn .stage #tree .label").evaluate_all(CUT) == []
         scene, stage = learn.locator("#learn .scene").bounding_box(), learn.locator("#learn .stage").bounding_box()
         assert stage["width"] > 0.66 * scene["width"]
