@@ -1,5 +1,5 @@
-// The chapters in which Learn tells a step, each on stages of its drawing: three sentences, and what folds out below them, all from the
-// recorded step. An equation is a list of pieces: plain words, or [kind, words] for a variable or an index.
+// The chapters in which Learn tells a step, each on stages of its drawing: a few sentences, and what folds out below them, all from
+// the recorded step. An equation is a list of pieces: plain words, or [kind, words] for a variable or an index.
 
 import { sum } from "../../assets/viewer/dom.js";
 import { boundaryWords, contributions, stepStory } from "../../assets/viewer/explain.js";
@@ -299,10 +299,10 @@ function whatItBuys(step, store, there) {
     say: [
       `The text is the same as without drafts: only what the large model itself ${step.sampled ? "draws" : "would write"} is kept.`,
       clock
-        ? `All of this together is a step, with building the tree. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
+        ? `All of this, building the tree included, is one step. It took ${milliseconds(clock.own)}; one by one, its ${count(n, "token")} ${n === 1 ? "takes" : "take"} ${milliseconds(clock.plain)}.`
         : "How long its tokens take one by one was not measured for this run.",
       `Over the whole run a step brings ${fixed(alpha, 1)} tokens${cycle ? ` in the time of ${fixed(cycle.cost, 1)} passes over one token${paid}` : ""}.`,
-      `${wide ? `Here the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as one over one token. ` : ""}With a large model on a GPU it takes little longer: there it pays most.`,
+      `${wide ? `Here the pass over ${step.nodes.size} tokens took ${fixed(wide, 1)} times as long as one over one token. ` : ""}With a large model on a GPU it takes only a little longer, and drafting pays most.`,
     ],
     asked: [
       [
