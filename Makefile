@@ -38,7 +38,7 @@ soak: $(VENV)/.dev browser target
 
 # The tests of numbers once more as on a processor with AVX2 alone. Where this is one, they have just run so.
 AVX2 := ATEN_CPU_CAPABILITY=avx2 ONEDNN_MAX_CPU_ISA=AVX2 MKL_ENABLE_INSTRUCTIONS=AVX2 FBGEMM_ENABLE_INSTRUCTIONS=AVX2
-NUMBERS := $(addprefix tests/engine/test_,processor.py lean.py lossless.py sampling.py smollm2.py)
+NUMBERS := $(addprefix tests/engine/test_,processor.py packed.py lossless.py sampling.py smollm2.py)
 narrow: $(VENV)/.dev
 	@if $(PYTHON) -c "import sys, torch; sys.exit(torch.backends.cpu.get_cpu_capability() != 'AVX512')"; then \
 	  $(SEEMING) $(AVX2) OMP_NUM_THREADS=1 $(PYTHON) -m pytest $(WORKERS) $(NUMBERS); \

@@ -4,8 +4,10 @@ more. And what a machine without FBGEMM takes."""
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -27,6 +29,15 @@ with torch.backends.mkldnn.verbose(torch.backends.mkldnn.VERBOSE_ON):
 with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
     x @ weight
 """
+
+
+def test_make_narrow_names_files_that_exist():
+    """Also where it is not run, on a processor with AVX2 alone."""
+    here = Path(__file__).parent
+    (names,) = re.findall(
+        r"^NUMBERS := \$\(addprefix tests/engine/test_,(.+)\)$", (here.parents[1] / "Makefile").read_text(), re.M
+    )
+    assert [name for name in names.split() if not (here / f"test_{name}").is_file()] == []
 
 
 @held
