@@ -42,6 +42,7 @@ export class TextView {
       line: null,
       opening: [],
       promptText: null,
+      hidden: null,
     });
     this.prompt.replaceChildren();
     this.output.replaceChildren();
@@ -81,6 +82,7 @@ export class TextView {
     span.dataset.index = at;
     if (step !== null) span.dataset.step = step;
     span.classList.toggle("empty", !token.text);
+    span.classList.toggle("unasked", this.hidden !== null && step !== null && step >= this.hidden); // also one that came later
     this.line.append(span);
     if (token.text.endsWith("\n")) this.line = null;
     return span;

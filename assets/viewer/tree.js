@@ -43,7 +43,7 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
-const LEAD = { wide: 128, close: 112 }; // pixels of the first column: under it stand the titles of the strip
+const LEAD = { wide: 128, close: 120 }; // pixels of the first column: under it stand the titles of the strip
 export const NARROW = 640; // pixels: below, the tree opens fitted
 
 export class TreeView {

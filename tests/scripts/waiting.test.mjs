@@ -11,6 +11,23 @@ beforeEach(() => {
   mock.timers.enable({ apis: ["setTimeout"] });
 });
 
+function element() {
+  const classes = new Set();
+  const toggle = (name, on) => (on ? classes.add(name) : classes.delete(name));
+  return {
+    append() {},
+    replaceChildren() {},
+    setAttribute() {},
+    addEventListener() {},
+    dataset: {},
+    classList: { remove: (name) => classes.delete(name), toggle, contains: (name) => classes.has(name) },
+  };
+}
+globalThis.document = { createElement: element };
+globalThis.IntersectionObserver = class {
+  observe() {}
+};
+
 test("oneWait keeps only the latest wait and reports a timeout", () => {
   let [there, done] = [false, []];
   const wait = oneWait(50);
@@ -37,17 +54,6 @@ test("oneWait keeps only the latest wait and reports a timeout", () => {
 test("a delayed preview is cancelled when the text is reset", () => {
   const previewed = [];
   const heard = {};
-  const element = () => ({
-    append() {},
-    replaceChildren() {},
-    setAttribute() {},
-    addEventListener() {},
-    classList: { remove() {} },
-  });
-  globalThis.document = { createElement: element };
-  globalThis.IntersectionObserver = class {
-    observe() {}
-  };
   const text = new TextView(
     { ...element(), addEventListener: (kind, act) => (heard[kind] = act) },
     {},
@@ -60,4 +66,18 @@ test("a delayed preview is cancelled when the text is reset", () => {
   text.reset();
   tick(60);
   assert.deepEqual(previewed, [7]);
+});
+
+test("tokens of a run that arrives in parts stay hidden as those before them", () => {
+  const committed = Array.from({ length: 6 }, (_, at) => [{ text: ` ${at}`, proposer: "first" }]);
+  const store = { prompt: "", header: { config: {} }, opening: [], committed, length: 4 };
+  const text = new TextView(element(), store, { pinned: 1 });
+  const shown = () => text.tokens.flatMap(([token], at) => (token.classList.contains("unasked") ? [] : at));
+  text.show({ at: null, hidden: 2 });
+  store.length = 6;
+  text.show({ at: null, hidden: 2 });
+  assert.deepEqual(shown(), [0, 1]);
+  text.reset();
+  text.show({ at: null, hidden: null });
+  assert.deepEqual(shown(), [0, 1, 2, 3, 4, 5]);
 });
