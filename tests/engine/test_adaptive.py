@@ -45,10 +45,16 @@ def deciding(draft, redrafts, nodes=lambda count: count):
 
 
 def restless(seed):
-    """A controller that decides at random."""
-    rng = random.Random(seed)
+    """A controller that decides at random, and takes every size of draft once before it takes one again."""
+    rng, left = random.Random(seed), []
+
+    def draft(options):
+        if not left:
+            left.extend(rng.sample(range(options), options))
+        return left.pop()
+
     return deciding(
-        rng.randrange,
+        draft,
         lambda prefixes: tuple(rng.sample(prefixes, rng.randint(0, len(prefixes)))),
         lambda count: rng.randint(0, count),
     )
