@@ -82,7 +82,8 @@ export class TextView {
     span.dataset.index = at;
     if (step !== null) span.dataset.step = step;
     span.classList.toggle("empty", !token.text);
-    span.classList.toggle("unasked", this.hidden !== null && step !== null && step >= this.hidden); // also one that came later
+    // A run may arrive in several slices, so a step may be added after `hide` was called.
+    span.classList.toggle("unasked", this.hidden !== null && step !== null && step >= this.hidden);
     this.line.append(span);
     if (token.text.endsWith("\n")) this.line = null;
     return span;
@@ -108,7 +109,7 @@ export class TextView {
     if (tokens.length && !this.pointed && !this.selection.following) this.reveal(tokens[0]);
   }
 
-  /** What a quiz must not tell: the tokens of this step and of those after it; null: all are shown. */
+  /** Hides the tokens of this step and of later ones, which a quiz or Learn must not give away; null shows all. */
   hide(from) {
     if (from === this.hidden) return;
     this.hidden = from;

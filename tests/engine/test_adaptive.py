@@ -45,7 +45,7 @@ def deciding(draft, redrafts, nodes=lambda count: count):
 
 
 def restless(seed):
-    """A controller that decides at random, and takes every size of draft once before it takes one again."""
+    """A controller that decides at random; every draft size is taken once before any is repeated, so that short runs see all."""
     rng, left = random.Random(seed), []
 
     def draft(options):

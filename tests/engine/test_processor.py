@@ -32,7 +32,7 @@ with torch.backends.mkl.verbose(torch.backends.mkl.VERBOSE_ON):
 
 
 def test_make_narrow_names_files_that_exist():
-    """Also where it is not run, on a processor with AVX2 alone."""
+    """``make narrow`` skips itself on processors without AVX-512, where a wrong name would go unnoticed."""
     here = Path(__file__).parent
     (names,) = re.findall(
         r"^NUMBERS := \$\(addprefix tests/engine/test_,(.+)\)$", (here.parents[1] / "Makefile").read_text(), re.M

@@ -68,7 +68,7 @@ test("a delayed preview is cancelled when the text is reset", () => {
   assert.deepEqual(previewed, [7]);
 });
 
-test("tokens of a run that arrives in parts stay hidden as those before them", () => {
+test("steps that arrive after hide() was called are hidden too", () => {
   const committed = Array.from({ length: 6 }, (_, at) => [{ text: ` ${at}`, proposer: "first" }]);
   const store = { prompt: "", header: { config: {} }, opening: [], committed, length: 4 };
   const text = new TextView(element(), store, { pinned: 1 });
