@@ -13,7 +13,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import write_mended
+from d2sd.cli.examination import write_mended
 from d2sd.decoding.replay import Text
 from d2sd.doctor.examination import examine
 from d2sd.doctor.findings import Asked, Diagnosis, Examination

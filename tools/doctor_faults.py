@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from d2sd.bench.prompts import read_prompts
-from d2sd.cli.doctor import write_mended
+from d2sd.cli.examination import write_mended
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import examination

@@ -16,9 +16,9 @@ import orjson
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
 from d2sd.errors import InputError
-from d2sd.trace.files import make_folder
+from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.logs import read_runs
-from d2sd.trace.text import progress
+from d2sd.trace.text import printable, progress
 from d2sd.trace.trace import Trace, load_trace
 
 if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that only read traces do without
@@ -310,6 +310,13 @@ def read_text(path: str) -> str:
     except UnicodeDecodeError as error:
         number = raw.count(b"\n", 0, error.start) + 1
         raise InputError(f"the prompt file {path}, line {number}: not UTF-8; save the file in that encoding") from None
+
+
+def write_report(report: str, out: Path | None) -> None:
+    """Print a report, and also write it to a file if one is named."""
+    print(printable(report))
+    if out:
+        write_whole(out, report)
 
 
 def print_json(value: Any) -> None:

@@ -122,7 +122,7 @@ def test_doctor_mend_write_failure_keeps_exit_code(tmp_path, capsys, monkeypatch
     def fail(*_):
         raise error
 
-    monkeypatch.setattr("d2sd.cli.doctor.write_mended", fail)
+    monkeypatch.setattr("d2sd.cli.examination.write_mended", fail)
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
     assert main(["doctor", "tiny", str(tmp_path), "--mend", str(tmp_path / "mended")]) == 1
     printed = capsys.readouterr()

@@ -13,7 +13,7 @@ import torch
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import write_mended
+from d2sd.cli.examination import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
@@ -389,7 +389,7 @@ def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
 
 
 def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
 
     def stopped(*_):
         raise KeyboardInterrupt

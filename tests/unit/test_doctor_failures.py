@@ -10,7 +10,7 @@ from safetensors import SafetensorError
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
-from d2sd.cli.doctor import write_mended
+from d2sd.cli.examination import write_mended
 from d2sd.doctor import changes, examination, probes
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check
@@ -139,7 +139,7 @@ def test_examine_reports_unforeseen_error_of_loading(bundled, monkeypatch):
 
 
 def test_doctor_prints_checks_if_target_writes_nothing(bundled, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
     monkeypatch.setattr(examination, "generate_texts", broken)
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--limit", "1"]) == 2
     out = capsys.readouterr().out
@@ -184,7 +184,7 @@ class FullDisk:
 
 
 def test_write_mended_leaves_nothing_on_full_disk(bundled, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
     monkeypatch.setattr(changes, "save_torch_state_dict", FullDisk())
     folder = copied(tmp_path / "d", weights=lambda w: {f"module.{k}": v for k, v in w.items()})
     out = tmp_path / "mended" / "m"

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
-from d2sd.cli.doctor import write_mended
+from d2sd.cli.examination import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import check_drafter_folder
 from d2sd.doctor.examination import examine
@@ -144,7 +144,7 @@ def test_write_mended_restores_original_weights(bundled, tmp_path, name):
 
 
 def test_doctor_mend_examines_repaired_folder(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
     monkeypatch.setattr(examination, "TOKENS", 8)
     folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "m"
     assert main(["doctor", "tiny", str(folder), "--mend", str(mended), "--limit", "1"]) == 1
@@ -156,7 +156,7 @@ def test_doctor_mend_examines_repaired_folder(bundled, tmp_path, capsys, monkeyp
 
 
 def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.doctor.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
     config, weights, *_ = UNLOADABLE["NaN"]
     broken = copied(tmp_path / "d", config, weights)
     other = copied(tmp_path / "vp", FOLDERS["contradiction"][0])
