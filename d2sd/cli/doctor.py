@@ -8,8 +8,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from d2sd.cli.common import add_output, add_text_arguments, write_report
-from d2sd.doctor.log_reading import read_log, report_lines
+from d2sd.cli.common import add_output, add_text_arguments, print_json, write_report
+from d2sd.doctor.log_profiles import profiles_of
+from d2sd.doctor.log_reading import read_profiles, report_lines
 from d2sd.errors import InputError
 from d2sd.trace.logs import import_log
 
@@ -21,7 +22,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "target", nargs="?", metavar="TARGET", help="folder, hub id, GGUF file, bundled preset or name of `d2sd get`"
     )
     parser.add_argument("drafter", nargs="?", metavar="DRAFTER", help="folder or hub id of its drafter")
-    parser.add_argument("--log", metavar="FILE", help="instead of models: what the log of a server says of its drafter")
+    parser.add_argument(
+        "--log",
+        action="append",
+        metavar="FILE",
+        help="instead of models: what the log of a server says of its drafter; - reads standard input until Ctrl-C, and several, such as "
+        "one with and one without drafts, are compared",
+    )
+    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
@@ -43,7 +51,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read a log, plan a pair or examine drafters. Exit code 1 where a fault is named, else 2 where an examination failed."""
     if arguments.log:
-        return _read_log(arguments)
+        return _read_logs(arguments)
     if not arguments.drafter:
         raise InputError("name a target and its drafter, or a server's log with --log")
     from d2sd.cli.examination import examine_drafters, plan_pair  # with torch: a log is read without
@@ -51,9 +59,15 @@ def run(arguments: argparse.Namespace) -> int:
     return plan_pair(arguments) if arguments.config_only else examine_drafters(arguments)
 
 
-def _read_log(arguments: argparse.Namespace) -> int:
+def _read_logs(arguments: argparse.Namespace) -> int:
+    """Print what logs say; several are also set side by side."""
     if arguments.target:
-        raise InputError("--log reads a log alone: leave out the target and the drafter")
-    readings = read_log(import_log(arguments.log))
-    write_report("\n".join(report_lines(readings)), arguments.out)
+        raise InputError("--log reads logs alone: leave out the target and the drafter")
+    names = [Path(log).name if len(arguments.log) > 1 else "" for log in arguments.log]
+    found = zip(arguments.log, names, strict=True)
+    readings = read_profiles([one for log, name in found for one in profiles_of(import_log(log), name)])
+    if arguments.json:
+        print_json([reading.to_dict() for reading in readings])
+    else:
+        write_report("\n".join(report_lines(readings)), arguments.out)
     return int(any(reading.named for reading in readings))

@@ -6,28 +6,33 @@ ordinary beyond chance, and causes are things to try. Where a case is named, its
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, replace
 from itertools import accumulate, pairwise
 from math import sqrt
 from statistics import fmean, geometric_mean, median, variance
+from typing import Any
 
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
-from d2sd.errors import InputError
-from d2sd.trace.logs import LogTotals, by_source, together
+from d2sd.doctor.log_profiles import AcceptanceProfile, Load, profiles_of
+from d2sd.trace.logs import LogTotals
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 NONE, LOW = 0.05, 0.5  # of the steps accept position 1
-LOW_LENGTH, MANY_DRAFTED = 2.0, 7  # α where acceptance by position is not known, with so many tokens drafted
+LOW_LENGTH, MANY_DRAFTED = 2.0, 6  # α where acceptance by position is not known, with so many tokens drafted
 DEAD = 3  # last positions that were never accepted
 FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
+FEW_STEPS = 100
+FULL = 0.9  # used share of the KV cache
+MANY_RUNNING = 32  # requests at once
+LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, with which a longer draft is worth a try
+MOST_TRIES = 5
+MOST_OF_IT = (0.85, 0.93)  # of the accepted tokens
+MOST_DRAFTED = 1000
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
-MOST_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
-MAX_SOURCES = 20
 
 # What to try, and the case that showed it.
 TRIES = {
@@ -52,145 +57,110 @@ TRIES = {
     "position": "Position ids of the draft: one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens "
     "(ik_llama.cpp pull request 2296).",
     "block": "More tokens than the block of training: 7 where it was 5 took the rate from 35% to 4% (vLLM pull request 41834).",
+    "handover": "Prompts are processed on another server: whether the drafter gets its own state of the prompt, its KV cache or the "
+    "target's hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). One server for both would tell.",
+    "full": "Fewer requests at once, a larger KV cache, or no drafts: compare the tokens a second of all requests (vLLM issue 43295).",
+    "busy": "The same load without drafts, and with fewer drafted tokens: compare the tokens a second of all requests.",
+    "replica": "The drafter's weights and settings of that engine, and whether its requests are other texts.",
     "first only": "The drafter's state after its first token: hidden states, norms, the mask of the block. Such profiles were DSpark on one "
     "target (vLLM issue 51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613).",
 }  # fmt: skip
 WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not tell which of them it is:"
 ORDINARY = "Nothing in acceptance by position is out of the ordinary."
-NO_PROFILE = "The log holds no acceptance by position, and α alone does not show why a drafter is rejected."
+NO_PROFILE = "Nothing in α is out of the ordinary; acceptance by position is not in this log."
+NO_ALPHA = "Neither α nor acceptance by position is in this log."
 RATE = (
     "The rate falls as γ grows, with the same drafter: look at α. llama.cpp showed rates of 15% with official drafters at an α of about 3 "
     "(llama.cpp issue 25792)."
 )
-SIMPLE_LOW = ("thinking", "template", "language", "taps", "quantised", "engine", "training")
-
-
-@dataclass(frozen=True, slots=True)
-class AcceptanceProfile:
-    """Figures of one source of a log; None if unknown.
-
-    steps: number of steps.
-    drafted: tokens drafted a step.
-    alpha: mean acceptance length.
-    by_position: [k]: share of the steps that accepted token k + 1.
-    by_length: pairs of the length of the text in tokens and α, one for each step or each row of the log about a single request.
-    """
-
-    engine: str
-    model: str | None
-    drafter: str | None
-    steps: int | None
-    drafted: float | None
-    alpha: float | None
-    by_position: tuple[float, ...]
-    by_length: tuple[tuple[int, float], ...] = ()
+WHOLE = 0.95  # acceptance rate
+WHOLE_DRAFTS = (
+    "llama.cpp counts only drafts that were accepted as a whole where a model's state cannot be taken back in part (hybrid and recurrent "
+    "models), so such a rate says little: look at the time of a token, or at #acc tokens of the lines “statistics”."
+)
+SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """What a profile says.
 
+    profile: the figures.
     sentences: in order.
     named: whether something is out of the ordinary.
     tries: what to try, likeliest first.
     """
 
+    profile: AcceptanceProfile
     sentences: tuple[str, ...]
     named: bool = False
     tries: tuple[str, ...] = ()
 
-
-@dataclass
-class _Counted:
-    """Sums over the steps of traces."""
-
-    steps: int = 0
-    committed: int = 0
-    drafted: int = 0
-    reached: Counter[int] = field(default_factory=Counter)
-    by_length: list[tuple[int, float]] = field(default_factory=list)
-
-    def add(self, trace: Trace) -> None:
-        length = len(trace.prefill.prompt_token_ids) + 1 if trace.prefill else 1
-        for step in trace.steps:
-            length += len(step.committed)
-            if step.first_draft is None or step.actual_boundary is None:
-                continue
-            self.steps += 1
-            self.drafted += len(step.first_draft.ids)
-            self.committed += step.actual_boundary + 1
-            self.reached.update(range(step.actual_boundary))
-            if len(self.by_length) < MOST_LENGTHS:
-                self.by_length.append((length, step.actual_boundary + 1))
-
-
-def profiles_of(found: Iterable[Trace | LogTotals]) -> list[AcceptanceProfile]:
-    """Returns the profile of each source of a log, at most ``MAX_SOURCES``. Raises ``InputError`` if there is none."""
-    counted: dict[tuple[str, str | None], _Counted] = {}
-    rows: list[LogTotals] = []
-    for one in found:
-        if isinstance(one, LogTotals):
-            rows.append(one)
-        else:
-            models = one.header["models"]
-            name = models.get("target") if isinstance(models, dict) else None
-            counted.setdefault((str(one.header["method"]), name if isinstance(name, str) else None), _Counted()).add(
-                one
-            )
-    profiles = []
-    for (engine, model), sums in counted.items():
-        if sums.steps:
-            longest = -(-sums.drafted // sums.steps)
-            shares = tuple(sums.reached[k] / sums.steps for k in range(max(longest, len(sums.reached))))
-            drafted, alpha = sums.drafted / sums.steps, sums.committed / sums.steps
-            profiles.append(
-                AcceptanceProfile(engine, model, None, sums.steps, drafted, alpha, shares, tuple(sums.by_length))
-            )
-    for group in by_source(rows):
-        all_of = together(group)
-        steps, drafted = all_of["steps"], all_of["drafted"]
-        shares = tuple(accumulate(all_of["by_position"], min))  # rounded, or of a file that claims anything
-        each = drafted / steps if steps and drafted is not None else float(len(shares)) if shares else None
-        lengths = [
-            (row.held, row.mean_acceptance_length)
-            for row in group
-            if row.held and row.running == 1 and row.mean_acceptance_length is not None
-        ]
-        profiles.append(
-            AcceptanceProfile(
-                all_of["engine"], all_of["model"], all_of["drafter"], steps, each, all_of["mean_acceptance_length"], shares,
-                tuple(lengths[:MOST_LENGTHS]),
-            )
-        )  # fmt: skip
-    if not profiles:
-        raise InputError("the log holds no step that drafted anything")
-    return profiles[:MAX_SOURCES]
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the reading for JSON."""
+        return {**asdict(self), "profile": self.profile.to_dict()}
 
 
 def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
-    """Returns what the log of a server says, a reading for each engine and model in it. Raises ``InputError``."""
-    return [read_profile(profile) for profile in profiles_of(found)]
+    """Returns what the log of a server says, a reading for each engine, model and setting in it. Raises ``InputError``."""
+    return read_profiles(profiles_of(found))
+
+
+def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
+    """Returns a reading of each profile; what follows from several of them is said with the last one that it is about."""
+    readings = [read_profile(profile) for profile in profiles]
+    for sentence, names, at in (*_unequal_engines(profiles), *_with_and_without(profiles)):
+        one = readings[at]
+        tries = dict.fromkeys((*one.tries, *(TRIES[name] for name in names)))
+        readings[at] = replace(
+            one, sentences=(*one.sentences, sentence), named=one.named or bool(names), tries=tuple(tries)
+        )
+    return readings
 
 
 def read_profile(profile: AcceptanceProfile) -> Reading:
-    found = [*_out_of_the_ordinary(profile), *_falls_with_length(profile)]
-    ordinary = ORDINARY if profile.by_position else NO_PROFILE
-    sentences = [_headline(profile), *([sentence for sentence, _ in found] or [ordinary])]
-    if profile.alpha and profile.drafted and profile.alpha > 2.5 and (profile.alpha - 1) / profile.drafted < 0.25:
+    p = profile
+    if not p.drafts:
+        full = [sentence for sentence, _ in _server(p)]
+        return Reading(p, (_headline(p), *(full or _load(p))))
+    found = [*_out_of_the_ordinary(p), *_falls_with_length(p)]
+    ordinary = NO_ALPHA if p.alpha is None else ORDINARY if len(p.by_position) > 1 else NO_PROFILE
+    sentences = [_headline(p), *_times(p), *([sentence for sentence, _ in found] or [ordinary])]
+    busy = [*_server(p)]
+    sentences += [sentence for sentence, _ in busy]
+    few = p.steps is not None and p.steps < FEW_STEPS
+    if not found and not few:
+        sentences += [*_fewer(p), *_more(p)]
+    if few:
+        sentences.append(f"The log has only {count(p.steps or 0, 'step')}: another text may give other figures.")
+    if p.engine == "llama.cpp" and p.unit == "request" and (p.rate or 0.0) > WHOLE:
+        sentences.append(WHOLE_DRAFTS)
+    if p.alpha and p.drafted and p.alpha > 2.5 and (p.alpha - 1) / p.drafted < 0.25:
         sentences.append(RATE)
-    tries = dict.fromkeys(name for _, names in found for name in names)
-    return Reading(tuple(sentences), bool(found), tuple(TRIES[name] for name in tries))
+    tries = dict.fromkeys(name for _, names in (*busy, *found) for name in names)
+    if p.remote_prefill and found:
+        tries = dict.fromkeys(("handover", *tries))
+    return Reading(p, tuple(sentences), bool(tries), tuple(TRIES[name] for name in [*tries][:MOST_TRIES]))
 
 
 def _headline(p: AcceptanceProfile) -> str:
     names = " with ".join(escaped(name) for name in (p.model, p.drafter) if name)
-    parts = [p.engine + (f", {names}" if names else "")]
+    log = f"{escaped(p.log)}: " if p.log else ""
+    parts = [f"{log}{p.engine}" + (f", {names}" if names else "")]
+    if p.replica is not None:
+        parts.append(f"engine {p.replica}")
+    if not p.drafts:
+        parts.append("no figures of drafts")
+        if p.token_seconds:
+            parts.append(f"a token takes {_ms(p.token_seconds)}{_at_once(p)}")
     if p.steps is not None:
         parts.append(count(p.steps, "step"))
     if p.drafted is not None:
         parts.append(f"{p.drafted:.3g} tokens drafted a step")
     if p.alpha is not None:
         parts.append(f"α {p.alpha:.2f}")
+    elif p.rate is not None:
+        parts.append(f"{percent(p.rate)} of the drafted tokens accepted, steps unknown")
     if p.by_position:
         last, most = _last(p.by_position), len(p.by_position)
         shares = [f"{k}: {percent(s)}" for k, s in enumerate(p.by_position[:last], 1)]
@@ -220,6 +190,13 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
         yield (
             f"Position 1 is accepted in {percent(first)} of the steps: almost never. A drafter that is only weak gets more.",
             ("convention", "quantised drafter", "tokenizer"),
+        )
+        return
+    if not p.equally_long:
+        yield (
+            f"The drafts have different lengths, {p.drafted:.3g} tokens on average of up to {len(shares)}: a position that is not accepted "
+            "may not have been drafted.",
+            (),
         )
         return
     yield from _form(p)
@@ -262,7 +239,7 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
             ("window", "block", "position"),
         )
         return
-    for k in range(2, len(onward)):
+    for k in range(1, len(onward)):
         usual = median(onward[:k])
         if reach[k] >= ENOUGH and _upper(onward[k], int(reach[k])) < FALL * usual:
             yield (
@@ -293,10 +270,190 @@ def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str
         )
 
 
+# Times and load.
+
+
+def _ms(seconds: float) -> str:
+    return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{1000 * seconds:.0f} ms"
+
+
+def _at_once(p: AcceptanceProfile) -> str:
+    return f" with {count(p.at_once, 'request')} at once" if p.at_once else ""
+
+
+def _times(p: AcceptanceProfile) -> Iterator[str]:
+    if p.step_seconds is None or p.alpha is None:
+        return
+    drafter = f", of which the drafter takes {_ms(p.draft_seconds)}" if p.draft_seconds else ""
+    yield (
+        f"A step takes {_ms(p.step_seconds)}{_at_once(p)}{drafter}, and commits {p.alpha:.2f} tokens: drafting pays only if plain "
+        f"decoding takes more than {_ms(p.step_seconds / p.alpha)} a token."
+    )
+
+
+def _server(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
+    """What the server's load means for drafting."""
+    running, waiting, kv = p.load.running, p.load.waiting, p.load.kv_use
+    if waiting and waiting[1] > 0 and kv and kv[1] >= FULL:
+        yield (
+            f"The server is full ({', '.join(_load_parts(p.load))}): requests wait for space in the KV cache. Drafting cannot help "
+            "there; it shortens the steps of the requests that run, and the drafter's own cache takes space from them.",
+            ("full",),
+        )
+    elif running and running[1] >= MANY_RUNNING:
+        yield (
+            f"Many requests run at once ({', '.join(_load_parts(p.load))}): verifying costs more than one token of each, so drafting "
+            "gains less than with one request, or loses.",
+            ("busy",),
+        )
+
+
+def _load(p: AcceptanceProfile) -> list[str]:
+    parts = [*_load_parts(p.load)]
+    return [f"Load: {', '.join(parts)}."] if parts else []
+
+
+def _load_parts(load: Load) -> Iterator[str]:
+    if load.running:
+        yield f"{_span(load.running)} run"
+    if load.waiting and load.waiting[2]:
+        yield f"{_span(load.waiting)} wait"
+    if load.kv_use and load.kv_use[2] >= 0.01:
+        yield f"KV cache {_span([100 * share for share in load.kv_use])}%"
+
+
+def _span(values: Sequence[float]) -> str:
+    low, high = f"{values[0]:.0f}", f"{values[-1]:.0f}"
+    return low if low == high else f"{low} to {high}"
+
+
+# How many tokens to draft.
+
+
+def _fewer(p: AcceptanceProfile) -> Iterator[str]:
+    """Whether a shorter draft would commit almost as many tokens."""
+    drafted = round(p.drafted or 0)
+    if not MANY_DRAFTED <= drafted <= MOST_DRAFTED or p.alpha is None or p.alpha < 1 + NONE or not p.equally_long:
+        return
+    if len(p.by_position) > 1:
+        brought = list(accumulate(p.by_position))
+    else:
+        brought = list(accumulate(_constant_rate(p.alpha - 1, drafted) ** k for k in range(1, drafted + 1)))
+    low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
+    if high > drafted / 2:
+        return
+    assumed = "" if len(p.by_position) > 1 else ", if all positions are accepted equally often"
+    which = f"{low}" if low == high else f"{low} to {high}"
+    yield (
+        f"The first {high} of {drafted} drafted tokens bring {percent(brought[high - 1] / brought[-1])} of what is accepted{assumed}: "
+        f"draft {which}, which leaves less to verify, and less to draft where the drafter writes token by token."
+    )
+
+
+def _more(p: AcceptanceProfile) -> Iterator[str]:
+    """Whether the draft could be longer."""
+    if p.alpha is None or not p.drafted or not p.equally_long or (p.engine == "llama.cpp" and (p.rate or 0.0) > WHOLE):
+        return
+    whole = len(p.by_position) > 1 and p.by_position[-1] >= LONGER[0]
+    if whole or (p.alpha - 1) / p.drafted >= LONGER[1]:
+        last = (
+            f"Position {len(p.by_position)} is still accepted in {percent(p.by_position[-1])} of the steps"
+            if whole
+            else "Most drafted tokens are accepted"
+        )
+        yield f"{last}: try a longer draft, if the drafter was trained for one, and check that the text does not repeat itself."
+
+
+def _constant_rate(accepted: float, drafted: int) -> float:
+    """Returns the rate of every position with which so many of the drafted tokens are accepted a step, Σ rate^k over k = 1 … drafted."""
+    low, high = 0.0, 1.0
+    for _ in range(50):
+        rate = (low + high) / 2
+        low, high = (rate, high) if sum(rate**k for k in range(1, drafted + 1)) < accepted else (low, rate)
+    return low
+
+
+# Several sources side by side.
+
+
+def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
+    """Engines that serve one model side by side and accept unequally; each with what to try and the number of the profile."""
+    for at, p in enumerate(profiles):
+        beside = [
+            q for q in profiles
+            if q is not p and None not in (p.replica, q.replica) and q.unit == p.unit and (p.engine, p.model) == (q.engine, q.model)
+        ]  # fmt: skip
+        best = max(beside, key=lambda q: q.alpha or 0.0, default=p)
+        if p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
+            yield (
+                f"Engine {p.replica} accepts far less than engine {best.replica} of the same model: α {p.alpha:.2f} against "
+                f"{best.alpha:.2f}.",
+                ("replica",),
+                at,
+            )
+
+
+def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
+    """Each source with drafts against one without, under the same load."""
+    for at, p in enumerate(profiles):
+        for q in profiles:
+            same_model = q.model == p.model or None in (p.model, q.model)
+            if (
+                q.drafts
+                or not p.drafts
+                or q.unit != p.unit
+                or not same_model
+                or (q.at_once or 1) != (p.at_once or 1)
+                or not p.step_seconds
+            ):
+                continue
+            if p.token_seconds and q.token_seconds:
+                times = q.token_seconds / p.token_seconds
+                same = "" if p.unit == "request" else " That holds if machine, model and prompts were the same."
+                result = f"{times:.2f} times as fast" if times >= 1 else f"{1 / times:.2f} times slower"
+                yield (
+                    f"With drafts a token takes {_ms(p.token_seconds)}, without {_ms(q.token_seconds)}{_at_once(q)}: drafting is {result}. "
+                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.alpha or 0.0:.2f} tokens.{same}",
+                    (),
+                    at,
+                )
+
+
+COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "at once")
+
+
+def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
+    """Returns a table of several sources, with the names of its columns first; empty if there is one source only."""
+    rows = [
+        (
+            ", ".join([f"{escaped(p.log)}: {p.engine}" if p.log else p.engine, *(escaped(name) for name in (p.model, p.drafter) if name)])
+            + (f", engine {p.replica}" if p.replica is not None else ""),
+            "–" if p.drafted is None else f"{p.drafted:.3g}",
+            "–" if p.alpha is None else f"{p.alpha:.2f}",
+            percent(p.by_position[0]) if p.by_position else "–",
+            _ms(p.step_seconds) if p.step_seconds else "–",
+            _ms(p.token_seconds) if p.token_seconds else "–",
+            f"{p.tokens_per_second:.4g}" if p.tokens_per_second else "–",
+            "–" if p.at_once is None else str(p.at_once),
+        )
+        for p in (reading.profile for reading in readings)
+    ]  # fmt: skip
+    return [COLUMNS, *rows] if len(rows) > 1 else []
+
+
 def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
     """Yields the readings as lines of text; what several say to try comes once, at the end."""
     for reading in readings:
         yield from reading.sentences
+        yield ""
+    if table := side_by_side(readings):
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for row in table:
+            cells = (
+                f"{cell:<{width}}" if not n else f"{cell:>{width}}"
+                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            yield "  ".join(cells).rstrip()
         yield ""
     if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
         yield WHAT_TO_TRY

@@ -18,8 +18,8 @@ UNREADABLE = (OSError, zlib.error)  # what reading from ``opened`` can raise
 
 
 @contextmanager
-def opened(path: str | Path) -> Iterator[IO[bytes]]:
-    """Returns a binary file object; gzip is unpacked while reading. Opening and reading may raise any of ``UNREADABLE``."""
+def opened(path: str | Path | int) -> Iterator[IO[bytes]]:
+    """Returns a binary file object, also of a file descriptor; gzip is unpacked while reading. Opening and reading may raise any of ``UNREADABLE``."""
     with open(path, "rb") as file:
         if file.peek(2)[:2] != b"\x1f\x8b":
             yield file

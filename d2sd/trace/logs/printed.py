@@ -1,109 +1,27 @@
 """Logs with totals only: what servers and benchmarks print, and the ``/metrics`` of servers (docs/import.md).
 
-All printed forms are entries of one table, ``FORMS``. A row of figures begins with a line of its form and takes what it lacks from
-the lines after it: some programs print a figure a line, and some logs are wrapped when they are pasted.
+A row of figures begins with a line of one of ``d2sd.trace.logs.forms`` and takes what it lacks from the lines around it: some
+programs print a figure a line, and some logs are wrapped when they are pasted.
 """
 
 from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
 from itertools import accumulate
+from typing import Any
 
-from d2sd.trace.logs.requests import LogTotals, Unit, share_of
+from d2sd.trace.logs.forms import NUMBER, PATTERNS, WORDS, Form, begins, begins_alone, values
+from d2sd.trace.logs.requests import LogTotals, share_of
 
 MAX_LINE = 20_000  # characters that are looked at; of a longer line half at either end
 MAX_POSITIONS = 1024
-AFTER, BEFORE = 20, 16  # lines of a row, after and before its first one
+AROUND = 60  # lines of a row after its first one, and lines before that one which may hold a figure of it
 NOT_PRINTED = "not in this log: single requests, where in the text each step ended and confidences"
-NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
-WORDS = {"rates": r"[0-9.,\s]{1,20000}", "histogram": r"[0-9.,%'\s]{1,20000}", "drafter": r"[\w-]{1,40}"}
-
-
-@dataclass(frozen=True, eq=False)
-class Form:
-    """How a program prints its figures.
-
-    begins: pattern of the line that begins a row.
-    fields: by the pattern that stands before a value, the name of the figure. ``tokens`` includes the first one of a request, which
-        is no step's, ``written`` does not; ``at`` and ``at_percent`` come once a position.
-    before: the same of lines before the first.
-    """
-
-    engine: str
-    unit: Unit
-    begins: str
-    fields: Mapping[str, str]
-    before: Mapping[str, str] = field(default_factory=dict)
-
-
-def _json(name: str) -> str:
-    return rf"['\"]{name}['\"]:"
-
-
-FORMS = (
-    Form("vllm", "interval", "SpecDecoding metrics:", {
-        "Mean acceptance length:": "alpha", "Accepted:": "accepted", "Drafted:": "drafted",
-        "Per-position acceptance rate:": "rates", "[Dd]raft acceptance rate:": "percent",
-    }),
-    Form("vllm", "benchmark", r"Acceptance rate \(%\):", {  # vllm bench serve
-        r"Acceptance rate \(%\):": "percent", "Acceptance length:": "alpha", "Drafts:": "steps", "Draft tokens:": "drafted",
-        "Accepted tokens:": "accepted", r"Position [0-9]{1,4}:": "at_percent",
-    }),
-    Form("vllm", "benchmark", r"\bnum_drafts:", {  # its example of offline inference
-        "num_drafts:": "steps", "num_draft_tokens:": "drafted", "num_accepted_tokens:": "accepted",
-        "mean acceptance length:": "alpha", r"acceptance at token [0-9]{1,4}:": "at",
-    }),
-    Form("sglang", "interval", r"\baccept len:", {
-        "#running-req:": "running", "#token:": "held", "accept len:": "alpha", "accept rate:": "rate", r"gen throughput \(token/s\):": "speed",
-    }),
-    Form("sglang", "request", r"\bFinish: obj=", {
-        _json("completion_tokens"): "tokens", _json("spec_accept_length"): "alpha", _json("spec_accept_rate"): "rate",
-        _json("spec_verify_ct"): "steps", _json("spec_num_correct_drafts"): "accepted",
-        _json("spec_num_proposed_drafts"): "drafted",
-    }),
-    Form("sglang", "benchmark", "Accept length:", {"Accept length:": "alpha", "Spec verify ct:": "steps"}, {
-        "Output tokens:": "tokens", "Total generated tokens:": "tokens", r"Output token throughput \(tok/s\):": "speed",
-    }),
-    Form("sglang", "benchmark", "#questions:", {"Throughput:": "speed", "Acceptance length:": "alpha"}),
-    Form("dflash", "benchmark", "Average Acceptance length:", {  # z-lab's own
-        "Average Acceptance length:": "alpha", r"Acceptance length histogram: \[": "histogram",
-    }),
-    Form("llama.cpp", "request", r"draft acceptance(?: rate)?\s*=", {
-        r"draft acceptance(?: rate)?\s*=\s*[0-9.]{1,20}\s*\(": "accepted", r"accepted\s*/": "drafted",
-        r"mean (?:acceptance length|len)\s*=": "alpha", r"per position\s*=\s*\(": "rates",
-    }, {r"(?<!prompt )eval time\s*=\s*[0-9.]{1,20} ms\s*/": "tokens"}),
-    Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", {
-        r"statistics\s+": "drafter", r"#gen drafts\s*=": "steps", r"#gen tokens\s*=": "drafted", r"#acc tokens\s*=": "accepted",
-        r"#mean acc len\s*=": "alpha", r"#acc rate/pos\s*=\s*\(": "rates",
-    }),
-    Form("llama.cpp", "request", r"\bn_draft\s+=", {  # its examples
-        r"n_predict\s*=": "written", r"n_drafted\s*=": "drafted", r"n_accept\s*=": "accepted",
-    }),
-    Form("tensorrt-llm", "benchmark", r"\[DAR\] AVERAGE\s*:", {
-        r"\[DAR\] AVERAGE\s*:": "rate", r"\[AL\] AVERAGE\s*:": "alpha",
-    }),
-)  # fmt: skip
-BEGINS = re.compile("|".join(f"({form.begins})" for form in FORMS))
-SIGNS = ("metrics:", "ccept", "draft", "Finish:", "#questions:", "statistics", "[DAR]")
-
-
-def begins(line: str) -> re.Match[str] | None:
-    """Returns the match of a line that begins a row; the number of its group is that of its form, from 1."""
-    return BEGINS.search(line) if any(sign in line for sign in SIGNS) else None  # many times as fast on other lines
-
-
-def _any_of(fields: Mapping[str, str]) -> re.Pattern[str]:
-    """A pattern that finds one value after another; the names of its groups are those of the figures, and a number."""
-    values = (
-        rf"{before}\s*(?P<{name}_{n}>{WORDS.get(name, NUMBER)})" for n, (before, name) in enumerate(fields.items())
-    )
-    return re.compile("|".join(values) or "(?!)")
-
-
-PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in FORMS}
+SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
+BACKENDS = ("sglang", "vllm")
 # Lines in which a server names its models.
 STARTED = re.compile(r"LLM engine|non-default args|server_args|ServerArgs\(|loading (?:draft )?model")
 MODEL = re.compile(
@@ -113,46 +31,93 @@ Names = tuple[str | None, str | None]  # of target and drafter
 
 
 def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
-    """Yields a row of figures for each line that begins one; those that count since the start of a program once, at the end."""
-    running: dict[tuple[str, str | None, str | None], LogTotals] = {}
-    requests = set[str]()
-    for form, before, text, (model, drafter) in _rows(lines):
-        row = _row(form, before, text)
+    """Yields a row of figures for each line that begins one; those that count since the start of a program come at the end, one
+    each time that it was started."""
+    running: dict[tuple[object, ...], list[LogTotals]] = {}
+    for found in _rows(lines):
+        row = _row(found)
         if row is None:
             continue
+        model, drafter = found.names
         row = replace(row, model=model, drafter=drafter or row.drafter)
-        if form.unit == "running":
-            running[row.engine, row.model, row.drafter] = row
-            continue
-        if form.unit == "request":
-            requests.add(row.engine)
-        yield row
-    yield from (row for row in running.values() if row.engine not in requests)  # llama.cpp prints both
+        if row.unit == "running":
+            gamma = round(row.drafted / row.steps) if row.engine == "vllm" and row.drafted and row.steps else None
+            counts = running.setdefault((row.engine, row.model, row.drafter, row.replica, gamma), [])
+            if counts and (row.drafted or 0) >= (counts[-1].drafted or 0):
+                counts.pop()
+            counts.append(row)
+        else:
+            yield row
+    for counts in running.values():
+        yield from counts
 
 
-def _rows(lines: Iterable[str]) -> Iterator[tuple[Form, str, str, Names]]:
-    """Yields each row's form, the lines before it and its own, and the names of target and drafter that were printed last."""
-    form: Form | None = None
-    names: Names = (None, None)
-    own, before, its_names = list[str](), "", names
-    recent: deque[str] = deque(maxlen=BEFORE)
+@dataclass(slots=True)
+class _Found:
+    """A row whose lines are being collected.
+
+    before: the lines before its first one.
+    names: of target and drafter, as they were printed last.
+    alone: whether it is a row without drafts.
+    """
+
+    form: Form
+    lines: list[str]
+    before: str
+    names: Names
+    alone: bool = False
+
+    def takes(self, form: Form | None, line: str) -> bool:
+        """Whether a line that begins a row of ``form`` belongs to this one, as the next field of the same object."""
+        if form is not self.form or not form.keys:
+            return False
+        fields = PATTERNS[form][0]
+        known = {name for name, _ in values(fields, "\n".join(self.lines))}
+        return not known & {name for name, _ in values(fields, line)}
+
+
+def _split(lines: Iterable[str]) -> Iterator[str]:
+    """Yields the lines, cut to a length; one that holds several rows, because line breaks were lost, as one line a row."""
     for long in lines:
         line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
-        found = begins(line)
-        if form is not None and (found is not None or len(own) == AFTER):
-            yield form, before, "\n".join(own), its_names
+        if line.count("throughput: ") > 4 or line.count("accept") > 4:
+            yield from SEVERAL.split(line)
+        else:
+            yield line
+
+
+def _rows(lines: Iterable[str]) -> Iterator[_Found]:
+    row: _Found | None = None
+    names: Names = (None, None)
+    recent: deque[str] = deque(maxlen=AROUND)
+    for line in _split(lines):
+        form = begins(line)
+        without = begins_alone(line) if form is None else None
+        if row is not None and row.takes(form, line):
             form = None
-        if found is not None:
-            form, own, before, its_names = FORMS[(found.lastindex or 1) - 1], [line], "\n".join(recent), names
-            recent.clear()
-            continue
+        if row is not None and (form or without or len(row.lines) > AROUND):
+            # what was printed of a request before its drafts belongs to them
+            of_drafts = (
+                form is not None and form.before and (form.engine, form.unit) == (row.form.engine, row.form.unit)
+            )
+            if not row.alone or form is None or not (of_drafts or form.before is row.form.before):
+                yield row
+            row = None
         if form is not None:
-            own.append(line)
-        recent.append(line)
+            row = _Found(form, [line], "\n".join(recent), names)
+            recent.clear()
+        elif without is not None:
+            row = _Found(without, [line], "", names, alone=True)
+            recent.clear()
+            recent.append(line)
+        else:
+            if row is not None:
+                row.lines.append(line)
+            recent.append(line)
         if "model" in line and STARTED.search(line):
             names = _names(line, names)
-    if form is not None:
-        yield form, before, "\n".join(own), its_names
+    if row is not None:
+        yield row
 
 
 def _names(line: str, known: Names) -> Names:
@@ -165,29 +130,32 @@ def _names(line: str, known: Names) -> Names:
     return others[0], next(iter([*drafters, *others[1:]]), None)
 
 
-def _row(form: Form, before: str, text: str) -> LogTotals | None:
-    """The figures of a row; None if it has none of acceptance."""
-    fields, fields_before = PATTERNS[form]
-    values: dict[str, str] = {}
-    at: list[float] = []
-    for found in fields_before.finditer(before):  # the last of these is this row's, of the others the first
-        values |= _named(found)
+def _row(found: _Found) -> LogTotals | None:
+    """The figures of a row; None if it has none."""
+    form, text = found.form, "\n".join(found.lines)
+    fields, before = PATTERNS[form]
+    known = dict(values(before, found.before))  # the last of these is this row's, of its own lines the first
     own: dict[str, str] = {}
-    for found in fields.finditer(text):
-        ((name, value),) = _named(found).items()
+    at: list[float] = []
+    for name, value in values(before if found.alone else fields, text):
         if name in ("at", "at_percent"):
             at.append(float(value) / (100 if name == "at_percent" else 1))
         else:
             own.setdefault(name, value)
-    values |= own
-    if not values.keys() & {"alpha", "accepted"}:
+    known |= own
+    if not known.keys() & {"alpha", "accepted", "emitted"} and not own.keys() & {"speed", "decode_ms", "token_ms"}:
         return None
-    word = {name: values.pop(name) for name in WORDS if name in values}
-    number = {name: float(value) for name, value in values.items()}
+    word = {name: known.pop(name) for name in WORDS if name in known}
+    number = {name: float(value) for name, value in known.items()}
+    for name in list(number):
+        what, _, unit = name.rpartition("_")
+        if unit in ("ms", "percent"):
+            number[what] = number[name] / (1000 if unit == "ms" else 100)
     rates = tuple(at[:MAX_POSITIONS]) or _rates(word.get("rates", "")) or _of_lengths(word.get("histogram", ""))
     steps, accepted, drafted, alpha = (number.get(name) for name in ("steps", "accepted", "drafted", "alpha"))
-    rate = number.get("rate", number["percent"] / 100 if "percent" in number else None)
     tokens = number.get("tokens", number.get("written"))
+    if steps is None and drafted and "gamma" in number:
+        steps = drafted / number["gamma"]
     if steps is None and alpha is not None and alpha > 1 and accepted:
         steps = accepted / (alpha - 1)
     if steps is None and rates and drafted is not None and drafted % len(rates) == 0:
@@ -195,25 +163,30 @@ def _row(form: Form, before: str, text: str) -> LogTotals | None:
     if steps is None and accepted is not None and tokens is not None:
         steps = tokens - accepted - ("tokens" in number)
     steps = steps if steps is None or steps > 0 else None
+    if alpha is None and steps and "emitted" in number:
+        alpha = number["emitted"] / steps
     if alpha is None and steps and accepted is not None:
         alpha = 1 + accepted / steps
-    if accepted is None and alpha is not None and steps:
+    if (accepted is None or "emitted" in number) and alpha is not None and steps:
         accepted = (alpha - 1) * steps
     if accepted is not None and (accepted < 0 or accepted > (drafted or accepted)):
         return None
-    share = share_of(accepted, drafted)
+    if not rates and steps and "first" in number and number["first"] <= steps:
+        rates = (number["first"] / steps,)
+    seconds, share = number.get("decode"), share_of(accepted, drafted)
+    tokens = number.get("generated", number.get("emitted")) if tokens is None else tokens
+    speed = number.get("speed") or (tokens / seconds if tokens and seconds else None)
+    engine, replica = word.get("backend"), word.get("replica")
     return LogTotals(
-        engine=form.engine, unit=form.unit, drafter=word.get("drafter"), tokens=_whole(tokens), steps=_whole(steps),
-        drafted=_whole(drafted), accepted=_whole(accepted), acceptance_rate=rate if share is None else share,
-        mean_acceptance_length=alpha, by_position=rates, tokens_per_second=number.get("speed"),
-        running=_whole(number.get("running")), held=_whole(number.get("held")),
+        engine=engine if engine in BACKENDS else form.engine, unit=form.unit, drafter=word.get("drafter"),
+        replica=None if replica is None else int(replica), tokens=_whole(tokens), steps=_whole(steps), drafted=_whole(drafted),
+        accepted=_whole(accepted), acceptance_rate=number.get("rate") if share is None else share, mean_acceptance_length=alpha,
+        by_position=rates, tokens_per_second=speed, seconds=seconds, draft_seconds=number.get("draft"),
+        seconds_per_token=number.get("token"), running=_whole(number.get("running")), held=_whole(number.get("held")),
+        waiting=_whole(number.get("waiting")), kv_use=number.get("kv"), external_hits=number.get("external"),
+        remote_prefill="transfers" in number or bool(number.get("external")),
         unknown=NOT_PRINTED if form.unit != "request" else NOT_PRINTED.replace("single requests, ", ""),
     )  # fmt: skip
-
-
-def _named(found: re.Match[str]) -> dict[str, str]:
-    group = found.lastgroup or ""
-    return {group.rpartition("_")[0]: found[group]}
 
 
 def _whole(value: float | None) -> int | None:
@@ -242,20 +215,23 @@ def _of_lengths(text: str) -> tuple[float, ...]:
 
 # Pages of ``/metrics``, in Prometheus' text format.
 
-SAMPLE = re.compile(
-    r"^(?:vllm|sglang):(spec_[a-z_]{1,60})(?:\{([^}]*)\})? +([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
-)
+SAMPLE = re.compile(r"^(?:vllm|sglang):([a-z_]{1,60})(?:\{([^}]*)\})? +([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
 LABEL = re.compile(r'(\w{1,60})="([^"]*)"')
 DRAFTS, DRAFTED, ACCEPTED = (f"spec_decode_num_{what}" for what in ("drafts", "draft_tokens", "accepted_tokens"))
+TIME = "request_time_per_output_token_seconds"
+RUNNING, WAITING = ("num_requests_running", "num_running_reqs"), ("num_requests_waiting", "num_queue_reqs")
+KV_USE = ("kv_cache_usage_perc", "gpu_cache_usage_perc", "token_usage")
 MAX_SERIES, MOST = 1024, 1e15
+_Series = tuple[dict[str, float], dict[int, float]]  # by name, and the accepted tokens by position
 
 
 def read_metrics(lines: Iterable[str]) -> Iterator[LogTotals]:
     """Yields the figures of a page, a row for each model and engine that has some.
 
-    vLLM counts steps and tokens since its start; SGLang says α and the acceptance rate of its last batches.
+    vLLM counts steps and tokens since its start; SGLang says α and the acceptance rate of its last batches. Of several pages one
+    after another the last counts, and the last one before each start of the server.
     """
-    series: dict[tuple[str, str], tuple[dict[str, float], dict[int, float]]] = {}
+    series: dict[tuple[str, str], list[_Series]] = {}
     for line in lines:
         found = SAMPLE.match(line[:MAX_LINE])
         if found is None:
@@ -265,23 +241,40 @@ def read_metrics(lines: Iterable[str]) -> Iterator[LogTotals]:
         name, value, at = found[1].removesuffix("_total"), float(found[3]), labels.get("position", "")
         if not 0 <= value < MOST or (key not in series and len(series) == MAX_SERIES):
             continue
-        sums, positions = series.setdefault(key, ({}, {}))
+        pages = series.setdefault(key, [({}, {})])
+        if name == DRAFTS and value < pages[-1][0].get(name, 0) and len(pages) < MAX_SERIES:
+            pages.append(({}, {}))
+        sums, positions = pages[-1]
         if name != f"{ACCEPTED}_per_pos":
             sums[name] = value
         elif at.isdecimal() and len(at) < 5 and int(at) < MAX_POSITIONS:
             positions[int(at)] = value
-    for (model, _), (sums, positions) in series.items():
-        steps, drafted, accepted = (sums.get(name) for name in (DRAFTS, DRAFTED, ACCEPTED))
+    for (model, engine), pages in series.items():
+        for page in pages:
+            yield from _page(model, engine, *page)
+
+
+def _page(model: str, engine: str, sums: dict[str, float], positions: dict[int, float]) -> Iterator[LogTotals]:
+    def first(names: Iterable[str]) -> float | None:
+        return next((sums[name] for name in names if name in sums), None)
+
+    steps, drafted, accepted = (sums.get(name) for name in (DRAFTS, DRAFTED, ACCEPTED))
+    external, queries = (sums.get(f"external_prefix_cache_{what}") for what in ("hits", "queries"))
+    known: dict[str, Any] = {
+        "model": model or None, "replica": int(engine) if engine.isdecimal() and len(engine) < 6 else None,
+        "running": _whole(first(RUNNING)), "waiting": _whole(first(WAITING)), "kv_use": first(KV_USE), "unknown": NOT_PRINTED,
+        "external_hits": external / queries if external is not None and queries else None, "remote_prefill": bool(external),
+        "seconds_per_token": sums[f"{TIME}_sum"] / sums[f"{TIME}_count"] if sums.get(f"{TIME}_sum") and sums.get(f"{TIME}_count") else None,
+    }  # fmt: skip
+    if steps is not None and drafted is not None and accepted is not None:
         by_position = [positions.get(n, 0.0) for n in range(max(positions, default=-1) + 1)]
-        if steps is not None and drafted is not None and accepted is not None:
-            yield LogTotals(
-                engine="vllm", unit="running", model=model or None, steps=round(steps), drafted=round(drafted),
-                accepted=round(accepted), acceptance_rate=share_of(accepted, drafted),
-                mean_acceptance_length=1 + accepted / steps if steps else None,
-                by_position=tuple(n / steps for n in by_position) if steps else (), unknown=NOT_PRINTED,
-            )  # fmt: skip
-        elif alpha := sums.get("spec_accept_length"):
-            yield LogTotals(
-                engine="sglang", unit="interval", model=model or None, acceptance_rate=sums.get("spec_accept_rate"),
-                mean_acceptance_length=alpha, unknown=NOT_PRINTED,
-            )  # fmt: skip
+        yield LogTotals(
+            engine="vllm", unit="running", steps=round(steps), drafted=round(drafted), accepted=round(accepted),
+            acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=1 + accepted / steps if steps else None,
+            by_position=tuple(n / steps for n in by_position) if steps else (), **known,
+        )  # fmt: skip
+    elif alpha := sums.get("spec_accept_length"):
+        yield LogTotals(
+            engine="sglang", unit="interval", acceptance_rate=sums.get("spec_accept_rate"), mean_acceptance_length=alpha,
+            tokens_per_second=sums.get("gen_throughput") or None, **known,
+        )  # fmt: skip

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import codecs
+import os
+import sys
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, TypeVar
@@ -27,13 +30,25 @@ PARTS = "parts"  # of a merged reply: all of its events, in order
 MAX_PARTS = 1_000_000
 
 
+class NotJSON(InputError):
+    """Raised for a log that begins as JSON and is none; ``text``: what it holds."""
+
+    def __init__(self, sentence: str, text: bytes):
+        super().__init__(sentence)
+        self.text = text
+
+
 def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, bytes]]:
     """Yields the nonempty lines of a log, plain or gzip, in UTF-8 or UTF-16, with their numbers. Raises ``InputError`` if it is too
-    large."""
+    large.
+
+    path: ``-`` for standard input, which Ctrl-C ends as well: a log that is still being written has no other end.
+    """
+    standard = str(path) == "-"
     try:
-        with opened(path) as file:
-            read = _line_reader(file)
+        with opened(os.dup(sys.stdin.fileno()) if standard else path) as file:
             size, number = 0, 0
+            read = partial(_read_to_interrupt, _line_reader(file)) if standard else _line_reader(file)
             while line := read():
                 size, number = size + len(line), number + 1
                 if size > most:
@@ -44,6 +59,13 @@ def numbered(path: str | Path, most: int = MAX_BYTES) -> Iterator[tuple[int, byt
                     yield number, line
     except UNREADABLE as error:
         raise cannot_read("log", path, error) from None
+
+
+def _read_to_interrupt(read: Callable[[], bytes]) -> bytes:
+    try:
+        return read()
+    except KeyboardInterrupt:
+        return b""
 
 
 def _line_reader(file: Any) -> Callable[[], bytes]:
@@ -106,7 +128,7 @@ def _document(line: bytes, lines: Iterator[tuple[int, bytes]], most: int) -> Ite
     try:
         data = orjson.loads(whole)
     except orjson.JSONDecodeError as error:
-        raise InputError(f"line 1: neither JSON lines nor one JSON document ({error})") from None
+        raise NotJSON(f"line 1: neither JSON lines nor one JSON document ({error})", bytes(whole)) from None
     yield from _entries(data if isinstance(data, list) else [data])
 
 

@@ -138,8 +138,15 @@ class LogTotals:
     """Figures of one request, or of what ``unit`` says; None if unknown.
 
     model, drafter: their names in the log.
-    running: number of requests that are decoded at once.
-    held: number of tokens of these requests in the KV cache.
+    replica: number of the engine among several that serve the same model.
+    running, waiting: number of requests that are decoded at once, and of those that wait.
+    held: number of tokens of the running requests in the KV cache.
+    kv_use: used share of the KV cache.
+    external_hits: share of the prompt tokens whose KV cache came from elsewhere.
+    remote_prefill: whether prompts are processed on another server.
+    seconds, draft_seconds: time of the output without prefill, and of the drafter in it.
+    seconds_per_token: mean time of an output token of one request.
+    tokens_per_second: of all running requests together.
     mean_acceptance_length: α, accepted tokens and the bonus token per step.
     by_position: [k]: share of all steps in which drafted token k + 1 was accepted; known if all steps drafted equally many.
     unknown: a sentence about what the log lacks.
@@ -149,8 +156,13 @@ class LogTotals:
     unit: Unit = "request"
     model: str | None = None
     drafter: str | None = None
+    replica: int | None = None
     running: int | None = None
+    waiting: int | None = None
     held: int | None = None
+    kv_use: float | None = None
+    external_hits: float | None = None
+    remote_prefill: bool = False
     tokens: int | None = None
     steps: int | None = None
     drafted: int | None = None
@@ -159,7 +171,15 @@ class LogTotals:
     mean_acceptance_length: float | None = None
     by_position: tuple[float, ...] = ()
     tokens_per_second: float | None = None
+    seconds: float | None = None
+    draft_seconds: float | None = None
+    seconds_per_token: float | None = None
     unknown: str
+
+    @property
+    def drafts(self) -> bool:
+        """Whether it has figures of drafts, and is no row of plain decoding."""
+        return self.mean_acceptance_length is not None or self.accepted is not None
 
     def row(self) -> str:
         """Returns the figures as one line of text."""
@@ -190,9 +210,15 @@ def share_of(accepted: float | None, drafted: float | None) -> float | None:
 
 
 def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
-    groups: dict[tuple[str | None, ...], list[LogTotals]] = {}
+    """Returns the rows that belong together: of one engine, model and setting, and counted in the same way."""
+    groups: dict[tuple[object, ...], list[LogTotals]] = {}
     for row in rows:
-        groups.setdefault((row.engine, row.model, row.drafter, row.unit), []).append(row)
+        # engines that serve the same model side by side may accept unequally; a benchmark, or a start of a server, may have its own settings
+        alone = len(groups) if row.unit in ("benchmark", "running") else None
+        kind = row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts
+        # with another number of drafted tokens it is another setting; a request of llama.cpp lists as many as its longest draft
+        gamma = len(row.by_position) if row.unit == "interval" else None
+        groups.setdefault((*kind, gamma, alone), []).append(row)
     return list(groups.values())
 
 

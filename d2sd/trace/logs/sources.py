@@ -11,8 +11,9 @@ from typing import Any
 
 from d2sd.errors import InputError
 from d2sd.trace.logs.engines import READERS, is_dump, read_dump
-from d2sd.trace.logs.printed import MAX_LINE, begins, read_metrics, read_printed
-from d2sd.trace.logs.records import Bad, Record, is_stream, numbered, parsed, read_records, read_stream
+from d2sd.trace.logs.forms import begins
+from d2sd.trace.logs.printed import MAX_LINE, read_metrics, read_printed
+from d2sd.trace.logs.records import Bad, NotJSON, Record, is_stream, numbered, parsed, read_records, read_stream
 from d2sd.trace.logs.requests import LogTotals, Texts
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
@@ -20,11 +21,12 @@ from d2sd.trace.trace import MAX_BYTES, Trace, read_traces
 # By content the first source that fits is taken.
 SOURCES = ("auto", *sorted([*READERS, "spec-dump", "text"]))
 HEAD, MAX_HEAD = 50, 2**20  # lines and bytes from which it is decided how a log is read
+FENCE = b"```"  # of Markdown, around a log that was copied from a thread
 METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # how a JSON document over several lines begins
 PRINTED = (
-    "SpecDecoding metrics: … (vLLM, unless --disable-log-stats), Decode batch … accept len: … (SGLang with speculation), "
-    "draft acceptance = … (llama.cpp), or the page of /metrics"
+    "“SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
+    "TensorRT-LLM, their benchmarks, their pages of /metrics, and their replies in JSON"
 )
 
 
@@ -40,7 +42,9 @@ def import_log(
     """
     if source not in SOURCES:
         raise InputError(f"there is no source {source}; choose one of: {', '.join(SOURCES)}")
-    lines = numbered(path, most)
+    lines: Iterator[tuple[int, bytes]] = (
+        line for line in numbered(path, most) if not line[1].lstrip().startswith(FENCE)
+    )
     head, size = list[tuple[int, bytes]](), 0
     for line in lines:
         head.append(line)
@@ -54,7 +58,13 @@ def import_log(
         yield from _printed(head, lines)
         return
     records = read_stream(lines) if is_stream(head[0][1]) else read_records(lines, most, bad)
-    yield from _requests(records, source, texts or Texts(), bad)
+    try:
+        yield from _requests(records, source, texts or Texts(), bad)
+    except NotJSON as error:  # such as a reply that was shortened by hand
+        rows = list(read_printed(error.text.decode("utf-8", "replace").splitlines())) if source == "auto" else []
+        if not rows:
+            raise
+        yield from rows
 
 
 def is_log(path: str | Path) -> bool:
@@ -118,7 +128,7 @@ def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) 
     rows = read_metrics(decoded) if metrics else read_printed(decoded)
     row = next(rows, None)
     if row is None:
-        raise InputError(f"line 1: not JSON, and nothing of what servers print of their drafts: {PRINTED}")
+        raise InputError(f"no figures of speculative decoding that are known here; read are {PRINTED}")
     yield row
     yield from rows
 

@@ -1,0 +1,256 @@
+"""The figures of each source of a log: acceptance, times and load, added up only where they belong together."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from itertools import accumulate, pairwise
+from statistics import median, median_low
+from typing import Any
+
+from d2sd.errors import InputError
+from d2sd.trace.logs import LogTotals, by_source, together
+from d2sd.trace.trace import Trace
+
+MAX_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
+MAX_SOURCES = 20
+MAX_DRAFTED = 64  # tokens a step, where their number is deduced
+ALL = 0.999  # acceptance rate of a llama.cpp that counts only drafts which were accepted as a whole
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Load of a server over the rows of a log: (lowest, median, highest), None if unknown.
+
+    running, waiting: numbers of requests.
+    kv_use: used share of the KV cache.
+    """
+
+    running: tuple[float, float, float] | None = None
+    waiting: tuple[float, float, float] | None = None
+    kv_use: tuple[float, float, float] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptanceProfile:
+    """Figures of one source of a log; None if unknown.
+
+    log: name of the log among several.
+    unit: what a row of the log covers, see ``d2sd.trace.logs.requests.Unit``.
+    steps: number of steps.
+    drafted: tokens drafted a step.
+    alpha: mean acceptance length; None without drafts.
+    by_position: [k]: share of the steps that accepted token k + 1.
+    by_length: pairs of the length of the text in tokens and α, one for each step or each row of the log about a single request.
+    replica: number of the engine among several that serve the same model.
+    token_seconds: time of a token of one request.
+    at_once: number of requests that were decoded at once while this was measured.
+    draft_seconds: time of the drafter in a step.
+    tokens_per_second: of all requests together.
+    load: of the server.
+    remote_prefill: whether prompts are processed on another server.
+    rate: accepted share of the drafted tokens.
+    drafts: whether there are figures of drafts.
+    """
+
+    engine: str
+    model: str | None
+    drafter: str | None
+    steps: int | None
+    drafted: float | None
+    alpha: float | None
+    by_position: tuple[float, ...]
+    by_length: tuple[tuple[int, float], ...] = ()
+    log: str = ""
+    unit: str = "request"
+    replica: int | None = None
+    token_seconds: float | None = None
+    at_once: int | None = None
+    draft_seconds: float | None = None
+    tokens_per_second: float | None = None
+    load: Load = Load()
+    remote_prefill: bool = False
+    rate: float | None = None
+    drafts: bool = True
+
+    @property
+    def equally_long(self) -> bool:
+        """Whether all drafts have the same length, as far as is known: else a position may not have been drafted at all."""
+        return self.drafted is None or len(self.by_position) < 2 or self.drafted > 0.9 * len(self.by_position)
+
+    @property
+    def step_seconds(self) -> float | None:
+        """Time of a step: α times the time of a token."""
+        return self.alpha * self.token_seconds if self.alpha and self.token_seconds else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the figures for JSON, without ``by_length``."""
+        return {**asdict(replace(self, by_length=())), "step_seconds": self.step_seconds}
+
+
+@dataclass
+class _Counted:
+    """Sums over the steps of traces."""
+
+    steps: int = 0
+    committed: int = 0
+    drafted: int = 0
+    seconds: float = 0.0
+    tokens: int = 0
+    reached: Counter[int] = field(default_factory=Counter)
+    by_length: list[tuple[int, float]] = field(default_factory=list)
+
+    def add(self, trace: Trace) -> None:
+        length = len(trace.prefill.prompt_token_ids) + 1 if trace.prefill else 1
+        if trace.finished and trace.finished.seconds > 0:
+            self.seconds += trace.finished.seconds
+            self.tokens += len(trace.token_ids)
+        for step in trace.steps:
+            length += len(step.committed)
+            if step.first_draft is None or step.actual_boundary is None:
+                continue
+            self.steps += 1
+            self.drafted += len(step.first_draft.ids)
+            self.committed += step.actual_boundary + 1
+            self.reached.update(range(step.actual_boundary))
+            if len(self.by_length) < MAX_LENGTHS:
+                self.by_length.append((length, step.actual_boundary + 1))
+
+    def profile(self, engine: str, model: str | None) -> AcceptanceProfile:
+        shares = (self.reached[k] / self.steps for k in range(max(-(-self.drafted // self.steps), len(self.reached))))
+        return AcceptanceProfile(
+            engine, model, None, self.steps, self.drafted / self.steps, self.committed / self.steps, tuple(shares),
+            tuple(self.by_length), token_seconds=self.seconds / self.tokens if self.seconds and self.tokens else None,
+        )  # fmt: skip
+
+
+def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[AcceptanceProfile]:
+    """Returns the profile of each source of a log, at most ``MAX_SOURCES``; those without drafts come last.
+
+    log: its name, where there are several. Raises ``InputError`` if it holds no figures.
+    """
+    counted: dict[tuple[str, str | None], _Counted] = {}
+    rows: list[LogTotals] = []
+    for one in found:
+        if isinstance(one, LogTotals):
+            rows.append(one)
+        else:
+            models = one.header["models"]
+            name = models.get("target") if isinstance(models, dict) else None
+            key = str(one.header["method"]), name if isinstance(name, str) else None
+            counted.setdefault(key, _Counted()).add(one)
+    profiles = [sums.profile(*key) for key, sums in counted.items() if sums.steps]
+    # a server that drafts has intervals without drafts: it was idle, or processed prompts
+    drafting = {(row.engine, row.unit) for row in rows if row.drafts and row.unit == "interval"}
+    groups = by_source(row for row in rows if row.drafts or (row.engine, row.unit) not in drafting)
+    profiles += [profile for profile in map(_profile, groups) if profile.drafts or profile.token_seconds]
+    profiles = _with_statistics(profiles)
+    if not profiles:
+        raise InputError("the log holds no step that drafted anything, and no time of plain decoding")
+    profiles.sort(key=lambda profile: not profile.drafts)
+    if len({profile.replica for profile in profiles}) == 1:
+        profiles = [replace(profile, replica=None) for profile in profiles]
+    return [replace(profile, log=log) for profile in profiles[:MAX_SOURCES]]
+
+
+def _profile(rows: Sequence[LogTotals]) -> AcceptanceProfile:
+    all_of, first = together(rows), rows[0]
+    steps, drafted, alpha = all_of["steps"], all_of["drafted"], all_of["mean_acceptance_length"]
+    shares = tuple(accumulate(all_of["by_position"], min))  # rounded, or of a file that claims anything
+    each: float | None = None
+    if steps and drafted is not None:
+        each = drafted / steps
+    elif shares:
+        each = float(len(shares))
+    elif first.engine == "sglang" and first.unit == "interval":
+        each = _deduced_drafted(rows)
+    lengths = [
+        (row.held, row.mean_acceptance_length)
+        for row in rows
+        if row.held and row.running == 1 and row.mean_acceptance_length is not None
+    ]
+    seconds, at_once = _token_seconds(rows)
+    draft = [row.draft_seconds for row in rows if row.draft_seconds is not None]
+    speeds = [row.tokens_per_second for row in rows if row.tokens_per_second]
+    return AcceptanceProfile(
+        first.engine, all_of["model"], all_of["drafter"], steps, each, alpha, shares, tuple(lengths[:MAX_LENGTHS]),
+        "", first.unit, first.replica, seconds, at_once, sum(draft) / steps if draft and steps else None,
+        median(speeds) if speeds and first.unit != "request" else None,
+        Load(*(_range(rows, name) for name in ("running", "waiting", "kv_use"))),
+        any(row.remote_prefill for row in rows), all_of["acceptance_rate"], first.drafts,
+    )  # fmt: skip
+
+
+def _range(rows: Sequence[LogTotals], name: str) -> tuple[float, float, float] | None:
+    values = [value for row in rows if (value := getattr(row, name)) is not None]
+    return (min(values), median(values), max(values)) if values else None
+
+
+def _token_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
+    """Returns the time of a token of one request, and how many were decoded at once meanwhile.
+
+    Of a server's intervals those count which begin and end with the most frequent number of requests, so that it hardly changed
+    within them; their median leaves out those in which it also processed prompts or waited.
+    """
+    stated = [row for row in rows if row.seconds_per_token]
+    if stated:
+        return median_low(row.seconds_per_token or 0.0 for row in stated), stated[-1].running
+    timed = [row for row in rows if row.seconds and row.tokens]
+    if timed:
+        return sum(row.seconds or 0.0 for row in timed) / sum(row.tokens or 0 for row in timed), None
+    known = [row for row in rows if row.running and row.tokens_per_second]
+    if rows[0].engine == "sglang":  # a line after so many steps, in which few requests come or go
+        used = known
+    else:
+        used = [after for before, after in pairwise(rows) if before.running == after.running and after in known]
+    used = known if len(rows) == 1 else used
+    at_once, often = Counter(row.running or 0 for row in used).most_common(1)[0] if used else (0, 0)
+    if not used or often < max(min(2, len(known)), len(used) / 4):
+        return None, None
+    return median_low(at_once / (row.tokens_per_second or 1.0) for row in used if row.running == at_once), at_once
+
+
+def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
+    """The tokens that SGLang drafts a step, from α and its *accept rate*: in some versions α ÷ (drafted + 1), in others (α − 1) ÷
+    drafted; None unless exactly one number fits every row, as far as they are rounded."""
+    pairs = [
+        (r.mean_acceptance_length, r.acceptance_rate) for r in rows if r.mean_acceptance_length and r.acceptance_rate
+    ]
+    rules: tuple[Callable[[float, int], float], ...] = (lambda a, n: a / (n + 1), lambda a, n: (a - 1) / n)
+    fitting = {
+        (number, n)
+        for number, rule in enumerate(rules)
+        for n in range(1, MAX_DRAFTED)
+        if all(rule(a - 0.005, n) - 0.0051 <= rate <= rule(a + 0.005, n) + 0.0051 for a, rate in pairs)
+    }
+    return float(fitting.pop()[1]) if pairs and len(fitting) == 1 else None
+
+
+def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfile]:
+    """Merges what llama.cpp prints of its requests with what it prints of its drafter since it was started, if it has one drafter."""
+    totals = [p for p in profiles if (p.engine, p.unit) == ("llama.cpp", "running")]
+    used = [p for p in totals if p.steps]
+    others = [p for p in profiles if p not in totals]
+    requests = [p for p in others if (p.engine, p.unit) == ("llama.cpp", "request") and p.drafts]
+    if len(requests) != 1 or len(used) != 1:
+        times = sum((p.draft_seconds or 0.0) * (p.steps or 0) for p in used)
+        others = [
+            replace(p, draft_seconds=times / p.steps) if p in requests[:1] and p.steps and times else p for p in others
+        ]
+        return [*others, *used]
+    (own,), (since,) = requests, used
+    merged = replace(
+        own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position,
+        draft_seconds=since.draft_seconds,
+    )  # fmt: skip
+    if since.steps and since.drafted and since.alpha and (own.steps is None or own.alpha is None):
+        merged = replace(merged, steps=since.steps, drafted=since.drafted, alpha=since.alpha)
+    if own.steps and own.drafted and since.steps and since.drafted and own.alpha and since.alpha:
+        counted = own.steps * own.drafted, since.steps * since.drafted
+        # a text that ends within a draft has fewer tokens than were accepted, so that its steps are more than they seem
+        ended = round(counted[0]) == round(counted[1]) and since.steps > own.steps
+        partly = (own.alpha - 1) / own.drafted > ALL > (since.alpha - 1) / since.drafted
+        if ended or partly:
+            merged = replace(merged, steps=since.steps, drafted=since.drafted, alpha=since.alpha)
+    return [merged, *(p for p in others if p is not own)]

@@ -1,0 +1,166 @@
+"""How servers and benchmarks print their figures: one table of forms, which ``d2sd.trace.logs.printed`` reads."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from d2sd.trace.logs.requests import Unit
+
+NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
+WORDS = {
+    "rates": r"[0-9.,\s]{1,20000}", "histogram": r"[0-9.,%'\s]{1,20000}", "counts": r"[0-9,\s]{1,20000}",
+    "drafter": r"[\w-]{1,40}", "backend": r"[\w.-]{1,40}", "replica": r"[0-9]{1,6}",
+}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """How a program prints its figures.
+
+    A pattern holds ``<name>`` where a value stands. The names are fields of ``LogTotals``, and further: ``tokens`` includes the
+    first one of a request, which is no step's, ``written`` does not; ``emitted`` is all of the steps; ``at`` and ``at_percent``
+    come once a position; ``counts`` are the steps by number of accepted tokens, ``histogram`` their shares by committed ones; a name
+    that ends in ``_ms`` or ``_percent`` is in that unit; ``first`` is the number of drafts with an accepted token.
+
+    begins: pattern of the line that begins a row.
+    fields: patterns of its values.
+    before: patterns of values in the lines before it.
+    alone: pattern of the line that begins a row of a request or server without drafts, whose values are those of ``before``.
+    keys: whether every field may begin a row, which ends before a field that it already has, as in JSON.
+    """
+
+    engine: str
+    unit: Unit
+    begins: str
+    fields: tuple[str, ...]
+    before: tuple[str, ...] = ()
+    alone: str = ""
+    keys: bool = False
+
+
+def _json(**names: str) -> tuple[str, ...]:
+    return tuple(rf"['\"]{key}['\"]\s*:<{name}>" for key, name in names.items())
+
+
+def _of_json(engine: str, begins: str, **names: str) -> Form:
+    return Form(engine, "request", rf"['\"](?:{begins})['\"]\s*:", _json(**names), keys=True)
+
+
+_BENCHMARK = (
+    "Backend:<backend>", r"Max(?:imum)? request concurrency:<running>", "Total generated tokens:<generated>",
+    r"Output token throughput \(tok/s\):<speed>", r"Mean TPOT \(ms\):<token_ms>", "Output tokens:<generated>",
+)  # fmt: skip
+FORMS = (
+    Form("vllm", "interval", "SpecDecoding metrics:", (
+        "Mean acceptance length:<alpha>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
+        "[Dd]raft acceptance rate:<rate_percent>",
+    ), (
+        r"Engine\s<replica>", "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
+        "(?:GPU )?KV cache usage:<kv_percent>", "(?<!External )[Pp]refix cache hit rate:(?: GPU:)?<hits_percent>",
+        "External prefix cache hit rate:<external_percent>",
+    ), alone="Avg generation throughput:"),
+    Form("vllm", "interval", r"Speculative metrics: Draft acceptance rate: [0-9.]{1,20}, Number of accepted tokens:", (
+        "Draft acceptance rate:<rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
+    )),
+    Form("vllm", "running", "Speculative metrics:", (  # of vLLM 0
+        "Draft acceptance rate:<rate>", "Number of speculative tokens:<gamma>", r"Number of draft tokens(?: tokens)?:<drafted>",
+        r"Number of emitted tokens(?: tokens)?:<emitted>",
+    ), (
+        "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>", "GPU KV cache usage:<kv_percent>",
+    )),
+    Form("vllm", "benchmark", r"Acceptance rate \(%\):", (  # vllm bench serve
+        r"Acceptance rate \(%\):<rate_percent>", "Acceptance length:<alpha>", "Drafts:<steps>", "Draft tokens:<drafted>",
+        "Accepted tokens:<accepted>", r"Position [0-9]{1,4}:<at_percent>",
+    ), _BENCHMARK, alone="Serving Benchmark Result"),
+    Form("vllm", "benchmark", r"\bnum_drafts:", (  # its example of offline inference
+        "num_drafts:<steps>", "num_draft_tokens:<drafted>", "num_accepted_tokens:<accepted>", "mean acceptance length:<alpha>",
+        "acceptance at token [0-9]{1,4}:<at>",
+    )),
+    Form("sglang", "interval", r"\bDecode batch\b", (
+        "#running-req:<running>", "#(?:full )?token:<held>", "(?<!-allocated )(?:full )?token usage:<kv>", "accept len:<alpha>",
+        "accept rate:<rate>", r"gen throughput \(token/s\):<speed>", "#queue-req:<waiting>", "#transfer-req:<transfers>",
+        r"\bDP<replica>",
+    )),
+    Form("sglang", "request", r"\bFinish: obj=", _json(
+        completion_tokens="tokens", spec_accept_length="alpha", spec_accept_rate="rate", spec_verify_ct="steps",
+        spec_num_correct_drafts="accepted", spec_num_proposed_drafts="drafted",
+    )),
+    Form("sglang", "benchmark", "Accept length:", (
+        "Accept length:<alpha>", "Spec verify ct:<steps>", r"Mean TPOT \(ms\):<token_ms>",
+    ), _BENCHMARK),
+    Form("sglang", "benchmark", "#questions:", ("Throughput:<speed>", "Acceptance length:<alpha>")),
+    Form("dflash", "benchmark", "Average Acceptance length:", (  # z-lab's own
+        "Average Acceptance length:<alpha>", r"Acceptance length histogram: \[<histogram>",
+    )),
+    Form("llama.cpp", "request", r"draft acceptance(?: rate)?\s*=|[0-9] accepted\s*/\s*[0-9]{1,15} generated", (
+        r"(?<![0-9.])(?=[0-9]{1,15} accepted)<accepted> accepted\s*/<drafted>",
+        r"mean (?:acceptance length|len)\s*=<alpha>", r"per position\s*=\s*\(<rates>",
+    ), (
+        r"(?<!prompt )eval time\s*=<decode_ms> ms\s*/<tokens>",
+    ), alone=r"(?<!prompt )\beval time\s*=\s*[0-9.]{1,20} ms\s*/\s*[0-9]{1,12} tokens"),
+    Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", (
+        r"statistics\s+<drafter>", r"#gen drafts\s*=<steps>", r"#acc drafts\s*=<first>", r"#gen tokens\s*=<drafted>",
+        r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<alpha>", r"#acc rate/pos\s*=\s*\(<rates>",
+        r"dur\(b,g,a\)\s*=\s*[0-9.]{1,20},<draft_ms>",
+    )),
+    Form("llama.cpp", "request", r"\bn_draft(?:ed)?\s+=", (  # its examples
+        r"n_predict\s*=<written>", r"n_drafted\s*=<drafted>", r"n_accept\s*=<accepted>",
+    ), (r"decoded\s+[0-9]{1,12} tokens in<decode> seconds",), keys=True),
+    Form("tensorrt-llm", "benchmark", r"\[(?:DAR|AL)\] AVERAGE\s*:", (
+        r"\[DAR\] AVERAGE\s*:<rate>", r"\[AL\] AVERAGE\s*:<alpha>",
+    ), keys=True),
+    # Replies that are not JSON as they stand, because they were shortened or stand in prose.
+    _of_json("vllm", "num_spec_steps|mean_acceptance_length|num_draft_tokens", completion_tokens="generated", num_spec_steps="steps",
+        mean_acceptance_length="alpha", num_accepted_draft_tokens="accepted", num_draft_tokens="drafted", draft_acceptance_rate="rate",
+        generation_time_ms="decode_ms"),
+    _of_json("sglang", "spec_verify_ct|spec_accept_length|spec_accept_rate", completion_tokens="generated", spec_verify_ct="steps",
+        spec_accept_length="alpha", spec_accept_rate="rate", spec_num_correct_drafts="accepted",
+        spec_num_proposed_drafts="drafted"),
+    _of_json("llama.cpp", "predicted_n|draft_n", predicted_n="tokens", predicted_ms="decode_ms", draft_n="drafted",
+        draft_n_accepted="accepted"),
+)  # fmt: skip
+BEGINS = re.compile("|".join(f"({form.begins})" for form in FORMS))
+ALONE = {form: re.compile(form.alone) for form in FORMS if form.alone}
+SIGNS = (
+    "metrics:", "ccept", "draft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted_n",
+    "throughput:", "eval time", "Benchmark",
+)  # fmt: skip
+
+
+def begins(line: str) -> Form | None:
+    """Returns the form whose row a line begins."""
+    if not any(sign in line for sign in SIGNS):  # many times as fast on other lines
+        return None
+    found = BEGINS.search(line)
+    return FORMS[(found.lastindex or 1) - 1] if found else None
+
+
+def begins_alone(line: str) -> Form | None:
+    """Returns the form of a row without drafts that a line begins."""
+    if not any(sign in line for sign in SIGNS):
+        return None
+    return next((form for form, pattern in ALONE.items() if pattern.search(line)), None)
+
+
+def _any_of(patterns: tuple[str, ...]) -> re.Pattern[str]:
+    """A pattern that finds one value after another; the names of its groups are those of the figures, and a number."""
+
+    def group(n: int, name: str) -> str:
+        return rf"\s*(?P<{name}__{n}>{WORDS.get(name, NUMBER)})"
+
+    values = (re.sub(r"<(\w+)>", lambda m, n=n: group(n, m[1]), pattern) for n, pattern in enumerate(patterns))  # type: ignore[misc]
+    return re.compile("|".join(values) or "(?!)")
+
+
+PATTERNS = {form: (_any_of(form.fields), _any_of(form.before)) for form in FORMS}
+
+
+def values(pattern: re.Pattern[str], text: str) -> list[tuple[str, str]]:
+    """Returns the names and values that a pattern of ``PATTERNS`` finds, in order."""
+    return [
+        (name.rpartition("__")[0], value)
+        for found in pattern.finditer(text)
+        for name, value in found.groupdict().items()
+        if value is not None
+    ]
