@@ -228,6 +228,8 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     if last and rest >= max(DEAD, len(shares) / 3):
         usual = geometric_mean(onward) if onward else shares[0]
         expected = reach[last - 1] * usual
+        if expected < 1:
+            return
         chance = (
             f"With a smooth decay, about {expected:.0f} of the {steps or 'a thousand'} steps would accept position {last + 1}."
             if expected >= 3

@@ -139,9 +139,9 @@ FORMS = {
     "z-lab's benchmark of a server": (OWN_SERVED, [("sglang", 50000, None, 260000, 6.2, ())]),
     "z-lab's benchmark": (OWN, [("dflash", None, None, None, 2.8, (0.8, 0.5, 0.4))]),
     "llama.cpp": (LLAMACPP, [("llama.cpp", 40, 120, 60, 2.5, ())]),
-    "llama.cpp, a figure a line": (BLOCK, [("llama.cpp", 150, 450, 126, 1.84, (0.45, 0.25, 0.14))]),
+    "llama.cpp, a figure a line": (BLOCK, [("llama.cpp", 150, 450, 126, 1.84, (0.45, 0.25, 0.14)), ("llama.cpp", 691, 2064, 526, 1 + 526 / 691, (291 / 691,))]),
     "llama.cpp, an older block": (OLDER_BLOCK, [("llama.cpp", 80, 200, 140, 2.75, ())]),
-    "llama.cpp behind a router": (STATISTICS, [("llama.cpp", 4, 256, 48, 13.0, ()), ("llama.cpp", 800, 1600, 1200, 2.5, (0.9, 0.6))]),
+    "llama.cpp behind a router": (STATISTICS, [("llama.cpp", 4, 256, 48, 13.0, (1.0,)), ("llama.cpp", 800, 1600, 1200, 2.5, (0.9, 0.6))]),
     "llama.cpp's example": (EXAMPLE, [("llama.cpp", 81, 130, 48, 1 + 48 / 81, ())]),
     "TensorRT-LLM's benchmark": (TRTLLM, [("tensorrt-llm", None, None, None, 2.35, ())]),
 }  # fmt: skip
@@ -248,7 +248,7 @@ def profile(*shares, steps=2000, **fields):
         (profile(0.4, 0.25, 0.15), True, "Position 1 is accepted in 40% of the steps, which is low.", "z-lab/dflash issue 133"),
         (profile(0.4, 0.25, 0.15, steps=15), False, "Nothing in", ""),
         (profile(alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
-        (profile(alpha=3.0), False, "α alone does not show why", ""),
+        (profile(alpha=3.0), False, "Nothing in α is out of the ordinary", ""),
     ],
 )  # fmt: skip
 def test_read_profile_names_only_unusual_acceptance(found, named, sentence, case):

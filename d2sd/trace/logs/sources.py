@@ -104,11 +104,13 @@ def _is_printed(head: list[tuple[int, bytes]]) -> bool:
         return False
     for number, (_, line) in enumerate(head):
         record = parsed(line)
-        if isinstance(record, list | dict) and (not number or _is_known(record)):
+        if (isinstance(record, list | dict) and (not number or _is_known(record))) or (
+            not number and DOCUMENT.match(line)
+        ):
             return False
         if record is None and (line.startswith(METRICS) or begins(line[:MAX_LINE].decode("utf-8", "replace"))):
             return True
-    return DOCUMENT.match(first) is None
+    return True
 
 
 def _is_known(record: Any) -> bool:
