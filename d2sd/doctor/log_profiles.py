@@ -16,6 +16,7 @@ from d2sd.trace.trace import Trace
 MAX_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
 MAX_SOURCES = 20
 MAX_DRAFTED = 64  # tokens a step, where their number is deduced
+UNDRAFTED = 0.05  # of the tokens of a log, above which they are told
 ALL = 0.999  # acceptance rate of a llama.cpp that counts only drafts which were accepted as a whole
 
 
@@ -44,13 +45,14 @@ class AcceptanceProfile:
     by_position: [k]: share of the steps that accepted token k + 1.
     by_length: pairs of the length of the text in tokens and α, one for each step or each row of the log about a single request.
     replica: number of the engine among several that serve the same model.
-    token_seconds: time of a token of one request.
+    step_seconds, token_seconds: time of a step and of a token of one request.
     at_once: number of requests that were decoded at once while this was measured.
     draft_seconds: time of the drafter in a step.
     tokens_per_second: of all requests together.
     load: of the server.
     remote_prefill: whether prompts are processed on another server.
     rate: accepted share of the drafted tokens.
+    tokens, undrafted: number of tokens, and of those from steps without a draft, which ``alpha`` leaves out.
     drafts: whether there are figures of drafts.
     """
 
@@ -65,6 +67,7 @@ class AcceptanceProfile:
     log: str = ""
     unit: str = "request"
     replica: int | None = None
+    step_seconds: float | None = None
     token_seconds: float | None = None
     at_once: int | None = None
     draft_seconds: float | None = None
@@ -72,6 +75,8 @@ class AcceptanceProfile:
     load: Load = Load()
     remote_prefill: bool = False
     rate: float | None = None
+    tokens: int | None = None
+    undrafted: int | None = None
     drafts: bool = True
 
     @property
@@ -79,14 +84,11 @@ class AcceptanceProfile:
         """Whether all drafts have the same length, as far as is known: else a position may not have been drafted at all."""
         return self.drafted is None or len(self.by_position) < 2 or self.drafted > 0.9 * len(self.by_position)
 
-    @property
-    def step_seconds(self) -> float | None:
-        """Time of a step: α times the time of a token."""
-        return self.alpha * self.token_seconds if self.alpha and self.token_seconds else None
-
     def to_dict(self) -> dict[str, Any]:
         """Returns the figures for JSON, without ``by_length``."""
-        return {**asdict(replace(self, by_length=())), "step_seconds": self.step_seconds}
+        known = asdict(replace(self, by_length=()))
+        del known["by_length"]
+        return known
 
 
 @dataclass
@@ -119,9 +121,11 @@ class _Counted:
 
     def profile(self, engine: str, model: str | None) -> AcceptanceProfile:
         shares = (self.reached[k] / self.steps for k in range(max(-(-self.drafted // self.steps), len(self.reached))))
+        alpha = self.committed / self.steps
+        seconds = self.seconds / self.tokens if self.tokens else None
         return AcceptanceProfile(
-            engine, model, None, self.steps, self.drafted / self.steps, self.committed / self.steps, tuple(shares),
-            tuple(self.by_length), token_seconds=self.seconds / self.tokens if self.seconds and self.tokens else None,
+            engine, model, None, self.steps, self.drafted / self.steps, alpha, tuple(shares), tuple(self.by_length),
+            step_seconds=alpha * seconds if seconds else None, token_seconds=seconds, rate=(self.committed - self.steps) / self.drafted,
         )  # fmt: skip
 
 
@@ -161,8 +165,8 @@ def _profile(rows: Sequence[LogTotals]) -> AcceptanceProfile:
     each: float | None = None
     if steps and drafted is not None:
         each = drafted / steps
-    elif shares:
-        each = float(len(shares))
+    elif shares or first.gamma:
+        each = float(len(shares) or first.gamma or 0)
     elif first.engine == "sglang" and first.unit == "interval":
         each = _deduced_drafted(rows)
     lengths = [
@@ -170,15 +174,18 @@ def _profile(rows: Sequence[LogTotals]) -> AcceptanceProfile:
         for row in rows
         if row.held and row.running == 1 and row.mean_acceptance_length is not None
     ]
-    seconds, at_once = _token_seconds(rows)
+    step_seconds, at_once = _step_seconds(rows)
+    tokens, accepted = all_of["tokens"], all_of["accepted"]
+    left = tokens - steps - accepted if tokens and steps and accepted is not None and first.engine == "vllm" else 0
     draft = [row.draft_seconds for row in rows if row.draft_seconds is not None]
     speeds = [row.tokens_per_second for row in rows if row.tokens_per_second]
     return AcceptanceProfile(
         first.engine, all_of["model"], all_of["drafter"], steps, each, alpha, shares, tuple(lengths[:MAX_LENGTHS]),
-        "", first.unit, first.replica, seconds, at_once, sum(draft) / steps if draft and steps else None,
+        "", first.unit, first.replica, step_seconds, step_seconds / (alpha or 1.0) if step_seconds else None, at_once, sum(draft) / steps if draft and steps else None,
         median(speeds) if speeds and first.unit != "request" else None,
         Load(*(_range(rows, name) for name in ("running", "waiting", "kv_use"))),
-        any(row.remote_prefill for row in rows), all_of["acceptance_rate"], first.drafts,
+        any(row.remote_prefill for row in rows), all_of["acceptance_rate"], tokens, left if left > UNDRAFTED * (tokens or 0) else None,
+        first.drafts,
     )  # fmt: skip
 
 
@@ -187,28 +194,35 @@ def _range(rows: Sequence[LogTotals], name: str) -> tuple[float, float, float] |
     return (min(values), median(values), max(values)) if values else None
 
 
-def _token_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
-    """Returns the time of a token of one request, and how many were decoded at once meanwhile.
+def _step_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
+    """Returns the time of a step, α times the time of a token of one request, and how many requests were decoded at once meanwhile.
 
     Of a server's intervals those count which begin and end with the most frequent number of requests, so that it hardly changed
-    within them; their median leaves out those in which it also processed prompts or waited.
+    within them; their median leaves out those in which it also processed prompts or waited. Without drafts a step is a token.
     """
     stated = [row for row in rows if row.seconds_per_token]
     if stated:
-        return median_low(row.seconds_per_token or 0.0 for row in stated), stated[-1].running
+        return median_low(_alpha(row) * (row.seconds_per_token or 0.0) for row in stated), stated[-1].running
     timed = [row for row in rows if row.seconds and row.tokens]
     if timed:
-        return sum(row.seconds or 0.0 for row in timed) / sum(row.tokens or 0 for row in timed), None
+        seconds = sum(row.seconds or 0.0 for row in timed) / sum(row.tokens or 0 for row in timed)
+        return seconds * (together(rows)["mean_acceptance_length"] or 1.0), None
     known = [row for row in rows if row.running and row.tokens_per_second]
     if rows[0].engine == "sglang":  # a line after so many steps, in which few requests come or go
-        used = known
+        often = Counter(row.running for row in known)
+        used = [row for row in known if often[row.running] > 1]
     else:
         used = [after for before, after in pairwise(rows) if before.running == after.running and after in known]
     used = known if len(rows) == 1 else used
-    at_once, often = Counter(row.running or 0 for row in used).most_common(1)[0] if used else (0, 0)
-    if not used or often < max(min(2, len(known)), len(used) / 4):
+    at_once, times_seen = Counter(row.running or 0 for row in used).most_common(1)[0] if used else (0, 0)
+    if not used or times_seen < len(used) / 4:
         return None, None
-    return median_low(at_once / (row.tokens_per_second or 1.0) for row in used if row.running == at_once), at_once
+    times = (at_once * _alpha(row) / (row.tokens_per_second or 1.0) for row in used if row.running == at_once)
+    return median_low(times), at_once
+
+
+def _alpha(row: LogTotals) -> float:
+    return row.mean_acceptance_length or 1.0
 
 
 def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
@@ -234,10 +248,8 @@ def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfil
     others = [p for p in profiles if p not in totals]
     requests = [p for p in others if (p.engine, p.unit) == ("llama.cpp", "request") and p.drafts]
     if len(requests) != 1 or len(used) != 1:
-        times = sum((p.draft_seconds or 0.0) * (p.steps or 0) for p in used)
-        others = [
-            replace(p, draft_seconds=times / p.steps) if p in requests[:1] and p.steps and times else p for p in others
-        ]
+        times, steps = sum((p.draft_seconds or 0.0) * (p.steps or 0) for p in used), sum(p.steps or 0 for p in used)
+        others = [replace(p, draft_seconds=times / steps) if p in requests and times else p for p in others]
         return [*others, *used]
     (own,), (since,) = requests, used
     merged = replace(
@@ -253,4 +265,6 @@ def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfil
         partly = (own.alpha - 1) / own.drafted > ALL > (since.alpha - 1) / since.drafted
         if ended or partly:
             merged = replace(merged, steps=since.steps, drafted=since.drafted, alpha=since.alpha)
+    if merged.token_seconds and merged.alpha:
+        merged = replace(merged, step_seconds=merged.alpha * merged.token_seconds)
     return [merged, *(p for p in others if p is not own)]

@@ -21,7 +21,7 @@ from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
 
 NONE, LOW = 0.05, 0.5  # of the steps accept position 1
-LOW_LENGTH, MANY_DRAFTED = 2.0, 6  # α where acceptance by position is not known, with so many tokens drafted
+MANY_DRAFTED = 6  # tokens a step, from where fewer are worth a thought
 DEAD = 3  # last positions that were never accepted
 FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
@@ -67,16 +67,20 @@ TRIES = {
 }  # fmt: skip
 WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not tell which of them it is:"
 ORDINARY = "Nothing in acceptance by position is out of the ordinary."
-NO_PROFILE = "Nothing in α is out of the ordinary; acceptance by position is not in this log."
+NO_DRAFTED = "How many tokens are drafted a step is not in this log, nor acceptance by position: whether α is low depends on them."
 NO_ALPHA = "Neither α nor acceptance by position is in this log."
 RATE = (
     "The rate falls as γ grows, with the same drafter: look at α. llama.cpp showed rates of 15% with official drafters at an α of about 3 "
     "(llama.cpp issue 25792)."
 )
 WHOLE = 0.95  # acceptance rate
+EVERY = (
+    "Almost every drafted token is accepted, as in text that repeats itself or copies its prompt: look at what was written. α is lower on "
+    "other text."
+)
 WHOLE_DRAFTS = (
-    "llama.cpp counts only drafts that were accepted as a whole where a model's state cannot be taken back in part (hybrid and recurrent "
-    "models), so such a rate says little: look at the time of a token, or at #acc tokens of the lines “statistics”."
+    " llama.cpp also shows such rates where a model's state cannot be taken back in part (hybrid and recurrent models): it counts only "
+    "drafts that were accepted as a whole."
 )
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
@@ -124,23 +128,42 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
         full = [sentence for sentence, _ in _server(p)]
         return Reading(p, (_headline(p), *(full or _load(p))))
     found = [*_out_of_the_ordinary(p), *_falls_with_length(p)]
-    ordinary = NO_ALPHA if p.alpha is None else ORDINARY if len(p.by_position) > 1 else NO_PROFILE
-    sentences = [_headline(p), *_times(p), *([sentence for sentence, _ in found] or [ordinary])]
+    sentences = [_headline(p), *_times(p), *([sentence for sentence, _ in found] or [_ordinary(p)])]
     busy = [*_server(p)]
     sentences += [sentence for sentence, _ in busy]
-    few = p.steps is not None and p.steps < FEW_STEPS
+    few = p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None
     if not found and not few:
         sentences += [*_fewer(p), *_more(p)]
     if few:
         sentences.append(f"The log has only {count(p.steps or 0, 'step')}: another text may give other figures.")
-    if p.engine == "llama.cpp" and p.unit == "request" and (p.rate or 0.0) > WHOLE:
-        sentences.append(WHOLE_DRAFTS)
+    if p.undrafted and p.tokens and p.steps:
+        sentences.append(
+            f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α leaves out: with them a step commits "
+            f"{p.tokens / (p.steps + p.undrafted):.2f} tokens."
+        )
+    if p.drafted and (p.rate or 0.0) > WHOLE:
+        sentences.append(EVERY + (WHOLE_DRAFTS if p.engine == "llama.cpp" and p.unit == "request" else ""))
     if p.alpha and p.drafted and p.alpha > 2.5 and (p.alpha - 1) / p.drafted < 0.25:
         sentences.append(RATE)
     tries = dict.fromkeys(name for _, names in (*busy, *found) for name in names)
     if p.remote_prefill and found:
         tries = dict.fromkeys(("handover", *tries))
     return Reading(p, tuple(sentences), bool(tries), tuple(TRIES[name] for name in [*tries][:MOST_TRIES]))
+
+
+def _ordinary(p: AcceptanceProfile) -> str:
+    """What is said where nothing is out of the ordinary."""
+    drafted = round(p.drafted or 0)
+    if p.alpha is None:
+        return NO_ALPHA
+    if len(p.by_position) > 1 or (p.by_position and drafted == 1):
+        return ORDINARY
+    if not 1 <= drafted <= MOST_DRAFTED:
+        return NO_DRAFTED
+    return (
+        f"α is {p.alpha:.2f} of at most {drafted + 1}, as if {percent(_constant_rate(p.alpha - 1, drafted))} were accepted at every "
+        "position; acceptance by position is not in this log."
+    )
 
 
 def _headline(p: AcceptanceProfile) -> str:
@@ -182,8 +205,8 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
             return
         if p.alpha < 1 + NONE:
             yield f"Almost nothing is accepted: α is {p.alpha:.2f}.", ("convention", "quantised drafter", "tokenizer")
-        elif p.alpha < LOW_LENGTH and (p.drafted or 0) >= MANY_DRAFTED:
-            yield f"α is {p.alpha:.2f} with {p.drafted:.3g} tokens drafted a step, which is low.", SIMPLE_LOW
+        else:
+            yield from _low_alpha(p)
         return
     first, upper = shares[0], _upper(shares[0], p.steps)
     if upper < 2 * NONE and first < NONE:
@@ -202,6 +225,22 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
     yield from _form(p)
     if upper < LOW:
         yield f"Position 1 is accepted in {percent(first)} of the steps, which is low.", SIMPLE_LOW
+    elif len(shares) == 1:
+        yield from _low_alpha(p)
+
+
+def _low_alpha(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
+    """Whether so many drafted tokens should bring more, where acceptance by position is not known."""
+    drafted = round(p.drafted or 0)
+    if p.alpha is None or not 1 <= drafted <= MOST_DRAFTED or (p.steps is not None and p.steps < ENOUGH):
+        return
+    rate = _constant_rate(p.alpha - 1, drafted)
+    if rate < LOW:
+        yield (
+            f"α is {p.alpha:.2f} of at most {drafted + 1}, as if {percent(rate)} were accepted at every position: that is low, and limits "
+            "what drafting can gain.",
+            SIMPLE_LOW,
+        )
 
 
 def _upper(share: float, steps: int | None) -> float:
@@ -354,7 +393,7 @@ def _fewer(p: AcceptanceProfile) -> Iterator[str]:
 
 def _more(p: AcceptanceProfile) -> Iterator[str]:
     """Whether the draft could be longer."""
-    if p.alpha is None or not p.drafted or not p.equally_long or (p.engine == "llama.cpp" and (p.rate or 0.0) > WHOLE):
+    if p.alpha is None or not p.drafted or not p.equally_long or (p.rate or 0.0) > WHOLE:
         return
     whole = len(p.by_position) > 1 and p.by_position[-1] >= LONGER[0]
     if whole or (p.alpha - 1) / p.drafted >= LONGER[1]:
@@ -363,7 +402,7 @@ def _more(p: AcceptanceProfile) -> Iterator[str]:
             if whole
             else "Most drafted tokens are accepted"
         )
-        yield f"{last}: try a longer draft, if the drafter was trained for one, and check that the text does not repeat itself."
+        yield f"{last}: try a longer draft, if the drafter was trained for one."
 
 
 def _constant_rate(accepted: float, drafted: int) -> float:
@@ -445,8 +484,9 @@ def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
 
 def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
     """Yields the readings as lines of text; what several say to try comes once, at the end."""
-    for reading in readings:
-        yield from reading.sentences
+    for number, reading in enumerate(readings):
+        known = [NO_ALPHA] if any(NO_ALPHA in before.sentences for before in readings[:number]) else []
+        yield from (sentence for sentence in reading.sentences if sentence not in known)
         yield ""
     if table := side_by_side(readings):
         widths = [max(map(len, column)) for column in zip(*table, strict=True)]

@@ -40,7 +40,8 @@ class Form:
 
 
 def _json(**names: str) -> tuple[str, ...]:
-    return tuple(rf"['\"]{key}['\"]\s*:<{name}>" for key, name in names.items())
+    lists = {"counts": r"\["}
+    return tuple(rf"['\"]{key}['\"]\s*:\s*{lists.get(name, '')}<{name}>" for key, name in names.items())
 
 
 def _of_json(engine: str, begins: str, **names: str) -> Form:
@@ -52,14 +53,14 @@ _BENCHMARK = (
     r"Output token throughput \(tok/s\):<speed>", r"Mean TPOT \(ms\):<token_ms>", "Output tokens:<generated>",
 )  # fmt: skip
 FORMS = (
-    Form("vllm", "interval", "SpecDecoding metrics:", (
+    Form("vllm", "interval", r"SpecDecoding metrics:|^\W*Mean acceptance length:", (
         "Mean acceptance length:<alpha>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
         "[Dd]raft acceptance rate:<rate_percent>",
     ), (
         r"Engine\s<replica>", "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
         "(?:GPU )?KV cache usage:<kv_percent>", "(?<!External )[Pp]refix cache hit rate:(?: GPU:)?<hits_percent>",
         "External prefix cache hit rate:<external_percent>",
-    ), alone="Avg generation throughput:"),
+    ), alone="Avg generation throughput:", keys=True),
     Form("vllm", "interval", r"Speculative metrics: Draft acceptance rate: [0-9.]{1,20}, Number of accepted tokens:", (
         "Draft acceptance rate:<rate>", "Number of accepted tokens:<accepted>", "Number of draft tokens:<drafted>",
     )),
@@ -76,7 +77,7 @@ FORMS = (
     Form("vllm", "benchmark", r"\bnum_drafts:", (  # its example of offline inference
         "num_drafts:<steps>", "num_draft_tokens:<drafted>", "num_accepted_tokens:<accepted>", "mean acceptance length:<alpha>",
         "acceptance at token [0-9]{1,4}:<at>",
-    )),
+    ), ("total_num_output_tokens:<generated>",)),
     Form("sglang", "interval", r"\bDecode batch\b", (
         "#running-req:<running>", "#(?:full )?token:<held>", "(?<!-allocated )(?:full )?token usage:<kv>", "accept len:<alpha>",
         "accept rate:<rate>", r"gen throughput \(token/s\):<speed>", "#queue-req:<waiting>", "#transfer-req:<transfers>",
@@ -98,7 +99,7 @@ FORMS = (
         r"mean (?:acceptance length|len)\s*=<alpha>", r"per position\s*=\s*\(<rates>",
     ), (
         r"(?<!prompt )eval time\s*=<decode_ms> ms\s*/<tokens>",
-    ), alone=r"(?<!prompt )\beval time\s*=\s*[0-9.]{1,20} ms\s*/\s*[0-9]{1,12} tokens"),
+    ), alone=r"(?<!prompt )\beval time\s*=\s*[0-9.]{1,20} ms\s*/\s*[0-9]{1,12} (?:tokens|runs)"),
     Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", (
         r"statistics\s+<drafter>", r"#gen drafts\s*=<steps>", r"#acc drafts\s*=<first>", r"#gen tokens\s*=<drafted>",
         r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<alpha>", r"#acc rate/pos\s*=\s*\(<rates>",
@@ -113,10 +114,10 @@ FORMS = (
     # Replies that are not JSON as they stand, because they were shortened or stand in prose.
     _of_json("vllm", "num_spec_steps|mean_acceptance_length|num_draft_tokens", completion_tokens="generated", num_spec_steps="steps",
         mean_acceptance_length="alpha", num_accepted_draft_tokens="accepted", num_draft_tokens="drafted", draft_acceptance_rate="rate",
-        generation_time_ms="decode_ms"),
+        generation_time_ms="decode_ms", acceptance_histogram="counts"),
     _of_json("sglang", "spec_verify_ct|spec_accept_length|spec_accept_rate", completion_tokens="generated", spec_verify_ct="steps",
         spec_accept_length="alpha", spec_accept_rate="rate", spec_num_correct_drafts="accepted",
-        spec_num_proposed_drafts="drafted"),
+        spec_num_proposed_drafts="drafted", spec_correct_drafts_histogram="counts"),
     _of_json("llama.cpp", "predicted_n|draft_n", predicted_n="tokens", predicted_ms="decode_ms", draft_n="drafted",
         draft_n_accepted="accepted"),
 )  # fmt: skip

@@ -28,6 +28,10 @@ MODEL = re.compile(
     r"((?:speculative_draft_)?model_path|\bmodel|loading (?:draft )?model)['\"]?\s{0,3}[:=]?\s{0,3}['\"]([^'\"\s]{1,200})['\"]"
 )
 Names = tuple[str | None, str | None]  # of target and drafter
+# Options that say how many tokens are drafted a step; SGLang's counts the token before them as well.
+DRAFTED_OPTION = re.compile(
+    r"(?:num_spec(?:ulative)?_tokens|spec(?:ulative)?[-_]num[-_]draft[-_]tokens(?P<root>)|--(?:spec-)?draft-(?:n-)?max)['\"]?[\s:=]{1,4}([0-9]{1,4})\b"
+)
 
 
 def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
@@ -58,6 +62,7 @@ class _Found:
 
     before: the lines before its first one.
     names: of target and drafter, as they were printed last.
+    gamma: tokens to draft a step, from the options that were printed last.
     alone: whether it is a row without drafts.
     """
 
@@ -65,11 +70,12 @@ class _Found:
     lines: list[str]
     before: str
     names: Names
+    gamma: int | None = None
     alone: bool = False
 
     def takes(self, form: Form | None, line: str) -> bool:
         """Whether a line that begins a row of ``form`` belongs to this one, as the next field of the same object."""
-        if form is not self.form or not form.keys:
+        if form is not self.form or not form.keys or self.alone:
             return False
         fields = PATTERNS[form][0]
         known = {name for name, _ in values(fields, "\n".join(self.lines))}
@@ -89,22 +95,23 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
 def _rows(lines: Iterable[str]) -> Iterator[_Found]:
     row: _Found | None = None
     names: Names = (None, None)
+    gamma: int | None = None
     recent: deque[str] = deque(maxlen=AROUND)
     for line in _split(lines):
         form = begins(line)
         without = begins_alone(line) if form is None else None
         if row is not None and row.takes(form, line):
             form = None
+        if row is not None and without is not None and row.form.keys and without.before is not row.form.before:
+            without = None  # times of the drafter and the target, which an example prints apart
         if row is not None and (form or without or len(row.lines) > AROUND):
             # what was printed of a request before its drafts belongs to them
-            of_drafts = (
-                form is not None and form.before and (form.engine, form.unit) == (row.form.engine, row.form.unit)
-            )
-            if not row.alone or form is None or not (of_drafts or form.before is row.form.before):
+            taken = row.alone and form is not None and set(form.before) & set(row.form.before)
+            if not taken:
                 yield row
             row = None
         if form is not None:
-            row = _Found(form, [line], "\n".join(recent), names)
+            row = _Found(form, [line], "\n".join(recent), names, gamma)
             recent.clear()
         elif without is not None:
             row = _Found(without, [line], "", names, alone=True)
@@ -114,6 +121,9 @@ def _rows(lines: Iterable[str]) -> Iterator[_Found]:
             if row is not None:
                 row.lines.append(line)
             recent.append(line)
+        if "draft" in line or "spec" in line:
+            for option in DRAFTED_OPTION.finditer(line):
+                gamma = int(option[2]) - (option["root"] is not None)
         if "model" in line and STARTED.search(line):
             names = _names(line, names)
     if row is not None:
@@ -171,6 +181,12 @@ def _row(found: _Found) -> LogTotals | None:
         accepted = (alpha - 1) * steps
     if accepted is not None and (accepted < 0 or accepted > (drafted or accepted)):
         return None
+    if (
+        not rates
+        and steps
+        and drafted == steps * (len(counts := [int(n) for n in re.findall("[0-9]+", word.get("counts", ""))]) - 1)
+    ):
+        rates = tuple(sum(counts[k:]) / steps for k in range(1, len(counts))) if sum(counts) == steps else ()
     if not rates and steps and "first" in number and number["first"] <= steps:
         rates = (number["first"] / steps,)
     seconds, share = number.get("decode"), share_of(accepted, drafted)
@@ -182,7 +198,7 @@ def _row(found: _Found) -> LogTotals | None:
         replica=None if replica is None else int(replica), tokens=_whole(tokens), steps=_whole(steps), drafted=_whole(drafted),
         accepted=_whole(accepted), acceptance_rate=number.get("rate") if share is None else share, mean_acceptance_length=alpha,
         by_position=rates, tokens_per_second=speed, seconds=seconds, draft_seconds=number.get("draft"),
-        seconds_per_token=number.get("token"), running=_whole(number.get("running")), held=_whole(number.get("held")),
+        seconds_per_token=number.get("token"), running=_whole(number.get("running")), held=_whole(number.get("held")), gamma=found.gamma,
         waiting=_whole(number.get("waiting")), kv_use=number.get("kv"), external_hits=number.get("external"),
         remote_prefill="transfers" in number or bool(number.get("external")),
         unknown=NOT_PRINTED if form.unit != "request" else NOT_PRINTED.replace("single requests, ", ""),
@@ -215,7 +231,9 @@ def _of_lengths(text: str) -> tuple[float, ...]:
 
 # Pages of ``/metrics``, in Prometheus' text format.
 
-SAMPLE = re.compile(r"^(?:vllm|sglang):([a-z_]{1,60})(?:\{([^}]*)\})? +([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)")
+SAMPLE = re.compile(
+    r"^(?:vllm|sglang):([a-z_]{1,60})(?:\{([^}]*)\})? +(?:\| *)?([+-]?[0-9]+(?:\.[0-9]*)?(?:[eE][+-]?[0-9]+)?)"
+)
 LABEL = re.compile(r'(\w{1,60})="([^"]*)"')
 DRAFTS, DRAFTED, ACCEPTED = (f"spec_decode_num_{what}" for what in ("drafts", "draft_tokens", "accepted_tokens"))
 TIME = "request_time_per_output_token_seconds"
@@ -266,11 +284,12 @@ def _page(model: str, engine: str, sums: dict[str, float], positions: dict[int, 
         "external_hits": external / queries if external is not None and queries else None, "remote_prefill": bool(external),
         "seconds_per_token": sums[f"{TIME}_sum"] / sums[f"{TIME}_count"] if sums.get(f"{TIME}_sum") and sums.get(f"{TIME}_count") else None,
     }  # fmt: skip
-    if steps is not None and drafted is not None and accepted is not None:
+    if steps is not None:
         by_position = [positions.get(n, 0.0) for n in range(max(positions, default=-1) + 1)]
         yield LogTotals(
-            engine="vllm", unit="running", steps=round(steps), drafted=round(drafted), accepted=round(accepted),
-            acceptance_rate=share_of(accepted, drafted), mean_acceptance_length=1 + accepted / steps if steps else None,
+            engine="vllm", unit="running", steps=round(steps), drafted=_whole(drafted), accepted=_whole(accepted),
+            acceptance_rate=share_of(accepted, drafted),
+            mean_acceptance_length=1 + accepted / steps if steps and accepted is not None else None,
             by_position=tuple(n / steps for n in by_position) if steps else (), **known,
         )  # fmt: skip
     elif alpha := sums.get("spec_accept_length"):

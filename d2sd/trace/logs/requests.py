@@ -144,6 +144,7 @@ class LogTotals:
     kv_use: used share of the KV cache.
     external_hits: share of the prompt tokens whose KV cache came from elsewhere.
     remote_prefill: whether prompts are processed on another server.
+    gamma: number of tokens to draft a step, from the options that the log shows.
     seconds, draft_seconds: time of the output without prefill, and of the drafter in it.
     seconds_per_token: mean time of an output token of one request.
     tokens_per_second: of all running requests together.
@@ -163,6 +164,7 @@ class LogTotals:
     kv_use: float | None = None
     external_hits: float | None = None
     remote_prefill: bool = False
+    gamma: int | None = None
     tokens: int | None = None
     steps: int | None = None
     drafted: int | None = None
@@ -179,7 +181,7 @@ class LogTotals:
     @property
     def drafts(self) -> bool:
         """Whether it has figures of drafts, and is no row of plain decoding."""
-        return self.mean_acceptance_length is not None or self.accepted is not None
+        return self.mean_acceptance_length is not None or self.accepted is not None or self.steps is not None
 
     def row(self) -> str:
         """Returns the figures as one line of text."""
@@ -211,14 +213,24 @@ def share_of(accepted: float | None, drafted: float | None) -> float | None:
 
 def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
     """Returns the rows that belong together: of one engine, model and setting, and counted in the same way."""
+    rows = list(rows)
+
+    def kind(row: LogTotals) -> tuple[object, ...]:
+        return row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts
+
+    # With another number of drafted tokens it is another setting; a request of llama.cpp lists as many as its longest draft. A line
+    # that was cut when it was pasted may have lost its positions.
+    lengths: dict[tuple[object, ...], set[int]] = {}
+    for row in rows:
+        if row.unit == "interval" and row.by_position:
+            lengths.setdefault(kind(row), set()).add(len(row.by_position))
     groups: dict[tuple[object, ...], list[LogTotals]] = {}
     for row in rows:
-        # engines that serve the same model side by side may accept unequally; a benchmark, or a start of a server, may have its own settings
+        known = lengths.get(kind(row), set())
+        gamma = len(row.by_position) if len(known) > 1 else None
+        # a benchmark, or a start of a server, may have settings of its own
         alone = len(groups) if row.unit in ("benchmark", "running") else None
-        kind = row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts
-        # with another number of drafted tokens it is another setting; a request of llama.cpp lists as many as its longest draft
-        gamma = len(row.by_position) if row.unit == "interval" else None
-        groups.setdefault((*kind, gamma, alone), []).append(row)
+        groups.setdefault((*kind(row), gamma, alone), []).append(row)
     return list(groups.values())
 
 
