@@ -16,7 +16,8 @@ from typing import Any
 
 from d2sd import InputError, Trace
 from d2sd.calibration import Gathering
-from d2sd.doctor.log_reading import Reading, read_log, report_lines
+from d2sd.doctor.log_reading import Reading
+from d2sd.doctor.logs import read_log, report_lines
 from d2sd.trace.files import UNREADABLE, opened
 from d2sd.trace.logs import LogTotals, import_log, is_log
 from d2sd.trace.run import RecordedRun

@@ -379,7 +379,7 @@ export class NumbersView {
       ...(plain ? [h("p", { class: "source" }, plain)] : []),
       price,
     );
-    this.there.textContent = elsewhereWords(method, there, alpha);
+    this.there.textContent = this.store.header.missing ? "" : elsewhereWords(method, there, alpha); // of a log, its own figures
     this.map.show([{ name: methodName(method), alpha, here: cycle && !cycle.disturbed && cycle.cost, there }]);
   }
 
@@ -450,7 +450,7 @@ export class NumbersView {
     if (known !== this.known) {
       this.known = known;
       this.price =
-        store.seen.draft || store.seen.levels || store.header.method === "eagle3"
+        !store.header.missing && (store.seen.draft || store.seen.levels || store.header.method === "eagle3")
           ? meanCost(
               PAPER,
               store.header.method,

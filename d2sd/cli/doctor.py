@@ -10,7 +10,7 @@ from pathlib import Path
 
 from d2sd.cli.common import add_output, add_text_arguments, print_json, write_report
 from d2sd.doctor.log_profiles import profiles_of
-from d2sd.doctor.log_reading import read_profiles, report_lines
+from d2sd.doctor.logs import read_profiles, report_lines
 from d2sd.errors import InputError
 from d2sd.trace.logs import import_log
 

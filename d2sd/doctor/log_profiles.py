@@ -152,7 +152,7 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
     profiles = _with_statistics(profiles)
     if not profiles:
         raise InputError("the log holds no step that drafted anything, and no time of plain decoding")
-    profiles.sort(key=lambda profile: not profile.drafts)
+    profiles.sort(key=lambda profile: (not profile.drafts, profile.replica or 0))
     if len({profile.replica for profile in profiles}) == 1:
         profiles = [replace(profile, replica=None) for profile in profiles]
     return [replace(profile, log=log) for profile in profiles[:MAX_SOURCES]]

@@ -1,4 +1,4 @@
-"""What the figures of a server's log say about a drafter: sentences, what to try, and the public case that showed it.
+"""What the figures of one source of a server's log say about a drafter, and what to try.
 
 A log holds acceptance by position at most, and many causes give the same profile. So a profile is named only where it is out of the
 ordinary beyond chance, and causes are things to try. Where a case is named, its figures are those that were reported there.
@@ -6,8 +6,8 @@ ordinary beyond chance, and causes are things to try. Where a case is named, its
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
 from itertools import accumulate, pairwise
 from math import sqrt
 from statistics import fmean, geometric_mean, median, variance
@@ -15,10 +15,9 @@ from typing import Any
 
 from d2sd.calibration.resampling import wilson
 from d2sd.calibration.sentences import count, percent
-from d2sd.doctor.log_profiles import AcceptanceProfile, Load, profiles_of
-from d2sd.trace.logs import LogTotals
+from d2sd.doctor.log_cases import TRIES, published_alpha
+from d2sd.doctor.log_profiles import AcceptanceProfile, Load
 from d2sd.trace.text import escaped
-from d2sd.trace.trace import Trace
 
 NONE, LOW = 0.05, 0.5  # of the steps accept position 1
 MANY_DRAFTED = 6  # tokens a step, from where fewer are worth a thought
@@ -34,38 +33,6 @@ MOST_OF_IT = (0.85, 0.93)  # of the accepted tokens
 MOST_DRAFTED = 1000
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
 
-# What to try, and the case that showed it.
-TRIES = {
-    "convention": "Which row predicts which token (fill or next): a DSpark drafter read the other way accepted under 1% (vLLM issue 56792).",
-    "quantised drafter": "A drafter that took over the target's quantisation: SGLang's server does so if no other is set, and acceptance fell "
-    "to 0 (SGLang pull request 35629).",
-    "tokenizer": "Mask token, tokenizer and target of the drafter: `d2sd doctor TARGET DRAFTER` tries them.",
-    "taps": "Taps (target layers) one layer off: 5.6 instead of 6.6 tokens accepted a step (Avarok-Cybersecurity/atlas pull request 394; "
-    "vLLM pull request 42704).",
-    "thinking": "Thinking on or off, as in training: with Qwen3-8B the rate was 25% with it and 60% without (z-lab/dflash issue 133), with "
-    "Qwen3.5-35B-A3B it was the other way round (issue 60).",
-    "template": "The chat template: EAGLE-3 drafters for Llama 3.3 accept clearly less without it (TensorRT-LLM pull request 4802).",
-    "language": "Another language or domain: α 6.4 in English, 3.3 in Chinese on the same questions (z-lab/dflash issue 7).",
-    "quantised": "The target in 16 bits. A quantised one is often suspected and not always the cause: from 3.5 to 5.5 bits a weight one pair "
-    "kept its 8 to 9% (z-lab/dflash issue 152).",
-    "engine": "The same drafter in another engine: 3 in llama.cpp, 5.5 in vLLM (z-lab/dflash issue 170). With token ids in the log, "
-    "`d2sd whatif LOG --served` compares step by step.",
-    "training": "The training itself, if you trained the drafter: wrong padding and hidden states left acceptance very low (SpecForge issue 471, "
-    "pull request 473).",
-    "window": "Sliding-window layers that are run as full attention: acceptance ended at position 2 to 5 of 15 once texts passed the window "
-    "(AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898). Compare short texts with long ones.",
-    "position": "Position ids of the draft: one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens "
-    "(ik_llama.cpp pull request 2296).",
-    "block": "More tokens than the block of training: 7 where it was 5 took the rate from 35% to 4% (vLLM pull request 41834).",
-    "handover": "Prompts are processed on another server: whether the drafter gets its own state of the prompt, its KV cache or the "
-    "target's hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). One server for both would tell.",
-    "full": "Fewer requests at once, a larger KV cache, or no drafts: compare the tokens a second of all requests (vLLM issue 43295).",
-    "busy": "The same load without drafts, and with fewer drafted tokens: compare the tokens a second of all requests.",
-    "replica": "The drafter's weights and settings of that engine, and whether its requests are other texts.",
-    "first only": "The drafter's state after its first token: hidden states, norms, the mask of the block. Such profiles were DSpark on one "
-    "target (vLLM issue 51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613).",
-}  # fmt: skip
-WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not tell which of them it is:"
 ORDINARY = "Nothing in acceptance by position is out of the ordinary."
 NO_DRAFTED = "How many tokens are drafted a step is not in this log, nor acceptance by position: whether α is low depends on them."
 NO_ALPHA = "Neither α nor acceptance by position is in this log."
@@ -105,23 +72,6 @@ class Reading:
         return {**asdict(self), "profile": self.profile.to_dict()}
 
 
-def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
-    """Returns what the log of a server says, a reading for each engine, model and setting in it. Raises ``InputError``."""
-    return read_profiles(profiles_of(found))
-
-
-def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
-    """Returns a reading of each profile; what follows from several of them is said with the last one that it is about."""
-    readings = [read_profile(profile) for profile in profiles]
-    for sentence, names, at in (*_unequal_engines(profiles), *_with_and_without(profiles)):
-        one = readings[at]
-        tries = dict.fromkeys((*one.tries, *(TRIES[name] for name in names)))
-        readings[at] = replace(
-            one, sentences=(*one.sentences, sentence), named=one.named or bool(names), tries=tuple(tries)
-        )
-    return readings
-
-
 def read_profile(profile: AcceptanceProfile) -> Reading:
     p = profile
     if not p.drafts:
@@ -131,6 +81,7 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     sentences = [_headline(p), *_times(p), *([sentence for sentence, _ in found] or [_ordinary(p)])]
     busy = [*_server(p)]
     sentences += [sentence for sentence, _ in busy]
+    published = published_alpha(p.drafter, p.model)
     few = p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None
     if not found and not few:
         sentences += [*_fewer(p), *_more(p)]
@@ -145,6 +96,7 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
         sentences.append(EVERY + (WHOLE_DRAFTS if p.engine == "llama.cpp" and p.unit == "request" else ""))
     if p.alpha and p.drafted and p.alpha > 2.5 and (p.alpha - 1) / p.drafted < 0.25:
         sentences.append(RATE)
+    sentences += [published] if published else []
     tries = dict.fromkeys(name for _, names in (*busy, *found) for name in names)
     if p.remote_prefill and found:
         tries = dict.fromkeys(("handover", *tries))
@@ -175,7 +127,7 @@ def _headline(p: AcceptanceProfile) -> str:
     if not p.drafts:
         parts.append("no figures of drafts")
         if p.token_seconds:
-            parts.append(f"a token takes {_ms(p.token_seconds)}{_at_once(p)}")
+            parts.append(f"a token takes {milliseconds(p.token_seconds)}{with_requests(p)}")
     if p.steps is not None:
         parts.append(count(p.steps, "step"))
     if p.drafted is not None:
@@ -314,21 +266,21 @@ def _falls_with_length(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str
 # Times and load.
 
 
-def _ms(seconds: float) -> str:
+def milliseconds(seconds: float) -> str:
     return f"{1000 * seconds:.3g} ms" if seconds < 1 else f"{1000 * seconds:.0f} ms"
 
 
-def _at_once(p: AcceptanceProfile) -> str:
+def with_requests(p: AcceptanceProfile) -> str:
     return f" with {count(p.at_once, 'request')} at once" if p.at_once else ""
 
 
 def _times(p: AcceptanceProfile) -> Iterator[str]:
     if p.step_seconds is None or p.alpha is None:
         return
-    drafter = f", of which the drafter takes {_ms(p.draft_seconds)}" if p.draft_seconds else ""
+    drafter = f", of which the drafter takes {milliseconds(p.draft_seconds)}" if p.draft_seconds else ""
     yield (
-        f"A step takes {_ms(p.step_seconds)}{_at_once(p)}{drafter}, and commits {p.alpha:.2f} tokens: drafting pays only if plain "
-        f"decoding takes more than {_ms(p.step_seconds / p.alpha)} a token."
+        f"A step takes {milliseconds(p.step_seconds)}{with_requests(p)}{drafter}, and commits {p.alpha:.2f} tokens: drafting pays only if plain "
+        f"decoding takes more than {milliseconds(p.step_seconds / p.alpha)} a token."
     )
 
 
@@ -412,91 +364,3 @@ def _constant_rate(accepted: float, drafted: int) -> float:
         rate = (low + high) / 2
         low, high = (rate, high) if sum(rate**k for k in range(1, drafted + 1)) < accepted else (low, rate)
     return low
-
-
-# Several sources side by side.
-
-
-def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Engines that serve one model side by side and accept unequally; each with what to try and the number of the profile."""
-    for at, p in enumerate(profiles):
-        beside = [
-            q for q in profiles
-            if q is not p and None not in (p.replica, q.replica) and q.unit == p.unit and (p.engine, p.model) == (q.engine, q.model)
-        ]  # fmt: skip
-        best = max(beside, key=lambda q: q.alpha or 0.0, default=p)
-        if p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
-            yield (
-                f"Engine {p.replica} accepts far less than engine {best.replica} of the same model: α {p.alpha:.2f} against "
-                f"{best.alpha:.2f}.",
-                ("replica",),
-                at,
-            )
-
-
-def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
-    """Each source with drafts against one without, under the same load."""
-    for at, p in enumerate(profiles):
-        for q in profiles:
-            same_model = q.model == p.model or None in (p.model, q.model)
-            if (
-                q.drafts
-                or not p.drafts
-                or q.unit != p.unit
-                or not same_model
-                or (q.at_once or 1) != (p.at_once or 1)
-                or not p.step_seconds
-            ):
-                continue
-            if p.token_seconds and q.token_seconds:
-                times = q.token_seconds / p.token_seconds
-                same = "" if p.unit == "request" else " That holds if machine, model and prompts were the same."
-                result = f"{times:.2f} times as fast" if times >= 1 else f"{1 / times:.2f} times slower"
-                yield (
-                    f"With drafts a token takes {_ms(p.token_seconds)}, without {_ms(q.token_seconds)}{_at_once(q)}: drafting is {result}. "
-                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.alpha or 0.0:.2f} tokens.{same}",
-                    (),
-                    at,
-                )
-
-
-COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "at once")
-
-
-def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
-    """Returns a table of several sources, with the names of its columns first; empty if there is one source only."""
-    rows = [
-        (
-            ", ".join([f"{escaped(p.log)}: {p.engine}" if p.log else p.engine, *(escaped(name) for name in (p.model, p.drafter) if name)])
-            + (f", engine {p.replica}" if p.replica is not None else ""),
-            "–" if p.drafted is None else f"{p.drafted:.3g}",
-            "–" if p.alpha is None else f"{p.alpha:.2f}",
-            percent(p.by_position[0]) if p.by_position else "–",
-            _ms(p.step_seconds) if p.step_seconds else "–",
-            _ms(p.token_seconds) if p.token_seconds else "–",
-            f"{p.tokens_per_second:.4g}" if p.tokens_per_second else "–",
-            "–" if p.at_once is None else str(p.at_once),
-        )
-        for p in (reading.profile for reading in readings)
-    ]  # fmt: skip
-    return [COLUMNS, *rows] if len(rows) > 1 else []
-
-
-def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
-    """Yields the readings as lines of text; what several say to try comes once, at the end."""
-    for number, reading in enumerate(readings):
-        known = [NO_ALPHA] if any(NO_ALPHA in before.sentences for before in readings[:number]) else []
-        yield from (sentence for sentence in reading.sentences if sentence not in known)
-        yield ""
-    if table := side_by_side(readings):
-        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
-        for row in table:
-            cells = (
-                f"{cell:<{width}}" if not n else f"{cell:>{width}}"
-                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
-            )
-            yield "  ".join(cells).rstrip()
-        yield ""
-    if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
-        yield WHAT_TO_TRY
-        yield from (f"* {one}" for one in tries)

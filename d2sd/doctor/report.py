@@ -11,7 +11,8 @@ from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
 from d2sd.doctor.findings import DraftingRun, Examination
-from d2sd.doctor.log_reading import WHAT_TO_TRY, Reading
+from d2sd.doctor.log_reading import Reading
+from d2sd.doctor.logs import WHAT_TO_TRY, side_by_side
 from d2sd.doctor.redraft import SHAPES, alpha
 from d2sd.doctor.reference import Reference
 from d2sd.trace.text import escaped
@@ -43,6 +44,9 @@ def markdown_of_logs(readings: Sequence[Reading]) -> str:
     for reading in readings:
         figures, *said = map(text, reading.sentences)
         lines += [figures, f"**{said[0]}**" if reading.named else said[0], *said[1:]]
+    if table := side_by_side(readings):
+        head, *rows = (f"| {' | '.join(map(text, row))} |" for row in table)
+        lines.append("\n".join([head, "|" + " --- |" * len(table[0]), *rows]))
     if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
         lines += [WHAT_TO_TRY, "\n".join(f"* {one}" for one in tries)]
     return "\n\n".join(lines)

@@ -9,7 +9,9 @@ import pytest
 
 from d2sd import InputError
 from d2sd.__main__ import main
-from d2sd.doctor.log_reading import AcceptanceProfile, read_log, read_profile
+from d2sd.doctor.log_profiles import AcceptanceProfile
+from d2sd.doctor.log_reading import read_profile
+from d2sd.doctor.logs import read_log
 from d2sd.trace.logs import by_source, import_log, together
 
 VLLM = (
