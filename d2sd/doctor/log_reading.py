@@ -155,7 +155,7 @@ def _out_of_the_ordinary(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[s
     if not shares:
         if p.alpha is None:
             return
-        if p.alpha < 1 + NONE:
+        if p.alpha < 1 + 2 * NONE:
             yield f"Almost nothing is accepted: α is {p.alpha:.2f}.", ("convention", "quantised drafter", "tokenizer")
         else:
             yield from _low_alpha(p)

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import subprocess
+import sys
 
 import pytest
 
@@ -11,8 +14,9 @@ from d2sd import InputError
 from d2sd.__main__ import main
 from d2sd.doctor.log_profiles import AcceptanceProfile
 from d2sd.doctor.log_reading import read_profile
-from d2sd.doctor.logs import read_log
-from d2sd.trace.logs import by_source, import_log, together
+from d2sd.doctor.logs import read_log, report_lines
+from d2sd.trace.logs import by_source, import_log, records, together
+from tests.unit.pasted_logs import CASES, timings
 
 VLLM = (
     "(APIServer pid=7) INFO 06-02 11:40:07 [metrics.py:101] SpecDecoding metrics: Mean acceptance length: 2.40, Accepted throughput: "
@@ -228,6 +232,20 @@ def test_pasted_log_bounds_time_of_hostile_lines(tmp_path, line):
 
 # The answer.
 
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_read_log_answers_pasted_logs(tmp_path, case):
+    (tmp_path / "log").write_text(case.log, encoding="utf-8")
+    if case.none:
+        with pytest.raises(InputError) as refused:
+            read_log(import_log(tmp_path / "log"))
+        answer = str(refused.value)
+    else:
+        answer = "\n".join(report_lines(read_log(import_log(tmp_path / "log"))))
+    assert [part for part in case.said if part not in answer] == [], answer
+    assert [part for part in case.wrong if part in answer] == [], answer
+
+
 WINDOW = VLLM.replace(
     "0.700, 0.400, 0.200, 0.080, 0.020", "0.600, 0.400, 0.250, 0.100, 0.050" + ", 0.000" * 10
 ).replace("500 tokens", "1500 tokens")
@@ -250,7 +268,11 @@ def profile(*shares, steps=2000, **fields):
         (profile(0.4, 0.25, 0.15), True, "Position 1 is accepted in 40% of the steps, which is low.", "z-lab/dflash issue 133"),
         (profile(0.4, 0.25, 0.15, steps=15), False, "Nothing in", ""),
         (profile(alpha=1.01), True, "Almost nothing is accepted: α is 1.01.", "vLLM issue 56792"),
-        (profile(alpha=3.0), False, "Nothing in α is out of the ordinary", ""),
+        (profile(alpha=3.0), False, "How many tokens are drafted a step is not in this log", ""),
+        (profile(alpha=2.0, drafted=15.0), False, "The first 4 of 15 drafted tokens bring 94% of what is accepted, if all positions are accepted equally often: draft 3 to 4", ""),
+        (profile(alpha=1.5, drafted=3.0), True, "α is 1.50 of at most 4, as if 34% were accepted at every position: that is low", "z-lab/dflash issue 133"),
+        (profile(0.9, 0.8, 0.6), False, "Position 3 is still accepted in 60% of the steps: try a longer draft", ""),
+        (profile(0.8, 0.6, 0.02), True, "Acceptance falls at position 3", "vLLM pull request 41834"),
     ],
 )  # fmt: skip
 def test_read_profile_names_only_unusual_acceptance(found, named, sentence, case):
@@ -308,6 +330,50 @@ def test_doctor_log_exits_1_when_cause_is_named(tmp_path, capsys):
     assert "Nothing in acceptance by position" in (tmp_path / "o.md").read_text(encoding="utf-8")
     assert main(["doctor"]) == 2
     assert "name a target and its drafter, or a server's log with --log" in capsys.readouterr().err
+
+
+def test_doctor_compares_several_logs(tmp_path, capsys):
+    (tmp_path / "with.log").write_text(timings(3200, 100, 70, 145), encoding="utf-8")
+    (tmp_path / "without.log").write_text(timings(2500, 100), encoding="utf-8")
+    logs = ["--log", str(tmp_path / "with.log"), "--log", str(tmp_path / "without.log")]
+    assert main(["doctor", *logs]) == 0
+    said = capsys.readouterr().out
+    assert "with.log: llama.cpp, 29 steps" in said
+    assert "without.log: llama.cpp, no figures of drafts, a token takes 25 ms" in said
+    assert "drafting is 1.28 times slower" in said
+    assert main(["doctor", *logs, "--json"]) == 0
+    drafted, plain = json.loads(capsys.readouterr().out)
+    assert drafted["profile"]["step_seconds"] == pytest.approx(3.2 / 100 * (1 + 70 / 29))
+    assert (plain["profile"]["drafts"], plain["profile"]["token_seconds"]) == (False, pytest.approx(0.025))
+
+
+def test_doctor_log_reads_standard_input_without_torch(tmp_path):
+    code = "import sys; sys.modules['torch'] = None; from d2sd.__main__ import main; sys.exit(main(['doctor', '--log', '-']))"
+    found = subprocess.run([sys.executable, "-c", code], input=VLLM, capture_output=True, encoding="utf-8")
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "vllm, 100 steps, 5 tokens drafted a step, α 2.40" in found.stdout
+
+
+def test_log_of_standard_input_ends_at_interrupt(monkeypatch):
+    lines = [line.encode() for line in (VLLM * 3).splitlines(keepends=True)]
+
+    def interrupted(_):
+        waiting = iter(lines)
+
+        def read():
+            for line in waiting:
+                return line
+            raise KeyboardInterrupt
+
+        return read
+
+    monkeypatch.setattr(records, "_line_reader", interrupted)
+    read, write = os.pipe()
+    with os.fdopen(read) as standard, os.fdopen(write, "w") as log:
+        log.write(VLLM)  # a file is looked at before its lines are read
+        log.flush()
+        monkeypatch.setattr(sys, "stdin", standard)
+        assert [row.steps for row in import_log("-")] == [100] * 3
 
 
 def test_trace_commands_read_logs_or_suggest_import(tmp_path, capsys):

@@ -86,7 +86,7 @@ def _split(lines: Iterable[str]) -> Iterator[str]:
     """Yields the lines, cut to a length; one that holds several rows, because line breaks were lost, as one line a row."""
     for long in lines:
         line = long if len(long) <= MAX_LINE else f"{long[: MAX_LINE // 2]} {long[-MAX_LINE // 2 :]}"
-        if line.count("throughput: ") > 4 or line.count("accept") > 4:
+        if line.count("throughput: ") > 3 or line.count("accept") > 3:
             yield from SEVERAL.split(line)
         else:
             yield line

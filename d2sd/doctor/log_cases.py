@@ -1,0 +1,54 @@
+"""Public cases: what to try against low acceptance, with the case that showed it, and the α that was published for a drafter."""
+
+from __future__ import annotations
+
+# What to try, and the case that showed it.
+TRIES = {
+    "convention": "Which row predicts which token (fill or next): a DSpark drafter read the other way accepted under 1% (vLLM issue 56792).",
+    "quantised drafter": "A drafter that took over the target's quantisation: SGLang's server does so if no other is set, and acceptance fell "
+    "to 0 (SGLang pull request 35629).",
+    "tokenizer": "Mask token, tokenizer and target of the drafter: `d2sd doctor TARGET DRAFTER` tries them.",
+    "taps": "Taps (target layers) one layer off: 5.6 instead of 6.6 tokens accepted a step (Avarok-Cybersecurity/atlas pull request 394; "
+    "vLLM pull request 42704).",
+    "thinking": "Thinking on or off, as in training: with Qwen3-8B the rate was 25% with it and 60% without (z-lab/dflash issue 133), with "
+    "Qwen3.5-35B-A3B it was the other way round (issue 60).",
+    "template": "The chat template: EAGLE-3 drafters for Llama 3.3 accept clearly less without it (TensorRT-LLM pull request 4802).",
+    "language": "Another language or domain: α 6.4 in English, 3.3 in Chinese on the same questions (z-lab/dflash issue 7).",
+    "quantised": "The target in 16 bits. A quantised one is often suspected and not always the cause: from 3.5 to 5.5 bits a weight one pair "
+    "kept its 8 to 9% (z-lab/dflash issue 152).",
+    "engine": "The same drafter in another engine: 3 in llama.cpp, 5.5 in vLLM (z-lab/dflash issue 170). With token ids in the log, "
+    "`d2sd whatif LOG --served` compares step by step.",
+    "training": "The training itself, if you trained the drafter: wrong padding and hidden states left acceptance very low (SpecForge issue 471, "
+    "pull request 473).",
+    "window": "Sliding-window layers that are run as full attention: acceptance ended at position 2 to 5 of 15 once texts passed the window "
+    "(AEON-7/Qwen3.6-27B-AEON-Ultimate-Uncensored-DFlash issue 6; vLLM pull request 40898). Compare short texts with long ones.",
+    "position": "Position ids of the draft: one too low, acceptance fell from 0.8 in short texts to 0.22 after 12,000 tokens "
+    "(ik_llama.cpp pull request 2296).",
+    "block": "More tokens than the block of training: 7 where it was 5 took the rate from 35% to 4% (vLLM pull request 41834).",
+    "handover": "Prompts are processed on another server: whether the drafter gets its own state of the prompt, its KV cache or the "
+    "target's hidden states (vllm-ascend issue 13665; SGLang issues 7927 and 34285). One server for both would tell.",
+    "full": "Fewer requests at once, a larger KV cache, or no drafts: compare the tokens a second of all requests (vLLM issue 43295).",
+    "busy": "The same load without drafts, and with fewer drafted tokens: compare the tokens a second of all requests.",
+    "replica": "The drafter's weights and settings of that engine, and whether its requests are other texts.",
+    "first only": "The drafter's state after its first token: hidden states, norms, the mask of the block. Such profiles were DSpark on one "
+    "target (vLLM issue 51009) and a DFlash drafter that was good in validation (vllm-project/speculators issue 613).",
+}  # fmt: skip
+
+# Mean acceptance lengths by a part of the drafter's name: (α, tokens drafted a step, texts, source).
+PUBLISHED = {
+    "llama-3.1-8b-instruct-speculator.eagle3": (2.60, 3, "MT-bench", "vLLM's tests of acceptance length"),
+    "qwen3-8b-speculator.eagle3": (2.26, 3, "MT-bench", "vLLM's tests of acceptance length"),
+    "gpt-oss-20b-speculator.eagle3": (2.56, 3, "MT-bench", "vLLM's tests of acceptance length"),
+    "eagle3-llama3.1-instruct-8b": (3.53, 7, "MT-bench", "vLLM issue 26191"),
+    "eagle3-qwen3-235b-a22b-instruct-2507": (3.18, 7, "MT-bench at temperature 1", "its model card"),
+    "qwen3-8b-dflash-b16": (6.96, 15, "GSM8K", "D²SD, arXiv 2606.04446"),
+    "qwen3.5-4b-dflash": (6.75, 15, "GSM8K", "its model card, quoted in vLLM issue 49730"),
+}
+
+
+def published_alpha(*names: str | None) -> str | None:
+    """Returns a sentence about the published α of the drafter with one of these names; None where none is known."""
+    for part, (alpha, drafted, texts, source) in PUBLISHED.items():
+        if any(part in name.lower() for name in names if name):
+            return f"Published for {part}: α {alpha:.2f} with {drafted} drafted tokens on {texts} ({source})."
+    return None

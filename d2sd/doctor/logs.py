@@ -1,0 +1,119 @@
+"""What logs say: a reading of each source in them, what follows from several side by side, and all of it as text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from d2sd.calibration.sentences import percent
+from d2sd.doctor.log_cases import TRIES
+from d2sd.doctor.log_profiles import AcceptanceProfile, profiles_of
+from d2sd.doctor.log_reading import FALL, NO_ALPHA, NO_DRAFTED, RATE, Reading, milliseconds, read_profile, with_requests
+from d2sd.trace.logs import LogTotals
+from d2sd.trace.text import escaped
+from d2sd.trace.trace import Trace
+
+ONCE = (NO_ALPHA, NO_DRAFTED, RATE)  # sentences that are not repeated for every source
+WHAT_TO_TRY = "Things to try, each with a public case. A profile alone does not tell which of them it is:"
+
+
+def read_log(found: Iterable[Trace | LogTotals]) -> list[Reading]:
+    """Returns what the log of a server says, a reading for each engine, model and setting in it. Raises ``InputError``."""
+    return read_profiles(profiles_of(found))
+
+
+def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
+    """Returns a reading of each profile; what follows from several of them is said with the last one that it is about."""
+    readings = [read_profile(profile) for profile in profiles]
+    for sentence, names, at in (*_unequal_engines(profiles), *_with_and_without(profiles)):
+        one = readings[at]
+        tries = dict.fromkeys((*one.tries, *(TRIES[name] for name in names)))
+        readings[at] = replace(
+            one, sentences=(*one.sentences, sentence), named=one.named or bool(names), tries=tuple(tries)
+        )
+    return readings
+
+
+def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
+    """Engines that serve one model side by side and accept unequally; each with what to try and the number of the profile."""
+    for at, p in enumerate(profiles):
+        beside = [
+            q for q in profiles
+            if q is not p and None not in (p.replica, q.replica) and q.unit == p.unit and (p.engine, p.model) == (q.engine, q.model)
+        ]  # fmt: skip
+        best = max(beside, key=lambda q: q.alpha or 0.0, default=p)
+        if p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
+            yield (
+                f"Engine {p.replica} accepts far less than engine {best.replica} of the same model: α {p.alpha:.2f} against "
+                f"{best.alpha:.2f}.",
+                ("replica",),
+                at,
+            )
+
+
+def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
+    """Each source with drafts against one without, under the same load."""
+    for at, p in enumerate(profiles):
+        for q in profiles:
+            same_model = q.model == p.model or None in (p.model, q.model)
+            if (
+                q.drafts
+                or not p.drafts
+                or q.unit != p.unit
+                or not same_model
+                or (q.at_once or 1) != (p.at_once or 1)
+                or not p.step_seconds
+            ):
+                continue
+            if p.token_seconds and q.token_seconds:
+                times = q.token_seconds / p.token_seconds
+                same = "" if p.unit == "request" else " That holds if machine, model and prompts were the same."
+                result = f"{times:.2f} times as fast" if times >= 1 else f"{1 / times:.2f} times slower"
+                yield (
+                    f"With drafts a token takes {milliseconds(p.token_seconds)}, without {milliseconds(q.token_seconds)}{with_requests(q)}: drafting is {result}. "
+                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.alpha or 0.0:.2f} tokens.{same}",
+                    (),
+                    at,
+                )
+
+
+COLUMNS = ("log", "drafted", "α", "position 1", "step", "token", "tokens/s", "at once")
+
+
+def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
+    """Returns a table of several sources, with the names of its columns first; empty if there is one source only."""
+    rows = [
+        (
+            ", ".join([f"{escaped(p.log)}: {p.engine}" if p.log else p.engine, *(escaped(name) for name in (p.model, p.drafter) if name)])
+            + (f", engine {p.replica}" if p.replica is not None else ""),
+            "–" if p.drafted is None else f"{p.drafted:.3g}",
+            "–" if p.alpha is None else f"{p.alpha:.2f}",
+            percent(p.by_position[0]) if p.by_position else "–",
+            milliseconds(p.step_seconds) if p.step_seconds else "–",
+            milliseconds(p.token_seconds) if p.token_seconds else "–",
+            f"{p.tokens_per_second:.4g}" if p.tokens_per_second else "–",
+            "–" if p.at_once is None else str(p.at_once),
+        )
+        for p in (reading.profile for reading in readings)
+    ]  # fmt: skip
+    return [COLUMNS, *rows] if len(rows) > 1 else []
+
+
+def report_lines(readings: Sequence[Reading]) -> Iterator[str]:
+    """Yields the readings as lines of text; what several say to try comes once, at the end."""
+    for number, reading in enumerate(readings):
+        before = {sentence for earlier in readings[:number] for sentence in earlier.sentences}
+        yield from (sentence for sentence in reading.sentences if sentence not in ONCE or sentence not in before)
+        yield ""
+    if table := side_by_side(readings):
+        widths = [max(map(len, column)) for column in zip(*table, strict=True)]
+        for row in table:
+            cells = (
+                f"{cell:<{width}}" if not n else f"{cell:>{width}}"
+                for n, (cell, width) in enumerate(zip(row, widths, strict=True))
+            )
+            yield "  ".join(cells).rstrip()
+        yield ""
+    if tries := dict.fromkeys(one for reading in readings for one in reading.tries):
+        yield WHAT_TO_TRY
+        yield from (f"* {one}" for one in tries)
