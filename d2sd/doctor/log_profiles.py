@@ -16,7 +16,7 @@ from d2sd.trace.trace import Trace
 MAX_LENGTHS = 100_000  # entries of ``AcceptanceProfile.by_length``
 MAX_SOURCES = 20
 MAX_DRAFTED = 64  # tokens a step, where their number is deduced
-UNDRAFTED = 0.05  # of the tokens of a log, above which they are told
+UNDRAFTED = 0.1  # of the tokens of a log, above which they are told
 ALL = 0.999  # acceptance rate of a llama.cpp that counts only drafts which were accepted as a whole
 
 
@@ -175,16 +175,20 @@ def _profile(rows: Sequence[LogTotals]) -> AcceptanceProfile:
         if row.held and row.running == 1 and row.mean_acceptance_length is not None
     ]
     step_seconds, at_once = _step_seconds(rows)
+    token_seconds = step_seconds / (alpha or 1.0) if step_seconds else None
     tokens, accepted = all_of["tokens"], all_of["accepted"]
     left = tokens - steps - accepted if tokens and steps and accepted is not None and first.engine == "vllm" else 0
+    left = left if left > UNDRAFTED * (tokens or 0) else 0
+    if left and step_seconds and alpha:
+        step_seconds *= tokens / (steps + left) / alpha
     draft = [row.draft_seconds for row in rows if row.draft_seconds is not None]
     speeds = [row.tokens_per_second for row in rows if row.tokens_per_second]
     return AcceptanceProfile(
         first.engine, all_of["model"], all_of["drafter"], steps, each, alpha, shares, tuple(lengths[:MAX_LENGTHS]),
-        "", first.unit, first.replica, step_seconds, step_seconds / (alpha or 1.0) if step_seconds else None, at_once, sum(draft) / steps if draft and steps else None,
+        "", first.unit, first.replica, step_seconds, token_seconds, at_once, sum(draft) / steps if draft and steps else None,
         median(speeds) if speeds and first.unit != "request" else None,
         Load(*(_range(rows, name) for name in ("running", "waiting", "kv_use"))),
-        any(row.remote_prefill for row in rows), all_of["acceptance_rate"], tokens, left if left > UNDRAFTED * (tokens or 0) else None,
+        any(row.remote_prefill for row in rows), all_of["acceptance_rate"], tokens, left or None,
         first.drafts,
     )  # fmt: skip
 

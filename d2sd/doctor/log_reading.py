@@ -28,6 +28,7 @@ FEW_STEPS = 100
 FULL = 0.9  # used share of the KV cache
 MANY_RUNNING = 32  # requests at once
 LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, with which a longer draft is worth a try
+MOST_ENGINES = 1000
 MOST_TRIES = 5
 MOST_OF_IT = (0.85, 0.93)  # of the accepted tokens
 MOST_DRAFTED = 1000
@@ -46,8 +47,8 @@ EVERY = (
     "other text."
 )
 WHOLE_DRAFTS = (
-    " llama.cpp also shows such rates where a model's state cannot be taken back in part (hybrid and recurrent models): it counts only "
-    "drafts that were accepted as a whole."
+    "Of models whose state cannot be taken back in part (hybrid and recurrent ones), llama.cpp's rate counts only drafts that were accepted "
+    "as a whole; its lines “statistics” count all."
 )
 SIMPLE_LOW = ("thinking", "template", "language", "engine", "taps")
 
@@ -92,8 +93,10 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
             f"{p.undrafted} of {p.tokens} tokens come from steps without a draft, which α leaves out: with them a step commits "
             f"{p.tokens / (p.steps + p.undrafted):.2f} tokens."
         )
-    if p.drafted and (p.rate or 0.0) > WHOLE:
-        sentences.append(EVERY + (WHOLE_DRAFTS if p.engine == "llama.cpp" and p.unit == "request" else ""))
+    if _is_whole(p):
+        sentences.append(EVERY)
+    if p.engine == "llama.cpp" and p.unit == "request" and (p.rate or 0.0) > WHOLE:
+        sentences.append(WHOLE_DRAFTS)
     if p.alpha and p.drafted and p.alpha > 2.5 and (p.alpha - 1) / p.drafted < 0.25:
         sentences.append(RATE)
     sentences += [published] if published else []
@@ -110,6 +113,8 @@ def _ordinary(p: AcceptanceProfile) -> str:
         return NO_ALPHA
     if len(p.by_position) > 1 or (p.by_position and drafted == 1):
         return ORDINARY
+    if p.drafted and drafted < 1:
+        return f"Few steps have a draft: {p.drafted:.2g} tokens are drafted a step on average."
     if not 1 <= drafted <= MOST_DRAFTED:
         return NO_DRAFTED
     return (
@@ -123,7 +128,7 @@ def _headline(p: AcceptanceProfile) -> str:
     log = f"{escaped(p.log)}: " if p.log else ""
     parts = [f"{log}{p.engine}" + (f", {names}" if names else "")]
     if p.replica is not None:
-        parts.append(f"engine {p.replica}")
+        parts.append(engine_of(p))
     if not p.drafts:
         parts.append("no figures of drafts")
         if p.token_seconds:
@@ -143,6 +148,11 @@ def _headline(p: AcceptanceProfile) -> str:
             shares.append(f"{f'{last + 1} to ' if last + 1 < most else ''}{most}: 0%")
         parts.append(f"accepted up to position {', '.join(shares)}")
     return f"{', '.join(parts)}."
+
+
+def engine_of(p: AcceptanceProfile) -> str:
+    """Returns the name of one of several engines, which vLLM numbers, or tells apart by their processes."""
+    return f"{'engine' if (p.replica or 0) < MOST_ENGINES else 'process'} {p.replica}"
 
 
 def _last(shares: Sequence[float]) -> int:
@@ -275,12 +285,13 @@ def with_requests(p: AcceptanceProfile) -> str:
 
 
 def _times(p: AcceptanceProfile) -> Iterator[str]:
-    if p.step_seconds is None or p.alpha is None:
+    if p.step_seconds is None or p.token_seconds is None or p.alpha is None:
         return
+    commits = p.step_seconds / p.token_seconds
     drafter = f", of which the drafter takes {milliseconds(p.draft_seconds)}" if p.draft_seconds else ""
     yield (
-        f"A step takes {milliseconds(p.step_seconds)}{with_requests(p)}{drafter}, and commits {p.alpha:.2f} tokens: drafting pays only if plain "
-        f"decoding takes more than {milliseconds(p.step_seconds / p.alpha)} a token."
+        f"A step takes {milliseconds(p.step_seconds)}{with_requests(p)}{drafter}, and commits {commits:.2f} tokens: drafting pays only if plain "
+        f"decoding takes more than {milliseconds(p.token_seconds)} a token."
     )
 
 
@@ -343,9 +354,14 @@ def _fewer(p: AcceptanceProfile) -> Iterator[str]:
     )
 
 
+def _is_whole(p: AcceptanceProfile) -> bool:
+    """Whether nearly all of drafts of several tokens are accepted."""
+    return p.alpha is not None and p.drafted is not None and p.drafted > 1.5 and p.alpha - 1 > WHOLE * p.drafted
+
+
 def _more(p: AcceptanceProfile) -> Iterator[str]:
     """Whether the draft could be longer."""
-    if p.alpha is None or not p.drafted or not p.equally_long or (p.rate or 0.0) > WHOLE:
+    if p.alpha is None or not p.drafted or not p.equally_long or _is_whole(p):
         return
     whole = len(p.by_position) > 1 and p.by_position[-1] >= LONGER[0]
     if whole or (p.alpha - 1) / p.drafted >= LONGER[1]:

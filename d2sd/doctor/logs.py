@@ -8,7 +8,17 @@ from dataclasses import replace
 from d2sd.calibration.sentences import percent
 from d2sd.doctor.log_cases import TRIES
 from d2sd.doctor.log_profiles import AcceptanceProfile, profiles_of
-from d2sd.doctor.log_reading import FALL, NO_ALPHA, NO_DRAFTED, RATE, Reading, milliseconds, read_profile, with_requests
+from d2sd.doctor.log_reading import (
+    FALL,
+    NO_ALPHA,
+    NO_DRAFTED,
+    RATE,
+    Reading,
+    engine_of,
+    milliseconds,
+    read_profile,
+    with_requests,
+)
 from d2sd.trace.logs import LogTotals
 from d2sd.trace.text import escaped
 from d2sd.trace.trace import Trace
@@ -44,7 +54,7 @@ def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[st
         best = max(beside, key=lambda q: q.alpha or 0.0, default=p)
         if p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
             yield (
-                f"Engine {p.replica} accepts far less than engine {best.replica} of the same model: α {p.alpha:.2f} against "
+                f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} against "
                 f"{best.alpha:.2f}.",
                 ("replica",),
                 at,
@@ -71,7 +81,7 @@ def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[s
                 result = f"{times:.2f} times as fast" if times >= 1 else f"{1 / times:.2f} times slower"
                 yield (
                     f"With drafts a token takes {milliseconds(p.token_seconds)}, without {milliseconds(q.token_seconds)}{with_requests(q)}: drafting is {result}. "
-                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.alpha or 0.0:.2f} tokens.{same}",
+                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.step_seconds / p.token_seconds:.2f} tokens.{same}",
                     (),
                     at,
                 )
@@ -85,7 +95,7 @@ def side_by_side(readings: Sequence[Reading]) -> list[tuple[str, ...]]:
     rows = [
         (
             ", ".join([f"{escaped(p.log)}: {p.engine}" if p.log else p.engine, *(escaped(name) for name in (p.model, p.drafter) if name)])
-            + (f", engine {p.replica}" if p.replica is not None else ""),
+            + (f", {engine_of(p)}" if p.replica is not None else ""),
             "–" if p.drafted is None else f"{p.drafted:.3g}",
             "–" if p.alpha is None else f"{p.alpha:.2f}",
             percent(p.by_position[0]) if p.by_position else "–",

@@ -173,6 +173,12 @@ def read_sglang(record: dict[str, Any], where: str) -> Counts:
         known["seconds"] = meta.e2e_latency
     if details is None:
         raise InputError(f"{place}: nothing is there; send {SGLANG_OPTION} with the request")
+    older = {"spec_num_correct_drafts": "spec_accept_token_num", "spec_num_proposed_drafts": "spec_draft_token_num"}
+    details = (
+        {**{new: details[old] for new, old in older.items() if old in details}, **details}
+        if isinstance(details, dict)
+        else details
+    )
     stats = convert(details, SglangDetails, place)
     correct, proposed = stats.spec_num_correct_drafts, stats.spec_num_proposed_drafts
     check_mean(stats.spec_accept_rate, share_of(correct, proposed), f"{place}.spec_accept_rate")

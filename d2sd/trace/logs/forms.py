@@ -10,7 +10,7 @@ from d2sd.trace.logs.requests import Unit
 NUMBER = r"[0-9]{1,15}(?:\.[0-9]{1,17})?"
 WORDS = {
     "rates": r"[0-9.,\s]{1,20000}", "histogram": r"[0-9.,%'\s]{1,20000}", "counts": r"[0-9,\s]{1,20000}",
-    "drafter": r"[\w-]{1,40}", "backend": r"[\w.-]{1,40}", "replica": r"[0-9]{1,6}",
+    "drafter": r"[\w-]{1,40}", "backend": r"[\w.-]{1,40}", "replica": r"[0-9]{1,8}",
 }  # fmt: skip
 
 
@@ -27,6 +27,7 @@ class Form:
     fields: patterns of its values.
     before: patterns of values in the lines before it.
     alone: pattern of the line that begins a row of a request or server without drafts, whose values are those of ``before``.
+    requests: number of requests that the program decodes at once; 0 if that varies.
     keys: whether every field may begin a row, which ends before a field that it already has, as in JSON.
     """
 
@@ -36,6 +37,7 @@ class Form:
     fields: tuple[str, ...]
     before: tuple[str, ...] = ()
     alone: str = ""
+    requests: int = 0
     keys: bool = False
 
 
@@ -50,14 +52,14 @@ def _of_json(engine: str, begins: str, **names: str) -> Form:
 
 _BENCHMARK = (
     "Backend:<backend>", r"Max(?:imum)? request concurrency:<running>", "Total generated tokens:<generated>",
-    r"Output token throughput \(tok/s\):<speed>", r"Mean TPOT \(ms\):<token_ms>", "Output tokens:<generated>",
+    r"Output token throughput \(tok/s\):<speed>", r"Mean TPOT \(ms\):<token_ms>", r"Mean ITL \(ms\):<chunk_ms>", "Output tokens:<generated>",
 )  # fmt: skip
 FORMS = (
     Form("vllm", "interval", r"SpecDecoding metrics:|^\W*Mean acceptance length:", (
-        "Mean acceptance length:<alpha>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
+        "Mean acceptance length:<alpha>", "Accepted throughput:<accepted_speed>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
         "[Dd]raft acceptance rate:<rate_percent>",
     ), (
-        r"Engine\s<replica>", "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
+        r"\bpid=<replica>", r"Engine\s<replica>", "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
         "(?:GPU )?KV cache usage:<kv_percent>", "(?<!External )[Pp]refix cache hit rate:(?: GPU:)?<hits_percent>",
         "External prefix cache hit rate:<external_percent>",
     ), alone="Avg generation throughput:", keys=True),
@@ -90,6 +92,7 @@ FORMS = (
     Form("sglang", "benchmark", "Accept length:", (
         "Accept length:<alpha>", "Spec verify ct:<steps>", r"Mean TPOT \(ms\):<token_ms>",
     ), _BENCHMARK),
+    Form("sglang", "benchmark", r"\bacc_length\s*[:=]", (r"acc_length\s*[:=]<alpha>", r"speed\s*[:=]<speed>"), requests=1),  # its send_one
     Form("sglang", "benchmark", "#questions:", ("Throughput:<speed>", "Acceptance length:<alpha>")),
     Form("dflash", "benchmark", "Average Acceptance length:", (  # z-lab's own
         "Average Acceptance length:<alpha>", r"Acceptance length histogram: \[<histogram>",
@@ -117,14 +120,15 @@ FORMS = (
         generation_time_ms="decode_ms", acceptance_histogram="counts"),
     _of_json("sglang", "spec_verify_ct|spec_accept_length|spec_accept_rate", completion_tokens="generated", spec_verify_ct="steps",
         spec_accept_length="alpha", spec_accept_rate="rate", spec_num_correct_drafts="accepted",
-        spec_num_proposed_drafts="drafted", spec_correct_drafts_histogram="counts"),
+        spec_num_proposed_drafts="drafted", spec_correct_drafts_histogram="counts", spec_accept_token_num="accepted",
+        spec_draft_token_num="drafted"),
     _of_json("llama.cpp", "predicted_n|draft_n", predicted_n="tokens", predicted_ms="decode_ms", draft_n="drafted",
         draft_n_accepted="accepted"),
 )  # fmt: skip
 BEGINS = re.compile("|".join(f"({form.begins})" for form in FORMS))
 ALONE = {form: re.compile(form.alone) for form in FORMS if form.alone}
 SIGNS = (
-    "metrics:", "ccept", "draft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted_n",
+    "metrics:", "ccept", "acc_length", "draft", "Finish:", "#questions:", "statistics", "[DAR]", "[AL]", "Decode batch", "spec_", "predicted_n",
     "throughput:", "eval time", "Benchmark",
 )  # fmt: skip
 

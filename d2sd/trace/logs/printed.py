@@ -19,6 +19,8 @@ from d2sd.trace.logs.requests import LogTotals, share_of
 MAX_LINE = 20_000  # characters that are looked at; of a longer line half at either end
 MAX_POSITIONS = 1024
 AROUND = 60  # lines of a row after its first one, and lines before that one which may hold a figure of it
+ROUNDED = 0.01  # of α and of the rates by position, as they are printed
+LONGEST = 15.0  # seconds of an interval of vLLM; its line about drafts covers more where the server was idle
 NOT_PRINTED = "not in this log: single requests, where in the text each step ended and confidences"
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 BACKENDS = ("sglang", "vllm")
@@ -153,7 +155,11 @@ def _row(found: _Found) -> LogTotals | None:
         else:
             own.setdefault(name, value)
     known |= own
-    if not known.keys() & {"alpha", "accepted", "emitted"} and not own.keys() & {"speed", "decode_ms", "token_ms"}:
+    if not known.keys() & {"alpha", "accepted", "emitted", "token_ms"} and not own.keys() & {
+        "speed",
+        "decode_ms",
+        "token_ms",
+    }:
         return None
     word = {name: known.pop(name) for name in WORDS if name in known}
     number = {name: float(value) for name, value in known.items()}
@@ -166,13 +172,19 @@ def _row(found: _Found) -> LogTotals | None:
     tokens = number.get("tokens", number.get("written"))
     if steps is None and drafted and "gamma" in number:
         steps = drafted / number["gamma"]
-    if steps is None and alpha is not None and alpha > 1 and accepted:
-        steps = accepted / (alpha - 1)
+    if form.engine == "vllm" and alpha is not None and abs(1 + sum(rates) - alpha) > ROUNDED * (1 + len(rates)):
+        rates = ()  # of a line that was cut
     if steps is None and rates and drafted is not None and drafted % len(rates) == 0:
         steps = drafted // len(rates)
+    if steps is None and alpha is not None and alpha > 1 and accepted:
+        steps = accepted / (alpha - 1)
     if steps is None and accepted is not None and tokens is not None:
         steps = tokens - accepted - ("tokens" in number)
     steps = steps if steps is None or steps > 0 else None
+    if alpha == 1 and form.unit == "benchmark" and steps is None:
+        alpha = None  # what is printed without drafts
+    if alpha is None and "rate" in number and number.get("chunk") and number.get("token"):
+        alpha = number["chunk"] / number["token"]  # vLLM sends a chunk a step
     if alpha is None and steps and "emitted" in number:
         alpha = number["emitted"] / steps
     if alpha is None and steps and accepted is not None:
@@ -191,6 +203,9 @@ def _row(found: _Found) -> LogTotals | None:
         rates = (number["first"] / steps,)
     seconds, share = number.get("decode"), share_of(accepted, drafted)
     tokens = number.get("generated", number.get("emitted")) if tokens is None else tokens
+    window = accepted / number["accepted_speed"] if accepted and number.get("accepted_speed") else None
+    if tokens is None and window and window < LONGEST and number.get("speed"):
+        tokens = number["speed"] * window
     speed = number.get("speed") or (tokens / seconds if tokens and seconds else None)
     engine, replica = word.get("backend"), word.get("replica")
     return LogTotals(
@@ -198,7 +213,7 @@ def _row(found: _Found) -> LogTotals | None:
         replica=None if replica is None else int(replica), tokens=_whole(tokens), steps=_whole(steps), drafted=_whole(drafted),
         accepted=_whole(accepted), acceptance_rate=number.get("rate") if share is None else share, mean_acceptance_length=alpha,
         by_position=rates, tokens_per_second=speed, seconds=seconds, draft_seconds=number.get("draft"),
-        seconds_per_token=number.get("token"), running=_whole(number.get("running")), held=_whole(number.get("held")), gamma=found.gamma,
+        seconds_per_token=number.get("token"), running=_whole(number.get("running", form.requests or None)), held=_whole(number.get("held")), gamma=found.gamma,
         waiting=_whole(number.get("waiting")), kv_use=number.get("kv"), external_hits=number.get("external"),
         remote_prefill="transfers" in number or bool(number.get("external")),
         unknown=NOT_PRINTED if form.unit != "request" else NOT_PRINTED.replace("single requests, ", ""),

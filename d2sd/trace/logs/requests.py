@@ -181,7 +181,8 @@ class LogTotals:
     @property
     def drafts(self) -> bool:
         """Whether it has figures of drafts, and is no row of plain decoding."""
-        return self.mean_acceptance_length is not None or self.accepted is not None or self.steps is not None
+        known = (self.mean_acceptance_length, self.accepted, self.steps, self.acceptance_rate)
+        return any(figure is not None for figure in known)
 
     def row(self) -> str:
         """Returns the figures as one line of text."""

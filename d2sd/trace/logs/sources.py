@@ -24,8 +24,8 @@ HEAD, MAX_HEAD = 50, 2**20  # lines and bytes from which it is decided how a log
 FENCE = b"```"  # of Markdown, around a log that was copied from a thread
 METRICS = (b"# HELP ", b"# TYPE ", b"vllm:", b"sglang:")
 DOCUMENT = re.compile(rb"\s*(?:\{\s*(?:[\"}]|$)|\[\s*(?:[\[{\"\]]|$))")  # how a JSON document over several lines begins
-PRINTED = (
-    "“SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
+NOTHING = (
+    "no figures of speculative decoding that are known here; read are “SpecDecoding metrics: …” of vLLM, “Decode batch … accept len: …” of SGLang, “draft acceptance = …” of llama.cpp, “[AL] AVERAGE” of "
     "TensorRT-LLM, their benchmarks, their pages of /metrics, and their replies in JSON"
 )
 
@@ -63,7 +63,7 @@ def import_log(
     except NotJSON as error:  # such as a reply that was shortened by hand
         rows = list(read_printed(error.text.decode("utf-8", "replace").splitlines())) if source == "auto" else []
         if not rows:
-            raise
+            raise InputError(f"{error}, and {NOTHING}") from None
         yield from rows
 
 
@@ -130,7 +130,7 @@ def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) 
     rows = read_metrics(decoded) if metrics else read_printed(decoded)
     row = next(rows, None)
     if row is None:
-        raise InputError(f"no figures of speculative decoding that are known here; read are {PRINTED}")
+        raise InputError(NOTHING)
     yield row
     yield from rows
 
