@@ -298,7 +298,7 @@ export function worthSeeing(data, kind, group) {
 
 const PATIENCE_MS = 20000;
 // In reading order; the first stand under the verdict.
-const MAIN = ["uniform", "positions", "matrix"];
+const MAIN = ["uniform", "positions", "matrix", "stops"];
 const FURTHER = ["ranks", "gains", "second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from hashlib import blake2b
 from itertools import pairwise
 from typing import Any
@@ -71,7 +71,7 @@ class Report(ConfidenceFigures):
     unit: name of the resampling unit of the intervals.
     by_position: also over positions without a confidence.
     matrix, ranks, gains, advice, head: see their classes.
-    second, domains, stops: empty unless ``calibrate``, or for the last one ``Gathering``, was given what they need.
+    second, domains, stops: empty unless ``calibrate`` was given what they need.
     """
 
     runs: int
@@ -98,12 +98,15 @@ def calibrate(
     paths: Paths | None = None,
     redrafts: RedraftTable | None = None,
     domains: Sequence[str] = (),
+    costs: DraftCosts | None = None,
+    sequential: bool = False,
 ) -> Report:
     """Returns all figures of these steps; an empty table gives a report without observations.
 
     paths: their trees without a block draft, which are used if no step has a block draft.
     redrafts: their re-drafts.
     domains: prompt group of every run.
+    costs, sequential: as for ``stop_report``.
     """
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
@@ -127,6 +130,7 @@ def calibrate(
         head=head_errors(table, unit, resampler),
         second=second_report(redrafts, unit, resampler) if redrafts else None,
         domains=by_domain(table, scores, unit, domains, resampler),
+        stops=stop_report(table, sequential, costs, domains),
     )
 
 
@@ -191,9 +195,8 @@ class Gathering:
         """Returns every calibration figure, computed once, since intervals take time."""
         if self._report is None:
             counted = self.counted()
-            report = calibrate(counted.table, counted.paths, counted.redrafts, counted.domains)
-            sequential = {header.get("method") for header in self.headers} == {"draft_model"}
-            self._report = replace(report, stops=stop_report(counted.table, sequential, self.costs, counted.domains))
+            chain = self.costs, {header.get("method") for header in self.headers} == {"draft_model"}
+            self._report = calibrate(counted.table, counted.paths, counted.redrafts, counted.domains, *chain)
         return self._report
 
     def side(self) -> Side:

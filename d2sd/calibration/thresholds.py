@@ -100,9 +100,9 @@ class _Chains:
         """Returns steps, tokens, nodes and seconds, summed over all rows and over each resample, (4, 1 + RESAMPLES)."""
         table, kept = self.table, kept_tokens(self.table, rule, value)
         # A pass must draft the token whose confidence is then too low; a block's only pass drafts all.
-        read = kept if rule == "length" else np.minimum(kept + 1, table.drafted)
-        work = np.stack([1 + (read if self.sequential else table.drafted), 1 + kept])
-        works, which = np.unique(work, axis=1, return_inverse=True)
+        passed = kept if rule == "length" else np.minimum(kept + 1, table.drafted)
+        rows = 1 + (passed if self.sequential else table.drafted)
+        works, which = np.unique(np.stack([rows, 1 + kept]), axis=1, return_inverse=True)
         times = np.array([self.costs.seconds(*w) if self.costs else np.nan for w in works.T.tolist()])[which.ravel()]
         values = np.stack([np.ones(len(kept)), np.minimum(table.boundary, kept) + 1, 1 + kept, times], axis=1)
         return np.concatenate([values.sum(0)[None], self.resampler.sums(values, self.unit)]).T
@@ -112,15 +112,14 @@ def stop_report(
     table: StepTable, sequential: bool = False, costs: DraftCosts | None = None, domains: Sequence[str] = ()
 ) -> Stops | None:
     """Returns what cuts would do; None without a step whose boundary and confidences are known. domains: group of every run."""
-    there = table.seen & table.sure
+    there, (unit, name) = table.seen & table.sure, units(table)
     if not there.any():
         return None
-    unit, name = units(table)
     chains = _Chains(table.take(there), unit[there], sequential, costs)
     lengths = range(1, int(chains.table.drafted.max()) + 1)
     cuts: dict[str, Sequence[float]] = {"product": THRESHOLDS, "single": THRESHOLDS, "length": lengths}
     stops = tuple(chains.stop(rule, value) for rule, values in cuts.items() for value in values)
-    advice = _advice(chains, cuts) if name == "prompt" else None
+    advice = _advice(chains, cuts) if name == "prompt" and chains.resampler.count >= 2 * MIN_UNITS else None
     whole, best = stops[-1], advice[0].stop if advice else stops[-1]
     group = np.array(domains, object)[chains.table.run] if len(set(domains)) > 1 else np.empty(0, object)
     own = [(name, chains.take(group == name)) for name in sorted(set(group))]
@@ -128,10 +127,8 @@ def stop_report(
     return Stops(len(chains.table), sequential, costs.machine if costs else "", stops, advice, groups)
 
 
-def _advice(chains: _Chains, cuts: dict[str, Sequence[float]]) -> tuple[StopAdvice, ...] | None:
+def _advice(chains: _Chains, cuts: dict[str, Sequence[float]]) -> tuple[StopAdvice, ...]:
     fit, judge = (chains.take(chains.unit % 2 == half) for half in (0, 1))
-    if min(fit.resampler.count, judge.resampler.count) < MIN_UNITS:
-        return None
 
     def price(stop: Stop) -> float:
         return stop.slowdown.value or (stop.nodes.value or 0.0 if (stop.kept.value or 0.0) >= KEPT else np.inf)
