@@ -57,7 +57,7 @@ class StopAdvice:
 class Stops:
     """What cuts of the first drafts would do.
 
-    steps: number of steps whose boundary and confidences are known; others do not count.
+    steps: number of steps that have confidences; others do not count.
     sequential, machine: whether every drafted token takes a pass; that of the times, empty without costs.
     stops: of all rules and values; the last one cuts nothing.
     advice: of each rule that is of use, clear ones first; None with too few prompts.
@@ -99,20 +99,20 @@ class _Chains:
     def _sums(self, rule: str, value: float) -> np.ndarray:
         """Returns steps, tokens, nodes and seconds, summed over all rows and over each resample, (4, 1 + RESAMPLES)."""
         table, kept = self.table, kept_tokens(self.table, rule, value)
+        whole = np.minimum(table.matched + table.seen, table.committed)  # tokens, as far as the text goes
         # A pass must draft the token whose confidence is then too low; a block's only pass drafts all.
-        passed = kept if rule == "length" else np.minimum(kept + 1, table.drafted)
-        rows = 1 + (passed if self.sequential else table.drafted)
+        rows = 1 + (np.minimum(kept + (rule != "length"), table.drafted) if self.sequential else table.drafted)
         works, which = np.unique(np.stack([rows, 1 + kept]), axis=1, return_inverse=True)
         times = np.array([self.costs.seconds(*w) if self.costs else np.nan for w in works.T.tolist()])[which.ravel()]
-        values = np.stack([np.ones(len(kept)), np.minimum(table.boundary, kept) + 1, 1 + kept, times], axis=1)
+        values = np.stack([np.ones(len(kept)), np.minimum(whole, 1 + kept), 1 + kept, times], axis=1)
         return np.concatenate([values.sum(0)[None], self.resampler.sums(values, self.unit)]).T
 
 
 def stop_report(
     table: StepTable, sequential: bool = False, costs: DraftCosts | None = None, domains: Sequence[str] = ()
 ) -> Stops | None:
-    """Returns what cuts would do; None without a step whose boundary and confidences are known. domains: group of every run."""
-    there, (unit, name) = table.seen & table.sure, units(table)
+    """Returns what cuts would do; None without a step that has confidences. domains: group of every run."""
+    there, (unit, name) = table.sure, units(table)
     if not there.any():
         return None
     chains = _Chains(table.take(there), unit[there], sequential, costs)

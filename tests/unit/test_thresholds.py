@@ -41,8 +41,14 @@ def left(confidence, rule, value):
     return len(confidence)
 
 
-def seen_steps(traces):
-    return [s for t in traces for s in t.steps if s.actual_boundary is not None]
+def committed(step, kept):
+    """How many tokens a step commits with so many tokens of its draft: the text may end inside the draft."""
+    count = 0
+    for token, wrote in zip(step.first_draft.ids[:kept], step.committed, strict=False):
+        if token != wrote.token:
+            break
+        count += 1
+    return min(count + 1, len(step.committed))
 
 
 def table_of(runs):
@@ -51,18 +57,25 @@ def table_of(runs):
 
 def test_stops_equal_plain_loops_over_recorded_steps(recorded):
     stops = Gathering(recorded).report().stops
-    steps = seen_steps(recorded)
-    assert stops.steps == len(steps) < sum(len(t.steps) for t in recorded)
+    steps = [s for t in recorded for s in t.steps]
+    assert stops.steps == len(steps) > sum(s.actual_boundary is not None for s in steps)
     assert {s.rule for s in stops.stops} == {"product", "single", "length"}
     for stop in stops.stops:
         kept = [left(s.first_draft.confidence, stop.rule, stop.value) for s in steps]
-        tokens = [min(s.actual_boundary, k) + 1 for s, k in zip(steps, kept, strict=True)]
+        tokens = [committed(s, k) for s, k in zip(steps, kept, strict=True)]
         assert stop.nodes.value == pytest.approx(1 + fmean(kept))
         assert stop.alpha.value == pytest.approx(fmean(tokens))
-        assert stop.kept.value == pytest.approx(fmean(tokens) / fmean(s.actual_boundary + 1 for s in steps))
+        assert stop.kept.value == pytest.approx(fmean(tokens) / fmean(committed(s, 15) for s in steps))
         assert stop.alpha.low <= stop.alpha.value <= stop.alpha.high
     whole = stops.stops[-1]
     assert (whole.rule, whole.value, whole.nodes.value, whole.kept.value) == ("length", 15, 16, 1)
+
+
+def test_uncut_drafts_have_the_alpha_of_a_chain():
+    steps = simulated(9, 20)
+    ended = [structs.replace(run[-1], committed=run[-1].committed[:-1], actual_boundary=None) for run in steps]
+    report = calibrate(table_of([[*run[:-1], last] for run, last in zip(steps, ended, strict=True)]))
+    assert report.stops.stops[-1].alpha.value == pytest.approx(report.gains.tokens_per_step.value)
 
 
 def test_time_of_block_draft_stays_and_of_sequential_one_shrinks():
