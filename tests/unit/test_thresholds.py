@@ -166,6 +166,7 @@ def test_steps_without_confidences_give_no_stops():
     assert list(stop_sentences(None)) == []
     mixed = stop_report(tabulate([[blank, step]] * 9))
     assert mixed.steps == 9
+    assert stop_report(table_of([[step], *[[blank]] * 15])).advice is None  # all that counts is of one prompt
 
 
 def settings_for(clear, sequential=False, has_head=False):
