@@ -297,9 +297,9 @@ export function worthSeeing(data, kind, group) {
 // Calibrate: builds the view, keeps one choice for all charts, and hands steps to Explore.
 
 const PATIENCE_MS = 20000;
-// In reading order; the first stand under the verdict.
+// In reading order; the first stand under the verdict, and the first of the further ones below the list of steps.
 const MAIN = ["uniform", "positions", "matrix"];
-const FURTHER = ["ranks", "gains", "second", "domain"];
+const FURTHER = ["stops", "ranks", "gains", "second", "domain"];
 
 export function start(element, trigger, props, watch, server, options) {
   let data = null;
@@ -313,6 +313,7 @@ export function start(element, trigger, props, watch, server, options) {
   const summary = new SummaryView(choose);
   const [main, more] = [MAIN, FURTHER].map((ids) => ids.map((id) => new FigureView(id, options, choose)));
   const figures = [...main, ...more];
+  const [stops, ...others] = more.map((c) => c.box);
   const members = new MembersView(open, () => putAway());
   const title = h("span", { class: "what" });
   const bar = h("progress", { max: 1, "aria-label": "Prompts done", hidden: true });
@@ -336,7 +337,7 @@ export function start(element, trigger, props, watch, server, options) {
     { class: "hint" },
     "Drag to zoom, double-click to see all, click a name in a legend to hide it, a mark to list its steps. A dashed frame marks the step pinned in Explore.",
   );
-  const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box);
+  const views = h("div", { class: "grid", hidden: true }, ...main.map((c) => c.box), members.box, stops);
   const further = h(
     "details",
     { class: "further", hidden: true },
@@ -344,7 +345,7 @@ export function start(element, trigger, props, watch, server, options) {
     summary.reading,
     summary.figures,
     hint,
-    h("div", { class: "charts" }, ...more.map((c) => c.box)),
+    h("div", { class: "charts" }, ...others),
   );
   root.prepend(
     summary.result,

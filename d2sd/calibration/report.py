@@ -52,6 +52,7 @@ from d2sd.calibration.steps import (
     tabulate_redrafts,
     units,
 )
+from d2sd.calibration.thresholds import DraftCosts, Stops, stop_report
 from d2sd.trace.events import StepDone
 from d2sd.trace.metrics import verdict, weights_of
 from d2sd.trace.text import encodable
@@ -70,7 +71,7 @@ class Report(ConfidenceFigures):
     unit: name of the resampling unit of the intervals.
     by_position: also over positions without a confidence.
     matrix, ranks, gains, advice, head: see their classes.
-    second, domains: empty unless ``calibrate`` was given what they need.
+    second, domains, stops: empty unless ``calibrate`` was given what they need.
     """
 
     runs: int
@@ -86,6 +87,7 @@ class Report(ConfidenceFigures):
     head: HeadErrors | None
     second: Second | None = None
     domains: tuple[Group, ...] = ()
+    stops: Stops | None = None
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -96,12 +98,15 @@ def calibrate(
     paths: Paths | None = None,
     redrafts: RedraftTable | None = None,
     domains: Sequence[str] = (),
+    costs: DraftCosts | None = None,
+    sequential: bool = False,
 ) -> Report:
     """Returns all figures of these steps; an empty table gives a report without observations.
 
     paths: their trees without a block draft, which are used if no step has a block draft.
     redrafts: their re-drafts.
     domains: prompt group of every run.
+    costs, sequential: as for ``stop_report``.
     """
     unit, name = units(table)
     resampler = Resampler(int(unit.max(initial=-1)) + 1)
@@ -125,6 +130,7 @@ def calibrate(
         head=head_errors(table, unit, resampler),
         second=second_report(redrafts, unit, resampler) if redrafts else None,
         domains=by_domain(table, scores, unit, domains, resampler),
+        stops=stop_report(table, sequential, costs, domains),
     )
 
 
@@ -145,6 +151,7 @@ class Gathering:
     headers: the distinct headers, without the fields that differ for every run.
     texts: a digest of the prompt and generated text of every run.
     ended: number of runs without a step, because the text ended with prefill.
+    costs: of steps, for calculated times; may be set before ``report``.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):
@@ -153,6 +160,7 @@ class Gathering:
         self._headers: dict[bytes, dict[str, Any]] = {}
         self.texts: list[bytes] = []
         self.ended = 0
+        self.costs: DraftCosts | None = None
         self._report: Report | None = None
         for trace in traces:
             self.add(trace)
@@ -187,7 +195,8 @@ class Gathering:
         """Returns every calibration figure, computed once, since intervals take time."""
         if self._report is None:
             counted = self.counted()
-            self._report = calibrate(counted.table, counted.paths, counted.redrafts, counted.domains)
+            chain = self.costs, {header.get("method") for header in self.headers} == {"draft_model"}
+            self._report = calibrate(counted.table, counted.paths, counted.redrafts, counted.domains, *chain)
         return self._report
 
     def side(self) -> Side:

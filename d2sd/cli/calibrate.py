@@ -1,5 +1,8 @@
 """Measure whether the first drafter's confidence can be trusted, on prompts or on recorded traces.
 
+It also says where drafting should stop: what thresholds on the confidence, or shorter drafts, would do to α, verified nodes and, with
+the costs of this machine or of --costs, the time per token.
+
 With --json, one object: prompt group ("all" first) → the fields of ``d2sd.calibration.Report``. A figure there has value,
 low and high (95% interval, null where units are too few); gains.tokens_per_step is α.
 """
@@ -8,11 +11,14 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from d2sd.calibration import Gathering, read_report
+from d2sd.calibration import Gathering, Report, read_report
 from d2sd.calibration.sentences import count, decimal, digits, with_interval
+from d2sd.calibration.thresholds import DraftCosts
 from d2sd.cli.common import (
+    add_costs_argument,
     add_output,
     add_run_arguments,
     check_folder,
@@ -23,12 +29,15 @@ from d2sd.cli.common import (
     read_sets,
     record_runs,
 )
+from d2sd.costs.machines import Machine, machine_of
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
+from d2sd.trace.metrics import Work
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
 
 SHOWN_K = (1, 2, 4, 8)
+CHAINLESS = ("autoregressive", "eagle3")  # methods whose first draft is no chain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -45,6 +54,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="also write every run there, as NNN.jsonl.gz",
     )
     add_output(parser, "--html", metavar="OUT.html", help="also write a report: verdict, figures, tables, settings")
+    add_costs_argument(
+        parser, "what times per token are calculated from (default: this machine’s, where prompts are run)"
+    )
     add_run_arguments(parser)
 
 
@@ -53,6 +65,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
     groups, stopped = {"all": Gathering()}, ""
+    machine = machine_of(arguments.costs) if arguments.costs else None
 
     def add(trace: Trace) -> None:
         for name in dict.fromkeys(("all", trace.domain)):
@@ -67,6 +80,8 @@ def run(arguments: argparse.Namespace) -> int:
         if folder:
             check_folder(folder)
         engine, prompts = prepare_engine(arguments, config)
+        if machine is None and config.method not in CHAINLESS:
+            machine = engine.costs(engine.resolve(config))
         paths = [folder / f"{number:03d}.jsonl.gz" for number in range(1, len(prompts) + 1)] if folder else []
         try:
             for trace in record_runs(engine, prompts, engine.resolve(config), "calibrate", paths):
@@ -75,18 +90,36 @@ def run(arguments: argparse.Namespace) -> int:
             if not len(groups["all"]):
                 raise
             stopped = f"Stopped: only {len(groups['all'])} of {len(prompts)} prompts are counted."
+    if machine:
+        costs = _draft_costs(machine, [str(header["method"]) for header in groups["all"].headers])
+        for runs in groups.values():
+            runs.costs = costs
     if arguments.html and len(groups["all"]):
         _write_html(arguments.html, groups["all"], "recorded run" if arguments.traces else "prompt")
     if arguments.json:
         print_json({name: runs.report().to_dict() for name, runs in groups.items()})
     else:
         for name, runs in groups.items():
-            print(printable(_text(escaped(name), runs)))
+            print(printable("\n".join([_text(escaped(name), runs), *_stops_text(runs.report(), name == "all")])))
+        if machine:
+            print(f"Costs of {machine.name}: {machine.source}")
         if not arguments.traces and (empty := groups["all"].ended):
             print(ended_at_once(empty, len(groups["all"]), config.chat), file=sys.stderr)
     if stopped:
         print(stopped, file=sys.stderr)
     return 130 if stopped else 0
+
+
+def _draft_costs(machine: Machine, methods: Sequence[str]) -> DraftCosts | None:
+    """Returns what steps that verify the first draft alone take; None if these methods draft no chain. Raises ``InputError``."""
+    drafting = [method for method in methods if method not in CHAINLESS]
+    if not drafting:
+        return None
+    method = drafting[0]
+    if len({name == "draft_model" for name in drafting}) > 1:
+        raise InputError("--costs needs runs of one kind of drafter; calibrate those of the draft model by themselves")
+    known = machine.of(method)
+    return DraftCosts(machine.name, lambda rows, nodes: known.seconds(method, Work(rows, (), nodes)) or 0.0)
 
 
 def _write_html(path: str, runs: Gathering, what: str) -> None:
@@ -128,3 +161,17 @@ def _text(name: str, runs: Gathering) -> str:
         if not report.of_paths:
             lines.append(f"  true boundary within the top {', '.join(hits)}")
     return "\n".join(lines)
+
+
+def _stops_text(report: Report, whole_table: bool) -> Iterator[str]:
+    """Yields where drafting should stop, and the table of what thresholds and lengths would do."""
+    from d2sd.figures.thresholds import caption, stop_rows, stop_sentences
+
+    yield from (f"  {s.text}" for s in stop_sentences(report.stops, report.head is not None))
+    if report.stops is None or not whole_table:
+        return
+    yield f"  {caption(report.stops)}"
+    head, rows = stop_rows(report.stops)
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    for row in (head, *rows):
+        yield "  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()

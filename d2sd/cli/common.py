@@ -15,6 +15,7 @@ import orjson
 
 from d2sd.bench.prompts import Prompt, read_prompts
 from d2sd.config import SETTINGS, DecodeConfig
+from d2sd.costs.machines import MACHINES
 from d2sd.errors import InputError
 from d2sd.trace.files import make_folder, write_whole
 from d2sd.trace.logs import read_runs
@@ -57,6 +58,11 @@ def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) 
         "auto (default): captured where possible, else eager"
     )  # fmt: skip
     parser.add_argument("--load-in-8bit", action="store_true", help="target weights in 8 bits (needs bitsandbytes)")
+
+
+def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
+    """Adds ``--costs``, the name of a machine; ``use``: what its times are for."""
+    parser.add_argument("--costs", metavar="MACHINE", help=f"{use}: one of: {', '.join(MACHINES)}")
 
 
 def add_text_arguments(parser: argparse.ArgumentParser, limit: int | None = None) -> None:

@@ -18,9 +18,9 @@ from d2sd.bench.settings import SYNTAX, parse_settings, runnable
 from d2sd.calibration.replays import compare_replays, how_replayed, lines
 from d2sd.calibration.resampling import MIN_UNITS
 from d2sd.calibration.sentences import signed_decimal, with_interval
-from d2sd.cli.common import add_model_arguments, load_engine, print_json, read_sets
+from d2sd.cli.common import add_costs_argument, add_model_arguments, load_engine, print_json, read_sets
 from d2sd.config import DecodeConfig
-from d2sd.costs.machines import MACHINES, Machine, machine_of
+from d2sd.costs.machines import Machine, machine_of
 from d2sd.doctor.served import PositionShares, ServedComparison, compare_served, redraft_served
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -50,10 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--sweep", action="append", default=[], metavar="FIELD=A,B,…",
         help="every method that uses the field with each of the values, such as K=1,2,4,8; may be repeated",
     )  # fmt: skip
-    parser.add_argument(
-        "--costs", metavar="MACHINE", help="what cost-aware settings decide by and what times are calculated from (they are not "
-        f"measured): one of: {', '.join(MACHINES)}"
-    )  # fmt: skip
+    add_costs_argument(
+        parser, "what cost-aware settings decide by and what times are calculated from (they are not measured)"
+    )
     add_model_arguments(parser, several=True)
     parser.add_argument(
         "--served", action="store_true", help="the traces are a server's log, with token ids: hold each of its steps against what "

@@ -33,6 +33,7 @@ from d2sd.figures.style import (
     values_of,
     whiskers,
 )
+from d2sd.figures.thresholds import stop_sentences, stops_panel
 
 COUNTS = 0.13  # the part of the height that tells how many there are
 
@@ -52,7 +53,8 @@ class CalibrationFigures:
 
 def calibration_results(runs: Gathering) -> CalibrationFigures:
     report = runs.report()
-    return CalibrationFigures(tuple(read_report(report)), tuple(headline(report)), tuple(calibration_panels(report)))
+    reading = *read_report(report), *stop_sentences(report.stops, report.head is not None)
+    return CalibrationFigures(reading, tuple(headline(report)), tuple(calibration_panels(report)))
 
 
 def headline(report: Report) -> Iterator[Stat]:
@@ -97,6 +99,8 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
     if any(map(any, report.matrix.counts)):
         yield matrix_panel(report)
         yield ranks_panel(report)
+    if report.stops is not None:
+        yield stops_panel(report.stops)
     yield gains_panel(report)
     if report.second is not None and report.second.positions:
         yield _second(report.second)

@@ -41,7 +41,7 @@ def test_figure_colours_match_light_page():
 
 def test_calibration_panels_draw_every_figure(trace):
     panels = {p.id: p for p in calibration_panels(report_of([trace] * 8, ["a", "b"] * 4))}
-    ids = "uniform positions matrix ranks gains second domain"
+    ids = "uniform positions matrix ranks stops gains second domain"
     assert set(panels) == set(ids.split())
     for panel in panels.values():
         assert panel.figure.data

@@ -1,0 +1,265 @@
+"""Where drafting should stop: sentences, settings of serving engines, and the figure of thresholds and lengths.
+
+Settings are those of September 2026: llama.cpp's ``common/arg.cpp`` and ``common/speculative.cpp``, vLLM's ``SpeculativeConfig``,
+SGLang's ``arg_groups/fields/spec.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import plotly.graph_objects as go
+
+from d2sd.calibration import Estimate, Sentence
+from d2sd.calibration.sentences import Write, count, decimal, digits, percent, with_interval
+from d2sd.calibration.steps import MIN_PROMPTS
+from d2sd.calibration.thresholds import KEPT, THRESHOLDS, Stop, Stops
+from d2sd.figures.style import (
+    COLOURS,
+    EDGE,
+    INK,
+    FigureTable,
+    Panel,
+    Trace,
+    axis,
+    cut,
+    draw,
+    places_axis,
+    safe,
+    scatter,
+    values_of,
+    whiskers,
+)
+
+EXAMPLE = "product", 0.05  # shown where there are too few prompts to choose a threshold
+LOOKS = {  # name, colour, line, points
+    "product": ("product of confidences", "first", "solid", "circle"),
+    "single": ("single confidence", "second", "dash", "diamond"),
+    "length": ("fixed length", "target", "dot", "square"),
+}
+RING = "chosen on one half"
+MOST_TIME = 1.5  # of whole drafts, that the figure has room for: very short drafts take several times as long
+HALVES = "Chosen on one half of the prompts, measured on the other."
+tenths = partial(digits, places=1)
+
+
+def milliseconds(seconds: float | None) -> str:
+    return digits(None if seconds is None else 1e3 * seconds)
+
+
+# In words.
+
+
+def caption(stops: Stops) -> str:
+    """Returns what the figures hold for."""
+    kind = (
+        "does not shrink when drafting stops"
+        if not stops.sequential
+        else "shrinks with every token that is not drafted"
+    )
+    time = f" The time of a draft {kind}." if stops.machine else ""
+    return (
+        "Only the first draft counts, as if its tokens alone were verified, as a chain. The steps are those recorded: with another "
+        f"cut, later steps would start at other places.{time}"
+    )
+
+
+def _figure_words(figure: Estimate, write: Write = percent) -> str:
+    """Returns a figure with its interval, unless that is a point."""
+    return write(figure.value) if figure.low == figure.high else with_interval(figure, write)
+
+
+def place_words(stop: Stop) -> str:
+    """Returns where the drafts of a cut end."""
+    if stop.rule == "length":
+        return f"after {count(int(stop.value), 'drafted token')}"
+    if stop.rule == "single":
+        return f"at the first confidence below {stop.value:g}"
+    return f"where the product of confidences falls below {stop.value:g}"
+
+
+def stop_words(stop: Stop, whole: Stop, machine: str) -> str:
+    """Returns what a cut does, in place of whole drafts."""
+    before, after = decimal(whole.alpha.value), decimal(stop.alpha.value)
+    alpha = f"α stays at {after}" if before == after else f"α falls from {before} to {after}"
+    if stop.kept.low is not None and stop.kept.low < 1:
+        alpha += f" (at worst to {percent(stop.kept.low)} of it)"
+    words = f"stopping {place_words(stop)} verifies {tenths(stop.nodes.value)} instead of {tenths(whole.nodes.value)} nodes a step; {alpha}"
+    if stop.slowdown.value is None:
+        return words
+    times = f"{milliseconds(stop.seconds.value)} instead of {milliseconds(whole.seconds.value)} ms"
+    return f"{words}; a token takes {times}, {with_interval(stop.slowdown)} of the time, calculated for {cut(machine)}"
+
+
+def verdict(stops: Stops) -> Sentence:
+    """Returns a sentence about the best cut, or that none is clearly better than drafting everything."""
+    whole = stops.stops[-1]
+    if stops.advice is None:
+        stop = next(s for s in stops.stops if (s.rule, s.value) == EXAMPLE)
+        words = stop_words(stop, whole, stops.machine)
+        more = f"Choosing a threshold takes at least {MIN_PROMPTS} prompts."
+        return Sentence("few", f"{words[0].upper()}{words[1:]}. {more}")
+    if not stops.advice:
+        why = "makes a token faster" if stops.machine else f"keeps {percent(KEPT)} of α with fewer nodes"
+        text = f"Nothing is better than drafting everything: on one half of the prompts, no threshold and no shorter draft {why}."
+        return Sentence("note", text)
+    best = stops.advice[0]
+    words = stop_words(best.stop, best.whole, stops.machine)
+    if best.clear:
+        return Sentence("good", f"{words[0].upper()}{words[1:]}. {HALVES}")
+    return Sentence("note", f"Nothing is clearly better than drafting everything: {words}. {HALVES}")
+
+
+def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sentence]:
+    """Yields the verdict, and the settings of serving engines that would do the same. has_head: whether the drafter also has a
+    confidence head, as DSpark's do."""
+    if stops is None:
+        return
+    yield verdict(stops)
+    for text in engine_settings(stops, has_head):
+        yield Sentence("note", text)
+
+
+def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
+    """Yields a sentence per serving engine that has a setting for a cut that is clearly better, and one if none has.
+
+    A DSpark drafter (``has_head``) is left out where an engine compares its head instead of the softmax, or refuses other lengths.
+    """
+    clear = {a.stop.rule: a.stop for a in stops.advice or () if a.clear}
+    drafted = int(stops.stops[-1].value)
+    if "single" in clear and not has_head:
+        yield (
+            f"llama.cpp: --spec-draft-n-max {drafted} --spec-draft-p-min {clear['single'].value:g}. It compares the token’s share "
+            "among the ten likeliest ones, which is at least the confidence here, so it drafts somewhat more."
+        )
+    elif "length" in clear:
+        yield f"llama.cpp: --spec-draft-n-max {clear['length'].value:g}."
+    if "length" in clear and not has_head:
+        n = int(clear["length"].value)
+        steps = f"--speculative-num-steps {n} --speculative-eagle-topk 1 " if stops.sequential else ""
+        yield f'vLLM: "num_speculative_tokens": {n} in --speculative-config; the anchor does not count.'
+        yield f"SGLang: {steps}--speculative-num-draft-tokens {n + 1}; the anchor counts."
+    if has_head and clear:
+        yield (
+            "vLLM has no threshold for a DSpark drafter: with enable_adaptive_verification it decides by the confidence head and "
+            "the load how much is verified."
+        )
+    if clear and "length" not in clear and not has_head:
+        yield f"vLLM and SGLang have no setting for {'this' if len(clear) == 1 else 'these'}: neither takes a threshold on the draft’s confidence."
+    if set(clear) == {"product"}:
+        yield "llama.cpp has none either: its threshold is on single confidences."
+
+
+# As a figure.
+
+
+def stops_panel(stops: Stops) -> Panel:
+    title, question = "Where should drafting stop?", f"{verdict(stops).text} {caption(stops)}"
+    return Panel("stops", title, question, stops_figure(stops), FigureTable(*stop_rows(stops)))
+
+
+def stop_rows(stops: Stops) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Returns the head and the rows of the table: whole drafts, every cut, and by prompt group the best cut."""
+    timed = bool(stops.machine)
+    whole, others = stops.stops[-1], stops.stops[:-1]
+    rows = [("whole drafts", *_cells(whole, timed)), *((_name(s), *_cells(s, timed)) for s in others)]
+    for name, uncut, stop in stops.groups:
+        rows.append((f"{cut(name)}: whole drafts", *_cells(uncut, timed)))
+        if (stop.rule, stop.value) != (uncut.rule, uncut.value):
+            rows.append((f"{cut(name)}: {_name(stop)}", *_cells(stop, timed)))
+    head = ("Stop at", "Nodes a step", "α", "Share of α", *(("ms per token", "Share of the time") if timed else ()))
+    return head, tuple(rows)
+
+
+def _name(stop: Stop) -> str:
+    return count(int(stop.value), "token") if stop.rule == "length" else f"{stop.rule} < {stop.value:g}"
+
+
+def _cells(stop: Stop, timed: bool) -> tuple[str, ...]:
+    cells = _figure_words(stop.nodes, tenths), _figure_words(stop.alpha, decimal), _figure_words(stop.kept)
+    return (*cells, _figure_words(stop.seconds, milliseconds), _figure_words(stop.slowdown)) if timed else cells
+
+
+def stops_figure(stops: Stops) -> go.Figure:
+    """Returns α, nodes and, with costs, time per token: on the left by threshold, on the right by length of the draft."""
+    whole = stops.stops[-1]
+    chosen = {(advice.stop.rule, advice.stop.value) for advice in stops.advice or ()}
+    lines: list[Trace] = []
+    rings: list[Trace] = []
+    for rule in LOOKS:
+        own = [s for s in stops.stops if s.rule == rule]
+        shown = own if rule == "length" else [whole, *own]
+        at = [s.value if rule == "length" else float(n) for n, s in enumerate(shown)]
+        lines += _lines(rule, at, shown)
+        rings += _rings(rule, [(x, s) for x, s in zip(at, shown, strict=True) if (s.rule, s.value) in chosen])
+    for ring in rings[1:]:
+        ring["showlegend"] = False
+    ticks = [name if n % 3 == 0 else "" for n, name in enumerate(["none", *(f"{t:g}" for t in THRESHOLDS)])]
+    bottom, heights = ("y3", [(0.62, 1), (0.33, 0.55), (0, 0.26)]) if stops.machine else ("y2", [(0.42, 1), (0, 0.34)])
+    across: dict[str, Any] = {
+        "showgrid": False,
+        "range": [0.5, whole.value + 0.5],
+        "dtick": max(1, round(whole.value / 5)),
+    }
+    axes: dict[str, Any] = {
+        "xaxis": places_axis(ticks, "threshold", anchor=bottom, domain=[0, 0.56]),
+        "xaxis2": axis("drafted tokens", anchor=bottom, domain=[0.6, 1], **across),
+        "yaxis": axis("α", domain=heights[0], nticks=6),
+        "yaxis2": axis("nodes", domain=heights[1], rangemode="tozero", nticks=4),
+    }
+    if stops.machine:
+        ends = [end for s in stops.stops for end in (s.slowdown.low, s.slowdown.high) if end is not None]
+        span = [min(ends, default=0.9) - 0.05, min(MOST_TIME, max(ends, default=1.1) + 0.02)]
+        axes["yaxis3"] = axis("time/token", domain=heights[2], nticks=4, tickformat=".0%", range=span)
+    height = 460 if stops.machine else 360
+    return draw([*lines, *rings], height=height, margin={"l": 46, "r": 12, "t": 24, "b": 90}, **axes)
+
+
+def _figures(shown: Sequence[Stop]) -> Iterator[tuple[str, list[Estimate]]]:
+    """Yields the known figures of cuts by the axis of their row."""
+    rows = {"y": [s.alpha for s in shown], "y2": [s.nodes for s in shown], "y3": [s.slowdown for s in shown]}
+    yield from ((yaxis, figures) for yaxis, figures in rows.items() if all(f.value is not None for f in figures))
+
+
+def _lines(rule: str, at: Sequence[float], shown: Sequence[Stop]) -> Iterator[Trace]:
+    """Yields the line of a rule in every row."""
+    name, colour, dash, symbol = LOOKS[rule]
+    words = list(map(_hover, shown))
+    for yaxis, figures in _figures(shown):
+        yield scatter(
+            "lines+markers",
+            at,
+            values_of(figures),
+            words,
+            name=name,
+            legendgroup=rule,
+            showlegend=yaxis == "y",
+            xaxis="x2" if rule == "length" else "x",
+            yaxis=yaxis,
+            line={"color": COLOURS[colour], "dash": dash, "width": 2},
+            marker={"symbol": symbol, "size": 6, "color": COLOURS[colour]},
+            **whiskers(figures, color=EDGE, thickness=1, width=2),
+        )
+
+
+def _rings(rule: str, chosen: Sequence[tuple[float, Stop]]) -> Iterator[Trace]:
+    """Yields rings around the cuts that were chosen, in every row."""
+    at = [x for x, _ in chosen]
+    for yaxis, figures in _figures([s for _, s in chosen]) if chosen else ():
+        ring = {"symbol": "circle-open", "size": 14, "color": INK, "line": {"width": 1.5}}
+        across = "x2" if rule == "length" else "x"
+        yield scatter(
+            "markers", at, values_of(figures), name=RING, legendgroup=RING, xaxis=across, yaxis=yaxis, marker=ring
+        )
+
+
+def _hover(stop: Stop) -> str:
+    time = (
+        ""
+        if stop.seconds.value is None
+        else f"<br>{with_interval(stop.seconds, milliseconds)} ms per token, calculated"
+    )
+    alpha = with_interval(stop.alpha, decimal)
+    return f"{safe(_name(stop))}<br>α {alpha}, {with_interval(stop.nodes, tenths)} nodes a step<br>{with_interval(stop.kept)} of the α of whole drafts{time}"

@@ -1,0 +1,236 @@
+"""Where drafting should stop: the figures of cuts against plain loops, how one is chosen, and which engines can be set to it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from statistics import fmean
+
+import pytest
+from msgspec import structs
+
+from d2sd.__about__ import HOME
+from d2sd.__main__ import main
+from d2sd.calibration import Gathering, calibrate, tabulate
+from d2sd.calibration.resampling import Estimate
+from d2sd.calibration.thresholds import DraftCosts, Stop, StopAdvice, stop_report
+from d2sd.costs.machines import PAPER
+from d2sd.figures.calibration import calibration_panels
+from d2sd.figures.thresholds import engine_settings, stop_rows, stop_sentences, stops_panel, verdict
+from d2sd.trace.trace import read_traces
+from tests.unit.steps import made_step, simulated
+
+MEASURED = HOME / "assets" / "traces" / "measured.jsonl.gz"
+VERIFY = DraftCosts("a machine", lambda rows, nodes: 1.0 + 0.1 * rows + 0.5 * nodes)
+
+
+@pytest.fixture(scope="module")
+def recorded():
+    return list(read_traces(MEASURED))
+
+
+def left(confidence, rule, value):
+    """How many tokens of a draft a cut leaves."""
+    if rule == "length":
+        return min(len(confidence), int(value))
+    product = 1.0
+    for k, c in enumerate(confidence):
+        product *= c
+        if (product if rule == "product" else c) < value:
+            return k
+    return len(confidence)
+
+
+def committed(step, kept):
+    """How many tokens a step commits with so many tokens of its draft: the text may end inside the draft."""
+    count = 0
+    for token, wrote in zip(step.first_draft.ids[:kept], step.committed, strict=False):
+        if token != wrote.token:
+            break
+        count += 1
+    return min(count + 1, len(step.committed))
+
+
+def table_of(runs):
+    return tabulate(runs, [f"p{n}" for n in range(len(runs))])
+
+
+def test_stops_equal_plain_loops_over_recorded_steps(recorded):
+    stops = Gathering(recorded).report().stops
+    steps = [s for t in recorded for s in t.steps]
+    assert stops.steps == len(steps) > sum(s.actual_boundary is not None for s in steps)
+    assert {s.rule for s in stops.stops} == {"product", "single", "length"}
+    for stop in stops.stops:
+        kept = [left(s.first_draft.confidence, stop.rule, stop.value) for s in steps]
+        tokens = [committed(s, k) for s, k in zip(steps, kept, strict=True)]
+        assert stop.nodes.value == pytest.approx(1 + fmean(kept))
+        assert stop.alpha.value == pytest.approx(fmean(tokens))
+        assert stop.kept.value == pytest.approx(fmean(tokens) / fmean(committed(s, 15) for s in steps))
+        assert stop.alpha.low <= stop.alpha.value <= stop.alpha.high
+    whole = stops.stops[-1]
+    assert (whole.rule, whole.value, whole.nodes.value, whole.kept.value) == ("length", 15, 16, 1)
+
+
+def test_uncut_drafts_have_the_alpha_of_a_chain():
+    steps = simulated(9, 20)
+    ended = [structs.replace(run[-1], committed=run[-1].committed[:-1], actual_boundary=None) for run in steps]
+    report = calibrate(table_of([[*run[:-1], last] for run, last in zip(steps, ended, strict=True)]))
+    assert report.stops.stops[-1].alpha.value == pytest.approx(report.gains.tokens_per_step.value)
+
+
+def test_time_of_block_draft_stays_and_of_sequential_one_shrinks():
+    """Steps of three drafted tokens: the product falls below 0.5 at the second one, which a draft model has computed by then."""
+    table = tabulate([[made_step([0.9, 0.4, 0.9], 3)] * 3])
+    for sequential, cut_rows, short_rows in ((False, 4, 4), (True, 3, 2)):
+        stops = {(s.rule, s.value): s for s in stop_report(table, sequential, VERIFY).stops}
+        expected = {("product", 0.5): (cut_rows, 2), ("single", 0.5): (cut_rows, 2), ("single", 0.1): (4, 4)}
+        expected |= {("length", 1): (short_rows, 2), ("length", 3): (4, 4)}
+        for key, (rows, nodes) in expected.items():
+            tokens = nodes  # all drafted tokens that are left are accepted
+            assert stops[key].seconds.value == pytest.approx(VERIFY.seconds(rows, nodes) / tokens)
+            assert stops[key].slowdown.value == pytest.approx(stops[key].seconds.value / (VERIFY.seconds(4, 4) / 4))
+    assert stop_report(table).stops[0].seconds == stop_report(table).stops[0].slowdown == Estimate(None)
+
+
+def halves(even, odd, prompts=16):
+    """Steps of prompts, of which every other one has these."""
+    return table_of([[even, odd][n % 2] for n in range(prompts)])
+
+
+def test_threshold_is_chosen_on_one_half_and_judged_on_other():
+    """On the first half the unsure tokens are rejected, so that cutting them is free; on the other they are accepted."""
+    unsure = [0.9, 0.15, 0.9, 0.9]
+    fit, judged = [made_step(unsure, 1)] * 5, [made_step(unsure, 4)] * 5
+    advice = stop_report(halves(fit, judged)).advice
+    assert {a.stop.rule for a in advice} == {"product", "single", "length"}
+    for a in advice:
+        assert (a.stop.nodes.value, a.stop.alpha.value) == (2, 2)
+        assert (a.whole.nodes.value, a.whole.alpha.value) == (5, 5)
+        assert not a.clear
+    swapped = stop_report(halves(judged, fit))
+    assert swapped.advice == ()
+    assert "Nothing is better than drafting everything" in verdict(swapped).text
+    same = stop_report(halves(fit, fit))
+    assert all(a.clear and a.stop.kept.value == 1 for a in same.advice)
+    assert verdict(same).tone == "good"
+    assert "verifies 2.0 instead of 5.0 nodes a step; α stays at 2.00." in verdict(same).text
+    unclear = stop_report(halves(fit, judged))
+    assert verdict(unclear).text.startswith("Nothing is clearly better than drafting everything: stopping ")
+
+
+def test_threshold_with_costs_is_the_fastest():
+    steps = [made_step([0.9, 0.6, 0.3, 0.3], 2), made_step([0.9, 0.6, 0.3, 0.3], 4)]
+    slow, free = (
+        stop_report(halves(steps, steps), costs=DraftCosts("m", lambda rows, nodes, each=each: 1.0 + each * nodes))
+        for each in (1.0, 0.0)
+    )
+    assert free.advice == ()
+    for a in slow.advice:
+        own = [s for s in slow.stops if s.rule == a.stop.rule]
+        assert a.stop.seconds.value == pytest.approx(min(s.seconds.value for s in own))
+        assert a.clear == (a.stop.slowdown.high < 1)
+    assert slow.advice
+
+
+def test_stops_need_eight_prompts_for_advice():
+    runs = simulated(8, 20)
+    assert stop_report(table_of(runs)).advice is not None
+    few = stop_report(table_of(runs[:7]))
+    assert few.advice is None
+    assert verdict(few).tone == "few"
+    assert verdict(few).text.startswith("Stopping where the product of confidences falls below 0.05 verifies ")
+
+
+def test_stops_of_groups_are_those_of_their_steps():
+    runs, domains = simulated(16, 20), ["sums", "code"] * 8
+    stops = stop_report(table_of(runs), domains=domains)
+    best = stops.advice[0].stop
+    assert [name for name, *_ in stops.groups] == ["code", "sums"]
+    for name, whole, cut in stops.groups:
+        steps = [s for run, d in zip(runs, domains, strict=True) if d == name for s in run]
+        kept = [left(s.first_draft.confidence, best.rule, best.value) for s in steps]
+        assert cut.nodes.value == pytest.approx(1 + fmean(kept))
+        assert whole.alpha.value == pytest.approx(fmean(s.actual_boundary + 1 for s in steps))
+    head, rows = stop_rows(stops)
+    assert rows[-1][0].startswith("sums: ")
+    assert {len(row) for row in rows} == {len(head)} == {4}
+    assert len(stop_rows(stop_report(table_of(runs), costs=VERIFY))[0]) == 6
+
+
+def test_steps_without_confidences_give_no_stops():
+    step = made_step([0.9, 0.2], 1)
+    blank = structs.replace(step, first_draft=structs.replace(step.first_draft, confidence=()))
+    report = calibrate(tabulate([[blank] * 5] * 9))
+    assert report.stops is None
+    assert "stops" not in {p.id for p in calibration_panels(report)}
+    assert list(stop_sentences(None)) == []
+    mixed = stop_report(tabulate([[blank, step]] * 9))
+    assert mixed.steps == 9
+    assert stop_report(table_of([[step], *[[blank]] * 15])).advice is None  # all that counts is of one prompt
+
+
+def settings_for(clear, sequential=False, has_head=False):
+    """What engines are told where these cuts are clearly better: a value by rule."""
+    known = Estimate(1.0, 1.0, 1.0)
+    cuts = {
+        rule: Stop(rule, value, *[known] * 5) for rule, value in {"product": 0.05, "single": 0.3, "length": 7}.items()
+    }
+    made = stop_report(tabulate([[made_step([0.5] * 15, 3)]]), sequential)
+    advice = tuple(StopAdvice(stop, stop, rule in clear) for rule, stop in cuts.items())
+    return list(engine_settings(replace(made, advice=advice), has_head))
+
+
+def test_engine_settings_are_named_only_where_they_exist():
+    assert settings_for("") == []
+    none, neither = settings_for(["product"])
+    assert "have no setting for this" in none
+    assert "none either" in neither
+    llama, others = settings_for(["product", "single"])
+    assert "llama.cpp: --spec-draft-n-max 15 --spec-draft-p-min 0.3." in llama
+    assert "have no setting for these" in others
+    llama, vllm, sglang = settings_for(["length"])
+    assert llama == "llama.cpp: --spec-draft-n-max 7."
+    assert '"num_speculative_tokens": 7' in vllm
+    assert sglang == "SGLang: --speculative-num-draft-tokens 8; the anchor counts."
+    *_, sglang = settings_for(["length"], sequential=True)
+    assert "--speculative-num-steps 7 --speculative-eagle-topk 1 --speculative-num-draft-tokens 8;" in sglang
+    # The thresholds are on the softmax; llama.cpp compares the confidence head of a DSpark drafter.
+    assert not any(
+        "p-min" in text or "num_speculative" in text for text in settings_for(["single", "length"], has_head=True)
+    )
+    assert any("enable_adaptive_verification" in text for text in settings_for(["single"], has_head=True))
+
+
+def test_stops_panel_has_a_row_of_times_only_with_costs(recorded):
+    for costs in (None, VERIFY):
+        runs = Gathering(recorded)
+        runs.costs = costs
+        stops = runs.report().stops
+        panel = stops_panel(stops)
+        rows = {trace.yaxis for trace in panel.figure.data}
+        assert rows == {"y", "y2", "y3"} if costs else {"y", "y2"}
+        assert "The steps are those recorded" in panel.question
+        assert ("time of a draft does not shrink" in panel.question) == bool(costs)
+
+
+def test_calibrate_command_says_where_drafting_should_stop(recorded, capsys):
+    assert main(["calibrate", "--traces", str(MEASURED), "--costs", "paper", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["all"]["stops"]["machine"] == PAPER.name
+    assert len(found["all"]["stops"]["groups"]) == len(found) - 1
+    assert found["sums"]["stops"]["advice"] is None
+    assert main(["calibrate", "--traces", str(MEASURED)]) == 0
+    said = capsys.readouterr().out
+    assert "product < 0.05" in said
+    assert "ms per token" not in said
+    assert main(["calibrate", "--traces", str(MEASURED), "--costs", "gone"]) == 2
+    assert "there is no machine" in capsys.readouterr().err
+
+
+def test_calibrate_command_refuses_costs_of_two_kinds_of_drafters(recorded, tmp_path, capsys):
+    for method in ("draft_model", "dflash"):
+        replace(recorded[0], header={**recorded[0].header, "method": method}).save(tmp_path / f"{method}.jsonl")
+    assert main(["calibrate", "--traces", str(tmp_path), "--costs", "paper"]) == 2
+    assert "one kind of drafter" in capsys.readouterr().err
+    assert main(["calibrate", "--traces", str(tmp_path / "draft_model.jsonl"), "--costs", "h200-measured"]) == 2
+    assert "choose another machine" in capsys.readouterr().err
