@@ -136,7 +136,7 @@ def _headline(p: AcceptanceProfile) -> str:
     if p.steps is not None:
         parts.append(count(p.steps, "step"))
     if p.drafted is not None:
-        parts.append(f"{p.drafted:.3g} tokens drafted a step")
+        parts.append(f"{p.drafted:.3g} {'token' if p.drafted == 1 else 'tokens'} drafted a step")
     if p.alpha is not None:
         parts.append(f"α {p.alpha:.2f}")
     elif p.rate is not None:
