@@ -27,6 +27,7 @@ from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
+from d2sd.calibration.thresholds import CHAINLESS, DraftCosts
 from d2sd.doctor.examination import drafter_of, examine
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
@@ -227,6 +228,8 @@ def prompts(
             measured.add(trace)
             runs.append(Recording.of(trace))
             done = len(runs) == len(texts)
+            if done and method not in CHAINLESS and not ON_ZERO_GPU:
+                measured.gathering.costs = DraftCosts.of(one.engine.costs(one.request.config), method)
             # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
             if done or len(runs) >= 2 * shown_runs:
                 shown_runs = len(runs)

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from d2sd.calibration import Gathering, Report, read_report
 from d2sd.calibration.sentences import count, decimal, digits, with_interval
-from d2sd.calibration.thresholds import DraftCosts
+from d2sd.calibration.thresholds import CHAINLESS, DraftCosts
 from d2sd.cli.common import (
     add_costs_argument,
     add_output,
@@ -32,12 +32,10 @@ from d2sd.cli.common import (
 from d2sd.costs.machines import Machine, machine_of
 from d2sd.errors import InputError
 from d2sd.trace.files import write_whole
-from d2sd.trace.metrics import Work
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
 
 SHOWN_K = (1, 2, 4, 8)
-CHAINLESS = ("autoregressive", "eagle3")  # methods whose first draft is no chain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -118,8 +116,7 @@ def _draft_costs(machine: Machine, methods: Sequence[str]) -> DraftCosts | None:
     method = drafting[0]
     if len({name == "draft_model" for name in drafting}) > 1:
         raise InputError("--costs needs runs of one kind of drafter; calibrate those of the draft model by themselves")
-    known = machine.of(method)
-    return DraftCosts(machine.name, lambda rows, nodes: known.seconds(method, Work(rows, (), nodes)) or 0.0)
+    return DraftCosts.of(machine, method)
 
 
 def _write_html(path: str, runs: Gathering, what: str) -> None:
