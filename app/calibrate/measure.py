@@ -27,13 +27,13 @@ from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
-from d2sd.calibration.thresholds import CHAINLESS, DraftCosts
 from d2sd.doctor.examination import drafter_of, examine
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import markdown, markdown_of_logs
 from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.figures.calibration import calibration_results
+from d2sd.figures.thresholds import CHAINLESS, draft_costs
 from d2sd.trace.logs import is_log
 from d2sd.trace.run import RecordedRun
 from d2sd.whatif import ReplayOutcome
@@ -229,7 +229,7 @@ def prompts(
             runs.append(Recording.of(trace))
             done = len(runs) == len(texts)
             if done and method not in CHAINLESS and not ON_ZERO_GPU:
-                measured.gathering.costs = DraftCosts.of(one.engine.costs(one.request.config), method)
+                measured.gathering.costs = draft_costs(one.engine.costs(one.request.config), method)
             # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
             if done or len(runs) >= 2 * shown_runs:
                 shown_runs = len(runs)

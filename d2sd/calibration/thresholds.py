@@ -13,10 +13,7 @@ import numpy as np
 
 from d2sd.calibration.resampling import MIN_UNITS, Estimate, Resampler
 from d2sd.calibration.steps import StepTable, units
-from d2sd.costs.machines import Machine
-from d2sd.trace.metrics import Work
 
-CHAINLESS = ("autoregressive", "eagle3")  # methods without a first draft that is a chain
 THRESHOLDS = (0.01, 0.02, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 KEPT, SURELY_KEPT = 0.99, 0.95  # of α, without times: by a cut where it is chosen, and clearly where it is judged
 
@@ -26,16 +23,6 @@ class DraftCosts(NamedTuple):
 
     machine: str
     seconds: Callable[[int, int], float]
-
-    @classmethod
-    def of(cls, machine: Machine, method: str) -> DraftCosts | None:
-        """Returns the costs with the first drafter of a method; None if that drafts no chain. Raises ``InputError`` if they are unknown."""
-        known = machine.of(method)
-        return (
-            None
-            if method in CHAINLESS
-            else cls(machine.name, lambda rows, nodes: known.seconds(method, Work(rows, (), nodes)) or 0.0)
-        )
 
 
 @dataclass(frozen=True, slots=True)

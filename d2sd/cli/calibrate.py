@@ -16,7 +16,7 @@ from pathlib import Path
 
 from d2sd.calibration import Gathering, Report, read_report
 from d2sd.calibration.sentences import count, decimal, digits, with_interval
-from d2sd.calibration.thresholds import CHAINLESS, DraftCosts
+from d2sd.calibration.thresholds import DraftCosts
 from d2sd.cli.common import (
     add_costs_argument,
     add_output,
@@ -31,6 +31,7 @@ from d2sd.cli.common import (
 )
 from d2sd.costs.machines import Machine, machine_of
 from d2sd.errors import InputError
+from d2sd.figures.thresholds import CHAINLESS, caption, draft_costs, stop_rows, stop_sentences
 from d2sd.trace.files import write_whole
 from d2sd.trace.text import escaped, printable
 from d2sd.trace.trace import Trace
@@ -116,7 +117,7 @@ def _draft_costs(machine: Machine, methods: Sequence[str]) -> DraftCosts | None:
     method = drafting[0]
     if len({name == "draft_model" for name in drafting}) > 1:
         raise InputError("--costs needs runs of one kind of drafter; calibrate those of the draft model by themselves")
-    return DraftCosts.of(machine, method)
+    return draft_costs(machine, method)
 
 
 def _write_html(path: str, runs: Gathering, what: str) -> None:
@@ -162,8 +163,6 @@ def _text(name: str, runs: Gathering) -> str:
 
 def _stops_text(report: Report, whole_table: bool) -> Iterator[str]:
     """Yields where drafting should stop, and the table of what thresholds and lengths would do."""
-    from d2sd.figures.thresholds import caption, stop_rows, stop_sentences
-
     yield from (f"  {s.text}" for s in stop_sentences(report.stops, report.head is not None))
     if report.stops is None or not whole_table:
         return

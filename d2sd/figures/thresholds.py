@@ -15,7 +15,8 @@ import plotly.graph_objects as go
 from d2sd.calibration import Estimate, Sentence
 from d2sd.calibration.sentences import Write, count, decimal, digits, percent, with_interval
 from d2sd.calibration.steps import MIN_PROMPTS
-from d2sd.calibration.thresholds import KEPT, THRESHOLDS, Stop, Stops
+from d2sd.calibration.thresholds import KEPT, THRESHOLDS, DraftCosts, Stop, Stops
+from d2sd.costs.machines import Machine
 from d2sd.figures.style import (
     COLOURS,
     EDGE,
@@ -32,7 +33,9 @@ from d2sd.figures.style import (
     values_of,
     whiskers,
 )
+from d2sd.trace.metrics import Work
 
+CHAINLESS = ("autoregressive", "eagle3")  # methods without a first draft that is a chain
 EXAMPLE = "product", 0.05  # shown where there are too few prompts to choose a threshold
 LOOKS = {  # name, colour, line, points
     "product": ("product of confidences", "first", "solid", "circle"),
@@ -43,6 +46,15 @@ RING = "chosen on one half"
 MOST_TIME = 1.5  # of whole drafts, that the figure has room for: very short drafts take several times as long
 HALVES = "Chosen on one half of the prompts, measured on the other."
 tenths = partial(digits, places=1)
+
+
+def draft_costs(machine: Machine, method: str) -> DraftCosts | None:
+    """Returns the costs of steps that verify the first draft alone; None for methods without a first draft that is a chain. Raises
+    ``InputError`` if they are unknown."""
+    if method in CHAINLESS:
+        return None
+    known = machine.of(method)
+    return DraftCosts(machine.name, lambda rows, nodes: known.seconds(method, Work(rows, (), nodes)) or 0.0)
 
 
 def milliseconds(seconds: float | None) -> str:
