@@ -122,7 +122,7 @@ def _text(name: str, runs: Gathering) -> str:
             f"{k}: {f.value:.0%}" for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K and f.value is not None
         )
         lines += [
-            f"  ECE {with_interval(report.error, digits)}",
+            f"  ECE {with_interval(report.ece, digits)}",
             f"  confidence → accepted (count): {', '.join(shares)}",
         ]
         if not report.of_paths:

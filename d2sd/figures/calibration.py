@@ -56,10 +56,10 @@ def calibration_results(runs: Gathering) -> CalibrationFigures:
 
 
 def headline(report: Report) -> Iterator[Stat]:
-    known = f"{_range(report.error)}; chance {digits(report.chance)}"
+    known = f"{_range(report.ece)}; chance {digits(report.chance)}"
     yield Stat(
         "ECE",
-        digits(report.error.value),
+        digits(report.ece.value),
         "" if report.confidence is None else known,
         "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is "
         "perfect. “Chance” is what an honest drafter would show with as few tokens.",

@@ -56,5 +56,5 @@ def test_tiny_target_stories_do_not_repeat(runs):
 
 def test_first_drafter_confidence_is_calibrated(runs):
     steps = [run.steps for domain in DOMAINS for run in runs[domain][:3]]
-    error = calibrate(tabulate(steps)).error.value
-    assert error < 0.1, error  # 0.02 over all held-out prompts when it was trained (PROVENANCE.md)
+    ece = calibrate(tabulate(steps)).ece.value
+    assert ece < 0.1, ece  # 0.02 over all held-out prompts when it was trained (PROVENANCE.md)

@@ -359,7 +359,7 @@ def test_read_report_calls_calibrated_confidence_trustworthy():
 def test_read_report_says_too_few_positions():
     report = calibration.calibrate(calibration.tabulate([[made_step([0.9, 0.2], 1)]]))
     assert [s.tone for s in calibration.read_report(report)] == ["few"] * 4
-    assert report.error.low is None
+    assert report.ece.low is None
     assert report.advice is None
 
 

@@ -49,14 +49,14 @@ def test_compare_identical_sides_finds_no_difference_in_any_order():
 def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(side(honest), side(sure))
-    error, gap = figure(result, "error"), figure(result, "gap")
-    assert error.difference.excludes_zero
-    assert error.difference.value > 0.05
+    ece, gap = figure(result, "ece_above_chance"), figure(result, "gap")
+    assert ece.difference.excludes_zero
+    assert ece.difference.value > 0.05
     assert gap.difference.high < 0
     assert any(s.startswith("ECE above chance: ") and "B is higher: +0." in s for s in read_comparison(result))
     result = compare(*(replace(side(runs), drafter="tiny: dflash") for runs in (honest, sure)))
     assert result.same_drafter
-    assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "error"))
+    assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "ece_above_chance"))
     said = list(read_comparison(result))
     assert not any(s.startswith("ECE") for s in said)
     assert any(s.startswith("Same first drafter: its calibration cannot differ") for s in said)

@@ -32,7 +32,7 @@ def compared(said):
 def test_calibrate_recognises_better_confidence_head():
     sure, same = compared(lambda right: 0.999 if right else 0.001), compared(lambda _: 0.5)
     assert sure.head.head.value < 0.01 < sure.head.softmax.value
-    assert sure.head.softmax.value == sure.error.value
+    assert sure.head.softmax.value == sure.ece.value
     assert sure.head.difference.high < 0
     assert same.head.difference.value == 0
     for report, verdict in ((sure, "the head is better"), (same, "no clear difference")):
