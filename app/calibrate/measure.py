@@ -59,12 +59,12 @@ def calibration_drawing(
     total: number of runs in the end, if more are to come.
     running: whether the measurement goes on.
     """
-    gathering, done = measured.gathering, len(runs)
+    statistics, done = measured.statistics, len(runs)
     data = {
         "progress": {"title": title, "done": done, "total": done if total is None else total, "running": running},
-        **calibration_results(gathering).to_dict(),
+        **calibration_results(statistics).to_dict(),
         **measured.listing(),
-        "report": gathering.report().to_dict(),
+        "report": statistics.report().to_dict(),
         "runs": [{"label": r.label, "run": str(r.header.get("run", "")), "domain": r.domain} for r in runs],
     }
     return orjson.dumps(data).decode()

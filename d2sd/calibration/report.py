@@ -70,7 +70,7 @@ class Report(ConfidenceFigures):
     unit: name of the resampling unit of the intervals.
     by_position: also over positions without a confidence.
     matrix, ranks, gains, advice, head: see their classes.
-    second, domains: empty unless ``calibrate`` was given what they need.
+    second, domains: empty unless ``calibrate_steps`` was given what they need.
     """
 
     runs: int
@@ -91,7 +91,7 @@ class Report(ConfidenceFigures):
         return asdict(self)
 
 
-def calibrate(
+def calibrate_steps(
     table: StepTable,
     paths: Paths | None = None,
     redrafts: RedraftTable | None = None,
@@ -139,8 +139,8 @@ class Counted:
     redrafts: RedraftTable
 
 
-class Gathering:
-    """Accumulates runs one at a time.
+class RunStatistics:
+    """Statistics of recorded runs, which are added one at a time; the runs themselves are not kept.
 
     headers: the distinct headers, without the fields that differ for every run.
     texts: a digest of the prompt and generated text of every run.
@@ -187,7 +187,7 @@ class Gathering:
         """Returns every calibration figure, computed once, since intervals take time."""
         if self._report is None:
             counted = self.counted()
-            self._report = calibrate(counted.table, counted.paths, counted.redrafts, counted.domains)
+            self._report = calibrate_steps(counted.table, counted.paths, counted.redrafts, counted.domains)
         return self._report
 
     def side(self) -> Side:
@@ -203,7 +203,12 @@ class Gathering:
         self._parts.append(Counted(prompts, domains, *parts))
 
 
-def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
+def calibrate(traces: Iterable[Trace]) -> Report:
+    """Returns all calibration figures of recorded runs; without steps, a report without observations."""
+    return RunStatistics(traces).report()
+
+
+def compare_runs(a: RunStatistics, b: RunStatistics) -> Comparison:
     return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
 
 
@@ -252,25 +257,25 @@ class StepWords:
 class MeasuredRuns:
     """Runs measured together: what figures and the list of steps need is extracted from each run as it ends.
 
-    gathering: the data for the figures.
+    statistics: the data for the figures.
     words: the texts of every step, in the order of the runs.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):
-        self.gathering = Gathering()
+        self.statistics = RunStatistics()
         self.words: list[StepWords] = []
         for trace in traces:
             self.add(trace)
 
     def add(self, trace: Trace) -> None:
-        """Add a run. Raises ``InputError`` if the runs exceed the limits of ``Gathering``."""
-        self.gathering.add(trace)
+        """Add a run. Raises ``InputError`` if the runs exceed the limits of ``RunStatistics``."""
+        self.statistics.add(trace)
         self.words += map(StepWords.of, trace.steps)
 
     def listing(self) -> dict[str, Any]:
         """Returns the list of steps as JSON-ready data: its columns ("steps"), and the marks of every figure that each step belongs
         to ("places")."""
-        counted, report = self.gathering.counted(), self.gathering.report()
+        counted, report = self.statistics.counted(), self.statistics.report()
         paths = counted.paths if report.of_paths else None
         return {
             "steps": step_columns(counted.table, self.words, paths),

@@ -10,7 +10,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from d2sd.calibration import Gathering, read_report
+from d2sd.calibration import RunStatistics, read_report
 from d2sd.calibration.sentences import count, decimal, digits, with_interval
 from d2sd.cli.common import (
     add_output,
@@ -52,11 +52,11 @@ def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
-    groups, stopped = {"all": Gathering()}, ""
+    groups, stopped = {"all": RunStatistics()}, ""
 
     def add(trace: Trace) -> None:
         for name in dict.fromkeys(("all", trace.domain)):
-            groups.setdefault(name, Gathering()).add(trace)
+            groups.setdefault(name, RunStatistics()).add(trace)
 
     if arguments.traces:
         for trace in read_sets(arguments.traces):
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 130 if stopped else 0
 
 
-def _write_html(path: str, runs: Gathering, what: str) -> None:
+def _write_html(path: str, runs: RunStatistics, what: str) -> None:
     """Write a report of all runs. ``what``: a word for one of them."""
     from d2sd.figures.calibration import calibration_results
     from d2sd.figures.report import report_page, settings
@@ -107,7 +107,7 @@ def _write_html(path: str, runs: Gathering, what: str) -> None:
     print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
 
 
-def _text(name: str, runs: Gathering) -> str:
+def _text(name: str, runs: RunStatistics) -> str:
     report = runs.report()
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     if short := len(runs) - report.runs:

@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Bin, Estimate, Gathering, Report, Sentence, read_report
+from d2sd.calibration import Bin, Estimate, Report, RunStatistics, Sentence, read_report
 from d2sd.calibration.boundaries import Second
 from d2sd.calibration.scores import PositionAcceptance
 from d2sd.calibration.sentences import Write, count, digits, percent
@@ -50,7 +50,7 @@ class CalibrationFigures:
         return {"reading": self.reading, "stats": self.stats, "panels": panels}
 
 
-def calibration_results(runs: Gathering) -> CalibrationFigures:
+def calibration_results(runs: RunStatistics) -> CalibrationFigures:
     report = runs.report()
     return CalibrationFigures(tuple(read_report(report)), tuple(headline(report)), tuple(calibration_panels(report)))
 

@@ -8,9 +8,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Estimate, Gathering
+from d2sd.calibration import Estimate, RunStatistics
 from d2sd.calibration.comparison import Comparison, Difference
-from d2sd.calibration.report import compare_gathered
+from d2sd.calibration.report import compare_runs
 from d2sd.calibration.sentences import COMPARED, compared_in_short, how_compared, read_comparison, with_interval
 from d2sd.figures.style import (
     EDGE,
@@ -61,8 +61,8 @@ def method_name(method: str) -> str:
     return METHODS[method].name if method in METHODS else method
 
 
-def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
-    found = compare_gathered(a, b)
+def comparison_results(a: RunStatistics, b: RunStatistics) -> ComparisonResults:
+    found = compare_runs(a, b)
     return ComparisonResults(
         found,
         compared_in_short(found),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from d2sd.calibration import calibrate, comparison, tabulate
+from d2sd.calibration import comparison
 from d2sd.calibration.comparison import (
     ResampledSide,
     Side,
@@ -18,8 +18,10 @@ from d2sd.calibration.comparison import (
     length_difference,
     ratio,
 )
+from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import Estimate, newcombe, wilson
 from d2sd.calibration.sentences import read_comparison
+from d2sd.calibration.steps import tabulate
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
 from tests.unit.steps import made_step, simulated
@@ -86,7 +88,7 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     assert found.unit.startswith("block of") is same_text
     assert not compare(side(own[:1]), side(others[:1])).paired  # one text each, not known to be the same
     for mine, figures in ((own, "a"), (others, "b")):
-        report = calibrate(tabulate(mine))
+        report = calibrate_steps(tabulate(mine))
         assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
         assert getattr(figure(found, "tokens"), figures) == report.gains.tokens_per_step
         assert getattr(figure(found, "gap"), figures) == report.gap
