@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -221,3 +223,37 @@ class DecodeConfig:
 
 SETTINGS = {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(DecodeConfig) if f.metadata}
 """All settings but the method, by name."""
+
+
+class Settings(TypedDict, total=False):
+    """The fields of ``DecodeConfig`` as keyword arguments, for type checkers."""
+
+    method: str
+    max_new_tokens: int
+    block_size: int | None
+    second_block_size: int | None
+    num_branches: int
+    node_budget: int | None
+    draft_depth: int
+    draft_top_k: int
+    cost_aware: bool
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int
+    backend: str
+    chat: bool
+    thinking: bool
+    inspect: bool
+    confidence: str
+
+
+def with_settings(config: DecodeConfig, settings: Mapping[str, Any]) -> DecodeConfig:
+    """Returns the config with these fields replaced. Raises ``InputError``; for an unknown field, its message names similar ones."""
+    known = [f.name for f in fields(DecodeConfig)]
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(known)}"
+            raise InputError(f"unknown setting {name[:40]!r}; {hint}")
+    return replace(config, **settings)

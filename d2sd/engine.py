@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 from pathlib import Path
+from typing import Unpack, cast, overload
 
 import torch
 
-from d2sd.config import MAX_NODES, DecodeConfig
+from d2sd.config import MAX_NODES, DecodeConfig, Settings, with_settings
 from d2sd.costs import kept
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
@@ -35,6 +36,13 @@ from d2sd.trace.trace import Trace
 
 MAX_PROMPT_CHARACTERS = 200_000
 MIN_SLOTS = 2048  # of caches that stay: most texts fit, so what was captured for one serves the next
+PREFERRED = (
+    "d2sd",
+    "dflash",
+    "eagle3",
+    "draft_model",
+    "autoregressive",
+)  # methods where none is named: the first that can run
 MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft model, which was trained with none
 
 
@@ -67,9 +75,32 @@ class Engine:
         self._experience: dict[tuple[str, Machine], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
-    def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
-        """Generate to the end; returns the whole trace."""
-        return self.finish(self.request(prompt, config))()
+    @overload
+    def generate(
+        self, prompt: str | Sequence[int], config: DecodeConfig | None = None, **settings: Unpack[Settings]
+    ) -> Trace: ...
+    @overload
+    def generate(
+        self, prompt: list[str] | tuple[str, ...], config: DecodeConfig | None = None, **settings: Unpack[Settings]
+    ) -> list[Trace]: ...
+    def generate(
+        self,
+        prompt: str | Sequence[int] | list[str] | tuple[str, ...],
+        config: DecodeConfig | None = None,
+        **settings: Unpack[Settings],
+    ) -> Trace | list[Trace]:
+        """Generate to the end. Returns the trace of the whole run; for a list of prompts, a list of traces.
+
+        prompt: a text, its token ids, or a list of texts, which are generated one after another.
+        config: settings; None: the defaults, with ``default_method``.
+        settings: fields of ``DecodeConfig``, which replace those of ``config``.
+
+        Raises ``InputError`` for an invalid prompt or setting, before anything is generated.
+        """
+        if isinstance(prompt, list | tuple) and any(isinstance(one, str) for one in prompt):
+            requests = [self.request(one, config, **settings) for one in prompt]
+            return [self.finish(request)() for request in requests]
+        return self.finish(self.request(cast("str | Sequence[int]", prompt), config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
         """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing."""
@@ -77,15 +108,33 @@ class Engine:
         return lambda: Trace.of(self.header(request), [make() for make in events])
 
     def stream(
-        self, prompt: str | Sequence[int], config: DecodeConfig, stop: Callable[[], bool] = lambda: False
+        self,
+        prompt: str | Sequence[int],
+        config: DecodeConfig | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        **settings: Unpack[Settings],
     ) -> Iterator[Event]:
-        """Generate; see ``run``. Input is validated at the call, before the first event is requested."""
-        return self.run(self.request(prompt, config), stop)
+        """Generate step by step. Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
-    def request(self, prompt: str | Sequence[int], config: DecodeConfig) -> Request:
-        """Returns the validated prompt and settings. Raises ``InputError``."""
-        config = self.resolve(config)
+        prompt: a text, or its token ids.
+        config, settings: as for ``generate``.
+        stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run.
+
+        Raises ``InputError`` at the call, before the first event is requested.
+        """
+        return self.run(self.request(prompt, config, **settings), stop)
+
+    def request(
+        self, prompt: str | Sequence[int], config: DecodeConfig | None = None, **settings: Unpack[Settings]
+    ) -> Request:
+        """Returns the validated prompt and settings. Parameters and errors are as for ``generate``."""
+        config = self.resolve(with_settings(config or DecodeConfig(self.default_method), settings))
         return Request(prompt if isinstance(prompt, str) else None, tuple(self.encode(prompt, config)), config)
+
+    @property
+    def default_method(self) -> str:
+        """The method that runs if none is named: ``d2sd`` if these models have both drafters, otherwise what they can run."""
+        return next(method for method in PREFERRED if self.obstacle(method) is None)
 
     def header(self, request: Request) -> dict[str, object]:
         """Returns the first line of a trace of this run: models, settings, versions, hardware."""

@@ -31,7 +31,7 @@ from d2sd.trace.checks import (
 )
 from d2sd.trace.events import EVENTS, Event, Finished, PrefillDone, Record, StepDone, to_line
 from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
-from d2sd.trace.metrics import Totals, totals
+from d2sd.trace.metrics import Scalar, Totals, row, totals
 from d2sd.trace.text import encodable
 
 MAX_DOMAIN = 60
@@ -89,8 +89,38 @@ class Trace:
         return [c.token for done in (first, *(s.committed for s in self.steps)) for c in done]
 
     @property
+    def text(self) -> str:
+        """The generated text, prompt excluded. If the recording ended before the run did, the text so far."""
+        if self.finished:
+            return self.finished.text
+        first = self.prefill.committed if self.prefill else ()
+        return "".join(c.text for done in (first, *(s.committed for s in self.steps)) for c in done)
+
+    @property
     def totals(self) -> Totals:
+        """Totals of the run, such as ``mean_acceptance_length`` and ``tokens_per_second``."""
         return totals(self.steps, self.prefill)
+
+    def rows(self) -> list[dict[str, Scalar]]:
+        """Returns one flat dictionary per step, for ``pandas.DataFrame(trace.rows())`` or ``csv.DictWriter``.
+
+        Values that are not known are None.
+
+        * step: index in ``steps``. The page and the command line count from 1.
+        * anchor_position: number of tokens before the step's anchor.
+        * committed, text: number of committed tokens, bonus token included, and their text.
+        * drafted: number of tokens of the first draft; 0 without a block draft.
+        * redrafts, nodes: number of re-drafts, and of verified tree nodes with the anchor.
+        * accepted: number of accepted drafted tokens.
+        * predicted_boundary: likeliest number of accepted tokens of the first draft by its confidences.
+        * actual_boundary: number of tokens of the first draft that the target accepted.
+        * outcome: of the first draft: "repaired", "found", "missed" or "all".
+        * confidence_first, confidence_mean: confidence of the first draft's first token, and mean over all of them.
+        * seconds, seconds_first_draft, seconds_second_draft, seconds_tree, seconds_verify, seconds_commit: measured time of the
+          step and of its stages.
+        * elapsed: seconds since the end of prefill, after the step.
+        """
+        return [row(step, self.missing) for step in self.steps]
 
     def events(self) -> Iterator[Event]:
         if self.prefill:
