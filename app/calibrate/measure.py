@@ -27,7 +27,7 @@ from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
-from d2sd.doctor.examination import drafter_of, examine
+from d2sd.doctor.examination import drafter_of, stream_findings
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.report import markdown, markdown_of_logs
@@ -273,7 +273,7 @@ def report(
     engine = models.engine(chosen)
     name = drafter_of(engine.models).config.name_or_path
     asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name)
-    with closing(on_worker(examine(asked, engine.models, engine))) as steps:
+    with closing(on_worker(stream_findings(asked, engine.models, engine))) as steps:
         for step in steps:
             if job.cancelled():
                 break

@@ -11,8 +11,8 @@ from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import tell_of_template, write_report
 from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import FolderEdit, write_changed
-from d2sd.doctor.examination import VISIBLE, examine
-from d2sd.doctor.findings import Asked, Examination
+from d2sd.doctor.examination import VISIBLE, stream_findings
+from d2sd.doctor.findings import Asked, Findings
 from d2sd.doctor.report import markdown
 from d2sd.engine import Engine
 from d2sd.errors import InputError
@@ -53,7 +53,7 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
     tell_of_template(Engine(models), DecodeConfig("autoregressive", chat=a.chat, thinking=a.thinking))
     first = Asked(a.drafter, prompts, a.chat, a.thinking, 0, a.expect, a.reference, a.dtype)
     roles = [first, *([replace(first, drafter=a.vp, visible=VISIBLE, expected=None, reference=None)] if a.vp else [])]
-    found = [Examination(asked, models.target.name) for asked in roles]
+    found = [Findings(asked, models.target.name) for asked in roles]
     whole = all(_examine(models, found, number) for number in range(len(roles)))
     faults = any(e.diagnosis is not None and e.diagnosis.names_fault for e in found)
     said = ""
@@ -65,7 +65,7 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
         changes = found[0].diagnosis.changes if found[0].diagnosis else ()
         if a.mend.exists() and any(isinstance(c, FolderEdit) for c in changes):
             mended = replace(first, drafter=str(a.mend), expected=None, reference=None)
-            found.append(Examination(mended, models.target.name))
+            found.append(Findings(mended, models.target.name))
             whole = _examine(models, found, len(found) - 1)
     write_report(markdown(found), a.out)
     if said:
@@ -75,11 +75,11 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
     return 1 if faults else 2 * any(e.failed is not None for e in found)
 
 
-def _examine(models: Models, found: list[Examination], number: int) -> bool:
+def _examine(models: Models, found: list[Findings], number: int) -> bool:
     """Replace an examination that was not begun by its findings, with a progress bar; False if Ctrl-C ended it."""
     bar = progress(desc="doctor", bar_format="{desc}: {n_fmt} of {total_fmt}{postfix}", leave=False)
     try:
-        for step in examine(found[number].asked, models):
+        for step in stream_findings(found[number].asked, models):
             found[number] = step.found
             bar.set_description_str(step.stage, refresh=False)
             bar.set_postfix_str(printable(step.tried), refresh=False)
@@ -92,7 +92,7 @@ def _examine(models: Models, found: list[Examination], number: int) -> bool:
     return True
 
 
-def write_mended(examination: Examination, out: Path) -> str:
+def write_mended(examination: Findings, out: Path) -> str:
     """Write the drafter with the changes that undo what was diagnosed, and return a sentence about them, or that there are none."""
     diagnosis, repair = examination.diagnosis, examination.repair
     if diagnosis is None or not diagnosis.changes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
+from typing import Any
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import FolderEdit, Variant
@@ -13,6 +14,8 @@ from d2sd.doctor.evidence import WeightFault
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import LOW, DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.doctor.reference import Reference
+from d2sd.errors import InputError
+from d2sd.trace.text import all_encodable
 
 LITTLE_MOVED = (1.3, 0.05)  # of ``moved_by_training``, below which a drafter was hardly trained
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
@@ -23,7 +26,7 @@ MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which drafter is examined, and with what.
+    """Which drafter is examined, and with what. Raises ``InputError``.
 
     drafter: its folder or hub id.
     prompts: without a chat template.
@@ -44,6 +47,12 @@ class Asked:
     reference: str | None = None
     dtype: str | None = None
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prompts, str):
+            raise InputError("prompts is a text; give a list of texts")
+        if self.expected is not None and not self.expected >= 1:
+            raise InputError(f"the expected α is {self.expected:g}; α counts the bonus token, so it is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,7 +163,7 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class Findings:
     """The findings about one drafter, as far as it was examined.
 
     target: its name.
@@ -194,6 +203,16 @@ class Examination:
     diagnosis: Diagnosis | None = None
 
     @property
+    def names_fault(self) -> bool:
+        """Whether a fault of the drafter is named as the cause."""
+        return self.diagnosis is not None and self.diagnosis.names_fault
+
+    @property
+    def helping(self) -> list[Trial]:
+        """The changes that help, the best one first."""
+        return sorted((t for t in self.trials if t.helps), key=lambda t: -(t.gain.value or 0.0))
+
+    @property
     def failed(self) -> Failure | None:
         """The failure that ended the examination; None if it was finished."""
         return next((failure for failure in self.failures if failure.whole), None)
@@ -229,3 +248,61 @@ class Examination:
         if self.asked.expected is not None or self.reference is None:
             return self.asked.expected
         return alpha(self.reference.walks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the findings as JSON-ready data.
+
+        * drafter, target: their names.
+        * diagnosis, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
+          None if the examination was stopped before its end, ``fix`` also if it is not known.
+        * names_fault: whether a fault is named.
+        * alpha: committed tokens per step, a dictionary with value, low and high (95% interval); None if nothing was drafted.
+        * prompts, acceptance: number of texts, and by position: share accepted, among steps that accepted all earlier ones.
+        * checks: of the folder, with name, state ("good", "note" or "fault") and finding.
+        * changes: those that help, with description, α, and gain of the tokens that a draft adds.
+        * other_changes: number of changes that do not help.
+        * repair: descriptions of the changes that undo the cause, which ``d2sd doctor --mend`` writes, and α after them if it was
+          measured; None if no change does.
+        * templates, reference: α with the same prompts in other templates, and of the reference on the same texts.
+        * failures: parts of the examination that ended with an error.
+        """
+        run, diagnosis, repair = self.run, self.diagnosis, self.repair
+        changes = diagnosis.changes if diagnosis else ()
+        tried = repair is not None and changes == tuple(t.variant for t in repair.steps)
+        found = {
+            "drafter": self.asked.name or self.asked.drafter,
+            "target": self.target,
+            "diagnosis": diagnosis and diagnosis.sentence,
+            "cause": diagnosis and diagnosis.cause,
+            "fix": diagnosis and diagnosis.fix,
+            "names_fault": self.names_fault,
+            "alpha": run and asdict(run.estimate),
+            "prompts": len(run.walks) if run else 0,
+            "acceptance": [
+                {"position": p.number, "accepted": p.share, "steps": p.steps} for p in (run.positions if run else ())
+            ],
+            "checks": [{"name": c.name, "state": c.state, "finding": c.finding} for c in self.checks],
+            "changes": [
+                {"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)}
+                for t in self.helping
+            ],
+            "other_changes": len(self.trials) - len(self.helping),
+            "repair": {
+                "changes": [c.description for c in changes],
+                "alpha": repair.after.alpha if repair and tried else None,
+            }
+            if changes
+            else None,
+            "templates": [
+                {"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)}
+                for t in self.templates
+            ],
+            "reference": self.reference
+            and {
+                "drafter": self.reference.name,
+                "alpha": alpha(self.reference.walks),
+                "change": asdict(self.reference.change),
+            },
+            "failures": [{"part": f.part, "reason": f.reason} for f in self.failures],
+        }
+        return all_encodable(found)

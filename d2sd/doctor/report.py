@@ -10,7 +10,7 @@ from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
-from d2sd.doctor.findings import DraftingRun, Examination
+from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.log_reading import WHAT_TO_TRY, Reading
 from d2sd.doctor.redraft import SHAPES, alpha
 from d2sd.doctor.reference import Reference
@@ -26,7 +26,7 @@ CONVENTIONS = (
 )
 
 
-def markdown(examinations: Sequence[Examination], clean: Callable[[str], str] = str) -> str:
+def markdown(examinations: Sequence[Findings], clean: Callable[[str], str] = str) -> str:
     """Returns the report, one section per drafter.
 
     clean: takes out of a sentence what its readers may not see.
@@ -48,7 +48,7 @@ def markdown_of_logs(readings: Sequence[Reading]) -> str:
     return "\n\n".join(lines)
 
 
-def _section(e: Examination, clean: Callable[[str], str]) -> Iterator[str]:
+def _section(e: Findings, clean: Callable[[str], str]) -> Iterator[str]:
     yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
     yield ""
     if not e.checks:
@@ -70,7 +70,7 @@ def _section(e: Examination, clean: Callable[[str], str]) -> Iterator[str]:
     yield ""
 
 
-def _run(e: Examination, run: DraftingRun) -> Iterator[str]:
+def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     positions, (kind, cliff) = run.positions, run.shape
     prompts = "in the chat template" if e.asked.chat else "as they are, without a chat template"
     yield from ("", "### A short run", "")
@@ -110,7 +110,7 @@ def _reference(r: Reference) -> Iterator[str]:
         yield f"| {text(tensor.name)} | {'in one of the two only' if tensor.share is None else f'{tensor.share:.1%}'} |"
 
 
-def _trials(e: Examination, run: DraftingRun) -> Iterator[str]:
+def _trials(e: Findings, run: DraftingRun) -> Iterator[str]:
     yield from ("", "### One thing changed, drafted again on the same texts", "")
     yield (
         f"{len(e.trials)} changes, {e.masks} mask tokens looked at. Gain: of the tokens that a draft brings, over all places of the "

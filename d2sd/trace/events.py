@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from d2sd.trace.text import encodable
+from d2sd.trace.text import all_encodable
 
 Item = TypeVar("Item")
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what JavaScript holds exactly
@@ -268,17 +268,9 @@ def to_line(record: Struct | dict[str, Any]) -> str:
     try:
         line = _encoder.encode(record)
     except UnicodeEncodeError:  # a lone surrogate in some text
-        line = _encoder.encode(_all_encodable(msgspec.to_builtins(record)))
+        line = _encoder.encode(all_encodable(msgspec.to_builtins(record)))
     for nothing in _NOTHING:
         if not line.endswith(nothing):
             break
         line = line[: -len(nothing)] + b"}"
     return line.decode() + "\n"
-
-
-def _all_encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {k: _all_encodable(v) for k, v in value.items()}
-    return [_all_encodable(v) for v in value] if isinstance(value, list | tuple) else value

@@ -16,8 +16,8 @@ from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import WeightFault
-from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Asked, Examination, Failure
+from d2sd.doctor.examination import stream_findings
+from d2sd.doctor.findings import Asked, Failure, Findings
 from d2sd.doctor.report import markdown
 from d2sd.doctor.variants import variants
 from d2sd.doctor.weight_edits import weight_variants
@@ -60,7 +60,7 @@ def broken(*_, **__):
 
 def report_of(engine, **known):
     asked = Asked("a/drafter", PROMPTS, **known)
-    found = list(examine(asked, engine.models, engine))[-1].found
+    found = list(stream_findings(asked, engine.models, engine))[-1].found
     return found, markdown([found])
 
 
@@ -118,21 +118,21 @@ def test_examine_reports_failed_change(engine, monkeypatch):
 
 def test_diagnose_prefers_named_fault_to_failure():
     failure = Failure("the run", "it broke", whole=True)
-    unfinished = diagnose(Examination(Asked("d"), "t", failures=(failure,)))
+    unfinished = diagnose(Findings(Asked("d"), "t", failures=(failure,)))
     assert unfinished.sentence == "Not examined to the end: the run failed (it broke)."
     assert not unfinished.names_fault
     weights = (WeightFault("padded", False),)  # which says nothing of a drafter that may work
-    assert diagnose(Examination(Asked("d"), "t", failures=(failure,), weights=weights)) == unfinished
+    assert diagnose(Findings(Asked("d"), "t", failures=(failure,), weights=weights)) == unfinished
     empty = (WeightFault("empty"),)
-    assert diagnose(Examination(Asked("d"), "t", failures=(failure,), weights=empty)).cause == "weights"
+    assert diagnose(Findings(Asked("d"), "t", failures=(failure,), weights=empty)).cause == "weights"
     wrong = Check("fc", "fault", "it is wrong", "tensors")
-    assert diagnose(Examination(Asked("d"), "t", (wrong,), failures=(failure,))).cause == "tensors"
+    assert diagnose(Findings(Asked("d"), "t", (wrong,), failures=(failure,))).cause == "tensors"
 
 
 def test_examine_reports_unforeseen_error_of_loading(bundled, monkeypatch):
     monkeypatch.setattr(examination, "with_drafter", broken)
     asked = Asked(str(TINY / "dflash"), PROMPTS)
-    found = list(examine(asked, Models(bundled.models.target)))[-1].found
+    found = list(stream_findings(asked, Models(bundled.models.target)))[-1].found
     assert found.run is None
     assert found.diagnosis.sentence == "The folder has a fault: ZeroDivisionError: division by zero."
     assert "| tensors | ok |" in markdown([found])
@@ -216,5 +216,5 @@ def test_random_fault_follows_from_its_number():
 
 
 def test_write_mended_says_that_nothing_was_examined(tmp_path):
-    found = Examination(Asked("d"), "t", failures=(Failure("the run", "it broke", whole=True),))
+    found = Findings(Asked("d"), "t", failures=(Failure("the run", "it broke", whole=True),))
     assert "was not written" in write_mended(replace(found, diagnosis=diagnose(found)), tmp_path / "m")

@@ -12,7 +12,7 @@ from d2sd.__main__ import main
 from d2sd.cli.examination import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import check_drafter_folder
-from d2sd.doctor.examination import examine
+from d2sd.doctor.examination import stream_findings
 from d2sd.doctor.findings import Asked
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.folders.weights import weights_digest
@@ -106,7 +106,7 @@ def test_check_folder_reads_only_indexed_files(bundled, tmp_path):
 
 
 def examined(bundled, folder):
-    return list(examine(Asked(str(folder), ["Tom"]), Models(bundled.models.target)))[-1].found
+    return list(stream_findings(Asked(str(folder), ["Tom"]), Models(bundled.models.target)))[-1].found
 
 
 UNLOADABLE = {
