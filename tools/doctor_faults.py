@@ -25,7 +25,7 @@ from d2sd.doctor import examination
 from d2sd.doctor.examination import stream_findings
 from d2sd.doctor.findings import Asked, Findings
 from d2sd.doctor.redraft import generate_texts
-from d2sd.doctor.report import markdown
+from d2sd.doctor.report import doctor_report
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
@@ -131,7 +131,7 @@ class Prober:
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
         found = list(stream_findings(asked, self.models, None, self.texts))[-1].found
-        markdown([found])
+        doctor_report([found])
         write_mended(found, folder / "mended")
         return found
 

@@ -30,7 +30,7 @@ from d2sd.calibration.report import MeasuredRuns
 from d2sd.doctor.examination import drafter_of, stream_findings
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
-from d2sd.doctor.report import markdown, markdown_of_logs
+from d2sd.doctor.report import doctor_report, markdown_of_logs
 from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.figures.calibration import calibration_results
 from d2sd.trace.logs import is_log
@@ -279,4 +279,4 @@ def report(
                 break
             tried = f" ({step.tried})" if step.tried else ""
             yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
-    yield Update(markdown([step.found], without_paths))
+    yield Update(doctor_report([step.found], without_paths))

@@ -1,6 +1,7 @@
 """Say why a drafter is rejected: checks of its folder, and a short run in which one thing at a time is changed.
 
-Prints Markdown, for a bug report. docs/acceptance.md explains it.
+docs/acceptance.md explains the report. The exit status is 3 if a fault is named, 2 for bad input or an examination that could not be
+finished, and 1 if the program failed.
 """
 
 from __future__ import annotations
@@ -8,12 +9,10 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from d2sd.cli.common import add_output, add_text_arguments, write_report
+from d2sd.cli.common import FAULT_NAMED, add_output, add_text_arguments, write_report
 from d2sd.doctor.log_reading import read_log, report_lines
 from d2sd.errors import InputError
 from d2sd.trace.logs import import_log
-
-LIMIT = 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,11 +24,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
-    add_text_arguments(parser, LIMIT)
+    add_text_arguments(parser)  # without --limit, 30 prompts
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--expect", type=float, metavar="ALPHA", help="α that it is known to have: anything significantly below is named")  # fmt: skip
     parser.add_argument("--reference", metavar="DRAFTER", help="a drafter that is known to be good: report what differs from it")  # fmt: skip
-    add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report there")
+    parser.add_argument(
+        "--full", action="store_true", help="list every change that was tried, not only those that help"
+    )
+    parser.add_argument("--json", action="store_true", help="print the findings as one JSON object and nothing else")
+    add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report there, as Markdown")
     add_output(
         parser,
         "--mend",
@@ -41,7 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read a log, plan a pair or examine drafters. Exit code 1 where a fault is named, else 2 where an examination failed."""
+    """Read a log, plan a pair or examine drafters."""
+    if arguments.json and (arguments.log or arguments.config_only):
+        raise InputError("--json prints the findings about a drafter: leave out --log and --config-only")
     if arguments.log:
         return _read_log(arguments)
     if not arguments.drafter:
@@ -56,4 +61,4 @@ def _read_log(arguments: argparse.Namespace) -> int:
         raise InputError("--log reads a log alone: leave out the target and the drafter")
     readings = read_log(import_log(arguments.log))
     write_report("\n".join(report_lines(readings)), arguments.out)
-    return int(any(reading.named for reading in readings))
+    return FAULT_NAMED * any(reading.named for reading in readings)

@@ -29,7 +29,7 @@ from d2sd.doctor.examination import stream_findings
 from d2sd.doctor.findings import Asked, DraftingRun, Findings, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.redraft import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
-from d2sd.doctor.report import code, markdown, text
+from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_drafter
@@ -312,7 +312,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
     assert list(dict.fromkeys(seen)) == [
         "read the folder", "read the weights", "write the texts", "read and draft them", "read the texts", "mask tokens", "probes", "done",
     ]  # fmt: skip
-    report = markdown([found])
+    report = doctor_report([found])
     assert found.diagnosis is not None
     assert "| position | 1" in report
     assert "γ counts the anchor" in report
@@ -320,7 +320,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
     while (stopped := next(run)).stage != "probes":
         pass
     run.close()
-    assert "Stopped before the end" in markdown([stopped.found])
+    assert "Stopped before the end" in doctor_report([stopped.found])
     assert len(stopped.found.trials) == 1
 
 
@@ -355,7 +355,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     assert found.reference.change.value > 0
     assert found.level == alpha(found.reference.walks)
     assert diagnose(found).names_fault
-    report = markdown([found])
+    report = doctor_report([found])
     assert "| of the reference | " in report
     assert re.search(r"α \d\.\d\d, a difference of \+\d\.\d\d", report)
     assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
@@ -367,7 +367,7 @@ def test_doctor_report_escapes_names_and_tokens():
     assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
     assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
     found = Findings(Asked("`</code><script>"), "t", (Check("mask token", "good", "'<script>' | *"),))
-    assert r"| '\<script\>' \| \* |" in markdown([found])
+    assert r"| '\<script\>' \| \* |" in doctor_report([found])
 
 
 def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):

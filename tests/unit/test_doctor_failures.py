@@ -18,7 +18,7 @@ from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import WeightFault
 from d2sd.doctor.examination import stream_findings
 from d2sd.doctor.findings import Asked, Failure, Findings
-from d2sd.doctor.report import markdown
+from d2sd.doctor.report import doctor_report
 from d2sd.doctor.variants import variants
 from d2sd.doctor.weight_edits import weight_variants
 from d2sd.engine import Engine
@@ -61,7 +61,7 @@ def broken(*_, **__):
 def report_of(engine, **known):
     asked = Asked("a/drafter", PROMPTS, **known)
     found = list(stream_findings(asked, engine.models, engine))[-1].found
-    return found, markdown([found])
+    return found, doctor_report([found])
 
 
 PARTS_OF_EXAMINATION = {
@@ -135,7 +135,7 @@ def test_examine_reports_unforeseen_error_of_loading(bundled, monkeypatch):
     found = list(stream_findings(asked, Models(bundled.models.target)))[-1].found
     assert found.run is None
     assert found.diagnosis.sentence == "The folder has a fault: ZeroDivisionError: division by zero."
-    assert "| tensors | ok |" in markdown([found])
+    assert "| tensors | ok |" in doctor_report([found])
 
 
 def test_doctor_prints_checks_if_target_writes_nothing(bundled, capsys, monkeypatch):
