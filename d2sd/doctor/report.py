@@ -157,6 +157,8 @@ def _tried(found: Findings, style: Style) -> Iterator[str]:
     shown = sorted(found.trials, key=lambda t: -(t.gain.value or 0.0)) if style.full else helping
     if found.trials:
         other = f"{count(rest, 'other change')} did not help" if helping else f"None of {count(rest, 'change')} helps"
+        if failed := sum(t.failure is not None for t in found.trials):
+            other += f", {failed} of them could not be tried"
         listed = "" if style.full or not rest else "; doctor --full lists them" if style.plain else ""
         yield f"One thing was changed at a time, and the same texts were drafted again. {other}{listed}."
     if shown:
@@ -173,9 +175,9 @@ def _tried(found: Findings, style: Style) -> Iterator[str]:
         yield from style.table(("change", "α", "gain", "")[:columns], [row[:columns] for row in rows])
     if found.templates:
         yield ""
-    for t in found.templates:
-        change = with_interval(t.change, signed_decimal, "[]")
-        yield f"* Other texts, with {style.text(t.template.description)}: α {t.alpha:.2f}, change {change}, {t.texts} prompts."
+    for trial in found.templates:
+        change = with_interval(trial.change, signed_decimal, "[]")
+        yield f"* Other texts, with {style.text(trial.template.description)}: α {trial.alpha:.2f}, change {change}, {trial.texts} prompts."
 
 
 def _signed_percent(share: float | None) -> str:

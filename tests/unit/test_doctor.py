@@ -389,14 +389,14 @@ def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
 
 
 def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
 
     def stopped(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(examination, "weight_faults", stopped)
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
-    first, second = capsys.readouterr().out.split("\n## ")[1:3]
+    first, second = capsys.readouterr().out.split(f"{TINY / 'vp'} for tiny/target")
     assert "Stopped before the end" in first
     assert "Not examined" in second
-    assert "| check |" not in second
+    assert "what was found" not in second
