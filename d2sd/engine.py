@@ -60,9 +60,11 @@ class Request:
 
 
 class Engine:
-    """Loaded models that generate text.
+    """Loaded models that generate text. ``d2sd.load`` makes one.
 
-    passes: "eager", "padded", "captured" (``d2sd.nets.passes``) or "auto". The generated text does not depend on it.
+    models: a target with its drafters.
+    passes: how forward passes run: "eager"; "padded" to fixed shapes; "captured" as CUDA graphs; "auto": captured where possible,
+        otherwise eager. The generated text does not depend on it.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):
@@ -103,7 +105,10 @@ class Engine:
         return self.finish(self.request(cast("str | Sequence[int]", prompt), config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing."""
+        """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing.
+
+        request: what ``request`` returns.
+        """
         events = list(self._unread(request, lambda: False))
         return lambda: Trace.of(self.header(request), [make() for make in events])
 
@@ -127,7 +132,13 @@ class Engine:
     def request(
         self, prompt: str | Sequence[int], config: DecodeConfig | None = None, **settings: Unpack[Settings]
     ) -> Request:
-        """Returns the validated prompt and settings. Parameters and errors are as for ``generate``."""
+        """Returns the validated prompt and settings, for ``run`` and ``finish``.
+
+        prompt: a text, or its token ids.
+        config, settings: as for ``generate``.
+
+        Raises ``InputError``.
+        """
         config = self.resolve(with_settings(config or DecodeConfig(self.default_method), settings))
         return Request(prompt if isinstance(prompt, str) else None, tuple(self.encode(prompt, config)), config)
 
@@ -137,16 +148,24 @@ class Engine:
         return next(method for method in PREFERRED if self.obstacle(method) is None)
 
     def header(self, request: Request) -> dict[str, object]:
-        """Returns the first line of a trace of this run: models, settings, versions, hardware."""
+        """Returns the header of the run's trace: models, settings, versions, hardware.
+
+        request: what ``request`` returns.
+        """
         return make_header(self.models, self.parts, request.config, request.prompt)
 
     @cached_property
     def parts(self) -> dict[str, dict[str, object]]:
-        """Descriptions of the models for trace headers (``d2sd.folders.weights.parts``)."""
+        """Descriptions of the models for trace headers, by part: fingerprints of weights, dtype, RoPE and others."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
-        """Returns the settings with γ and the backend filled in; raises ``InputError`` if these models cannot run them."""
+        """Returns the settings with γ, node budget and backend filled in.
+
+        config: settings, which may leave these to the engine.
+
+        Raises ``InputError`` if these models cannot run the settings.
+        """
         models, method = self.models, METHODS[config.method]
         target = models.target
         config = replace(
@@ -169,7 +188,10 @@ class Engine:
         return config if longest is None else config.for_drafter(longest)
 
     def longest_block(self, method: str) -> int | None:
-        """Returns the largest γ of a method, which is also its default; None without a drafter that drafts blocks."""
+        """Returns the largest γ of a method, which is also its default; None if no drafter of it drafts blocks.
+
+        method: its id.
+        """
         models, wanted = self.models, METHODS[method]
         if wanted.draft_model:
             return MODEL_CHAIN
@@ -177,7 +199,10 @@ class Engine:
         return min((drafter.block_size for drafter in used if drafter), default=None)
 
     def obstacle(self, method: str) -> str | None:
-        """Returns a sentence that says why these models cannot run a method, or None."""
+        """Returns a sentence that says why these models cannot run a method; None if they can.
+
+        method: its id.
+        """
         models, wanted = self.models, METHODS[method]
         needs = (
             (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
@@ -198,10 +223,10 @@ class Engine:
         return None
 
     def costs(self, config: DecodeConfig) -> Machine:
-        """Returns the stage costs of a step on this machine with these resolved settings.
+        """Returns the times of the stages of a step on this machine. They are read from a file, or measured at first use, under the
+        lock, in one or two seconds for a small model.
 
-        They are those that were kept on this machine (``d2sd.costs.kept``), or measured at first use, under the lock, in one or
-        two seconds for a small model.
+        config: resolved settings.
         """
         method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1
         if method.eagle3:
@@ -222,20 +247,20 @@ class Engine:
             return self._costs[key]
 
     def plain(self, backend: str) -> Machine | None:
-        """Returns the time of a step of plain decoding of these models on this machine, as it was kept; None if it was not.
+        """Returns the time of a step of plain decoding of these models on this machine, as ``keep_plain`` stored it; None if it is
+        not known.
 
-        backend: resolved.
+        backend: attention backend, as ``resolve`` returns it.
         """
         if backend not in self._plain:
             self._plain[backend] = kept.find(kept_costs(), self._plain_key(backend))
         return self._plain[backend]
 
     def keep_plain(self, backend: str, costs: Machine | None) -> None:
-        """Keep a time for ``plain``, in place of the one before. None: that one cannot be right, and this process does not use it
-        again.
+        """Store a time for ``plain`` in place of the previous one.
 
-        backend: resolved.
-        costs: from ``d2sd.costs.runs.plain_step``.
+        backend: attention backend, as ``resolve`` returns it.
+        costs: from ``d2sd.costs.runs.plain_step``; None if the previous time cannot be right: this process does not use it again.
         """
         self._plain[backend] = costs
         if costs is not None:
@@ -253,7 +278,10 @@ class Engine:
         return [name, torch.get_num_threads(), torch.__version__, kept.PASSES, self.mode, *weights]
 
     def first_use(self, backend: str) -> str | None:
-        """Returns a message for the user if a run with this (resolved) backend first compiles kernels."""
+        """Returns a message for the user if the next run first compiles kernels; None otherwise.
+
+        backend: attention backend, as ``resolve`` returns it.
+        """
         return flashinfer.FIRST_USE if backend == "flashinfer" and not flashinfer.compiled_before() else None
 
     def _eager_passes(self, config: DecodeConfig, tokens: int) -> Passes:
@@ -289,7 +317,13 @@ class Engine:
                     self._free.append(lent)
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
-        """Returns prompt token ids, with the chat template if ``config.chat``; raises ``InputError`` on an empty or over-long prompt."""
+        """Returns the token ids of a prompt, for a text with the chat template if ``config.chat``.
+
+        prompt: a text, or its token ids.
+        config: settings, of which ``chat``, ``thinking`` and ``max_new_tokens`` count.
+
+        Raises ``InputError`` for an empty prompt, or one that is too long.
+        """
         ids: list[int]
         if isinstance(prompt, str):
             if not prompt.strip():
@@ -320,9 +354,11 @@ class Engine:
         return ids
 
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Yields ``PrefillDone``, a ``StepDone`` per cycle, ``Finished``.
+        """Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
-        ``stop`` is called before every cycle; closing the iterator also ends the run. Either way its caches are freed.
+        request: what ``request`` returns.
+        stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. Either way its
+            caches are freed.
         """
         with closing(self._unread(request, stop)) as events:
             for make in events:
@@ -351,9 +387,12 @@ class Engine:
         yield lambda: finished
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
-        """Returns a generation to run step by step; config: resolved settings, passes: with room for it.
+        """Returns a generation to run step by step. A cost-aware one starts from the statistics of earlier ones with its method, and
+        updates them.
 
-        A cost-aware generation starts from the statistics of earlier ones with its method, and updates them.
+        ids: token ids of the prompt.
+        config: resolved settings.
+        passes: buffers with room for the prompt and the new tokens.
         """
         experience = None
         if config.decides:
@@ -362,9 +401,10 @@ class Engine:
         return Generation(self.models, self.texts, ids, config, passes, experience)
 
     def drafters(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> CachedDrafters:
-        """Returns the drafters alone, without the target's passes, with separate buffers for this many tokens.
+        """Returns the drafters alone, without the target's passes, with separate buffers.
 
         config: resolved settings.
+        tokens: number of tokens that the buffers have room for.
         experience: statistics that cost-aware drafting uses and updates.
         """
         passes = self._eager_passes(config, tokens)
@@ -387,7 +427,22 @@ def load(
     load_in_8bit: bool = False,
     passes: str = "auto",
 ) -> Engine:
-    """Returns an engine for the models loaded by ``d2sd.folders.loading.load_models``; passes: as for ``Engine``."""
+    """Loads models and returns an engine for them.
+
+    name: a bundled preset ("tiny", "smollm2"), or a folder with ``target/``, ``dflash/`` and optionally ``vp/``, ``draft/`` and
+        ``eagle3/``.
+    target: replaces the target: folder, hub id, GGUF file, or name of ``d2sd get``.
+    drafter: replaces the first drafter: folder or hub id of a DFlash, DSpark or EAGLE-3 drafter.
+    second_drafter: replaces the VP-Drafter, which continues visible tokens: folder or hub id.
+    draft_model: replaces the autoregressive draft model: folder or hub id.
+    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: float32, and mixed for
+        a target of 50 million parameters or more on a CPU.
+    device: a torch device, or "auto" for a target that is spread over all GPUs; None: "cuda" if there is a GPU, otherwise "cpu".
+    load_in_8bit: quantise the target's weights to 8 bits with bitsandbytes.
+    passes: as for ``Engine``.
+
+    Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
+    """
     models = load_models(
         name,
         target=target,

@@ -68,9 +68,14 @@ class Report(ConfidenceFigures):
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
     of_paths: whether positions are verified nodes, scored by the probabilities of their paths.
     unit: name of the resampling unit of the intervals.
-    by_position: also over positions without a confidence.
-    matrix, ranks, gains, advice, head: see their classes.
-    second, domains: empty unless ``calibrate_steps`` was given what they need.
+    by_position: acceptance by position, also of tokens without a confidence.
+    matrix: predicted against actual boundaries.
+    ranks: how often the actual boundary was among the likeliest predicted ones.
+    gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
+    advice: softmax temperature that would calibrate the confidence; None if none clearly would.
+    head: errors of a trained confidence head; None without one.
+    second: the same figures of the re-drafts; None without re-drafts.
+    domains: figures by prompt group; empty if there is only one.
     """
 
     runs: int
@@ -88,6 +93,7 @@ class Report(ConfidenceFigures):
     domains: tuple[Group, ...] = ()
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the figures as JSON-ready data."""
         return asdict(self)
 
 
@@ -142,7 +148,7 @@ class Counted:
 class RunStatistics:
     """Statistics of recorded runs, which are added one at a time; the runs themselves are not kept.
 
-    headers: the distinct headers, without the fields that differ for every run.
+    traces: runs to begin with.
     texts: a digest of the prompt and generated text of every run.
     ended: number of runs without a step, because the text ended with prefill.
     """
@@ -161,7 +167,12 @@ class RunStatistics:
         return len(self.texts)
 
     def add(self, trace: Trace) -> None:
-        """Add a run. Raises ``InputError`` if it exceeds the limits."""
+        """Add a run.
+
+        trace: the run.
+
+        Raises ``InputError`` if its drafts are too long to tabulate.
+        """
         self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
@@ -174,9 +185,11 @@ class RunStatistics:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
+        """The distinct headers of the runs, without the fields that differ for every run."""
         return list(self._headers.values())
 
     def counted(self) -> Counted:
+        """Returns the steps, re-drafts and tree nodes of all runs as tables."""
         if self._waiting or not self._parts:
             self._count()
         if len(self._parts) > 1:
@@ -191,6 +204,7 @@ class RunStatistics:
         return self._report
 
     def side(self) -> Side:
+        """Returns the runs as a side of a comparison."""
         counted = self.counted()
         return Side(counted.table, counted.prompts, weights_of(self.headers, "first_drafter"))
 
@@ -204,7 +218,12 @@ class RunStatistics:
 
 
 def calibrate(traces: Iterable[Trace]) -> Report:
-    """Returns all calibration figures of recorded runs; without steps, a report without observations."""
+    """Returns all calibration figures of recorded runs.
+
+    traces: the runs; without steps, the report has no observations.
+
+    Raises ``InputError`` as ``RunStatistics.add`` does.
+    """
     return RunStatistics(traces).report()
 
 

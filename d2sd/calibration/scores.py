@@ -50,7 +50,13 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Positions of about the same confidence; ``low``/``high`` bound the accepted share (Wilson, 95%)."""
+    """Scored positions of about the same confidence.
+
+    left, right: bounds of the confidence.
+    count: number of positions.
+    confidence, accepted: mean confidence, and share of accepted tokens.
+    low, high: 95% interval of the accepted share (Wilson).
+    """
 
     left: float
     right: float
@@ -146,7 +152,8 @@ def chance_error(confidence: np.ndarray) -> float:
 class ConfidenceFigures:
     """Figures of a drafter's confidence over its scored positions.
 
-    confidence, accepted: means.
+    positions: number of scored positions.
+    confidence, accepted: mean confidence, and share of accepted tokens; None without positions.
     gap: accepted − confidence; negative if the drafter is over-confident.
     ece: expected calibration error, the mean |accepted − confidence| over the bins of ``uniform``, weighted by their counts.
     chance: expected ECE of a perfectly calibrated drafter.

@@ -84,7 +84,12 @@ Tone = Literal["good", "bad", "mixed", "few", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence. ``tone``: how to display it; ``chart`` and ``places``: the bins (or similar) that it describes, if any."""
+    """A sentence about figures.
+
+    tone: how to display it: "good", "mixed", "bad", "few" (observations) or "note".
+    text: the sentence.
+    chart, places: id of the figure that it describes, and the bins (or similar) in it; empty if there is none.
+    """
 
     tone: Tone
     text: str
@@ -93,7 +98,10 @@ class Sentence:
 
 
 def read_report(report: Report) -> list[Sentence]:
-    """Returns sentences about a report: the verdict first, then its reasons."""
+    """Returns sentences about a report: the verdict first, then its reasons.
+
+    report: of ``calibrate``.
+    """
     if not report.positions and report.by_position:
         return [_unsure(report), *_gains(report), _unit(report)]
     if not report.positions:

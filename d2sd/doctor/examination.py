@@ -87,7 +87,7 @@ def examine(
     dtype: str | None = None,
     device: str | None = None,
 ) -> Findings:
-    """Examines why a drafter is rejected: its folder, then a short run in which one thing at a time is changed.
+    """Examine why a drafter is rejected: its folder, then a short run in which one thing at a time is changed.
 
     It takes from seconds, for a fault of the folder, to minutes for a large model.
 

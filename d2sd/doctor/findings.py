@@ -166,22 +166,23 @@ class Diagnosis:
 class Findings:
     """The findings about one drafter, as far as it was examined.
 
-    target: its name.
-    checks: of the folder; empty if it was not checked.
+    asked: which drafter was examined, and with what.
+    target: name of the target.
+    checks: checks of the folder; empty if it was not checked.
     weights: damage seen in the weights, strongest evidence first.
-    moved: result of ``moved_by_training``; None if that is not known.
-    bits: to which the target's weights are quantised, whatever their dtype; None if they are not.
-    surprise: of the prompts' tokens to the target, over that of random tokens; None if it was not computed.
+    moved: how far training moved ``fc`` and ``hidden_norm`` from their initialization; None if that is not known.
+    bits: number of bits to which the target's weights are quantised, whatever their dtype; None if they are not.
+    surprise: how surprising the prompts are to the target, relative to random tokens; None if it was not computed.
     repeated: share of the generated 4-token sequences that occur earlier in their text.
-    unusable: prompts whose text is empty or mostly repeats itself, and their number.
-    run: the unchanged drafter over the texts; None before that.
+    unusable: number of prompts whose text is empty or mostly repeats itself, and number of prompts.
+    run: what the unchanged drafter drafted over the texts; None before that.
     reference: the comparison with another drafter; None without one.
-    trials: latest result of each variant.
+    trials: latest result of each change that was tried.
     masks: number of mask tokens that were compared.
     repair: the changes that help most, in order; None if none helps.
-    templates: the same prompts in other templates.
-    failures: parts that ended with an error.
-    diagnosis: None until it is concluded.
+    templates: results of the same prompts in other templates.
+    failures: parts of the examination that ended with an error.
+    diagnosis: the likely cause; None if the examination was stopped before its end.
     """
 
     asked: Asked
@@ -219,13 +220,13 @@ class Findings:
 
     @property
     def works(self) -> bool:
-        """Whether it is accepted as a trained drafter is, without any change, and as it is known to be."""
+        """Whether the unchanged drafter is accepted as a trained one is, and not less than it is known to be."""
         run = self.run
         return run is not None and run.shape[0] == "smooth" and run.first >= LOW and self.below is None
 
     @property
     def little_trained(self) -> bool:
-        """Whether what begins the same in every drafter has hardly been moved by training."""
+        """Whether training has hardly moved the weights that every drafter begins with."""
         spread, norm = self.moved or (inf, inf)
         return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
 
@@ -252,19 +253,19 @@ class Findings:
     def to_dict(self) -> dict[str, Any]:
         """Returns the findings as JSON-ready data.
 
-        * drafter, target: their names.
-        * diagnosis, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
-          None if the examination was stopped before its end, ``fix`` also if it is not known.
-        * names_fault: whether a fault is named.
-        * alpha: committed tokens per step, a dictionary with value, low and high (95% interval); None if nothing was drafted.
-        * prompts, acceptance: number of texts, and by position: share accepted, among steps that accepted all earlier ones.
-        * checks: of the folder, with name, state ("good", "note" or "fault") and finding.
-        * changes: those that help, with description, α, and gain of the tokens that a draft adds.
-        * other_changes: number of changes that do not help.
-        * repair: descriptions of the changes that undo the cause, which ``d2sd doctor --mend`` writes, and α after them if it was
-          measured; None if no change does.
-        * templates, reference: α with the same prompts in other templates, and of the reference on the same texts.
-        * failures: parts of the examination that ended with an error.
+        drafter, target: their names.
+        diagnosis, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
+            None if the examination was stopped before its end, ``fix`` also if it is not known.
+        names_fault: whether a fault is named.
+        alpha: committed tokens per step, a dictionary with value, low and high (95% interval); None if nothing was drafted.
+        prompts, acceptance: number of texts, and by position: share accepted, among steps that accepted all earlier ones.
+        checks: of the folder, with name, state ("good", "note" or "fault") and finding.
+        changes: those that help, with description, α, and gain of the tokens that a draft adds.
+        other_changes: number of changes that do not help.
+        repair: descriptions of the changes that undo the cause, which ``d2sd doctor --mend`` writes, and α after them if it was
+            measured; None if no change does.
+        templates, reference: α with the same prompts in other templates, and of the reference on the same texts.
+        failures: parts of the examination that ended with an error.
         """
         run, diagnosis, repair = self.run, self.diagnosis, self.repair
         changes = diagnosis.changes if diagnosis else ()

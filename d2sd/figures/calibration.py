@@ -39,18 +39,28 @@ COUNTS = 0.13  # the part of the height that tells how many there are
 
 @dataclass(frozen=True, slots=True)
 class CalibrationFigures:
-    """Sentences, headline figures and panels of runs."""
+    """A calibration as the page and the reports show it.
+
+    reading: sentences, the verdict first.
+    stats: headline figures.
+    panels: the figures.
+    """
 
     reading: tuple[Sentence, ...]
     stats: tuple[Stat, ...]
     panels: tuple[Panel, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns everything as JSON-ready data."""
         panels = [panel.to_dict() for panel in self.panels]
         return {"reading": self.reading, "stats": self.stats, "panels": panels}
 
 
 def calibration_results(runs: RunStatistics) -> CalibrationFigures:
+    """Returns sentences, headline figures and panels.
+
+    runs: the measured runs.
+    """
     report = runs.report()
     return CalibrationFigures(tuple(read_report(report)), tuple(headline(report)), tuple(calibration_panels(report)))
 
@@ -88,7 +98,10 @@ def _range(figure: Estimate, write: Write = digits) -> str:
 
 
 def calibration_panels(report: Report) -> Iterator[Panel]:
-    """Yields every figure of a report that has data, in reading order."""
+    """Yields every figure of a report that has data, in reading order.
+
+    report: of ``d2sd.calibration.calibrate``.
+    """
     if not report.steps:
         return
     question = "Of the tokens drafted with this confidence, how many does the target accept?"
