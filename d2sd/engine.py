@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 from pathlib import Path
-from typing import Unpack, cast, overload
+from typing import Any, Unpack, overload
 
 import torch
 
@@ -85,12 +85,7 @@ class Engine:
     def generate(
         self, prompt: list[str] | tuple[str, ...], config: DecodeConfig | None = None, **settings: Unpack[Settings]
     ) -> list[Trace]: ...
-    def generate(
-        self,
-        prompt: str | Sequence[int] | list[str] | tuple[str, ...],
-        config: DecodeConfig | None = None,
-        **settings: Unpack[Settings],
-    ) -> Trace | list[Trace]:
+    def generate(self, prompt: Any, config: DecodeConfig | None = None, **settings: Unpack[Settings]) -> Any:
         """Generate to the end. Returns the trace of the whole run; for a list of prompts, a list of traces.
 
         prompt: a text, its token ids, or a list of texts, which are generated one after another.
@@ -102,7 +97,7 @@ class Engine:
         if isinstance(prompt, list | tuple) and any(isinstance(one, str) for one in prompt):
             requests = [self.request(one, config, **settings) for one in prompt]
             return [self.finish(request)() for request in requests]
-        return self.finish(self.request(cast("str | Sequence[int]", prompt), config, **settings))()
+        return self.finish(self.request(prompt, config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
         """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing.

@@ -13,7 +13,7 @@ from d2sd.config import DecodeConfig
 from d2sd.doctor.changes import FolderEdit, write_changed
 from d2sd.doctor.examination import PROMPTS, VISIBLE, load_target_alone, stream_findings
 from d2sd.doctor.findings import Asked, Findings
-from d2sd.doctor.report import doctor_report
+from d2sd.doctor.report import doctor_report, plain_text
 from d2sd.engine import Engine
 from d2sd.errors import InputError
 from d2sd.folders.plan import SIZES, plan
@@ -55,13 +55,14 @@ def examine_drafters(arguments: argparse.Namespace) -> int:
             mended = replace(first, drafter=str(a.mend), expected=None, reference=None)
             found.append(Findings(mended, models.target.name))
             whole = _examine(models, found, len(found) - 1)
+    report = doctor_report(found, full=a.full)
     if a.json:
         others = zip((*(["vp"] if a.vp else []), "mended"), found[1:], strict=False)
         print_json({**found[0].to_dict(), **{name: one.to_dict() for name, one in others}})
     else:
-        print(printable(doctor_report(found, plain=True, full=a.full)))
+        print(printable(plain_text(report)))
     if a.out:
-        write_whole(a.out, doctor_report(found, full=a.full))
+        write_whole(a.out, report)
     if said:
         print(said, file=sys.stderr if a.json else sys.stdout)
     if not whole:

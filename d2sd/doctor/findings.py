@@ -254,7 +254,7 @@ class Findings:
         """Returns the findings as JSON-ready data.
 
         drafter, target: their names.
-        diagnosis, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
+        sentence, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
             None if the examination was stopped before its end, ``fix`` also if it is not known.
         names_fault: whether a fault is named.
         alpha: committed tokens per step, a dictionary with value, low and high (95% interval); None if nothing was drafted.
@@ -262,48 +262,30 @@ class Findings:
         checks: of the folder, with name, state ("good", "note" or "fault") and finding.
         changes: those that help, with description, α, and gain of the tokens that a draft adds.
         other_changes: number of changes that do not help.
-        repair: descriptions of the changes that undo the cause, which ``d2sd doctor --mend`` writes, and α after them if it was
-            measured; None if no change does.
+        repair: the changes that undo the cause, which ``d2sd doctor --mend`` writes; empty if none do.
+        repaired_alpha: α after them; None if it was not measured.
         templates, reference: α with the same prompts in other templates, and of the reference on the same texts.
         failures: parts of the examination that ended with an error.
         """
-        run, diagnosis, repair = self.run, self.diagnosis, self.repair
+        run, diagnosis, repair, reference = self.run, self.diagnosis, self.repair, self.reference
         changes = diagnosis.changes if diagnosis else ()
         tried = repair is not None and changes == tuple(t.variant for t in repair.steps)
-        found = {
+        return all_encodable({
             "drafter": self.asked.name or self.asked.drafter,
             "target": self.target,
-            "diagnosis": diagnosis and diagnosis.sentence,
-            "cause": diagnosis and diagnosis.cause,
-            "fix": diagnosis and diagnosis.fix,
+            **{name: getattr(diagnosis, name, None) for name in ("sentence", "cause", "fix")},
             "names_fault": self.names_fault,
             "alpha": run and asdict(run.estimate),
             "prompts": len(run.walks) if run else 0,
-            "acceptance": [
-                {"position": p.number, "accepted": p.share, "steps": p.steps} for p in (run.positions if run else ())
-            ],
-            "checks": [{"name": c.name, "state": c.state, "finding": c.finding} for c in self.checks],
+            "acceptance": [{"position": p.number, "accepted": p.share, "steps": p.steps} for p in run.positions] if run else [],
+            "checks": [{name: getattr(check, name) for name in ("name", "state", "finding")} for check in self.checks],
             "changes": [
-                {"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)}
-                for t in self.helping
+                {"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)} for t in self.helping
             ],
             "other_changes": len(self.trials) - len(self.helping),
-            "repair": {
-                "changes": [c.description for c in changes],
-                "alpha": repair.after.alpha if repair and tried else None,
-            }
-            if changes
-            else None,
-            "templates": [
-                {"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)}
-                for t in self.templates
-            ],
-            "reference": self.reference
-            and {
-                "drafter": self.reference.name,
-                "alpha": alpha(self.reference.walks),
-                "change": asdict(self.reference.change),
-            },
-            "failures": [{"part": f.part, "reason": f.reason} for f in self.failures],
-        }
-        return all_encodable(found)
+            "repair": [change.description for change in changes],
+            "repaired_alpha": repair.after.alpha if repair and tried else None,
+            "templates": [{"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
+            "reference": reference and {"drafter": reference.name, "alpha": alpha(reference.walks), "change": asdict(reference.change)},
+            "failures": [asdict(failure) for failure in self.failures],
+        })  # fmt: skip

@@ -1,10 +1,14 @@
-"""Findings as a report: Markdown for a bug report, or plain text for a terminal. Names and token texts come from others and are escaped."""
+"""Findings as a report: Markdown for a bug report, or plain text for a terminal.
+
+Names and token texts come from others and are escaped or written as code.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from itertools import groupby
 
 from d2sd.__about__ import __version__
 from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
@@ -26,58 +30,36 @@ CONVENTIONS = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Style:
-    """How the parts of a report are written: as Markdown, or ``plain`` for a terminal.
+def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = str, full: bool = False) -> str:
+    """Returns the report as Markdown, one section per drafter: the likely cause, what helps, and the checks of the folder.
 
     clean: takes out of a sentence what its readers may not see.
-    full: whether every change is listed, also those that do not help.
-    """
-
-    plain: bool
-    clean: Callable[[str], str]
-    full: bool
-
-    def heading(self, level: int, words: str) -> str:
-        return f"{words}\n{'-' * len(words)}" if self.plain else f"{'#' * level} {words}"
-
-    def text(self, sentence: str) -> str:
-        return escaped(self.clean(sentence)) if self.plain else text(self.clean(sentence))
-
-    def code(self, value: str) -> str:
-        return escaped(self.clean(value)) if self.plain else code(self.clean(value))
-
-    def strong(self, sentence: str) -> str:
-        return self.text(sentence) if self.plain else f"**{self.text(sentence)}**"
-
-    def table(self, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Iterator[str]:
-        """Yields the lines of a table; every cell but those of the head is escaped here."""
-        cells = [tuple(map(self.text, row)) for row in rows]
-        if not self.plain:
-            cells = [tuple(head), ("---",) * len(head), *cells]
-            yield from (f"| {' | '.join(row)} |" for row in cells)
-            return
-        cells = [tuple(head), *cells] if any(head) else cells
-        widths = [max(map(len, column)) for column in zip(*cells, strict=True)]
-        yield from ("  ".join(map(str.ljust, row, widths)).rstrip() for row in cells)
-
-
-def doctor_report(
-    examined: Sequence[Findings], clean: Callable[[str], str] = str, *, plain: bool = False, full: bool = False
-) -> str:
-    """Returns the report, one section per drafter: the likely cause, what helps, and the checks of the folder.
-
-    clean: takes out of a sentence what its readers may not see.
-    plain: for a terminal, without the marks and escapes of Markdown.
     full: also list the changes that do not help.
     """
-    style = Style(plain, clean, full)
-    lines = [] if plain else [f"# Why is it rejected? (d2sd {__version__})", ""]
+    lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
     for found in examined:
-        lines += _section(found, style)
-    if any(found.run for found in examined) and (full or not plain):
-        lines += [style.heading(2, "How to read the figures"), "", *(f"* {line}" for line in CONVENTIONS), ""]
+        lines += _section(found, clean, full)
+    return "\n".join([*lines, "## How to read the figures", "", *(f"* {line}" for line in CONVENTIONS), ""])
+
+
+def plain_text(markdown: str) -> str:
+    """Returns a report for a terminal: without the marks and escapes of Markdown, and with aligned tables."""
+    lines: list[str] = []
+    for is_table, block in groupby(markdown.split("\n"), lambda line: line.startswith("|")):
+        if is_table:
+            rows = [[_unmarked(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in block]
+            rows = [row for row in rows if row[0] != "---"]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        else:
+            for line in block:
+                title = _unmarked(line.lstrip("# "))
+                lines += [title, "-" * len(title)] if line.startswith("#") else [_unmarked(line)]
     return "\n".join(lines)
+
+
+def _unmarked(line: str) -> str:
+    return re.sub(r"`([^`]*)`|\\(.)|\*\*", lambda match: match[1] or match[2] or "", line)
 
 
 def markdown_of_logs(readings: Sequence[Reading]) -> str:
@@ -91,93 +73,84 @@ def markdown_of_logs(readings: Sequence[Reading]) -> str:
     return "\n\n".join(lines)
 
 
-def _section(found: Findings, style: Style) -> Iterator[str]:
-    name = style.code(found.asked.name or found.asked.drafter)
-    yield style.heading(2, f"{name} for {style.code(found.target)}")
+def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[str]:
+    yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
     yield ""
-    if not found.checks:
-        yield from (style.strong("Not examined: the command was stopped before."), "")
+    if not e.checks:
+        yield from ("**Not examined: the command was stopped before.**", "")
         return
-    if found.diagnosis is not None:
-        yield style.strong(found.diagnosis.sentence)
-        if found.diagnosis.fix:
-            yield f"To mend: {style.code(found.diagnosis.fix)}"
+    if e.diagnosis is not None:
+        yield f"**{text(clean(e.diagnosis.sentence))}**"
+        if e.diagnosis.fix:
+            yield f"To mend: {code(clean(e.diagnosis.fix))}"
     else:
-        yield style.strong("Stopped before the end: no cause is named.")
-    for failure in found.failures:
-        yield f"\nNot done: {style.text(f'{failure.part} failed ({failure.reason})')}."
-    if found.run is not None:
-        yield from _run(found, found.run, style)
-    if found.trials or found.templates:
-        yield from _tried(found, style)
-    yield from ("", style.heading(3, "The folder"), "")
-    yield from style.table(("check", "", "what was found"), [(c.name, MARKS[c.state], c.finding) for c in found.checks])
+        yield "**Stopped before the end: no cause is named.**"
+    for failure in e.failures:
+        yield f"\nNot done: {text(failure.part)} failed ({text(clean(failure.reason))})."
+    if e.run is not None:
+        yield from _run(e, e.run)
+    if e.trials or e.templates:
+        yield from _tried(e, full)
+    yield from ("", "### The folder", "", "| check | | what was found |", "| --- | --- | --- |")
+    for check in e.checks:
+        yield f"| {check.name} | {MARKS[check.state]} | {text(clean(check.finding))} |"
     yield ""
 
 
-def _run(found: Findings, run: DraftingRun, style: Style) -> Iterator[str]:
+def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     positions, (kind, cliff) = run.positions, run.shape
-    prompts = "in the chat template" if found.asked.chat else "as they are, without a chat template"
-    yield from ("", style.heading(3, "A short run"), "")
+    prompts = "in the chat template" if e.asked.chat else "as they are, without a chat template"
+    yield from ("", "### A short run", "")
     shown = f", each draft after {run.visible} tokens that it was shown" if run.visible else ""
     yield f"{len(run.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
     yield f"{SHAPES[kind]}{f' Here it is position {cliff}.' if cliff else ''}"
-    if (share := found.repeated) is not None:
+    if (share := e.repeated) is not None:
         more = " Repetitive text is easy to draft: α is lower on other text." if share > MANY_REPEATED else ""
         yield f"{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
     yield ""
-    rows = [("accepted", *(f"{p.share:.2f}" for p in positions))]
-    if found.reference is not None:
-        theirs = {p.number: f"{p.share:.2f}" for p in replace(run, walks=found.reference.walks).positions}
-        rows.append(("of the reference", *(theirs.get(p.number, "–") for p in positions)))
-    rows.append(("of steps", *(str(p.steps) for p in positions)))
-    yield from style.table(("position", *(str(p.number) for p in positions)), rows)
-    if found.reference is not None:
-        yield from _reference(found.reference, style)
+    yield "| position | " + " | ".join(str(p.number) for p in positions) + " |"
+    yield "| --- |" + " --- |" * len(positions)
+    yield "| accepted | " + " | ".join(f"{p.share:.2f}" for p in positions) + " |"
+    if e.reference is not None:
+        theirs = {p.number: f"{p.share:.2f}" for p in replace(run, walks=e.reference.walks).positions}
+        yield "| of the reference | " + " | ".join(theirs.get(p.number, "–") for p in positions) + " |"
+    yield "| of steps | " + " | ".join(str(p.steps) for p in positions) + " |"
+    if e.reference is not None:
+        yield from _reference(e.reference)
 
 
-def _reference(r: Reference, style: Style) -> Iterator[str]:
-    yield from ("", style.heading(3, "Compared with the reference"), "")
+def _reference(r: Reference) -> Iterator[str]:
+    yield from ("", "### Compared with the reference", "")
     change = with_interval(r.change, signed_decimal, "[]")
-    yield f"{style.code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {change}. {r.equal} tensors are the same, {len(r.tensors)} differ."
-    if r.keys:
-        yield ""
-        rows = [(key, own[:MOST_CHARACTERS], theirs[:MOST_CHARACTERS]) for key, own, theirs in r.keys]
-        yield from style.table(("what", "here", "reference"), rows)
-    if r.tensors:
-        yield ""
-        shares = [(t.name, "in one of the two only" if t.share is None else f"{t.share:.1%}") for t in r.tensors]
-        yield from style.table(("tensor", "differs by"), shares[:MOST_TENSORS])
+    yield f"{code(r.name)} on the same texts: α {alpha(r.walks):.2f}, a difference of {change}. {r.equal} tensors are the same, {len(r.tensors)} differ."
+    yield from ("", "| what | here | reference |", "| --- | --- | --- |")
+    for key, own, theirs in r.keys:
+        yield f"| {text(key)} | {text(own[:MOST_CHARACTERS])} | {text(theirs[:MOST_CHARACTERS])} |"
+    yield from ("", "| tensor | differs by |", "| --- | --- |")
+    for tensor in r.tensors[:MOST_TENSORS]:
+        yield f"| {text(tensor.name)} | {'in one of the two only' if tensor.share is None else f'{tensor.share:.1%}'} |"
 
 
-def _tried(found: Findings, style: Style) -> Iterator[str]:
-    yield from ("", style.heading(3, "What was tried"), "")
-    helping = found.helping
-    rest = len(found.trials) - len(helping)
-    shown = sorted(found.trials, key=lambda t: -(t.gain.value or 0.0)) if style.full else helping
-    if found.trials:
-        other = f"{count(rest, 'other change')} did not help" if helping else f"None of {count(rest, 'change')} helps"
-        if failed := sum(t.failure is not None for t in found.trials):
-            other += f", {failed} of them could not be tried"
-        listed = "" if style.full or not rest else "; doctor --full lists them" if style.plain else ""
-        yield f"One thing was changed at a time, and the same texts were drafted again. {other}{listed}."
+def _tried(e: Findings, full: bool) -> Iterator[str]:
+    yield from ("", "### What was tried", "")
+    shown = sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)) if full else e.helping
+    if rest := len(e.trials) - len(e.helping):
+        others = (
+            f"{count(rest, 'other change')} did not help" if e.helping else f"None of {count(rest, 'change')} helps"
+        )
+        failed = sum(t.failure is not None for t in e.trials)
+        yield f"One thing was changed at a time. {others}{f', {failed} could not be tried' if failed else ''}{'' if full else '; `d2sd doctor --full` lists them'}."
     if shown:
-        yield "Gain: of the tokens that a draft adds, with its 95% interval over prompts, for all changes together."
-        if style.full:
-            yield f"No α: it was tried on a few texts only. Windows longer than the texts ({found.run.longest if found.run else 0} tokens) make no difference here."
-        yield ""
-        rows = []
-        for t in shown:
-            now = f"{alpha(t.walks):.2f}" if t.walks else "–"
-            says = f"failed: {t.failure}" if t.failure else "helps" if t.helps else ""
-            rows.append((t.variant.description, now, with_interval(t.gain, _signed_percent, "[]"), says))
-        columns = 4 if style.full else 3  # otherwise all of them help
-        yield from style.table(("change", "α", "gain", "")[:columns], [row[:columns] for row in rows])
-    if found.templates:
-        yield ""
-    for trial in found.templates:
+        yield "Gain: of the tokens that a draft adds, over all places of the texts, with 95% intervals for all changes together."
+        yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
+    for t in shown:
+        says = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
+        now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # it was looked at in some places of a few texts only
+        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {says} |"
+    yield from [""] if e.templates else []
+    for trial in e.templates:
         change = with_interval(trial.change, signed_decimal, "[]")
-        yield f"* Other texts, with {style.text(trial.template.description)}: α {trial.alpha:.2f}, change {change}, {trial.texts} prompts."
+        yield f"* Other texts, with {text(trial.template.description)}: α {trial.alpha:.2f}, change {change}, {trial.texts} prompts."
 
 
 def _signed_percent(share: float | None) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -14,7 +15,7 @@ from d2sd.bench.prompts import read_prompts
 from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor import Findings, examine
 from d2sd.doctor.checks import Check
-from d2sd.doctor.report import doctor_report
+from d2sd.doctor.report import doctor_report, plain_text
 from d2sd.errors import InputError
 from tools.breaking import TINY
 from tools.broken_ways import WAYS
@@ -62,47 +63,50 @@ def test_findings_to_dict_is_json_with_all_figures(found):
     assert data["changes"][0]["gain"]["low"] > 0
     assert data["changes"][0]["alpha"] > data["alpha"]["value"]
     assert len(data["changes"]) + data["other_changes"] == len(found.trials)
-    assert data["repair"]["changes"] == [found.helping[0].variant.description]
-    assert data["repair"]["alpha"] == found.repair.after.alpha
+    assert data["repair"] == [found.helping[0].variant.description]
+    assert data["repaired_alpha"] == found.repair.after.alpha
     assert (data["reference"], data["failures"]) == (None, [])
 
 
 def test_findings_to_dict_of_begun_examination_knows_nothing(found):
     data = Findings(found.asked, "t").to_dict()
-    assert {data[name] for name in ("diagnosis", "cause", "fix", "alpha", "repair", "reference")} == {None}
+    assert {data[name] for name in ("sentence", "cause", "fix", "alpha", "repaired_alpha", "reference")} == {None}
     assert (data["names_fault"], data["checks"], data["acceptance"]) == (False, [], [])
 
 
 def test_doctor_report_lists_changes_that_help_and_counts_others(found):
-    short, full = (doctor_report([found], plain=True, full=full) for full in (False, True))
+    short, full = (plain_text(doctor_report([found], full=full)) for full in (False, True))
     described = {one: sum(t.variant.description in one for t in found.trials) for one in (short, full)}
     assert described[full] == len(found.trials)
     assert described[short] == len(found.helping) < 5
-    assert f"{len(found.trials) - len(found.helping)} other changes did not help; doctor --full lists them." in short
+    assert (
+        f"{len(found.trials) - len(found.helping)} other changes did not help; d2sd doctor --full lists them." in short
+    )
     order = [short.index(words) for words in ("Most likely", "A short run", "What was tried", "The folder")]
     assert order == sorted(order)
 
 
 def test_doctor_report_says_that_no_change_helps(found):
-    nothing = replace(found, trials=tuple(replace(t, helps=False) for t in found.trials))
-    assert f"None of {len(found.trials)} changes helps; doctor --full lists them." in doctor_report(
-        [nothing], plain=True
-    )
-    failed = replace(nothing, trials=(replace(found.trials[0], failure="it broke", helps=False), *nothing.trials[1:]))
-    assert "changes helps, 1 of them could not be tried;" in doctor_report([failed], plain=True)
+    trials = tuple(replace(t, helps=False, failure=None) for t in found.trials)
+    report = doctor_report([replace(found, trials=trials)])
+    assert f"None of {len(trials)} changes helps; `d2sd doctor --full` lists them." in report
+    trials = (replace(trials[0], failure="it broke"), *trials[1:])
+    report = doctor_report([replace(found, trials=trials)])
+    assert f"None of {len(trials)} changes helps, 1 could not be tried;" in report
 
 
-def test_doctor_report_in_plain_text_has_no_markdown_and_no_control_characters(found):
+def test_doctor_report_as_plain_text_has_no_markdown_and_no_control_characters(found):
     asked = replace(found.asked, drafter=f"a_drafter{HOSTILE}")
-    hostile = replace(found, asked=asked, checks=(*found.checks, Check("rope_theta", "note", HOSTILE)))
-    plain = doctor_report([hostile], plain=True)
-    assert not set("\x1b\ud800\\") & set(plain.replace("\\x1b", "").replace("\\ud800", ""))
-    assert "**" not in plain
-    assert "a_drafter" in plain
+    hostile = replace(found, asked=asked, checks=(*found.checks, Check("norms", "note", HOSTILE)))
     markdown = doctor_report([hostile])
-    assert "<b>" not in markdown.replace("`", "").replace("a_drafter\\x1b[31m <b>", "")
-    assert "rope\\_theta | note | " in markdown
-    json.dumps(hostile.to_dict(), ensure_ascii=False).encode()  # no half of a character is left
+    assert r"| norms | note | \\x1b\[31m \<b\>\*x\*\</b\> \| \\ud800 |" in markdown
+    plain = plain_text(markdown)
+    assert re.search(r"^norms +note +\\x1b\[31m <b>\*x\*</b> \| \\ud800$", plain, re.MULTILINE)
+    assert "a_drafter\\x1b[31m <b>*x*</b> ¦ \\ud800 for tiny/target\n-----" in plain
+    assert not re.search(r"\\[_*<|\[]|\*\*|^#|^\|", plain.replace("\\x1b[", ""), re.MULTILINE)
+    for report in (markdown, plain):
+        report.encode()  # no half of a character is left
+    json.dumps(hostile.to_dict(), ensure_ascii=False).encode()
 
 
 def test_doctor_json_prints_one_object_and_exits_3_for_fault(folder, tmp_path, capsys):

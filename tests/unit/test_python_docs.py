@@ -12,7 +12,7 @@ from d2sd.__about__ import HOME
 from tools import python_docs
 
 PUBLIC = {f"{package}.{name}": value for package, name, value in python_docs.public()}
-FIRST_PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
+PYTHON = re.compile(r"```python\n(.*?)```", re.DOTALL)
 
 
 def test_python_page_is_current():
@@ -22,7 +22,7 @@ def test_python_page_is_current():
 
 @pytest.mark.parametrize("name", [name for name in PUBLIC if name.split(".")[-1] not in python_docs.CONSTANTS])
 def test_public_name_is_documented_and_typed(name):
-    value = getattr(PUBLIC[name], "__func__", PUBLIC[name])
+    value = PUBLIC[name]
     documented = python_docs.docstring(value)
     assert len(documented) > 20
     if isinstance(value, property):
@@ -47,9 +47,11 @@ def test_python_docs_list_overloads_and_defaults():
 
 
 @pytest.mark.parametrize("page", ["docs/python.md", "README.md"])
-def test_first_python_example_runs(page, bundled, monkeypatch, capsys):
+def test_python_examples_run(page, bundled, monkeypatch, capsys):
     """With the bundled model, which has no chat template."""
-    (example, *_) = FIRST_PYTHON.findall((HOME / page).read_text(encoding="utf-8"))
+    monkeypatch.chdir(HOME)
     monkeypatch.setattr(d2sd, "load", lambda *_: bundled, raising=False)
-    exec(compile(example.replace(", chat=True", ""), page, "exec"), {})
+    known: dict[str, object] = {}
+    for example in PYTHON.findall((HOME / page).read_text(encoding="utf-8").partition(python_docs.MARK)[0]):
+        exec(compile(example.replace(", chat=True", ""), page, "exec"), known)
     assert len(capsys.readouterr().out) > 100
