@@ -254,7 +254,7 @@ class Findings:
         """Returns the findings as JSON-ready data.
 
         drafter, target: their names.
-        sentence, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
+        diagnosis, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
             None if the examination was stopped before its end, ``fix`` also if it is not known.
         names_fault: whether a fault is named.
         alpha: committed tokens per step, a dictionary with value, low and high (95% interval); None if nothing was drafted.
@@ -273,7 +273,9 @@ class Findings:
         return all_encodable({
             "drafter": self.asked.name or self.asked.drafter,
             "target": self.target,
-            **{name: getattr(diagnosis, name, None) for name in ("sentence", "cause", "fix")},
+            "diagnosis": diagnosis and diagnosis.sentence,
+            "cause": diagnosis and diagnosis.cause,
+            "fix": diagnosis and diagnosis.fix,
             "names_fault": self.names_fault,
             "alpha": run and asdict(run.estimate),
             "prompts": len(run.walks) if run else 0,

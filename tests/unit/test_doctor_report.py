@@ -70,7 +70,7 @@ def test_findings_to_dict_is_json_with_all_figures(found):
 
 def test_findings_to_dict_of_begun_examination_knows_nothing(found):
     data = Findings(found.asked, "t").to_dict()
-    assert {data[name] for name in ("sentence", "cause", "fix", "alpha", "repaired_alpha", "reference")} == {None}
+    assert {data[name] for name in ("diagnosis", "cause", "fix", "alpha", "repaired_alpha", "reference")} == {None}
     assert (data["names_fault"], data["checks"], data["acceptance"]) == (False, [], [])
 
 
