@@ -281,7 +281,7 @@ def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: 
         for done, trial in enumerate(_locked(on.engine, trials), 1):
             latest[trial.variant.description] = trial
             if not steps:
-                found = replace(found, trials=tuple(latest.values()), masks=masks)
+                found = replace(found, trials=tuple(latest.values()))
             stage = f"after {steps[-1].variant.description}" if steps else "probes"
             yield Progress(found, stage, min(done, len(left)), len(left), trial.variant.description)
         best = best_of([t for t in latest.values() if t.helps])

@@ -178,7 +178,6 @@ class Findings:
     run: what the unchanged drafter drafted over the texts; None before that.
     reference: the comparison with another drafter; None without one.
     trials: latest result of each change that was tried.
-    masks: number of mask tokens that were compared.
     repair: the changes that help most, in order; None if none helps.
     templates: results of the same prompts in other templates.
     failures: parts of the examination that ended with an error.
@@ -197,7 +196,6 @@ class Findings:
     run: DraftingRun | None = None
     reference: Reference | None = None
     trials: tuple[Trial, ...] = ()
-    masks: int = 0
     repair: Repair | None = None
     templates: tuple[TemplateTrial, ...] = ()
     failures: tuple[Failure, ...] = ()

@@ -308,7 +308,7 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
         assert not engine.lock.locked()  # others may use the models in between
         seen.append(progress.stage)
     found = progress.found
-    assert seen.count("mask tokens") == found.masks > 1
+    assert seen.count("mask tokens") > 1
     assert list(dict.fromkeys(seen)) == [
         "read the folder", "read the weights", "write the texts", "read and draft them", "read the texts", "mask tokens", "probes", "done",
     ]  # fmt: skip
