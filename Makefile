@@ -6,7 +6,7 @@ PORT ?= 7860
 # Compiled modules are kept, whatever the shell says: many processes import them.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: run test quick soak durations narrow target check bench page-bench torture load e2e gpu record format browser pin oldest newest clean
+.PHONY: run test quick soak durations narrow target check bench page-bench torture load e2e gpu record docs format browser pin oldest newest clean
 
 run: $(VENV)/.run
 	@$(PYTHON) -m d2sd get smollm2 || echo "The page opens with the bundled model, tiny."
@@ -87,6 +87,10 @@ load: $(VENV)/.dev browser
 # chat model where it is here, else with the bundled one.
 record: $(VENV)/.run
 	$(PYTHON) -m tools.record
+
+# docs/python.md, the reference of the Python interface, from its docstrings.
+docs: $(VENV)/.run
+	$(PYTHON) -m tools.python_docs
 
 format: $(VENV)/.dev
 	$(VENV)/bin/ruff check --fix .

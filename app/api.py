@@ -22,7 +22,7 @@ from app.models import Chosen
 from app.session import History
 from app.streaming import RunRecorder, never, paced, prepare_run
 from d2sd import InputError, Trace
-from d2sd.calibration import Gathering, read_report
+from d2sd.calibration import RunStatistics, read_report
 from d2sd.cli.description import describe_step
 from d2sd.trace.events import to_line
 from d2sd.trace.run import RecordedRun
@@ -131,7 +131,7 @@ def calibrate(runs: list[str]) -> dict[str, Any]:
     """
     if not isinstance(runs, list) or not runs:
         raise InputError("runs must be a list of run names that generate returned")
-    report = Gathering(recorded(run) for run in dict.fromkeys(map(str, runs))).report()
+    report = RunStatistics(recorded(run) for run in dict.fromkeys(map(str, runs))).report()
     return {"sentences": [s.text for s in read_report(report)], "figures": report.to_dict()}
 
 

@@ -7,10 +7,9 @@ from __future__ import annotations
 
 import os
 import warnings
-from importlib import import_module
 from typing import TYPE_CHECKING
 
-from d2sd.__about__ import __version__
+from d2sd.__about__ import __version__, lazy_names
 
 if TYPE_CHECKING:
     from d2sd.config import DecodeConfig
@@ -51,6 +50,7 @@ if "OMP_WAIT_POLICY" not in os.environ:
 # Progress bars are as good without the widgets of a notebook, which tqdm asks for whenever something imports it.
 warnings.filterwarnings("ignore", message="IProgress not found")
 _HOMES = {
+    "d2sd.__about__": ("__version__",),
     "d2sd.config": ("DecodeConfig",),
     "d2sd.figures.viewer": ("show",),
     "d2sd.engine": ("Engine", "load"),
@@ -62,15 +62,5 @@ _HOMES = {
     "d2sd.trace.trace": ("Trace", "load_trace", "read_traces"),
 }
 
-
 if not TYPE_CHECKING:  # a type checker that saw this would let any name pass
-
-    def __getattr__(name: str) -> object:
-        for module, names in _HOMES.items():
-            if name in names:
-                return getattr(import_module(module), name)
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-
-
-def __dir__() -> list[str]:
-    return list(__all__)
+    __getattr__, __dir__ = lazy_names(__name__, _HOMES)

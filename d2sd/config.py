@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from math import inf
-from typing import Any, Literal
+from typing import Any, Literal, TypedDict
 
 from d2sd.errors import InputError
 from d2sd.methods import METHODS
@@ -85,28 +87,34 @@ def _whole(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DecodeConfig:
-    """Settings of one generation, validated on construction. Raises ``InputError``, whose message says what to change.
+    """Settings of one generation, checked on construction.
 
-    Every field is declared once, here: its bounds, command-line option, and control on the page (``SETTINGS``).
-
-    block_size: γ, anchor included (None: the drafter's trained block).
-    second_block_size: γ₂ ≥ γ of the re-drafts (None: γ).
-    num_branches: K.
-    node_budget: B, the maximum number of verified tree nodes below the anchor. None: all; methods that grow a tree then use
+    method: id of a drafting method, a key of ``METHODS``.
+    max_new_tokens: maximum number of generated tokens.
+    block_size: γ, number of tokens in a drafted block, anchor included; None: as the drafter was trained, which is also the maximum.
+    second_block_size: γ₂ ≥ γ, the same for re-drafts; None: γ.
+    num_branches: K, number of predicted boundaries to re-draft from.
+    node_budget: B, maximum number of verified tree nodes below the anchor. None: all; methods that grow a tree then use
         64, eagle3 59 (with the anchor, the ``total_token`` of 60 of its authors).
-    draft_depth, draft_top_k: for eagle3 only, ``depth`` and ``top_k`` of its authors: number of passes after the first one,
-        each of which adds a level; number of nodes kept per level and of children scored per node.
+    draft_depth: of eagle3: number of passes after the first one, each of which adds a level to its tree.
+    draft_top_k: of eagle3: number of nodes kept per level, and of children scored per node.
     cost_aware: draft and verify only what is expected to save time on this machine. γ, K and B are then upper limits, from
-        which each step chooses (d2sd.decoding.cost_aware). Steps depend on measured times, the text never does.
-    top_p, top_k: restrict the target's distribution at temperature > 0.
-    backend: an attention backend, or "auto" for the fastest one on the device (d2sd.nets.attention).
+        which each step chooses. The choice depends on measured times; the text does not.
+    temperature: 0 for greedy decoding; above 0, tokens are sampled from the target's distribution.
+    top_p: at temperature > 0, sample only from the likeliest tokens with this total probability; 1: off.
+    top_k: at temperature > 0, sample only from so many of the likeliest tokens; 0: off.
+    seed: of all sampling; with the same seed, every method gives the same text.
+    backend: attention backend: "cascade", "dense", "flashinfer", or "auto" for the fastest one on the device.
     chat: put a prompt that is a text into the target's chat template.
-    thinking: let the model think first, if its template supports that (Qwen3).
-    inspect: record alternatives, target probabilities and ranks for the page (≤ 5% of the time); the tokens do not depend on it.
+    thinking: with ``chat``: let the model think first, if its template supports that (Qwen3).
+    inspect: record alternatives, target probabilities and ranks, which takes up to 5% of the time. The tokens do not depend on it.
     confidence: input of the boundary estimate: "softmax", the tokens' probabilities, or "head", the confidence head of a
         drafter that has one (DSpark).
+
+    Raises ``InputError``, whose message says what to change.
     """
 
+    # Every field is declared once, here: its bounds, command-line option, and control on the page (``SETTINGS``).
     method: str = "d2sd"
     max_new_tokens: int = setting(
         128, "whole", least=1, most=MAX_NEW_TOKENS, help="(default 128)", metavar="N",
@@ -188,13 +196,15 @@ class DecodeConfig:
 
     @property
     def decides(self) -> bool:
-        """Returns whether a controller chooses the sizes of each step, which needs a method that drafts."""
+        """Whether a controller chooses the sizes of each step: ``cost_aware``, with a method that drafts."""
         return self.cost_aware and METHODS[self.method].drafts
 
     def for_drafter(self, trained_block_size: int) -> DecodeConfig:
         """Returns the settings with this method's γ, γ₂ and node budget filled in.
 
-        Raises ``InputError`` if they do not fit the block size that the drafters were trained with.
+        trained_block_size: γ that the drafters were trained with.
+
+        Raises ``InputError`` if the settings do not fit it.
         """
         method = METHODS[self.method]
         gamma = self.block_size or trained_block_size
@@ -221,3 +231,37 @@ class DecodeConfig:
 
 SETTINGS = {f.name: Setting(f.name, f.default, **f.metadata) for f in fields(DecodeConfig) if f.metadata}
 """All settings but the method, by name."""
+
+
+class Settings(TypedDict, total=False):
+    """The fields of ``DecodeConfig`` as keyword arguments, for type checkers."""
+
+    method: str
+    max_new_tokens: int
+    block_size: int | None
+    second_block_size: int | None
+    num_branches: int
+    node_budget: int | None
+    draft_depth: int
+    draft_top_k: int
+    cost_aware: bool
+    temperature: float
+    top_p: float
+    top_k: int
+    seed: int
+    backend: str
+    chat: bool
+    thinking: bool
+    inspect: bool
+    confidence: str
+
+
+def with_settings(config: DecodeConfig, settings: Mapping[str, Any]) -> DecodeConfig:
+    """Returns the config with these fields replaced. Raises ``InputError``; for an unknown field, its message names similar ones."""
+    known = [f.name for f in fields(DecodeConfig)]
+    for name in settings:
+        if name not in known:
+            near = get_close_matches(name, known)
+            hint = f"did you mean {' or '.join(near)}?" if near else f"choose from: {', '.join(known)}"
+            raise InputError(f"unknown setting {name[:40]!r}; {hint}")
+    return replace(config, **settings)

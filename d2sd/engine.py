@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from operator import index
 from pathlib import Path
+from typing import Any, Unpack, overload
 
 import torch
 
-from d2sd.config import MAX_NODES, DecodeConfig
+from d2sd.config import MAX_NODES, DecodeConfig, Settings, with_settings
 from d2sd.costs import kept
 from d2sd.costs.machines import Machine
 from d2sd.decoding.cost_aware import Experience
@@ -35,6 +36,13 @@ from d2sd.trace.trace import Trace
 
 MAX_PROMPT_CHARACTERS = 200_000
 MIN_SLOTS = 2048  # of caches that stay: most texts fit, so what was captured for one serves the next
+PREFERRED = (
+    "d2sd",
+    "dflash",
+    "eagle3",
+    "draft_model",
+    "autoregressive",
+)  # methods where none is named: the first that can run
 MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft model, which was trained with none
 
 
@@ -52,9 +60,11 @@ class Request:
 
 
 class Engine:
-    """Loaded models that generate text.
+    """Loaded models that generate text. ``d2sd.load`` makes one.
 
-    passes: "eager", "padded", "captured" (``d2sd.nets.passes``) or "auto". The generated text does not depend on it.
+    models: a target with its drafters.
+    passes: how forward passes run: "eager"; "padded" to fixed shapes; "captured" as CUDA graphs; "auto": captured where possible,
+        otherwise eager. The generated text does not depend on it.
     """
 
     def __init__(self, models: Models, passes: str = "auto"):
@@ -67,37 +77,90 @@ class Engine:
         self._experience: dict[tuple[str, Machine], Experience] = {}  # by method
         self._free: list[tuple[str, Passes]] = []  # buffers and graphs that no generation uses at present
 
-    def generate(self, prompt: str | Sequence[int], config: DecodeConfig) -> Trace:
-        """Generate to the end; returns the whole trace."""
-        return self.finish(self.request(prompt, config))()
+    @overload
+    def generate(
+        self, prompt: str | Sequence[int], config: DecodeConfig | None = None, **settings: Unpack[Settings]
+    ) -> Trace: ...
+    @overload
+    def generate(
+        self, prompt: list[str] | tuple[str, ...], config: DecodeConfig | None = None, **settings: Unpack[Settings]
+    ) -> list[Trace]: ...
+    def generate(self, prompt: Any, config: DecodeConfig | None = None, **settings: Unpack[Settings]) -> Any:
+        """Generate to the end. Returns the trace of the whole run; for a list of prompts, a list of traces.
+
+        prompt: a text, its token ids, or a list of texts, which are generated one after another.
+        config: settings; None: the defaults, with ``default_method``.
+        settings: fields of ``DecodeConfig``, which replace those of ``config``.
+
+        Raises ``InputError`` for an invalid prompt or setting, before anything is generated.
+        """
+        if isinstance(prompt, list | tuple) and any(isinstance(one, str) for one in prompt):
+            requests = [self.request(one, config, **settings) for one in prompt]
+            return [self.finish(request)() for request in requests]
+        return self.finish(self.request(prompt, config, **settings))()
 
     def finish(self, request: Request) -> Callable[[], Trace]:
-        """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing."""
+        """Generate to the end. Returns a function that builds the trace, so that building events is not part of the timing.
+
+        request: what ``request`` returns.
+        """
         events = list(self._unread(request, lambda: False))
         return lambda: Trace.of(self.header(request), [make() for make in events])
 
     def stream(
-        self, prompt: str | Sequence[int], config: DecodeConfig, stop: Callable[[], bool] = lambda: False
+        self,
+        prompt: str | Sequence[int],
+        config: DecodeConfig | None = None,
+        stop: Callable[[], bool] = lambda: False,
+        **settings: Unpack[Settings],
     ) -> Iterator[Event]:
-        """Generate; see ``run``. Input is validated at the call, before the first event is requested."""
-        return self.run(self.request(prompt, config), stop)
+        """Generate step by step. Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
-    def request(self, prompt: str | Sequence[int], config: DecodeConfig) -> Request:
-        """Returns the validated prompt and settings. Raises ``InputError``."""
-        config = self.resolve(config)
+        prompt: a text, or its token ids.
+        config, settings: as for ``generate``.
+        stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run.
+
+        Raises ``InputError`` at the call, before the first event is requested.
+        """
+        return self.run(self.request(prompt, config, **settings), stop)
+
+    def request(
+        self, prompt: str | Sequence[int], config: DecodeConfig | None = None, **settings: Unpack[Settings]
+    ) -> Request:
+        """Returns the validated prompt and settings, for ``run`` and ``finish``.
+
+        prompt: a text, or its token ids.
+        config, settings: as for ``generate``.
+
+        Raises ``InputError``.
+        """
+        config = self.resolve(with_settings(config or DecodeConfig(self.default_method), settings))
         return Request(prompt if isinstance(prompt, str) else None, tuple(self.encode(prompt, config)), config)
 
+    @property
+    def default_method(self) -> str:
+        """The method that runs if none is named: ``d2sd`` if these models have both drafters, otherwise what they can run."""
+        return next(method for method in PREFERRED if self.obstacle(method) is None)
+
     def header(self, request: Request) -> dict[str, object]:
-        """Returns the first line of a trace of this run: models, settings, versions, hardware."""
+        """Returns the header of the run's trace: models, settings, versions, hardware.
+
+        request: what ``request`` returns.
+        """
         return make_header(self.models, self.parts, request.config, request.prompt)
 
     @cached_property
     def parts(self) -> dict[str, dict[str, object]]:
-        """Descriptions of the models for trace headers (``d2sd.folders.weights.parts``)."""
+        """Descriptions of the models for trace headers, by part: fingerprints of weights, dtype, RoPE and others."""
         return parts(self.models)
 
     def resolve(self, config: DecodeConfig) -> DecodeConfig:
-        """Returns the settings with γ and the backend filled in; raises ``InputError`` if these models cannot run them."""
+        """Returns the settings with γ, node budget and backend filled in.
+
+        config: settings, which may leave these to the engine.
+
+        Raises ``InputError`` if these models cannot run the settings.
+        """
         models, method = self.models, METHODS[config.method]
         target = models.target
         config = replace(
@@ -120,7 +183,10 @@ class Engine:
         return config if longest is None else config.for_drafter(longest)
 
     def longest_block(self, method: str) -> int | None:
-        """Returns the largest γ of a method, which is also its default; None without a drafter that drafts blocks."""
+        """Returns the largest γ of a method, which is also its default; None if no drafter of it drafts blocks.
+
+        method: its id.
+        """
         models, wanted = self.models, METHODS[method]
         if wanted.draft_model:
             return MODEL_CHAIN
@@ -128,7 +194,10 @@ class Engine:
         return min((drafter.block_size for drafter in used if drafter), default=None)
 
     def obstacle(self, method: str) -> str | None:
-        """Returns a sentence that says why these models cannot run a method, or None."""
+        """Returns a sentence that says why these models cannot run a method; None if they can.
+
+        method: its id.
+        """
         models, wanted = self.models, METHODS[method]
         needs = (
             (wanted.draft_model, models.draft_model, "a draft model", "use another method"),
@@ -149,10 +218,10 @@ class Engine:
         return None
 
     def costs(self, config: DecodeConfig) -> Machine:
-        """Returns the stage costs of a step on this machine with these resolved settings.
+        """Returns the times of the stages of a step on this machine. They are read from a file, or measured at first use, under the
+        lock, in one or two seconds for a small model.
 
-        They are those that were kept on this machine (``d2sd.costs.kept``), or measured at first use, under the lock, in one or
-        two seconds for a small model.
+        config: resolved settings.
         """
         method, gamma, top_k = METHODS[config.method], config.block_size or 2, 1
         if method.eagle3:
@@ -173,20 +242,20 @@ class Engine:
             return self._costs[key]
 
     def plain(self, backend: str) -> Machine | None:
-        """Returns the time of a step of plain decoding of these models on this machine, as it was kept; None if it was not.
+        """Returns the time of a step of plain decoding of these models on this machine, as ``keep_plain`` stored it; None if it is
+        not known.
 
-        backend: resolved.
+        backend: attention backend, as ``resolve`` returns it.
         """
         if backend not in self._plain:
             self._plain[backend] = kept.find(kept_costs(), self._plain_key(backend))
         return self._plain[backend]
 
     def keep_plain(self, backend: str, costs: Machine | None) -> None:
-        """Keep a time for ``plain``, in place of the one before. None: that one cannot be right, and this process does not use it
-        again.
+        """Store a time for ``plain`` in place of the previous one.
 
-        backend: resolved.
-        costs: from ``d2sd.costs.runs.plain_step``.
+        backend: attention backend, as ``resolve`` returns it.
+        costs: from ``d2sd.costs.runs.plain_step``; None if the previous time cannot be right: this process does not use it again.
         """
         self._plain[backend] = costs
         if costs is not None:
@@ -204,7 +273,10 @@ class Engine:
         return [name, torch.get_num_threads(), torch.__version__, kept.PASSES, self.mode, *weights]
 
     def first_use(self, backend: str) -> str | None:
-        """Returns a message for the user if a run with this (resolved) backend first compiles kernels."""
+        """Returns a message for the user if the next run first compiles kernels; None otherwise.
+
+        backend: attention backend, as ``resolve`` returns it.
+        """
         return flashinfer.FIRST_USE if backend == "flashinfer" and not flashinfer.compiled_before() else None
 
     def _eager_passes(self, config: DecodeConfig, tokens: int) -> Passes:
@@ -240,7 +312,13 @@ class Engine:
                     self._free.append(lent)
 
     def encode(self, prompt: str | Sequence[int], config: DecodeConfig) -> list[int]:
-        """Returns prompt token ids, with the chat template if ``config.chat``; raises ``InputError`` on an empty or over-long prompt."""
+        """Returns the token ids of a prompt, for a text with the chat template if ``config.chat``.
+
+        prompt: a text, or its token ids.
+        config: settings, of which ``chat``, ``thinking`` and ``max_new_tokens`` count.
+
+        Raises ``InputError`` for an empty prompt, or one that is too long.
+        """
         ids: list[int]
         if isinstance(prompt, str):
             if not prompt.strip():
@@ -271,9 +349,11 @@ class Engine:
         return ids
 
     def run(self, request: Request, stop: Callable[[], bool] = lambda: False) -> Iterator[Event]:
-        """Yields ``PrefillDone``, a ``StepDone`` per cycle, ``Finished``.
+        """Yields ``PrefillDone``, a ``StepDone`` per step, and ``Finished``.
 
-        ``stop`` is called before every cycle; closing the iterator also ends the run. Either way its caches are freed.
+        request: what ``request`` returns.
+        stop: called before every step; the run ends when it returns True. Closing the iterator also ends the run. Either way its
+            caches are freed.
         """
         with closing(self._unread(request, stop)) as events:
             for make in events:
@@ -302,9 +382,12 @@ class Engine:
         yield lambda: finished
 
     def generation(self, ids: Sequence[int], config: DecodeConfig, passes: Passes) -> Generation:
-        """Returns a generation to run step by step; config: resolved settings, passes: with room for it.
+        """Returns a generation to run step by step. A cost-aware one starts from the statistics of earlier ones with its method, and
+        updates them.
 
-        A cost-aware generation starts from the statistics of earlier ones with its method, and updates them.
+        ids: token ids of the prompt.
+        config: resolved settings.
+        passes: buffers with room for the prompt and the new tokens.
         """
         experience = None
         if config.decides:
@@ -313,9 +396,10 @@ class Engine:
         return Generation(self.models, self.texts, ids, config, passes, experience)
 
     def drafters(self, config: DecodeConfig, tokens: int, experience: Experience | None = None) -> CachedDrafters:
-        """Returns the drafters alone, without the target's passes, with separate buffers for this many tokens.
+        """Returns the drafters alone, without the target's passes, with separate buffers.
 
         config: resolved settings.
+        tokens: number of tokens that the buffers have room for.
         experience: statistics that cost-aware drafting uses and updates.
         """
         passes = self._eager_passes(config, tokens)
@@ -338,7 +422,22 @@ def load(
     load_in_8bit: bool = False,
     passes: str = "auto",
 ) -> Engine:
-    """Returns an engine for the models loaded by ``d2sd.folders.loading.load_models``; passes: as for ``Engine``."""
+    """Loads models and returns an engine for them.
+
+    name: a bundled preset ("tiny", "smollm2"), or a folder with ``target/``, ``dflash/`` and optionally ``vp/``, ``draft/`` and
+        ``eagle3/``.
+    target: replaces the target: folder, hub id, GGUF file, or name of ``d2sd get``.
+    drafter: replaces the first drafter: folder or hub id of a DFlash, DSpark or EAGLE-3 drafter.
+    second_drafter: replaces the VP-Drafter, which continues visible tokens: folder or hub id.
+    draft_model: replaces the autoregressive draft model: folder or hub id.
+    dtype: "float32", "mixed" (float32 with weights in float16, on a CPU), "bfloat16" or "float16"; None: float32, and mixed for
+        a target of 50 million parameters or more on a CPU.
+    device: a torch device, or "auto" for a target that is spread over all GPUs; None: "cuda" if there is a GPU, otherwise "cpu".
+    load_in_8bit: quantise the target's weights to 8 bits with bitsandbytes.
+    passes: as for ``Engine``.
+
+    Raises ``InputError`` if something is missing or broken, or if parts do not fit together.
+    """
     models = load_models(
         name,
         target=target,

@@ -15,8 +15,8 @@ from tempfile import TemporaryDirectory
 from d2sd.bench.prompts import read_prompts
 from d2sd.cli.examination import write_mended
 from d2sd.decoding.replay import Text
-from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Asked, Diagnosis, Examination
+from d2sd.doctor.examination import stream_findings
+from d2sd.doctor.findings import Asked, Diagnosis, Findings
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
 from tools.breaking import Broken
@@ -32,18 +32,18 @@ class Examiner:
         self.models = Models(load_models("tiny").target)
         self._texts: list[Text] = []
 
-    def examine(self, way: Broken, folder: Path) -> tuple[Examination, float | None]:
+    def examine(self, way: Broken, folder: Path) -> tuple[Findings, float | None]:
         """Returns what is found, and α of the drafter that ``--mend`` writes; None where it writes none."""
         asked = Asked(str(way.drafter(folder / "drafter")), self.prompts, chat=way.chat, visible=way.visible)
         models, texts = self.models, self._written()
         if way.target is not None:
             models, texts = Models(load_models(target=str(way.target(folder / "target"))).target), []
-        found = list(examine(asked, models, None, texts))[-1].found
+        found = list(stream_findings(asked, models, None, texts))[-1].found
         mended = folder / "mended"
         write_mended(found, mended)
         if not mended.exists():
             return found, None
-        again = examine(replace(asked, drafter=str(mended)), models, None, texts)
+        again = stream_findings(replace(asked, drafter=str(mended)), models, None, texts)
         return found, next((step.found.run.alpha for step in again if step.found.run), 0.0)
 
     def _written(self) -> list[Text]:

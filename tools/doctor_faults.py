@@ -22,10 +22,10 @@ from d2sd.cli.examination import write_mended
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
 from d2sd.doctor import examination
-from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Asked, Examination
+from d2sd.doctor.examination import stream_findings
+from d2sd.doctor.findings import Asked, Findings
 from d2sd.doctor.redraft import generate_texts
-from d2sd.doctor.report import markdown
+from d2sd.doctor.report import doctor_report
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_models
 from d2sd.nets.models import Models
@@ -126,12 +126,12 @@ class Prober:
         self.models, self.prompts = Models(models.target), [p.text for p in read_prompts("heldout", prompts)]
         self.texts = written(models.target, self.prompts)
 
-    def report(self, fault: Fault, folder: Path) -> Examination:
+    def report(self, fault: Fault, folder: Path) -> Findings:
         """Examines, writes the report, and mends what can be mended. Raises what no command may raise."""
         drafter = copied(folder / "drafter", weights=fault.change, part=fault.part)
         asked = Asked(str(drafter), self.prompts, visible=2 if fault.part == "vp" else 0)
-        found = list(examine(asked, self.models, None, self.texts))[-1].found
-        markdown([found])
+        found = list(stream_findings(asked, self.models, None, self.texts))[-1].found
+        doctor_report([found])
         write_mended(found, folder / "mended")
         return found
 

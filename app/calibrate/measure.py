@@ -27,10 +27,10 @@ from app.visitors import without_paths
 from d2sd import InputError
 from d2sd.bench.prompts import Prompt, names, parse_prompts, read_prompts
 from d2sd.calibration.report import MeasuredRuns
-from d2sd.doctor.examination import drafter_of, examine
+from d2sd.doctor.examination import drafter_of, stream_findings
 from d2sd.doctor.findings import Asked
 from d2sd.doctor.log_reading import Reading
-from d2sd.doctor.report import markdown, markdown_of_logs
+from d2sd.doctor.report import doctor_report, markdown_of_logs
 from d2sd.doctor.selection import replay_selections, selections_report
 from d2sd.figures.calibration import calibration_results
 from d2sd.figures.thresholds import CHAINLESS, draft_costs
@@ -60,12 +60,12 @@ def calibration_drawing(
     total: number of runs in the end, if more are to come.
     running: whether the measurement goes on.
     """
-    gathering, done = measured.gathering, len(runs)
+    statistics, done = measured.statistics, len(runs)
     data = {
         "progress": {"title": title, "done": done, "total": done if total is None else total, "running": running},
-        **calibration_results(gathering).to_dict(),
+        **calibration_results(statistics).to_dict(),
         **measured.listing(),
-        "report": gathering.report().to_dict(),
+        "report": statistics.report().to_dict(),
         "runs": [{"label": r.label, "run": str(r.header.get("run", "")), "domain": r.domain} for r in runs],
     }
     return orjson.dumps(data).decode()
@@ -229,7 +229,7 @@ def prompts(
             runs.append(Recording.of(trace))
             done = len(runs) == len(texts)
             if done and method not in CHAINLESS and not ON_ZERO_GPU:
-                measured.gathering.costs = draft_costs(one.engine.costs(one.request.config), method)
+                measured.statistics.costs = draft_costs(one.engine.costs(one.request.config), method)
             # Drawn whenever there are twice as many: all drawings together cost about as much as the last one.
             if done or len(runs) >= 2 * shown_runs:
                 shown_runs = len(runs)
@@ -276,10 +276,10 @@ def report(
     engine = models.engine(chosen)
     name = drafter_of(engine.models).config.name_or_path
     asked = Asked(models.drafter_folder(chosen), prompts, chat=bool(values.get("chat")), name=name)
-    with closing(on_worker(examine(asked, engine.models, engine))) as steps:
+    with closing(on_worker(stream_findings(asked, engine.models, engine))) as steps:
         for step in steps:
             if job.cancelled():
                 break
             tried = f" ({step.tried})" if step.tried else ""
             yield Update(news=f"{step.stage.capitalize()}: {step.done} of {step.total}{tried} …")
-    yield Update(markdown([step.found], without_paths))
+    yield Update(doctor_report([step.found], without_paths))

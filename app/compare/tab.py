@@ -151,7 +151,7 @@ def pick(history: History, name: str | None) -> RunSet:
 
 
 def comparison_drawing(a: RunSet, b: RunSet) -> str:
-    results = comparison_results(a.gathering, b.gathering).to_dict()
+    results = comparison_results(a.statistics, b.statistics).to_dict()
     return orjson.dumps({"titles": [a.title, b.title], **results, "pairs": side_by_side(a, b)}).decode()
 
 

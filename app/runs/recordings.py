@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from d2sd import InputError, Trace
-from d2sd.calibration import Gathering
+from d2sd.calibration import RunStatistics
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.logs import read_log, report_lines
 from d2sd.trace.files import UNREADABLE, opened
@@ -98,13 +98,13 @@ class RunSet:
         return Traces(self.runs)
 
     @cached_property
-    def gathering(self) -> Gathering:
-        return Gathering(self.traces)
+    def statistics(self) -> RunStatistics:
+        return RunStatistics(self.traces)
 
     @property
     def prompts(self) -> tuple[str, ...]:
         """The prompt of each run: its text, or else its tokens; empty if unknown."""
-        return self.gathering.counted().prompts
+        return self.statistics.counted().prompts
 
     @property
     def size(self) -> int:

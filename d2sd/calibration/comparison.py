@@ -129,7 +129,7 @@ class Comparison:
     unit: name of the resampling unit of the differences.
     paired: whether both sides are resampled together, for the differences.
     same_drafter: whether both have the same first drafter.
-    figures: those of ``FIGURES``, and "error", the ECE above the one expected by chance.
+    figures: those of ``FIGURES``, and "ece_above_chance", the ECE less the one expected by chance.
     """
 
     unit: str
@@ -150,7 +150,7 @@ def compare(a: Side, b: Side, same_text: bool = False) -> Comparison:
     sides = ResampledSide.of(a.table, of_a, count[0]), ResampledSide.of(b.table, of_b, count[1], 0 if paired else 1)
     same = bool(a.drafter) and a.drafter == b.drafter
     tests = len(FIGURES) + 1
-    figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _error(*sides, tests))
+    figures = (*(ratio(name, rows, *sides, tests) for name, rows in FIGURES.items()), _ece_above_chance(*sides, tests))
     if same:  # one and the same network at other positions of the text: its figures are not tested
         figures = tuple(
             replace(d, difference=Estimate(d.difference.value)) if d.name in OF_DRAFTER else d for d in figures
@@ -170,7 +170,7 @@ def length_difference(own: Sequence[int], other: Sequence[int]) -> Difference:
     return Difference("tokens", *both, resampler.figure(*b.minus(a)), len(own), len(other))
 
 
-def _error(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
+def _ece_above_chance(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
     """ECE less ``chance_error`` on both sides: an honest drafter's ECE falls with the number of positions, which would read
     as a difference. Resamples, which are off by chance once more, are moved to lie around the figure."""
 
@@ -181,7 +181,7 @@ def _error(a: ResampledSide, b: ResampledSide, tests: int) -> Difference:
             resamples = resamples - np.nanmean(resamples) + value
         return Resampled(value, resamples)
 
-    return _difference("error", above_chance, [len(a.scores), len(b.scores)], a, b, tests)
+    return _difference("ece_above_chance", above_chance, [len(a.scores), len(b.scores)], a, b, tests)
 
 
 def _over(
@@ -202,7 +202,7 @@ FIGURES: dict[str, Rows] = {
     "nodes": lambda d: _over(d.table.nodes.sum(1) + 1, d.unit),
     "gap": lambda d: _over(d.scores.accepted - d.scores.confidence, d.scores.unit),
 }
-OF_DRAFTER = frozenset({"gap", "error"})  # figures of the first drafter alone
+OF_DRAFTER = frozenset({"gap", "ece_above_chance"})  # figures of the first drafter alone
 
 
 # Texts side by side: the steps of two runs over the characters, and where the texts diverge.

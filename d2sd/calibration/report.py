@@ -69,9 +69,15 @@ class Report(ConfidenceFigures):
     runs, prompts, steps: numbers of runs, of distinct prompts, and of steps.
     of_paths: whether positions are verified nodes, scored by the probabilities of their paths.
     unit: name of the resampling unit of the intervals.
-    by_position: also over positions without a confidence.
-    matrix, ranks, gains, advice, head: see their classes.
-    second, domains, stops: empty unless ``calibrate`` was given what they need.
+    by_position: acceptance by position, also of tokens without a confidence.
+    matrix: predicted against actual boundaries.
+    ranks: how often the actual boundary was among the likeliest predicted ones.
+    gains: tokens that each draft adds; ``gains.tokens_per_step`` is α.
+    advice: softmax temperature that would calibrate the confidence; None if none clearly would.
+    head: errors of a trained confidence head; None without one.
+    second: the same figures of the re-drafts; None without re-drafts.
+    domains: figures by prompt group; empty if there is only one.
+    stops: what thresholds and shorter drafts would do; None without confidences.
     """
 
     runs: int
@@ -90,10 +96,11 @@ class Report(ConfidenceFigures):
     stops: Stops | None = None
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the figures as JSON-ready data."""
         return asdict(self)
 
 
-def calibrate(
+def calibrate_steps(
     table: StepTable,
     paths: Paths | None = None,
     redrafts: RedraftTable | None = None,
@@ -145,10 +152,10 @@ class Counted:
     redrafts: RedraftTable
 
 
-class Gathering:
-    """Accumulates runs one at a time.
+class RunStatistics:
+    """Statistics of recorded runs, which are added one at a time; the runs themselves are not kept.
 
-    headers: the distinct headers, without the fields that differ for every run.
+    traces: runs to begin with.
     texts: a digest of the prompt and generated text of every run.
     ended: number of runs without a step, because the text ended with prefill.
     costs: of steps, for calculated times; may be set before ``report``.
@@ -169,7 +176,12 @@ class Gathering:
         return len(self.texts)
 
     def add(self, trace: Trace) -> None:
-        """Add a run. Raises ``InputError`` if it exceeds the limits."""
+        """Add a run.
+
+        trace: the run.
+
+        Raises ``InputError`` if its drafts are too long to tabulate.
+        """
         self._report = None
         header = {name: value for name, value in trace.header.items() if name not in OF_RUNS}
         self._headers.setdefault(orjson.dumps(header, option=orjson.OPT_SORT_KEYS), header)
@@ -182,9 +194,11 @@ class Gathering:
 
     @property
     def headers(self) -> list[dict[str, Any]]:
+        """The distinct headers of the runs, without the fields that differ for every run."""
         return list(self._headers.values())
 
     def counted(self) -> Counted:
+        """Returns the steps, re-drafts and tree nodes of all runs as tables."""
         if self._waiting or not self._parts:
             self._count()
         if len(self._parts) > 1:
@@ -196,10 +210,11 @@ class Gathering:
         if self._report is None:
             counted = self.counted()
             chain = self.costs, {header.get("method") for header in self.headers} == {"draft_model"}
-            self._report = calibrate(counted.table, counted.paths, counted.redrafts, counted.domains, *chain)
+            self._report = calibrate_steps(counted.table, counted.paths, counted.redrafts, counted.domains, *chain)
         return self._report
 
     def side(self) -> Side:
+        """Returns the runs as a side of a comparison."""
         counted = self.counted()
         return Side(counted.table, counted.prompts, weights_of(self.headers, "first_drafter"))
 
@@ -212,7 +227,17 @@ class Gathering:
         self._parts.append(Counted(prompts, domains, *parts))
 
 
-def compare_gathered(a: Gathering, b: Gathering) -> Comparison:
+def calibrate(traces: Iterable[Trace]) -> Report:
+    """Returns all calibration figures of recorded runs.
+
+    traces: the runs; without steps, the report has no observations.
+
+    Raises ``InputError`` as ``RunStatistics.add`` does.
+    """
+    return RunStatistics(traces).report()
+
+
+def compare_runs(a: RunStatistics, b: RunStatistics) -> Comparison:
     return compare(a.side(), b.side(), same_text=sorted(a.texts) == sorted(b.texts))
 
 
@@ -261,25 +286,25 @@ class StepWords:
 class MeasuredRuns:
     """Runs measured together: what figures and the list of steps need is extracted from each run as it ends.
 
-    gathering: the data for the figures.
+    statistics: the data for the figures.
     words: the texts of every step, in the order of the runs.
     """
 
     def __init__(self, traces: Iterable[Trace] = ()):
-        self.gathering = Gathering()
+        self.statistics = RunStatistics()
         self.words: list[StepWords] = []
         for trace in traces:
             self.add(trace)
 
     def add(self, trace: Trace) -> None:
-        """Add a run. Raises ``InputError`` if the runs exceed the limits of ``Gathering``."""
-        self.gathering.add(trace)
+        """Add a run. Raises ``InputError`` if the runs exceed the limits of ``RunStatistics``."""
+        self.statistics.add(trace)
         self.words += map(StepWords.of, trace.steps)
 
     def listing(self) -> dict[str, Any]:
         """Returns the list of steps as JSON-ready data: its columns ("steps"), and the marks of every figure that each step belongs
         to ("places")."""
-        counted, report = self.gathering.counted(), self.gathering.report()
+        counted, report = self.statistics.counted(), self.statistics.report()
         paths = counted.paths if report.of_paths else None
         return {
             "steps": step_columns(counted.table, self.words, paths),

@@ -19,7 +19,11 @@ Ratio = tuple[np.ndarray, np.ndarray]  # numerators and denominators, of whose s
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """A measured figure and its 95% percentile interval; None without observations, or with too few units."""
+    """A measured figure and its 95% percentile interval.
+
+    value: None without observations.
+    low, high: ends of the interval; None if there are too few prompts, or blocks of text, to resample.
+    """
 
     value: float | None
     low: float | None = None

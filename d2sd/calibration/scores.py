@@ -50,7 +50,13 @@ class Scores:
 
 @dataclass(frozen=True, slots=True)
 class Bin:
-    """Positions of about the same confidence; ``low``/``high`` bound the accepted share (Wilson, 95%)."""
+    """Scored positions of about the same confidence.
+
+    left, right: bounds of the confidence.
+    count: number of positions.
+    confidence, accepted: mean confidence, and share of accepted tokens.
+    low, high: 95% interval of the accepted share (Wilson).
+    """
 
     left: float
     right: float
@@ -146,9 +152,10 @@ def chance_error(confidence: np.ndarray) -> float:
 class ConfidenceFigures:
     """Figures of a drafter's confidence over its scored positions.
 
-    confidence, accepted: means.
+    positions: number of scored positions.
+    confidence, accepted: mean confidence, and share of accepted tokens; None without positions.
     gap: accepted − confidence; negative if the drafter is over-confident.
-    error: ECE.
+    ece: expected calibration error, the mean |accepted − confidence| over the bins of ``uniform``, weighted by their counts.
     chance: expected ECE of a perfectly calibrated drafter.
     uniform: reliability diagram.
     """
@@ -157,7 +164,7 @@ class ConfidenceFigures:
     confidence: float | None
     accepted: float | None
     gap: Estimate
-    error: Estimate
+    ece: Estimate
     chance: float | None
     uniform: tuple[Bin, ...]
 
@@ -170,7 +177,7 @@ def confidence_figures(scores: Scores, resampler: Resampler) -> dict[str, Any]:
         "confidence": float(scores.confidence.mean()) if some else None,
         "accepted": float(scores.accepted.mean()) if some else None,
         "gap": resampler.mean(scores.accepted - scores.confidence, scores.unit),
-        "error": resampler.figure(*resampled_error(scores, resampler)),
+        "ece": resampler.figure(*resampled_error(scores, resampler)),
         "chance": chance_error(scores.confidence) if some else None,
         "uniform": tuple(reliability(scores)),
     }
@@ -188,7 +195,7 @@ class Group:
     confidence: float | None
     accepted: float | None
     gap: Estimate
-    error: float | None
+    ece: float | None
     tokens: Estimate
     repaired: Estimate
 
@@ -217,7 +224,7 @@ def by_domain(
                 accepted=float(own.accepted.mean()) if some else None,
                 # resamples of few units hardly differ
                 gap=gap if len(np.unique(own.unit)) >= MIN_UNITS else Estimate(gap.value),
-                error=expected_calibration_error(own.confidence, own.accepted) if some else None,
+                ece=expected_calibration_error(own.confidence, own.accepted) if some else None,
                 tokens=resampler.mean(table.committed[steps], unit[steps]),
                 repaired=resampler.share(table.repaired[partly], unit[partly]),
             )

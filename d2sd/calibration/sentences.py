@@ -84,7 +84,12 @@ Tone = Literal["good", "bad", "mixed", "few", "note"]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence. ``tone``: how to display it; ``chart`` and ``places``: the bins (or similar) that it describes, if any."""
+    """A sentence about figures.
+
+    tone: how to display it: "good", "mixed", "bad", "few" (observations) or "note".
+    text: the sentence.
+    chart, places: id of the figure that it describes, and the bins (or similar) in it; empty if there is none.
+    """
 
     tone: Tone
     text: str
@@ -93,7 +98,10 @@ class Sentence:
 
 
 def read_report(report: Report) -> list[Sentence]:
-    """Returns sentences about a report: the verdict first, then its reasons."""
+    """Returns sentences about a report: the verdict first, then its reasons.
+
+    report: of ``calibrate``.
+    """
     if not report.positions and report.by_position:
         return [_unsure(report), *_gains(report), _unit(report)]
     if not report.positions:
@@ -134,16 +142,16 @@ def _verdict(report: Report) -> Sentence:
     )
     assert report.confidence is not None
     assert report.accepted is not None
-    assert report.error.value is not None
+    assert report.ece.value is not None
     means = f"it says {percent(report.confidence)} on average and {percent(report.accepted)} are accepted"
     if report.positions < MIN_POSITIONS:
         return Sentence("few", f"Too few to say: {where}; a verdict takes at least {MIN_POSITIONS}. So far, {means}.")
-    gap, error, chance = report.gap, report.error.value, report.chance or 0.0
-    off = f"bins are off by {with_interval(report.error, digits)} (ECE), by chance alone {digits(chance)}"
+    gap, ece, chance = report.gap, report.ece.value, report.chance or 0.0
+    off = f"bins are off by {with_interval(report.ece, digits)} (ECE), by chance alone {digits(chance)}"
     if gap.excludes_zero:
         word, tone = gap_words(gap.value or 0.0)
         return Sentence(tone, f"The drafter is {word}: {means}; {off} ({where}).")
-    if error <= max(TRUSTED_ERROR, 1.5 * chance):
+    if ece <= max(TRUSTED_ERROR, 1.5 * chance):
         return Sentence("good", f"The confidence can be trusted: {means}; {off} ({where}).")
     return Sentence("mixed", f"Right on average, wrong in parts: {means}, but {off} ({where}).")
 
@@ -309,7 +317,7 @@ COMPARED: dict[str, tuple[str, Write, Write]] = {
     "redraft": ("Tokens a re-draft brings", digits, change),
     "nodes": ("Nodes per step", partial(digits, places=1), partial(change, places=1)),
     "gap": ("Accepted − confidence", signed, signed),
-    "error": ("ECE above chance", digits, change),
+    "ece_above_chance": ("ECE above chance", digits, change),
 }
 
 

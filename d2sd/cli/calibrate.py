@@ -14,7 +14,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from d2sd.calibration import Gathering, Report, read_report
+from d2sd.calibration import Report, RunStatistics, read_report
 from d2sd.calibration.sentences import count, decimal, digits, with_interval
 from d2sd.calibration.thresholds import DraftCosts
 from d2sd.cli.common import (
@@ -63,12 +63,12 @@ def run(arguments: argparse.Namespace) -> int:
     """Run or read, then print the figures; Ctrl-C leaves those of the prompts that are done."""
     if arguments.traces and arguments.traces_out:
         raise InputError("--traces reads recorded runs and --traces-out writes those of prompts; leave one of them out")
-    groups, stopped = {"all": Gathering()}, ""
+    groups, stopped = {"all": RunStatistics()}, ""
     machine = machine_of(arguments.costs) if arguments.costs else None
 
     def add(trace: Trace) -> None:
         for name in dict.fromkeys(("all", trace.domain)):
-            groups.setdefault(name, Gathering()).add(trace)
+            groups.setdefault(name, RunStatistics()).add(trace)
 
     if arguments.traces:
         for trace in read_sets(arguments.traces):
@@ -120,7 +120,7 @@ def _draft_costs(machine: Machine, methods: Sequence[str]) -> DraftCosts | None:
     return draft_costs(machine, method)
 
 
-def _write_html(path: str, runs: Gathering, what: str) -> None:
+def _write_html(path: str, runs: RunStatistics, what: str) -> None:
     """Write a report of all runs. ``what``: a word for one of them."""
     from d2sd.figures.calibration import calibration_results
     from d2sd.figures.report import report_page, settings
@@ -138,7 +138,7 @@ def _write_html(path: str, runs: Gathering, what: str) -> None:
     print(f"{path}: a report of {count(len(runs), 'run')}", file=sys.stderr)
 
 
-def _text(name: str, runs: Gathering) -> str:
+def _text(name: str, runs: RunStatistics) -> str:
     report = runs.report()
     title = f"{name}: {report.runs} runs of {report.prompts} prompts, {report.steps} steps, {report.positions} scored {'nodes' if report.of_paths else 'positions'}"
     if short := len(runs) - report.runs:
@@ -153,7 +153,7 @@ def _text(name: str, runs: Gathering) -> str:
             f"{k}: {f.value:.0%}" for k, f in enumerate(report.ranks.within, 1) if k in SHOWN_K and f.value is not None
         )
         lines += [
-            f"  ECE {with_interval(report.error, digits)}",
+            f"  ECE {with_interval(report.ece, digits)}",
             f"  confidence → accepted (count): {', '.join(shares)}",
         ]
         if not report.of_paths:

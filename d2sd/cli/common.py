@@ -26,6 +26,9 @@ if TYPE_CHECKING:  # with torch it takes seconds and 340 MB, which commands that
     from d2sd.engine import Engine
 
 MAX_PROMPT_BYTES = 1 << 20
+# Exit status of a doctor that names a fault. 1: the program failed; 2: bad input, or an examination that could not be finished;
+# 130: Ctrl-C.
+FAULT_NAMED = 3
 
 
 def add_model_arguments(parser: argparse.ArgumentParser, several: bool = False) -> None:
@@ -65,12 +68,9 @@ def add_costs_argument(parser: argparse.ArgumentParser, use: str) -> None:
     parser.add_argument("--costs", metavar="MACHINE", help=f"{use}: one of: {', '.join(MACHINES)}")
 
 
-def add_text_arguments(parser: argparse.ArgumentParser, limit: int | None = None) -> None:
-    """Adds the options of commands whose texts come from prompts, and which load models by themselves.
-
-    limit: number of prompts by default.
-    """
-    parser.add_argument("--limit", type=int, default=limit, metavar="N", help="use only N prompts, taken from every domain in turn")  # fmt: skip
+def add_text_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of commands whose texts come from prompts, and which load models by themselves."""
+    parser.add_argument("--limit", type=int, metavar="N", help="use only N prompts, taken from every domain in turn")  # fmt: skip
     parser.add_argument("--chat", action="store_true", help="put prompts into the target's chat template")
     parser.add_argument("--dtype", help="float32, mixed, bfloat16 or float16 (default: as for generate)")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda, cuda:1 (default: cuda if there is one)")

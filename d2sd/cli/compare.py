@@ -6,8 +6,8 @@ import argparse
 import sys
 from dataclasses import asdict
 
-from d2sd.calibration import Gathering
-from d2sd.calibration.report import compare_gathered
+from d2sd.calibration import RunStatistics
+from d2sd.calibration.report import compare_runs
 from d2sd.calibration.sentences import count, how_compared, read_comparison
 from d2sd.cli.common import add_output, print_json, read_sets
 from d2sd.methods import unused
@@ -25,11 +25,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> None:
     """Read both sides, then print what differs."""
-    a, b = (Gathering(read_sets(paths)) for paths in (arguments.a, arguments.b))
+    a, b = (RunStatistics(read_sets(paths)) for paths in (arguments.a, arguments.b))
     if arguments.html:
         write_whole(arguments.html, _page(a, b))
         print(f"{arguments.html}: a report of {count(len(a) + len(b), 'run')}", file=sys.stderr)
-    found, differs = compare_gathered(a, b), what_differs(a.headers, b.headers, unused)
+    found, differs = compare_runs(a, b), what_differs(a.headers, b.headers, unused)
     if arguments.json:
         print_json({"what_differs": differs, **asdict(found)})
     else:
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> None:
             print(printable(sentence))
 
 
-def _page(a: Gathering, b: Gathering) -> str:
+def _page(a: RunStatistics, b: RunStatistics) -> str:
     from d2sd.figures.comparison import comparison_results
     from d2sd.figures.report import report_page, settings
 

@@ -1,6 +1,7 @@
 """Say why a drafter is rejected: checks of its folder, and a short run in which one thing at a time is changed.
 
-Prints Markdown, for a bug report. docs/acceptance.md explains it.
+docs/acceptance.md explains the report. The exit status is 3 if a fault is named, 2 for bad input or an examination that could not be
+finished, and 1 if the program failed.
 """
 
 from __future__ import annotations
@@ -8,13 +9,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from d2sd.cli.common import add_output, add_text_arguments, print_json, write_report
+from d2sd.cli.common import FAULT_NAMED, add_output, add_text_arguments, print_json, write_report
 from d2sd.doctor.log_profiles import profiles_of
 from d2sd.doctor.logs import read_profiles, report_lines
 from d2sd.errors import InputError
 from d2sd.trace.logs import import_log
-
-LIMIT = 30
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -29,15 +28,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="instead of models: what the log of a server says of its drafter; - reads standard input until Ctrl-C, and several, such as "
         "one with and one without drafts, are compared",
     )
-    parser.add_argument("--json", action="store_true", help="print one JSON document and nothing else")
+    parser.add_argument("--json", action="store_true", help="print what is found as JSON and nothing else")
     parser.add_argument("--config-only", action="store_true", help="read only the two configs, and print whether the pair would run and in how much memory")  # fmt: skip
     parser.add_argument("--vp", metavar="DRAFTER", help="also examine this VP-Drafter, in the second role")
     parser.add_argument("--prompts", default="heldout", metavar="NAME|FILE.jsonl", help="heldout (default), chat, or a file: lines with prompt or turns")  # fmt: skip
-    add_text_arguments(parser, LIMIT)
+    add_text_arguments(parser)  # without --limit, 30 prompts
     parser.add_argument("--thinking", action="store_true", help="with --chat: let the model think first (Qwen3)")
     parser.add_argument("--expect", type=float, metavar="ALPHA", help="α that it is known to have: anything significantly below is named")  # fmt: skip
     parser.add_argument("--reference", metavar="DRAFTER", help="a drafter that is known to be good: report what differs from it")  # fmt: skip
-    add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report there")
+    parser.add_argument(
+        "--full", action="store_true", help="list every change that was tried, not only those that help"
+    )
+    add_output(parser, "--out", type=Path, metavar="FILE.md", help="also write the report there, as Markdown")
     add_output(
         parser,
         "--mend",
@@ -49,7 +51,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Read a log, plan a pair or examine drafters. Exit code 1 where a fault is named, else 2 where an examination failed."""
+    """Read a log, plan a pair or examine drafters."""
+    if arguments.json and arguments.config_only:
+        raise InputError("--json prints what is found about a drafter or a log: leave out --config-only")
     if arguments.log:
         return _read_logs(arguments)
     if not arguments.drafter:
@@ -70,4 +74,4 @@ def _read_logs(arguments: argparse.Namespace) -> int:
         print_json([reading.to_dict() for reading in readings])
     else:
         write_report("\n".join(report_lines(readings)), arguments.out)
-    return int(any(reading.named for reading in readings))
+    return FAULT_NAMED * any(reading.named for reading in readings)

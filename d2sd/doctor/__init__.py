@@ -1,1 +1,22 @@
-"""Why a drafter is rejected: checks of its folder, and a short run that changes one thing at a time."""
+"""Why a drafter is rejected: checks of its folder, and a short run that changes one thing at a time.
+
+``examine(target, drafter)`` returns the ``Findings``: the likely cause, what would fix it, and what was measured. Reading the log of a
+server needs no torch.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from d2sd.__about__ import lazy_names
+
+if TYPE_CHECKING:
+    from d2sd.doctor.examination import examine
+    from d2sd.doctor.findings import Findings
+
+__all__ = ["Findings", "examine"]
+
+if not TYPE_CHECKING:
+    __getattr__, __dir__ = lazy_names(
+        __name__, {"d2sd.doctor.examination": ("examine",), "d2sd.doctor.findings": ("Findings",)}
+    )

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from d2sd.doctor.changes import Kind
 from d2sd.doctor.checks import Check
 from d2sd.doctor.evidence import FETCH, UNRELATED, WeightFault
-from d2sd.doctor.findings import Diagnosis, DraftingRun, Examination, Repair
+from d2sd.doctor.findings import Diagnosis, DraftingRun, Findings, Repair
 
 MANY_UNUSABLE = 1 / 3  # of the texts, from which on the template is tried first
 DAMAGED = 0.15  # share accepted at position 1 below which a drafter that was trained at all has damaged weights
@@ -50,13 +50,13 @@ def folder_fault(checks: Sequence[Check]) -> Diagnosis | None:
     return Diagnosis(wrong.kind, f"The folder has a fault: {wrong.finding}.", wrong.fix, changes)
 
 
-def not_finished(e: Examination) -> Diagnosis:
+def not_finished(e: Findings) -> Diagnosis:
     failure = e.failed
     assert failure is not None
     return Diagnosis("failed", f"Not examined to the end: {failure.part} failed ({failure.reason}).")
 
 
-def diagnose(e: Examination) -> Diagnosis:
+def diagnose(e: Findings) -> Diagnosis:
     """Returns one cause, by the strongest evidence: folder, tokenizer, a confirmed change, weights, templates, other findings."""
     if (fault := folder_fault(e.checks)) is not None:
         return fault
@@ -70,7 +70,7 @@ def diagnose(e: Examination) -> Diagnosis:
     return _without_fault(e, e.run)
 
 
-def _best_change(e: Examination) -> str:
+def _best_change(e: Findings) -> str:
     """What the best changes that were found brought, as a sentence; empty if nothing helps.
 
     They are not the cause, or not the only one.
@@ -90,7 +90,7 @@ def _rise(repair: Repair) -> str:
     return f"α rises from {repair.before.alpha:.2f} to {repair.after.alpha:.2f}{of}"
 
 
-def _faults(e: Examination, run: DraftingRun) -> Iterator[Diagnosis]:
+def _faults(e: Findings, run: DraftingRun) -> Iterator[Diagnosis]:
     """The faults that the findings point to, the strongest evidence first."""
     repair = e.repair if e.repair is not None and e.repair.confirmed else None
     yield from filter(None, (proved_by_texts(e), proved_by_weights(e)))
@@ -123,7 +123,7 @@ def _faults(e: Examination, run: DraftingRun) -> Iterator[Diagnosis]:
         )
 
 
-def proved_by_weights(e: Examination) -> Diagnosis | None:
+def proved_by_weights(e: Findings) -> Diagnosis | None:
     """Returns damage that the weights prove, whatever the drafter does with them."""
     return next((_of_weights(fault) for fault in e.weights if fault.certain), None)
 
@@ -132,7 +132,7 @@ def _of_weights(fault: WeightFault) -> Diagnosis:
     return Diagnosis(fault.cause, fault.sentence, fault.fix)
 
 
-def proved_by_texts(e: Examination) -> Diagnosis | None:
+def proved_by_texts(e: Findings) -> Diagnosis | None:
     """Returns the cause that the target's texts prove, whatever the drafter does with them."""
     surprise = e.surprise
     if surprise is not None and surprise >= UNRELATED:
@@ -170,7 +170,7 @@ def _repaired(repair: Repair) -> Diagnosis:
     return Diagnosis(cause, sentence, "; ".join(fixes), tuple(variants) if all(v.writable for v in variants) else ())
 
 
-def _without_fault(e: Examination, run: DraftingRun) -> Diagnosis:
+def _without_fault(e: Findings, run: DraftingRun) -> Diagnosis:
     positions = run.positions
     first = (
         f"position {positions[0].number} is accepted {positions[0].share:.0%} of the time"

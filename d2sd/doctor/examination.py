@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import log1p
 from typing import Any, TypeVar
 
+from d2sd.bench.prompts import read_prompts
 from d2sd.calibration.resampling import Estimate
 from d2sd.config import DecodeConfig
 from d2sd.decoding.replay import Text, with_features
@@ -14,7 +15,7 @@ from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check, check_drafter_folder
 from d2sd.doctor.diagnosis import diagnose, folder_fault, not_finished, proved_by_texts, proved_by_weights
 from d2sd.doctor.evidence import is_unusable, moved_by_training, quantised_bits, repeated_share, surprise, weight_faults
-from d2sd.doctor.findings import Asked, DraftingRun, Examination, Failure, Repair
+from d2sd.doctor.findings import Asked, DraftingRun, Failure, Findings, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial, change_of_alpha, is_clear, probe, score_masks, templates
 from d2sd.doctor.redraft import Drafter, TextWalk, alpha, block_size, generate_texts, redrafter, walk_text
 from d2sd.doctor.reference import compared
@@ -22,11 +23,13 @@ from d2sd.doctor.variants import mask_tokens, readings, variants, with_mask
 from d2sd.engine import Engine
 from d2sd.errors import InputError, error_line
 from d2sd.folders.drafters import published_config
-from d2sd.folders.loading import with_drafter
+from d2sd.folders.loading import load_models, presets, with_drafter
+from d2sd.folders.store import check_place
 from d2sd.nets.drafter import DFlashDraftModel
 from d2sd.nets.models import Models
 from d2sd.nets.target import Target
 
+PROMPTS = 30  # where nobody says how many
 TOKENS = 80  # of every text
 BATCH = 10  # prompts that are best answered together
 VISIBLE = 2  # tokens after the anchor that a VP-Drafter is shown
@@ -43,14 +46,14 @@ Result = TypeVar("Result")
 class Progress:
     """What was found so far, the current stage in a few words, how much of it is done, and what was tried last."""
 
-    found: Examination
+    found: Findings
     stage: str
     done: int = 0
     total: int = 1
     tried: str = ""
 
 
-Stage = Generator[Progress, None, Examination]  # returns the findings with those of the stage
+Stage = Generator[Progress, None, Findings]  # returns the findings with those of the stage
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,52 @@ class _Drafting:
 
 
 def examine(
+    target: str,
+    drafter: str,
+    prompts: Sequence[str] | None = None,
+    *,
+    chat: bool = False,
+    thinking: bool = False,
+    expected: float | None = None,
+    reference: str | None = None,
+    dtype: str | None = None,
+    device: str | None = None,
+) -> Findings:
+    """Examine why a drafter is rejected: its folder, then a short run in which one thing at a time is changed.
+
+    It takes from seconds, for a fault of the folder, to minutes for a large model.
+
+    target: bundled preset, name of ``d2sd get``, folder, hub id or GGUF file.
+    drafter: its folder or hub id.
+    prompts: texts that the target continues; None: 30 of the held-out set.
+    chat, thinking: as in ``DecodeConfig``.
+    expected: α that the drafter is known to have; a significantly lower one is then a fault.
+    reference: folder or hub id of a drafter that is known to be good, with which it is compared.
+    dtype, device: as for ``d2sd.load``.
+
+    Raises ``InputError`` if the target cannot be loaded. What is wrong with the drafter becomes part of the findings.
+    """
+    texts = [p.text for p in read_prompts("heldout", PROMPTS)] if prompts is None else prompts
+    asked = Asked(drafter, texts, chat, thinking, 0, expected, reference, dtype)
+    *_, last = stream_findings(asked, load_target_alone(target, (drafter, reference), dtype, device))
+    return last.found
+
+
+def load_target_alone(
+    name: str, drafters: Iterable[str | None], dtype: str | None = None, device: str | None = None
+) -> Models:
+    """Returns a target without drafters. Raises ``InputError``, also if one of these drafters is neither a folder nor a hub id."""
+    for drafter in filter(None, drafters):
+        try:
+            check_place(drafter)
+        except InputError as error:
+            raise InputError(f"cannot load the drafter {drafter}: {error}") from None
+    bundled = name in presets()
+    models = load_models(name if bundled else "tiny", target=None if bundled else name, dtype=dtype, device=device)
+    return Models(models.target, name=models.name)
+
+
+def stream_findings(
     asked: Asked, models: Models, engine: Engine | None = None, texts: Sequence[Text] = ()
 ) -> Iterator[Progress]:
     """Yields the findings about a drafter as they grow; the last ones have the diagnosis.
@@ -84,7 +133,7 @@ def examine(
     engine: with this target and the drafter, if it is loaded already: its first one, else its EAGLE-3 drafter.
     texts: the target's texts for the prompts, if they are known.
     """
-    found, stage = Examination(asked, models.target.name), "read the folder"
+    found, stage = Findings(asked, models.target.name), "read the folder"
     steps = _examine(found, models, engine, list(texts))
     try:
         while True:
@@ -107,11 +156,11 @@ def _reason(error: Exception) -> str:
     return str(error) if isinstance(error, InputError) else error_line(error)
 
 
-def _with_failure(found: Examination, part: str, error: Exception, whole: bool = False) -> Examination:
+def _with_failure(found: Findings, part: str, error: Exception, whole: bool = False) -> Findings:
     return replace(found, failures=(*found.failures, Failure(part, _reason(error), whole)))
 
 
-def _noting(part: str, stage: Stage, found: Examination) -> Stage:
+def _noting(part: str, stage: Stage, found: Findings) -> Stage:
     """Returns what a stage finds; where it fails, what was found before it and the failure, so that the report has all else."""
     try:
         return (yield from stage)
@@ -127,7 +176,7 @@ def drafter_of(models: Models) -> Drafter:
     return model
 
 
-def _examine(found: Examination, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
+def _examine(found: Findings, models: Models, engine: Engine | None, texts: list[Text]) -> Stage:
     asked, target = found.asked, models.target
     yield Progress(found, "read the folder")
     found = replace(found, checks=tuple(check_drafter_folder(asked.drafter, target, second=bool(asked.visible))))
@@ -161,14 +210,14 @@ def _examine(found: Examination, models: Models, engine: Engine | None, texts: l
     return found
 
 
-def _read_weights(on: _Drafting, found: Examination) -> Stage:
+def _read_weights(on: _Drafting, found: Findings) -> Stage:
     yield Progress(found, "read the weights")
     moved = moved_by_training(on.model) if isinstance(on.model, DFlashDraftModel) else None
     faults = tuple(weight_faults(on.model, on.target))
     return replace(found, weights=faults, moved=moved, bits=quantised_bits(on.target))
 
 
-def _write_texts(on: _Drafting, found: Examination) -> Generator[Progress, None, list[Text]]:
+def _write_texts(on: _Drafting, found: Findings) -> Generator[Progress, None, list[Text]]:
     """Returns the target's greedy texts for all prompts."""
     ids = [on.engine.encode(prompt, on.config) for prompt in found.asked.prompts]
     texts: list[Text] = []
@@ -181,8 +230,8 @@ def _write_texts(on: _Drafting, found: Examination) -> Generator[Progress, None,
 
 
 def _draft(
-    on: _Drafting, texts: list[Text], taps: set[int], found: Examination
-) -> Generator[Progress, None, tuple[list[Text], Examination]]:
+    on: _Drafting, texts: list[Text], taps: set[int], found: Findings
+) -> Generator[Progress, None, tuple[list[Text], Findings]]:
     """Returns the texts with the features of these layers, and the findings with the drafter's steps over them."""
     walks: list[TextWalk] = []
     for done, text in enumerate(texts):
@@ -195,7 +244,7 @@ def _draft(
     return texts, replace(found, run=run)
 
 
-def _compare(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
+def _compare(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
     asked, run = found.asked, found.run
     assert asked.reference is not None
     assert run is not None
@@ -207,13 +256,13 @@ def _compare(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
     return replace(found, reference=compared(asked.reference, on.model, other, run.walks, walks, configs))
 
 
-def _read_texts(on: _Drafting, texts: Sequence[Text], found: Examination) -> Stage:
+def _read_texts(on: _Drafting, texts: Sequence[Text], found: Findings) -> Stage:
     yield Progress(found, "read the texts")
     with on.engine.lock:
         return replace(found, surprise=surprise(on.target, texts), repeated=repeated_share(texts))
 
 
-def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: Examination) -> Stage:
+def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: Findings) -> Stage:
     """Try everything; make the change that helps most, and try everything again, until nothing helps.
 
     taps: target layers whose features the texts hold.
@@ -232,7 +281,7 @@ def _search_repair(on: _Drafting, texts: Sequence[Text], taps: set[int], found: 
         for done, trial in enumerate(_locked(on.engine, trials), 1):
             latest[trial.variant.description] = trial
             if not steps:
-                found = replace(found, trials=tuple(latest.values()), masks=masks)
+                found = replace(found, trials=tuple(latest.values()))
             stage = f"after {steps[-1].variant.description}" if steps else "probes"
             yield Progress(found, stage, min(done, len(left)), len(left), trial.variant.description)
         best = best_of([t for t in latest.values() if t.helps])
@@ -265,7 +314,7 @@ def _log_gain(trial: Trial) -> float:
 
 
 def _compare_masks(
-    on: _Drafting, texts: Sequence[Text], left: list[Variant], found: Examination
+    on: _Drafting, texts: Sequence[Text], left: list[Variant], found: Findings
 ) -> Generator[Progress, None, int]:
     """Compare other mask tokens of a block drafter, and add the best of them to the variants. Returns how many were compared."""
     if not isinstance(on.model, DFlashDraftModel):
@@ -293,7 +342,7 @@ def _locked(engine: Engine, results: Iterator[Result]) -> Iterator[Result]:
         yield result
 
 
-def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[int], found: Examination) -> Stage:
+def _try_templates(on: _Drafting, others: Sequence[Template], numbers: Sequence[int], found: Findings) -> Stage:
     """Put the same prompts into other templates.
 
     numbers: of the prompts whose texts the run has.

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from math import inf
+from typing import Any
 
 from d2sd.calibration.resampling import Estimate
 from d2sd.doctor.changes import FolderEdit, Variant
@@ -13,6 +14,8 @@ from d2sd.doctor.evidence import WeightFault
 from d2sd.doctor.probes import TemplateTrial, Trial
 from d2sd.doctor.redraft import LOW, DraftPosition, Shape, TextWalk, alpha, alpha_estimate, by_position, shape
 from d2sd.doctor.reference import Reference
+from d2sd.errors import InputError
+from d2sd.trace.text import all_encodable
 
 LITTLE_MOVED = (1.3, 0.05)  # of ``moved_by_training``, below which a drafter was hardly trained
 LITTLE = 0.3  # share accepted at position 1 of a drafter that was trained a little
@@ -23,7 +26,7 @@ MIN_RISE = 0.1  # of α, by an unspecific change of a drafter
 
 @dataclass(frozen=True, slots=True)
 class Asked:
-    """Which drafter is examined, and with what.
+    """Which drafter is examined, and with what. Raises ``InputError``.
 
     drafter: its folder or hub id.
     prompts: without a chat template.
@@ -44,6 +47,12 @@ class Asked:
     reference: str | None = None
     dtype: str | None = None
     name: str | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.prompts, str):
+            raise InputError("prompts is a text; give a list of texts")
+        if self.expected is not None and not self.expected >= 1:
+            raise InputError(f"the expected α is {self.expected:g}; α counts the bonus token, so it is at least 1")
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,25 +163,25 @@ class Diagnosis:
 
 
 @dataclass(frozen=True, slots=True)
-class Examination:
+class Findings:
     """The findings about one drafter, as far as it was examined.
 
-    target: its name.
-    checks: of the folder; empty if it was not checked.
+    asked: which drafter was examined, and with what.
+    target: name of the target.
+    checks: checks of the folder; empty if it was not checked.
     weights: damage seen in the weights, strongest evidence first.
-    moved: result of ``moved_by_training``; None if that is not known.
-    bits: to which the target's weights are quantised, whatever their dtype; None if they are not.
-    surprise: of the prompts' tokens to the target, over that of random tokens; None if it was not computed.
+    moved: how far training moved ``fc`` and ``hidden_norm`` from their initialization; None if that is not known.
+    bits: number of bits to which the target's weights are quantised, whatever their dtype; None if they are not.
+    surprise: how surprising the prompts are to the target, relative to random tokens; None if it was not computed.
     repeated: share of the generated 4-token sequences that occur earlier in their text.
-    unusable: prompts whose text is empty or mostly repeats itself, and their number.
-    run: the unchanged drafter over the texts; None before that.
+    unusable: number of prompts whose text is empty or mostly repeats itself, and number of prompts.
+    run: what the unchanged drafter drafted over the texts; None before that.
     reference: the comparison with another drafter; None without one.
-    trials: latest result of each variant.
-    masks: number of mask tokens that were compared.
+    trials: latest result of each change that was tried.
     repair: the changes that help most, in order; None if none helps.
-    templates: the same prompts in other templates.
-    failures: parts that ended with an error.
-    diagnosis: None until it is concluded.
+    templates: results of the same prompts in other templates.
+    failures: parts of the examination that ended with an error.
+    diagnosis: the likely cause; None if the examination was stopped before its end.
     """
 
     asked: Asked
@@ -187,11 +196,20 @@ class Examination:
     run: DraftingRun | None = None
     reference: Reference | None = None
     trials: tuple[Trial, ...] = ()
-    masks: int = 0
     repair: Repair | None = None
     templates: tuple[TemplateTrial, ...] = ()
     failures: tuple[Failure, ...] = ()
     diagnosis: Diagnosis | None = None
+
+    @property
+    def names_fault(self) -> bool:
+        """Whether a fault of the drafter is named as the cause."""
+        return self.diagnosis is not None and self.diagnosis.names_fault
+
+    @property
+    def helping(self) -> list[Trial]:
+        """The changes that help, the best one first."""
+        return sorted((t for t in self.trials if t.helps), key=lambda t: -(t.gain.value or 0.0))
 
     @property
     def failed(self) -> Failure | None:
@@ -200,13 +218,13 @@ class Examination:
 
     @property
     def works(self) -> bool:
-        """Whether it is accepted as a trained drafter is, without any change, and as it is known to be."""
+        """Whether the unchanged drafter is accepted as a trained one is, and not less than it is known to be."""
         run = self.run
         return run is not None and run.shape[0] == "smooth" and run.first >= LOW and self.below is None
 
     @property
     def little_trained(self) -> bool:
-        """Whether what begins the same in every drafter has hardly been moved by training."""
+        """Whether training has hardly moved the weights that every drafter begins with."""
         spread, norm = self.moved or (inf, inf)
         return spread < LITTLE_MOVED[0] and norm < LITTLE_MOVED[1]
 
@@ -229,3 +247,45 @@ class Examination:
         if self.asked.expected is not None or self.reference is None:
             return self.asked.expected
         return alpha(self.reference.walks)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the findings as JSON-ready data.
+
+        drafter, target: their names.
+        diagnosis, cause, fix: the likely cause as a sentence and as a word (``Diagnosis.cause``), and the line to change;
+            None if the examination was stopped before its end, ``fix`` also if it is not known.
+        names_fault: whether a fault is named.
+        alpha: committed tokens per step, a dictionary with value, low and high (95% interval); None if nothing was drafted.
+        prompts, acceptance: number of texts, and by position: share accepted, among steps that accepted all earlier ones.
+        checks: of the folder, with name, state ("good", "note" or "fault") and finding.
+        changes: those that help, with description, α, and gain of the tokens that a draft adds.
+        other_changes: number of changes that do not help.
+        repair: the changes that undo the cause, which ``d2sd doctor --mend`` writes; empty if none do.
+        repaired_alpha: α after them; None if it was not measured.
+        templates, reference: α with the same prompts in other templates, and of the reference on the same texts.
+        failures: parts of the examination that ended with an error.
+        """
+        run, diagnosis, repair, reference = self.run, self.diagnosis, self.repair, self.reference
+        changes = diagnosis.changes if diagnosis else ()
+        tried = repair is not None and changes == tuple(t.variant for t in repair.steps)
+        return all_encodable({
+            "drafter": self.asked.name or self.asked.drafter,
+            "target": self.target,
+            "diagnosis": diagnosis and diagnosis.sentence,
+            "cause": diagnosis and diagnosis.cause,
+            "fix": diagnosis and diagnosis.fix,
+            "names_fault": self.names_fault,
+            "alpha": run and asdict(run.estimate),
+            "prompts": len(run.walks) if run else 0,
+            "acceptance": [{"position": p.number, "accepted": p.share, "steps": p.steps} for p in run.positions] if run else [],
+            "checks": [{name: getattr(check, name) for name in ("name", "state", "finding")} for check in self.checks],
+            "changes": [
+                {"description": t.variant.description, "alpha": alpha(t.walks), "gain": asdict(t.gain)} for t in self.helping
+            ],
+            "other_changes": len(self.trials) - len(self.helping),
+            "repair": [change.description for change in changes],
+            "repaired_alpha": repair.after.alpha if repair and tried else None,
+            "templates": [{"description": t.template.description, "alpha": t.alpha, "change": asdict(t.change)} for t in self.templates],
+            "reference": reference and {"drafter": reference.name, "alpha": alpha(reference.walks), "change": asdict(reference.change)},
+            "failures": [asdict(failure) for failure in self.failures],
+        })  # fmt: skip

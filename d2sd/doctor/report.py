@@ -1,16 +1,20 @@
-"""An examination as Markdown, for a bug report. Names and token texts come from others and are escaped or written as code."""
+"""Findings as a report: Markdown for a bug report, or plain text for a terminal.
+
+Names and token texts come from others and are escaped or written as code.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from itertools import groupby
 
 from d2sd.__about__ import __version__
-from d2sd.calibration.sentences import decimal, signed_decimal, with_interval
+from d2sd.calibration.sentences import count, decimal, signed_decimal, with_interval
 from d2sd.doctor.evidence import MANY_REPEATED
 from d2sd.doctor.examination import TOKENS
-from d2sd.doctor.findings import DraftingRun, Examination
+from d2sd.doctor.findings import DraftingRun, Findings
 from d2sd.doctor.log_reading import Reading
 from d2sd.doctor.logs import WHAT_TO_TRY, side_by_side
 from d2sd.doctor.redraft import SHAPES, alpha
@@ -27,20 +31,41 @@ CONVENTIONS = (
 )
 
 
-def markdown(examinations: Sequence[Examination], clean: Callable[[str], str] = str) -> str:
-    """Returns the report, one section per drafter.
+def doctor_report(examined: Sequence[Findings], clean: Callable[[str], str] = str, full: bool = False) -> str:
+    """Returns the report as Markdown, one section per drafter: the likely cause, what helps, and the checks of the folder.
 
     clean: takes out of a sentence what its readers may not see.
+    full: also list the changes that do not help.
     """
     lines = [f"# Why is it rejected? (d2sd {__version__})", ""]
-    for examination in examinations:
-        lines += _section(examination, clean)
+    for found in examined:
+        lines += _section(found, clean, full)
     return "\n".join([*lines, "## How to read the figures", "", *(f"* {line}" for line in CONVENTIONS), ""])
+
+
+def plain_text(markdown: str) -> str:
+    """Returns a report for a terminal: without the marks and escapes of Markdown, and with aligned tables."""
+    lines: list[str] = []
+    for is_table, block in groupby(markdown.split("\n"), lambda line: line.startswith("|")):
+        if is_table:
+            rows = [[_unmarked(cell.strip()) for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in block]
+            rows = [row for row in rows if row[0] != "---"]
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            lines += ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+        else:
+            for line in block:
+                title = _unmarked(line.lstrip("# "))
+                lines += [title, "-" * len(title)] if line.startswith("#") else [_unmarked(line)]
+    return "\n".join(lines)
+
+
+def _unmarked(line: str) -> str:
+    return re.sub(r"`([^`]*)`|\\(.)|\*\*", lambda match: match[1] or match[2] or "", line)
 
 
 def markdown_of_logs(readings: Sequence[Reading]) -> str:
     """Returns the readings of logs as Markdown, with the things to try listed once at the end."""
-    lines: list[str] = []
+    lines = ["# What the log says"] if readings else []
     for reading in readings:
         figures, *said = map(text, reading.sentences)
         lines += [figures, f"**{said[0]}**" if reading.named else said[0], *said[1:]]
@@ -52,7 +77,7 @@ def markdown_of_logs(readings: Sequence[Reading]) -> str:
     return "\n\n".join(lines)
 
 
-def _section(e: Examination, clean: Callable[[str], str]) -> Iterator[str]:
+def _section(e: Findings, clean: Callable[[str], str], full: bool) -> Iterator[str]:
     yield f"## {code(e.asked.name or e.asked.drafter)} for {code(e.target)}"
     yield ""
     if not e.checks:
@@ -64,27 +89,28 @@ def _section(e: Examination, clean: Callable[[str], str]) -> Iterator[str]:
             yield f"To mend: {code(clean(e.diagnosis.fix))}"
     else:
         yield "**Stopped before the end: no cause is named.**"
-    yield from ("", "### The folder", "", "| check | | what was found |", "| --- | --- | --- |")
-    for check in e.checks:
-        yield f"| {check.name} | {MARKS[check.state]} | {text(clean(check.finding))} |"
     for failure in e.failures:
         yield f"\nNot done: {text(failure.part)} failed ({text(clean(failure.reason))})."
     if e.run is not None:
         yield from _run(e, e.run)
+    if e.trials or e.templates:
+        yield from _tried(e, full)
+    yield from ("", "### The folder", "", "| check | | what was found |", "| --- | --- | --- |")
+    for check in e.checks:
+        yield f"| {check.name} | {MARKS[check.state]} | {text(clean(check.finding))} |"
     yield ""
 
 
-def _run(e: Examination, run: DraftingRun) -> Iterator[str]:
+def _run(e: Findings, run: DraftingRun) -> Iterator[str]:
     positions, (kind, cliff) = run.positions, run.shape
     prompts = "in the chat template" if e.asked.chat else "as they are, without a chat template"
     yield from ("", "### A short run", "")
     shown = f", each draft after {run.visible} tokens that it was shown" if run.visible else ""
     yield f"{len(run.walks)} prompts {prompts}, up to {TOKENS} tokens each{shown}: α {with_interval(run.estimate, decimal, '[]')}."
-    yield ""
     yield f"{SHAPES[kind]}{f' Here it is position {cliff}.' if cliff else ''}"
     if (share := e.repeated) is not None:
         more = " Repetitive text is easy to draft: α is lower on other text." if share > MANY_REPEATED else ""
-        yield f"\n{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
+        yield f"{share:.0%} of the generated 4-token sequences occur earlier in the same text.{more}"
     yield ""
     yield "| position | " + " | ".join(str(p.number) for p in positions) + " |"
     yield "| --- |" + " --- |" * len(positions)
@@ -95,11 +121,6 @@ def _run(e: Examination, run: DraftingRun) -> Iterator[str]:
     yield "| of steps | " + " | ".join(str(p.steps) for p in positions) + " |"
     if e.reference is not None:
         yield from _reference(e.reference)
-    if e.trials:
-        yield from _trials(e, run)
-    for t in e.templates:
-        change = with_interval(t.change, signed_decimal, "[]")
-        yield f"* Other texts, with {text(t.template.description)}: α {t.alpha:.2f}, change {change}, {t.texts} prompts."
 
 
 def _reference(r: Reference) -> Iterator[str]:
@@ -114,19 +135,26 @@ def _reference(r: Reference) -> Iterator[str]:
         yield f"| {text(tensor.name)} | {'in one of the two only' if tensor.share is None else f'{tensor.share:.1%}'} |"
 
 
-def _trials(e: Examination, run: DraftingRun) -> Iterator[str]:
-    yield from ("", "### One thing changed, drafted again on the same texts", "")
-    yield (
-        f"{len(e.trials)} changes, {e.masks} mask tokens looked at. Gain: of the tokens that a draft brings, over all places of the "
-        "texts (geometric mean). Brackets: 95% intervals over prompts, for all changes together. "
-        f"No α: it was looked at in some places of a few texts, and others were better. Windows that are longer than the texts ({run.longest} tokens) cannot be told."
-    )
-    yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
-    for t in sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)):
-        verdict = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
-        now = f"{alpha(t.walks):.2f}" if t.walks else "–"
-        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {verdict} |"
-    yield ""
+def _tried(e: Findings, full: bool) -> Iterator[str]:
+    yield from ("", "### What was tried", "")
+    shown = sorted(e.trials, key=lambda t: -(t.gain.value or 0.0)) if full else e.helping
+    if rest := len(e.trials) - len(e.helping):
+        others = (
+            f"{count(rest, 'other change')} did not help" if e.helping else f"None of {count(rest, 'change')} helps"
+        )
+        failed = sum(t.failure is not None for t in e.trials)
+        yield f"One thing was changed at a time. {others}{f', {failed} could not be tried' if failed else ''}{'' if full else '; `d2sd doctor --full` lists them'}."
+    if shown:
+        yield "Gain: of the tokens that a draft adds, over all places of the texts, with 95% intervals for all changes together."
+        yield from ("", "| change | α | gain | |", "| --- | --- | --- | --- |")
+    for t in shown:
+        says = f"failed: {text(t.failure)}" if t.failure else "**helps**" if t.helps else ""
+        now = f"{alpha(t.walks):.2f}" if t.walks else "–"  # it was looked at in some places of a few texts only
+        yield f"| {text(t.variant.description)} | {now} | {with_interval(t.gain, _signed_percent, '[]')} | {says} |"
+    yield from [""] if e.templates else []
+    for trial in e.templates:
+        change = with_interval(trial.change, signed_decimal, "[]")
+        yield f"* Other texts, with {text(trial.template.description)}: α {trial.alpha:.2f}, change {change}, {trial.texts} prompts."
 
 
 def _signed_percent(share: float | None) -> str:

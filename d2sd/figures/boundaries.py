@@ -299,7 +299,7 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
             percent(g.confidence),
             percent(g.accepted),
             with_interval(g.gap, signed),
-            digits(g.error),
+            digits(g.ece),
             with_interval(g.tokens, decimal),
             with_interval(g.repaired),
         )

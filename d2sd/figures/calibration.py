@@ -8,7 +8,7 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Bin, Estimate, Gathering, Report, Sentence, read_report
+from d2sd.calibration import Bin, Estimate, Report, RunStatistics, Sentence, read_report
 from d2sd.calibration.boundaries import Second
 from d2sd.calibration.scores import PositionAcceptance
 from d2sd.calibration.sentences import Write, count, digits, percent
@@ -40,28 +40,38 @@ COUNTS = 0.13  # the part of the height that tells how many there are
 
 @dataclass(frozen=True, slots=True)
 class CalibrationFigures:
-    """Sentences, headline figures and panels of runs."""
+    """A calibration as the page and the reports show it.
+
+    reading: sentences, the verdict first.
+    stats: headline figures.
+    panels: the figures.
+    """
 
     reading: tuple[Sentence, ...]
     stats: tuple[Stat, ...]
     panels: tuple[Panel, ...]
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns everything as JSON-ready data."""
         panels = [panel.to_dict() for panel in self.panels]
         return {"reading": self.reading, "stats": self.stats, "panels": panels}
 
 
-def calibration_results(runs: Gathering) -> CalibrationFigures:
+def calibration_results(runs: RunStatistics) -> CalibrationFigures:
+    """Returns sentences, headline figures and panels.
+
+    runs: the measured runs.
+    """
     report = runs.report()
     reading = *read_report(report), *stop_sentences(report.stops, report.head is not None)
     return CalibrationFigures(reading, tuple(headline(report)), tuple(calibration_panels(report)))
 
 
 def headline(report: Report) -> Iterator[Stat]:
-    known = f"{_range(report.error)}; chance {digits(report.chance)}"
+    known = f"{_range(report.ece)}; chance {digits(report.chance)}"
     yield Stat(
         "ECE",
-        digits(report.error.value),
+        digits(report.ece.value),
         "" if report.confidence is None else known,
         "Expected calibration error: how far acceptance is from confidence, averaged over ten bins of equal width. 0 is "
         "perfect. “Chance” is what an honest drafter would show with as few tokens.",
@@ -90,7 +100,10 @@ def _range(figure: Estimate, write: Write = digits) -> str:
 
 
 def calibration_panels(report: Report) -> Iterator[Panel]:
-    """Yields every figure of a report that has data, in reading order."""
+    """Yields every figure of a report that has data, in reading order.
+
+    report: of ``d2sd.calibration.calibrate``.
+    """
     if not report.steps:
         return
     question = "Of the tokens drafted with this confidence, how many does the target accept?"

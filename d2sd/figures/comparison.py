@@ -8,9 +8,9 @@ from typing import Any
 
 import plotly.graph_objects as go
 
-from d2sd.calibration import Estimate, Gathering
+from d2sd.calibration import Estimate, RunStatistics
 from d2sd.calibration.comparison import Comparison, Difference
-from d2sd.calibration.report import compare_gathered
+from d2sd.calibration.report import compare_runs
 from d2sd.calibration.sentences import COMPARED, compared_in_short, how_compared, read_comparison, with_interval
 from d2sd.figures.style import (
     EDGE,
@@ -34,11 +34,13 @@ from d2sd.trace.metrics import what_differs
 
 @dataclass(frozen=True, slots=True)
 class ComparisonResults:
-    """What the page and the reports show of two sets of runs.
+    """A comparison of two sets of runs as the page and the reports show it.
 
+    comparison: the figures of both sides and their differences.
     short: whether B commits more tokens a step, as a title and the figures.
     reading: what differs in their settings, then sentences about the figures.
     how: a sentence about the intervals.
+    panel: the differences as a figure.
     """
 
     comparison: Comparison
@@ -48,6 +50,7 @@ class ComparisonResults:
     panel: Panel
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns everything as JSON-ready data."""
         return {
             "comparison": asdict(self.comparison),
             "short": self.short,
@@ -61,8 +64,12 @@ def method_name(method: str) -> str:
     return METHODS[method].name if method in METHODS else method
 
 
-def comparison_results(a: Gathering, b: Gathering) -> ComparisonResults:
-    found = compare_gathered(a, b)
+def comparison_results(a: RunStatistics, b: RunStatistics) -> ComparisonResults:
+    """Returns what differs between two sets of runs.
+
+    a, b: the sides.
+    """
+    found = compare_runs(a, b)
     return ComparisonResults(
         found,
         compared_in_short(found),

@@ -54,6 +54,9 @@ class Panel:
     """A figure with its title, question, the same numbers as a table, and names of its marks.
 
     id: as ``Sentence.chart`` names it.
+    title, question: what it shows, and the question that it answers.
+    figure: the plotly figure.
+    table: the same numbers.
     names: by mark, what its steps are called.
     """
 
@@ -65,6 +68,7 @@ class Panel:
     names: dict[int, str] = field(default_factory=dict)
 
     def to_dict(self) -> dict[str, Any]:
+        """Returns the panel as JSON-ready data."""
         figure = orjson.Fragment(self.figure.to_json(engine="orjson"))
         names = {str(place): name for place, name in self.names.items()}
         shown = {"id": self.id, "title": self.title, "question": self.question}

@@ -186,7 +186,7 @@ def _memory(target: Any, drafter: Any, config: Any, size: int) -> Memory:
 def markdown(found: ModelPlan) -> str:
     """Returns the plan as a short Markdown report."""
     pair = f"{found.target} with {found.drafter}" if found.drafter else found.target
-    lines = [f"# {pair}", "", f"**{plan_verdict(found)}**", ""]
+    lines = [f"# {pair}", "", plan_verdict(found), ""]
     if found.layers:
         lines.append(f"* Target: type {found.type}, layers: {_counted(found)}")
     if found.experts:

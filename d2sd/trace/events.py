@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from d2sd.trace.text import encodable
+from d2sd.trace.text import all_encodable
 
 Item = TypeVar("Item")
 Count = Annotated[int, Meta(ge=0, le=2**53 - 1)]  # what JavaScript holds exactly
@@ -170,7 +170,8 @@ class Decision(Data, frozen=True):
 class PrefillDone(Data, frozen=True, tag_field="event", tag=True):
     """The prompt has been read.
 
-    texts: the text of each prompt token.
+    prompt_token_ids, texts: id and text of each prompt token.
+    seconds: time of the forward pass over the prompt.
     committed: the first token of the output, which prefill commits; empty if the first step starts at the last prompt token
         instead, as in traces of schema 1.
     """
@@ -182,15 +183,26 @@ class PrefillDone(Data, frozen=True, tag_field="event", tag=True):
 
 
 class StepDone(Data, frozen=True, tag_field="event", tag=True):
-    """One draft → re-draft → verify → commit cycle.
+    """One step: draft, re-draft, verify, commit.
 
+    step: number of the step, from 0.
+    anchor, anchor_text: id and text of the last committed token, after which the step drafts.
     anchor_position: number of tokens before the anchor.
+    first_draft: the first draft; None if no block was drafted.
     boundary_posterior: [i]: r(i), the probability that exactly i drafted tokens are accepted, i = 0 … γ−2.
     full_acceptance: the remaining probability ∏ c_k, that all are accepted.
+    selected_prefixes: lengths of the prefixes of the first draft that were re-drafted from, the likeliest boundary first.
+    branches: the re-drafts.
+    nodes: the verified token tree, parents before children; node 0 is the anchor.
+    choices: the target's choice at every node of the accepted path.
+    accepted: ids of the accepted nodes, from the anchor's child on.
+    committed: tokens that the step adds to the output: the accepted ones, and the bonus token of the target.
     actual_boundary: number of leading first-draft tokens that the target accepted; None if generation ended before that was
         decided or nothing was drafted.
+    seconds: measured time by stage.
     elapsed: seconds since the end of prefill, after this step.
     draft_passes: number of sequential drafter passes; None if unknown.
+    levels: levels of a tree that a drafter grew level by level (EAGLE-3); empty otherwise.
     decision: None unless the step was cost-aware.
     target_tops: for the nodes after which something was drafted or chosen; empty if not inspected.
     trained: [d][k]: confidence of a trained head for token k of draft d, 0 = first draft; empty without such a head.
@@ -222,7 +234,13 @@ class StepDone(Data, frozen=True, tag_field="event", tag=True):
 
 
 class Finished(Data, frozen=True, tag_field="event", tag=True):
-    """Totals of the run. ``seconds`` excludes prefill."""
+    """The run has ended.
+
+    stop_reason: "end_token", "max_new_tokens" or "stopped".
+    text, token_ids: the generated text and its token ids, prompt excluded. ``text`` leaves out special tokens.
+    steps: number of steps.
+    seconds, prefill_seconds: time of all steps, and of the prompt.
+    """
 
     stop_reason: StopReason
     text: str
@@ -268,17 +286,9 @@ def to_line(record: Struct | dict[str, Any]) -> str:
     try:
         line = _encoder.encode(record)
     except UnicodeEncodeError:  # a lone surrogate in some text
-        line = _encoder.encode(_all_encodable(msgspec.to_builtins(record)))
+        line = _encoder.encode(all_encodable(msgspec.to_builtins(record)))
     for nothing in _NOTHING:
         if not line.endswith(nothing):
             break
         line = line[: -len(nothing)] + b"}"
     return line.decode() + "\n"
-
-
-def _all_encodable(value: Any) -> Any:
-    if isinstance(value, str):
-        return encodable(value)
-    if isinstance(value, dict):
-        return {k: _all_encodable(v) for k, v in value.items()}
-    return [_all_encodable(v) for v in value] if isinstance(value, list | tuple) else value

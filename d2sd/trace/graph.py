@@ -20,6 +20,8 @@ _ILLEGAL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f\ud800-\udfff\ufffe\uffff]")
 def graph(step: StepDone) -> networkx.DiGraph:
     """Returns the token tree of one step: node ids as in ``step.nodes``, edges from parent to child.
 
+    step: such as ``trace.steps[0]``.
+
     Node attributes:
 
     * token, text (characters that GraphML cannot hold are replaced), depth, proposer, state;

@@ -12,6 +12,7 @@ from d2sd.trace.events import PrefillDone, StageSeconds, StepDone
 from d2sd.trace.text import escaped
 
 Verdict = Literal["repaired", "found", "missed", "all"]
+Scalar = str | int | float | None
 RANDOM = "random_prefix"  # the method that re-drafts from prefixes drawn at random
 MAX_TEXT = 60
 # how texts call settings; the page and its scripts have it from here
@@ -119,6 +120,34 @@ def verdict(step: StepDone) -> Verdict | None:
     if boundary in step.selected_prefixes:
         return "repaired" if tokens_gained(step) else "found"
     return "missed" if step.selected_prefixes else None
+
+
+def row(step: StepDone, missing: Collection[str] = ()) -> dict[str, Scalar]:
+    """Returns the figures of a step as they stand in a row of ``Trace.rows``. missing: as ``Trace.missing``."""
+    draft, timed = step.first_draft, "times" not in missing
+    confidence = draft.confidence if draft else ()
+    outcomes = (*step.boundary_posterior, step.full_acceptance) if step.boundary_posterior else ()
+    stages = {
+        f"seconds_{name}": getattr(step.seconds, name) if timed else None for name in StageSeconds.__struct_fields__
+    }
+    return {
+        "step": step.step,
+        "anchor_position": step.anchor_position,
+        "committed": len(step.committed),
+        "text": None if "tokens" in missing else "".join(c.text for c in step.committed),
+        "drafted": len(draft.ids) if draft else 0,
+        "redrafts": len(step.branches),
+        "nodes": len(step.nodes),
+        "accepted": len(step.accepted),
+        "predicted_boundary": outcomes.index(max(outcomes)) if outcomes else None,
+        "actual_boundary": step.actual_boundary,
+        "outcome": verdict(step),
+        "confidence_first": confidence[0] if confidence else None,
+        "confidence_mean": sum(confidence) / len(confidence) if confidence else None,
+        "seconds": step.seconds.total if timed else None,
+        **stages,
+        "elapsed": step.elapsed if timed else None,
+    }
 
 
 def boundary_hit(step: StepDone) -> bool | None:

@@ -63,6 +63,15 @@ def encodable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
+def all_encodable(value: Any) -> Any:
+    """Returns JSON-ready data with all its texts made encodable."""
+    if isinstance(value, str):
+        return encodable(value)
+    if isinstance(value, dict):
+        return {k: all_encodable(v) for k, v in value.items()}
+    return [all_encodable(v) for v in value] if isinstance(value, list | tuple) else value
+
+
 def printable(text: str) -> str:
     """Returns the text without control characters that a terminal would interpret."""
     return "".join(c for c in text if c in "\n\t" or unicodedata.category(c) != "Cc")

@@ -31,7 +31,7 @@ from d2sd.trace.checks import (
 )
 from d2sd.trace.events import EVENTS, Event, Finished, PrefillDone, Record, StepDone, to_line
 from d2sd.trace.files import UNREADABLE, cannot_read, opened, whole_file, write_whole
-from d2sd.trace.metrics import Totals, totals
+from d2sd.trace.metrics import Scalar, Totals, row, totals
 from d2sd.trace.text import encodable
 
 MAX_DOMAIN = 60
@@ -44,7 +44,13 @@ START = b'{"event":"Header"'  # as every writer here puts it
 
 @dataclass(frozen=True, slots=True)
 class Trace:
-    """A recorded run. ``prefill`` and ``finished`` are None if the recording ended before them."""
+    """A recorded run.
+
+    header: models, settings, versions and hardware, as in the first line of a trace file.
+    prefill: event of the prompt; None if the recording ended before it.
+    steps: the steps, in order.
+    finished: totals of the run; None if the recording ended before them.
+    """
 
     header: dict[str, Any]
     prefill: PrefillDone | None
@@ -53,6 +59,11 @@ class Trace:
 
     @classmethod
     def of(cls, header: dict[str, Any], events: Iterable[Event]) -> Trace:
+        """Returns the trace of a run.
+
+        header: as of ``Engine.header``.
+        events: as of ``Engine.run``, in order.
+        """
         prefill, steps, finished = None, [], None
         for event in events:
             if isinstance(event, StepDone):
@@ -71,7 +82,7 @@ class Trace:
 
     @property
     def domain(self) -> str:
-        """The prompt group in the header, cut to ``MAX_DOMAIN`` characters; "all" if there is none."""
+        """The prompt group in the header, cut to 60 characters; "all" if there is none."""
         name = encodable(str(self.header.get("domain") or "all"))
         return name if len(name) <= MAX_DOMAIN else name[: MAX_DOMAIN - 1] + "…"
 
@@ -84,15 +95,46 @@ class Trace:
 
     @property
     def token_ids(self) -> list[int]:
-        """Generated ids, prompt excluded."""
+        """Generated token ids, prompt excluded."""
         first = self.prefill.committed if self.prefill else ()
         return [c.token for done in (first, *(s.committed for s in self.steps)) for c in done]
 
     @property
+    def text(self) -> str:
+        """The generated text, prompt excluded. If the recording ended before the run did, the text so far."""
+        if self.finished:
+            return self.finished.text
+        first = self.prefill.committed if self.prefill else ()
+        return "".join(c.text for done in (first, *(s.committed for s in self.steps)) for c in done)
+
+    @property
     def totals(self) -> Totals:
+        """Totals of the run, such as ``mean_acceptance_length`` and ``tokens_per_second``."""
         return totals(self.steps, self.prefill)
 
+    def rows(self) -> list[dict[str, Scalar]]:
+        """Returns one flat dictionary per step, for ``pandas.DataFrame(trace.rows())`` or ``csv.DictWriter``.
+
+        Values that are not known are None.
+
+        step: index in ``steps``. The page and the command line count from 1.
+        anchor_position: number of tokens before the step's anchor.
+        committed, text: number of committed tokens, bonus token included, and their text.
+        drafted: number of tokens of the first draft; 0 without a block draft.
+        redrafts, nodes: number of re-drafts, and of verified tree nodes with the anchor.
+        accepted: number of accepted drafted tokens.
+        predicted_boundary: likeliest number of accepted tokens of the first draft by its confidences.
+        actual_boundary: number of tokens of the first draft that the target accepted.
+        outcome: of the first draft: "repaired", "found", "missed" or "all".
+        confidence_first, confidence_mean: confidence of the first draft's first token, and mean over all of them.
+        seconds, seconds_first_draft, seconds_second_draft, seconds_tree, seconds_verify, seconds_commit: measured time of the
+            step and of its stages.
+        elapsed: seconds since the end of prefill, after the step.
+        """
+        return [row(step, self.missing) for step in self.steps]
+
     def events(self) -> Iterator[Event]:
+        """Yields the events as they were recorded."""
         if self.prefill:
             yield self.prefill
         yield from self.steps
@@ -100,23 +142,31 @@ class Trace:
             yield self.finished
 
     def records(self) -> Iterator[Record]:
-        """Yields the header and the events: the content of every line."""
+        """Yields the header and the events: the content of every line of a trace file."""
         yield self.header
         yield from self.events()
 
     def lines(self) -> Iterator[str]:
+        """Yields the lines of a trace file, as JSON with newlines."""
         return map(to_line, self.records())
 
     def save(self, path: str | Path) -> None:
-        """Write the trace; gzipped when the name ends in ``.gz``. Raises ``InputError``."""
+        """Write the trace to a file.
+
+        path: of the file; gzipped if it ends in ``.gz``.
+
+        Raises ``InputError`` if it cannot be written.
+        """
         data = "".join(self.lines()).encode()
         write_whole(path, gzip.compress(data, mtime=0) if str(path).endswith(".gz") else data)
 
 
 def load_trace(path: str | Path) -> Trace:
-    """Returns the trace in a file, plain or gzip. Raises ``InputError``, which names the line and field.
+    """Returns the trace in a file. The whole file is checked at once; steps are kept as text and parsed on access.
 
-    The whole file is checked immediately. Steps are kept as text and parsed on access.
+    path: of the file, plain or gzip.
+
+    Raises ``InputError``, which names the line and field.
     """
     reader = Reader()
     for _ in reader.file_records(path):
@@ -292,7 +342,12 @@ def lines_of(raw: bytes) -> Iterator[Line]:
 
 
 def read_traces(path: str | Path) -> Iterator[Trace]:
-    """Yields the traces of a file with one or more, plain or gzip. Raises ``InputError``, which names the run."""
+    """Yields the traces of a file that holds one or more.
+
+    path: of the file, plain or gzip.
+
+    Raises ``InputError``, which names the run.
+    """
     try:
         with opened(path) as file:
             for number, lines in enumerate(_runs(file), 1):

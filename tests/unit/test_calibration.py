@@ -10,8 +10,10 @@ from msgspec import structs
 
 from d2sd import DecodeConfig, calibration
 from d2sd.calibration import alternatives, scores, steps
+from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import RESAMPLES, Estimate, Resampler
 from d2sd.calibration.scores import Scores
+from d2sd.calibration.steps import tabulate, tabulate_paths
 from d2sd.decoding.inspection import tempered
 from d2sd.errors import InputError
 from d2sd.trace.events import Committed
@@ -85,7 +87,7 @@ def test_resampler_share_keeps_interval_at_zero_and_one():
 
 def test_score_counts_positions_up_to_first_rejection(recorded):
     for trace in recorded:
-        table = calibration.tabulate([trace.steps])
+        table = tabulate([trace.steps])
         made = scores.score(table, np.arange(len(table)))
         for row, step in enumerate(trace.steps):
             own = made.take(made.row == row)
@@ -114,7 +116,7 @@ def cut(steps, budget):
 def test_calibration_is_unbiased_under_node_budget():
     """Where the tree ends, the target's choice still tells whether the draft was right: nothing is dropped for being right."""
     whole = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 40)]
-    report = calibration.calibrate(calibration.tabulate([cut(run, 3) for run in whole]))
+    report = calibrate_steps(tabulate([cut(run, 3) for run in whole]))
     assert report.matrix.unseen > 100
     assert abs(report.gap.value) < 0.02
     first = calibration.read_report(report)
@@ -122,7 +124,7 @@ def test_calibration_is_unbiased_under_node_budget():
     assert any("the tree or the text ended before" in s.text for s in first)
     assert not any("whole first draft" in s.text for s in first)
     early = [p for p in report.by_position if p.position < 4]
-    full = calibration.calibrate(calibration.tabulate(whole)).by_position
+    full = calibrate_steps(tabulate(whole)).by_position
     assert [(p.count, p.accepted) for p in early] == [(p.count, p.accepted) for p in full[:3]]
 
 
@@ -139,7 +141,7 @@ def test_observed_boundary_falls_back_to_committed_tokens():
 
 def test_boundary_hits_count_only_redrafted_steps():
     steps = [made_step([0.9, 0.3], 1, (1,) if n < 35 else (), n) for n in range(400)]
-    report = calibration.calibrate(calibration.tabulate([steps]))
+    report = calibrate_steps(tabulate([steps]))
     assert (report.ranks.steps, report.ranks.chosen) == (400, 35)
     assert report.ranks.chance_used == pytest.approx(1 / 2)
     assert any("of 35 steps; " in s.text and "would hit 50%" in s.text for s in calibration.read_report(report))
@@ -147,26 +149,26 @@ def test_boundary_hits_count_only_redrafted_steps():
 
 def test_calibration_units_depend_on_known_prompts():
     runs = simulated(10, 30)
-    report = calibration.calibrate(calibration.tabulate(runs, ["the same"] * 10))
+    report = calibrate_steps(tabulate(runs, ["the same"] * 10))
     assert (report.runs, report.prompts, report.unit) == (10, 1, "block of 2 steps")
     assert any("Only 1 prompt:" in s.text for s in calibration.read_report(report))
-    unknown = calibration.tabulate(runs, [""] * 10)
+    unknown = tabulate(runs, [""] * 10)
     assert steps.units(unknown) == (pytest.approx(unknown.run), "prompt")
     assert unknown.prompts == 10
-    assert steps.units(calibration.tabulate(simulated(3, 30)))[1] == "step"
+    assert steps.units(tabulate(simulated(3, 30)))[1] == "step"
 
 
 def test_tabulate_refuses_too_many_cells():
     wide = made_step([0.5] * 900, 1)
     with pytest.raises(InputError, match="too many to count at once"):
-        calibration.tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
+        tabulate([[wide] + [made_step([0.5], 1)] * 10_000])
     with pytest.raises(InputError, match="too many to count at once"):
-        calibration.tabulate([[made_step([0.5] * 4000, 1)]])
+        tabulate([[made_step([0.5] * 4000, 1)]])
 
 
 def test_calibrate_combines_drafts_of_different_length():
-    table = calibration.tabulate([[made_step([0.9, 0.8], 2)], [made_step([0.9, 0.8, 0.1], 2)], [made_step([], None)]])
-    report = calibration.calibrate(table)
+    table = tabulate([[made_step([0.9, 0.8], 2)], [made_step([0.9, 0.8, 0.1], 2)], [made_step([], None)]])
+    report = calibrate_steps(table)
     assert report.positions == 5
     assert report.matrix.counts[-1][-1] == 1  # γ = 3: likeliest and true, all of it
     assert report.matrix.counts[2][2] == 1
@@ -175,8 +177,8 @@ def test_calibrate_combines_drafts_of_different_length():
 
 
 def test_calibration_gains_add_up_to_run_totals(recorded):
-    table = calibration.tabulate([t.steps for t in recorded])
-    found = calibration.calibrate(table).gains
+    table = tabulate([t.steps for t in recorded])
+    found = calibrate_steps(table).gains
     n = len(table)
     tokens = sum(len(s.committed) for t in recorded for s in t.steps)
     assert found.tokens_per_step.value == pytest.approx(tokens / n)
@@ -187,7 +189,7 @@ def test_calibration_gains_add_up_to_run_totals(recorded):
 
 
 def test_read_report_advises_temperature_for_over_confidence():
-    report = calibration.calibrate(calibration.tabulate(simulated(40, 40, true_temperature=2.5)))
+    report = calibrate_steps(tabulate(simulated(40, 40, true_temperature=2.5)))
     sentences = calibration.read_report(report)
     assert sentences[0].tone == "bad"
     assert "over-confident" in sentences[0].text
@@ -218,11 +220,11 @@ def heated():
             boundary = len(true) if lucky.all() else int(np.argmin(lucky))
             confidence = logits.softmax(-1).max(-1).values.tolist()
             runs[-1].append(made_step(confidence, boundary, (0, 1), number, tempered(logits, best).tolist()))
-    return calibration.tabulate(runs)
+    return tabulate(runs)
 
 
 def test_temperatures_of_positions_are_recovered(heated):
-    advice = calibration.calibrate(heated).advice
+    advice = calibrate_steps(heated).advice
     assert advice.temperatures == pytest.approx(TRUE_TEMPERATURES, rel=0.2)
     assert advice.error_after < advice.error_before / 2
     assert advice.improvement.low > 0
@@ -230,7 +232,7 @@ def test_temperatures_of_positions_are_recovered(heated):
 
 def test_temperatures_equal_search_over_grid(heated):
     """The same steps fitted by plain loops over a fine grid, as one would over the trace files."""
-    advice = calibration.calibrate(heated).advice
+    advice = calibrate_steps(heated).advice
     grid, log_known = np.geomspace(0.5, 4, 241), np.log(alternatives.KNOWN)
     rows = [n for n in range(len(heated)) if heated.run[n] % 2 == 0]
     before = dict.fromkeys(rows, 1.0)
@@ -250,7 +252,7 @@ def test_temperatures_equal_search_over_grid(heated):
 
 
 def test_temperature_errors_are_of_other_half(heated):
-    advice = calibration.calibrate(heated).advice
+    advice = calibrate_steps(heated).advice
     curve = alternatives.curves(heated.confidence, heated.tempered)
     for error, confidence in (
         (advice.error_before, heated.confidence),
@@ -270,8 +272,7 @@ def test_temperatures_are_unbiased_under_node_budget():
     """Rejected drafts count at no position that the tree did not reach, where an accepted one would not be seen."""
     runs = [[s for s in run if s.actual_boundary < 15] for run in simulated(40, 60)]
     whole, short = (
-        calibration.calibrate(calibration.tabulate(made)).advice
-        for made in (runs, [[cut([s], 3)[0] for s in run] for run in runs])
+        calibrate_steps(tabulate(made)).advice for made in (runs, [[cut([s], 3)[0] for s in run] for run in runs])
     )
     assert short.temperatures[:4] == whole.temperatures[:4]
     assert set(short.temperatures[4:]) == {short.temperatures[3]}
@@ -302,13 +303,13 @@ def test_changed_share_is_of_judged_steps_with_prefixes():
     fitted = chosen_steps("changing", 20)
     unselected = [structs.replace(s, selected_prefixes=()) for s in chosen_steps("changing", 5)]
     judged = [*chosen_steps("changing", 6), *chosen_steps("same", 14), *unselected]
-    advice = calibration.calibrate(calibration.tabulate([fitted, judged] * 5)).advice
+    advice = calibrate_steps(tabulate([fitted, judged] * 5)).advice
     assert advice.temperatures == (4.0, 4.0)
     assert advice.changed == pytest.approx(6 / 20)
 
 
 def test_temperatures_that_leave_confidence_change_nothing():
-    advice = calibration.calibrate(calibration.tabulate([chosen_steps("same", 20)] * 10)).advice
+    advice = calibrate_steps(tabulate([chosen_steps("same", 20)] * 10)).advice
     assert advice.changed == 0
     assert advice.error_after == pytest.approx(advice.error_before)
     assert advice.improvement.value == pytest.approx(0, abs=1e-6)  # recorded in 32 bits
@@ -318,11 +319,11 @@ def test_temperatures_that_leave_confidence_change_nothing():
 def test_temperature_advice_needs_enough_positions_in_both_halves():
     few, many = chosen_steps("changing", 2), chosen_steps("changing", 20)
     for odd, even in ((few, many), (many, few)):
-        assert calibration.calibrate(calibration.tabulate([even, odd] * 5)).advice is None
-    report = calibration.calibrate(calibration.tabulate([many] * 10))
+        assert calibrate_steps(tabulate([even, odd] * 5)).advice is None
+    report = calibrate_steps(tabulate([many] * 10))
     assert report.advice is not None
     without = [structs.replace(s, selected_prefixes=()) for s in many]
-    advice = calibration.calibrate(calibration.tabulate([without] * 10)).advice
+    advice = calibrate_steps(tabulate([without] * 10)).advice
     assert (advice.changed, advice.hits_before, advice.hits_after) == (None, None, None)
 
 
@@ -339,16 +340,16 @@ def test_changed_prefixes_are_counted():
 
 def test_temperature_advice_needs_tempered_confidences():
     runs = [[structs.replace(step, tempered=()) for step in run] for run in simulated(40, 40, true_temperature=2.5)]
-    report = calibration.calibrate(calibration.tabulate(runs))
+    report = calibrate_steps(tabulate(runs))
     assert report.advice is None
     assert not any("temperature" in s.text for s in calibration.read_report(report))
     those = simulated(20, 40, true_temperature=2.5, seed=1)
-    alone, some = (calibration.calibrate(calibration.tabulate([*more, *those])).advice for more in ((), runs[:20]))
+    alone, some = (calibrate_steps(tabulate([*more, *those])).advice for more in ((), runs[:20]))
     assert some.temperatures == alone.temperatures  # of those that do
 
 
 def test_read_report_calls_calibrated_confidence_trustworthy():
-    report = calibration.calibrate(calibration.tabulate(simulated(40, 40)))
+    report = calibrate_steps(tabulate(simulated(40, 40)))
     first, *rest = calibration.read_report(report)
     assert first.tone == "good"
     assert "can be trusted" in first.text
@@ -357,23 +358,23 @@ def test_read_report_calls_calibrated_confidence_trustworthy():
 
 
 def test_read_report_says_too_few_positions():
-    report = calibration.calibrate(calibration.tabulate([[made_step([0.9, 0.2], 1)]]))
+    report = calibrate_steps(tabulate([[made_step([0.9, 0.2], 1)]]))
     assert [s.tone for s in calibration.read_report(report)] == ["few"] * 4
-    assert report.error.low is None
+    assert report.ece.low is None
     assert report.advice is None
 
 
 @pytest.mark.parametrize("runs", [[], [[]], [[made_step([], None)]]])
 def test_read_report_says_nothing_to_score(runs):
-    report = calibration.calibrate(calibration.tabulate(runs))
+    report = calibrate_steps(tabulate(runs))
     (only,) = calibration.read_report(report)
     assert "Nothing to score" in only.text
 
 
 def test_calibrate_scores_tree_paths_without_block_draft(engine):
     runs = [engine.generate(p, DecodeConfig("eagle3", 30)).steps for p in ("the cat", "a dog ran")]
-    table, paths = calibration.tabulate(runs), calibration.tabulate_paths(runs)
-    report = calibration.calibrate(table, paths)
+    table, paths = tabulate(runs), tabulate_paths(runs)
+    report = calibrate_steps(table, paths)
     assert report.of_paths
     assert report.positions == len(paths) == sum(b.count for b in report.uniform)
     steps = [s for run in runs for s in run]
@@ -387,11 +388,11 @@ def test_calibrate_scores_tree_paths_without_block_draft(engine):
     assert paths.probability[0] == pytest.approx(expected)
     first, *_ = calibration.read_report(report)
     assert first.text.startswith("No block was drafted: every verified node")
-    assert not calibration.calibrate(calibration.tabulate([[]]), calibration.tabulate_paths([[]])).of_paths
+    assert not calibrate_steps(tabulate([[]]), tabulate_paths([[]])).of_paths
 
 
 def test_read_report_advises_fewer_redrafts_without_gain():
-    report = calibration.calibrate(calibration.tabulate(simulated(4, 20)))
+    report = calibrate_steps(tabulate(simulated(4, 20)))
     first = report.gains.sources[0]
 
     def advice(tokens):

@@ -13,6 +13,7 @@ import torch
 
 from d2sd import InputError
 from d2sd.__main__ import main
+from d2sd.cli.common import FAULT_NAMED
 from d2sd.trace.trace import load_trace
 
 KEYS = {
@@ -118,13 +119,13 @@ def test_generate_reports_out_of_memory_in_one_sentence(capsys, monkeypatch):
 
 
 @pytest.mark.parametrize("error", [OSError(28, "No space left on device"), InputError("cannot write mended: no space")])
-def test_doctor_mend_write_failure_keeps_exit_code(tmp_path, capsys, monkeypatch, error):
+def test_doctor_mend_write_failure_keeps_exit_status(tmp_path, capsys, monkeypatch, error):
     def fail(*_):
         raise error
 
     monkeypatch.setattr("d2sd.cli.examination.write_mended", fail)
     (tmp_path / "config.json").write_text("{}", encoding="utf-8")
-    assert main(["doctor", "tiny", str(tmp_path), "--mend", str(tmp_path / "mended")]) == 1
+    assert main(["doctor", "tiny", str(tmp_path), "--mend", str(tmp_path / "mended")]) == FAULT_NAMED
     printed = capsys.readouterr()
     assert "FAULT" in printed.out
     assert "mended was not written: " in printed.err

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from msgspec import structs
 
-from d2sd.calibration import calibrate, comparison, tabulate
+from d2sd.calibration import comparison
 from d2sd.calibration.comparison import (
     ResampledSide,
     Side,
@@ -18,8 +18,10 @@ from d2sd.calibration.comparison import (
     length_difference,
     ratio,
 )
+from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import Estimate, newcombe, wilson
 from d2sd.calibration.sentences import read_comparison
+from d2sd.calibration.steps import tabulate
 from d2sd.trace.events import Committed, PrefillDone
 from d2sd.trace.trace import Trace
 from tests.unit.steps import made_step, simulated
@@ -49,14 +51,14 @@ def test_compare_identical_sides_finds_no_difference_in_any_order():
 def test_compare_finds_over_confident_drafter_unless_it_is_the_same():
     honest, sure = simulated(20, 25, seed=1), simulated(20, 25, true_temperature=3, seed=2)
     result = compare(side(honest), side(sure))
-    error, gap = figure(result, "error"), figure(result, "gap")
-    assert error.difference.excludes_zero
-    assert error.difference.value > 0.05
+    ece, gap = figure(result, "ece_above_chance"), figure(result, "gap")
+    assert ece.difference.excludes_zero
+    assert ece.difference.value > 0.05
     assert gap.difference.high < 0
     assert any(s.startswith("ECE above chance: ") and "B is higher: +0." in s for s in read_comparison(result))
     result = compare(*(replace(side(runs), drafter="tiny: dflash") for runs in (honest, sure)))
     assert result.same_drafter
-    assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "error"))
+    assert not any(figure(result, name).difference.excludes_zero for name in ("gap", "ece_above_chance"))
     said = list(read_comparison(result))
     assert not any(s.startswith("ECE") for s in said)
     assert any(s.startswith("Same first drafter: its calibration cannot differ") for s in said)
@@ -86,7 +88,7 @@ def test_compare_side_intervals_match_calibrate(runs, other_prompts, same_text):
     assert found.unit.startswith("block of") is same_text
     assert not compare(side(own[:1]), side(others[:1])).paired  # one text each, not known to be the same
     for mine, figures in ((own, "a"), (others, "b")):
-        report = calibrate(tabulate(mine))
+        report = calibrate_steps(tabulate(mine))
         assert getattr(figure(found, "redraft"), figures) == report.gains.per_redraft
         assert getattr(figure(found, "tokens"), figures) == report.gains.tokens_per_step
         assert getattr(figure(found, "gap"), figures) == report.gap

@@ -1,13 +1,15 @@
 from __future__ import annotations
 
 import argparse
+from typing import get_type_hints
 
 import pytest
 
-from d2sd import DecodeConfig, InputError
+from d2sd import DecodeConfig, Engine, InputError
 from d2sd.cli.common import add_decode_arguments, decode_config
-from d2sd.config import BACKENDS, SETTINGS
+from d2sd.config import BACKENDS, SETTINGS, Settings
 from d2sd.nets.attention import NAMES
+from d2sd.nets.models import Models
 
 
 @pytest.mark.parametrize(
@@ -57,6 +59,57 @@ def test_engine_checks_settings_against_drafter(engine):
 def test_engine_refuses_empty_invalid_or_long_prompts(engine, prompt, sentence):
     with pytest.raises(InputError, match=sentence):
         engine.stream(prompt, DecodeConfig(max_new_tokens=400))
+
+
+def test_generate_takes_keyword_settings(engine):
+    whole = engine.generate("the cat", DecodeConfig("dflash", 8, seed=3))
+    for config, settings in (
+        (None, {"method": "dflash", "max_new_tokens": 8, "seed": 3}),
+        (DecodeConfig("d2sd", 8, seed=3), {"method": "dflash"}),
+        (DecodeConfig("dflash", 20, seed=1), {"max_new_tokens": 8, "seed": 3}),
+    ):
+        trace = engine.generate("the cat", config, **settings)
+        assert (trace.header["config"], trace.token_ids) == (whole.header["config"], whole.token_ids)
+    *_, finished = engine.stream("the cat", method="dflash", max_new_tokens=8)
+    assert list(finished.token_ids) == whole.token_ids
+
+
+def test_generate_refuses_unknown_setting_and_names_similar_ones(engine):
+    for call in (engine.generate, engine.stream):
+        with pytest.raises(InputError, match=r"unknown setting 'max_tokens'; did you mean max_new_tokens\?"):
+            call("the cat", max_tokens=8)
+    with pytest.raises(InputError, match="unknown setting 'zzz'; choose from: method, max_new_tokens, block_size"):
+        engine.generate("the cat", DecodeConfig(), zzz=1)
+
+
+def test_generate_returns_trace_for_each_prompt_of_list(engine):
+    prompts = ["the cat sat", "a dog"]
+    alone = [engine.generate(prompt, max_new_tokens=6) for prompt in prompts]
+    traces = engine.generate(prompts, max_new_tokens=6)
+    assert [t.header["prompt"] for t in traces] == prompts
+    assert [t.token_ids for t in traces] == [t.token_ids for t in alone]
+    assert engine.generate(list(alone[0].prefill.prompt_token_ids), max_new_tokens=6).token_ids == alone[0].token_ids
+    for wrong in (["the cat", ""], ["the cat", 5]):  # found before anything runs
+        with pytest.raises(InputError, match=r"the prompt is empty|takes whole numbers"):
+            engine.generate(wrong)
+
+
+def test_generate_takes_method_that_models_can_run(engine):
+    models = engine.models
+    for kept, method in (
+        (models, "d2sd"),
+        (Models(models.target, first=models.first), "dflash"),
+        (Models(models.target, eagle3=models.eagle3), "eagle3"),
+        (Models(models.target), "autoregressive"),
+    ):
+        engine = Engine(kept)
+        assert engine.default_method == engine.generate("the cat", max_new_tokens=2).header["method"] == method
+    with pytest.raises(InputError, match="method 'd2sd' needs a drafter"):  # a method that is named is never replaced
+        engine.generate("the cat", DecodeConfig())
+
+
+def test_keyword_settings_match_decode_config_fields():
+    assert get_type_hints(Settings) == get_type_hints(DecodeConfig)
 
 
 def test_config_backends_match_attention_names():

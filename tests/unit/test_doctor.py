@@ -25,11 +25,11 @@ from d2sd.doctor.evidence import (
     quantised_bits,
     weight_faults,
 )
-from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Asked, DraftingRun, Examination, Repair
+from d2sd.doctor.examination import stream_findings
+from d2sd.doctor.findings import Asked, DraftingRun, Findings, Repair
 from d2sd.doctor.probes import Template, TemplateTrial, Trial
 from d2sd.doctor.redraft import BlockRedrafter, DraftPosition, TextWalk, alpha, by_position, shape
-from d2sd.doctor.report import code, markdown, text
+from d2sd.doctor.report import code, doctor_report, text
 from d2sd.doctor.variants import variants
 from d2sd.engine import Engine
 from d2sd.folders.loading import load_drafter
@@ -132,7 +132,7 @@ def test_diagnose_names_damage_that_weights_show(bundled, tmp_path, name):
 def test_examine_stops_at_damage_that_weights_prove(bundled, tmp_path, monkeypatch):
     monkeypatch.setattr(examination, "quantised_bits", lambda target: 4)
     asked = Asked(str(WAYS["a copied layer"].drafter(tmp_path / "d")), PROMPTS)
-    found = list(examine(asked, Models(bundled.models.target)))[-1].found
+    found = list(stream_findings(asked, Models(bundled.models.target)))[-1].found
     assert "layer 2 is a copy of layer 1" in found.diagnosis.sentence
     assert (found.run, found.bits) == (None, 4)
     assert found.moved == moved_by_training(bundled.models.first)
@@ -192,7 +192,7 @@ def ran(*walks, block=3):
 def concluded(**found):
     """The diagnosis of an examination with these findings, of a drafter that works if nothing else is given."""
     known = {"asked": Asked("d"), "target": "t", "run": ran(*walks_of(0.9, 0.9))}
-    return diagnose(Examination(**(known | found)))
+    return diagnose(Findings(**(known | found)))
 
 
 def random_walks(accepted, count=30):
@@ -304,23 +304,23 @@ def test_examine_fills_report_and_can_be_closed(tokenizer, monkeypatch, sound):
         return drafted(*args)
 
     monkeypatch.setattr(BlockRedrafter, "_hidden", hidden)
-    for progress in examine(asked, engine.models, engine):
+    for progress in stream_findings(asked, engine.models, engine):
         assert not engine.lock.locked()  # others may use the models in between
         seen.append(progress.stage)
     found = progress.found
-    assert seen.count("mask tokens") == found.masks > 1
+    assert seen.count("mask tokens") > 1
     assert list(dict.fromkeys(seen)) == [
         "read the folder", "read the weights", "write the texts", "read and draft them", "read the texts", "mask tokens", "probes", "done",
     ]  # fmt: skip
-    report = markdown([found])
+    report = doctor_report([found])
     assert found.diagnosis is not None
     assert "| position | 1" in report
     assert "γ counts the anchor" in report
-    run = examine(asked, engine.models, engine)
+    run = stream_findings(asked, engine.models, engine)
     while (stopped := next(run)).stage != "probes":
         pass
     run.close()
-    assert "Stopped before the end" in markdown([stopped.found])
+    assert "Stopped before the end" in doctor_report([stopped.found])
     assert len(stopped.found.trials) == 1
 
 
@@ -332,7 +332,7 @@ def test_examine_tries_chat_template_before_probes(bundled, monkeypatch, sound):
     tokenizer.chat_template = "{% for m in messages %}{{ m['content'] }}\n\n" + story + "{% endfor %}"
     prompts = ["They lived happily ever after. The end.", "Tom and his mom went home. They were happy.\n\nThe end.", "And they were very happy that day. The End."]  # fmt: skip
     try:
-        steps = list(examine(Asked("d", prompts), bundled.models, bundled))
+        steps = list(stream_findings(Asked("d", prompts), bundled.models, bundled))
     finally:
         tokenizer.chat_template = None
     found = steps[-1].found
@@ -347,7 +347,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     name = "layers.1.mlp.down_proj.weight"
     folder = copied(tmp_path / "d", inner(mask_token_id=2), lambda w: {**w, name: -w[name]})
     asked = Asked(str(folder), PROMPTS, reference=str(TINY / "dflash"))
-    run = examine(asked, Models(bundled.models.target))
+    run = stream_findings(asked, Models(bundled.models.target))
     found = next(step.found for step in run if step.found.reference is not None)
     run.close()
     assert [(t.name, round(t.share, 3)) for t in found.reference.tensors] == [(name, 2.0)]
@@ -355,7 +355,7 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
     assert found.reference.change.value > 0
     assert found.level == alpha(found.reference.walks)
     assert diagnose(found).names_fault
-    report = markdown([found])
+    report = doctor_report([found])
     assert "| of the reference | " in report
     assert re.search(r"α \d\.\d\d, a difference of \+\d\.\d\d", report)
     assert r"| layers.1.mlp.down\_proj.weight | 200.0% |" in report
@@ -366,8 +366,8 @@ def test_examine_reference_reports_differing_tensors_and_keys(bundled, tmp_path,
 def test_doctor_report_escapes_names_and_tokens():
     assert code("a`<b>|\n") == "`aˋ<b>¦\\n`"
     assert text("<img> [x](y) |") == r"\<img\> \[x\](y) \|"
-    found = Examination(Asked("`</code><script>"), "t", (Check("mask token", "good", "'<script>' | *"),))
-    assert r"| '\<script\>' \| \* |" in markdown([found])
+    found = Findings(Asked("`</code><script>"), "t", (Check("mask token", "good", "'<script>' | *"),))
+    assert r"| '\<script\>' \| \* |" in doctor_report([found])
 
 
 def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
@@ -375,7 +375,7 @@ def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
     known = {"surprise": 1.1, "repair": repair(bundled, "taps", 3)}
     diagnosis = concluded(**known)
     assert diagnosis.cause == "tokenizer"
-    found = Examination(Asked(str(TINY / "dflash")), "t", diagnosis=diagnosis, **known)
+    found = Findings(Asked(str(TINY / "dflash")), "t", diagnosis=diagnosis, **known)
     assert "was not written" in write_mended(found, tmp_path / "m")
     assert not (tmp_path / "m").exists()
 
@@ -383,20 +383,20 @@ def test_write_mended_refuses_repair_of_unnamed_cause(bundled, tmp_path):
 def test_examine_skips_run_after_failed_check(bundled, monkeypatch):
     monkeypatch.setattr(examination, "check_drafter_folder", lambda *_, **__: [Check("fc", "fault", "it is wrong")])
     monkeypatch.setattr(examination, "with_drafter", lambda *_: pytest.fail("nothing is loaded"))
-    steps = list(examine(Asked("d", PROMPTS), bundled.models))
+    steps = list(stream_findings(Asked("d", PROMPTS), bundled.models))
     assert steps[-1].found.run is None
     assert steps[-1].found.diagnosis.sentence == "The folder has a fault: it is wrong."
 
 
 def test_doctor_interrupt_reports_unexamined_drafters(bundled, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
 
     def stopped(*_):
         raise KeyboardInterrupt
 
     monkeypatch.setattr(examination, "weight_faults", stopped)
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--vp", str(TINY / "vp")]) == 130
-    first, second = capsys.readouterr().out.split("\n## ")[1:3]
+    first, second = capsys.readouterr().out.split(f"{TINY / 'vp'} for tiny/target")
     assert "Stopped before the end" in first
     assert "Not examined" in second
-    assert "| check |" not in second
+    assert "what was found" not in second

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -10,15 +11,16 @@ from safetensors import SafetensorError
 
 from d2sd.__main__ import main
 from d2sd.calibration.resampling import Estimate
+from d2sd.cli.common import FAULT_NAMED
 from d2sd.cli.examination import write_mended
 from d2sd.doctor import changes, examination, probes
 from d2sd.doctor.changes import Variant
 from d2sd.doctor.checks import Check
 from d2sd.doctor.diagnosis import diagnose
 from d2sd.doctor.evidence import WeightFault
-from d2sd.doctor.examination import examine
-from d2sd.doctor.findings import Asked, Examination, Failure
-from d2sd.doctor.report import markdown
+from d2sd.doctor.examination import stream_findings
+from d2sd.doctor.findings import Asked, Failure, Findings
+from d2sd.doctor.report import doctor_report
 from d2sd.doctor.variants import variants
 from d2sd.doctor.weight_edits import weight_variants
 from d2sd.engine import Engine
@@ -60,8 +62,8 @@ def broken(*_, **__):
 
 def report_of(engine, **known):
     asked = Asked("a/drafter", PROMPTS, **known)
-    found = list(examine(asked, engine.models, engine))[-1].found
-    return found, markdown([found])
+    found = list(stream_findings(asked, engine.models, engine))[-1].found
+    return found, doctor_report([found], full=True)
 
 
 PARTS_OF_EXAMINATION = {
@@ -118,32 +120,32 @@ def test_examine_reports_failed_change(engine, monkeypatch):
 
 def test_diagnose_prefers_named_fault_to_failure():
     failure = Failure("the run", "it broke", whole=True)
-    unfinished = diagnose(Examination(Asked("d"), "t", failures=(failure,)))
+    unfinished = diagnose(Findings(Asked("d"), "t", failures=(failure,)))
     assert unfinished.sentence == "Not examined to the end: the run failed (it broke)."
     assert not unfinished.names_fault
     weights = (WeightFault("padded", False),)  # which says nothing of a drafter that may work
-    assert diagnose(Examination(Asked("d"), "t", failures=(failure,), weights=weights)) == unfinished
+    assert diagnose(Findings(Asked("d"), "t", failures=(failure,), weights=weights)) == unfinished
     empty = (WeightFault("empty"),)
-    assert diagnose(Examination(Asked("d"), "t", failures=(failure,), weights=empty)).cause == "weights"
+    assert diagnose(Findings(Asked("d"), "t", failures=(failure,), weights=empty)).cause == "weights"
     wrong = Check("fc", "fault", "it is wrong", "tensors")
-    assert diagnose(Examination(Asked("d"), "t", (wrong,), failures=(failure,))).cause == "tensors"
+    assert diagnose(Findings(Asked("d"), "t", (wrong,), failures=(failure,))).cause == "tensors"
 
 
 def test_examine_reports_unforeseen_error_of_loading(bundled, monkeypatch):
     monkeypatch.setattr(examination, "with_drafter", broken)
     asked = Asked(str(TINY / "dflash"), PROMPTS)
-    found = list(examine(asked, Models(bundled.models.target)))[-1].found
+    found = list(stream_findings(asked, Models(bundled.models.target)))[-1].found
     assert found.run is None
     assert found.diagnosis.sentence == "The folder has a fault: ZeroDivisionError: division by zero."
-    assert "| tensors | ok |" in markdown([found])
+    assert "| tensors | ok |" in doctor_report([found])
 
 
 def test_doctor_prints_checks_if_target_writes_nothing(bundled, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
     monkeypatch.setattr(examination, "generate_texts", broken)
     assert main(["doctor", "tiny", str(TINY / "dflash"), "--limit", "1"]) == 2
     out = capsys.readouterr().out
-    assert "| tensors | ok |" in out
+    assert re.search(r"^tensors +ok ", out, re.MULTILINE)
     assert "write the texts failed" in out
 
 
@@ -184,11 +186,11 @@ class FullDisk:
 
 
 def test_write_mended_leaves_nothing_on_full_disk(bundled, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
     monkeypatch.setattr(changes, "save_torch_state_dict", FullDisk())
     folder = copied(tmp_path / "d", weights=lambda w: {f"module.{k}": v for k, v in w.items()})
     out = tmp_path / "mended" / "m"
-    assert main(["doctor", "tiny", str(folder), "--mend", str(out), "--limit", "1"]) == 1
+    assert main(["doctor", "tiny", str(folder), "--mend", str(out), "--limit", "1"]) == FAULT_NAMED
     said = capsys.readouterr()
     assert "No space left on device" in said.err
     assert "begin with module." in said.out
@@ -216,5 +218,5 @@ def test_random_fault_follows_from_its_number():
 
 
 def test_write_mended_says_that_nothing_was_examined(tmp_path):
-    found = Examination(Asked("d"), "t", failures=(Failure("the run", "it broke", whole=True),))
+    found = Findings(Asked("d"), "t", failures=(Failure("the run", "it broke", whole=True),))
     assert "was not written" in write_mended(replace(found, diagnosis=diagnose(found)), tmp_path / "m")

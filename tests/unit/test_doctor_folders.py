@@ -9,10 +9,11 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from d2sd.__main__ import main
+from d2sd.cli.common import FAULT_NAMED
 from d2sd.cli.examination import write_mended
 from d2sd.doctor import examination
 from d2sd.doctor.checks import check_drafter_folder
-from d2sd.doctor.examination import examine
+from d2sd.doctor.examination import stream_findings
 from d2sd.doctor.findings import Asked
 from d2sd.folders.loading import load_drafter, with_drafter
 from d2sd.folders.weights import weights_digest
@@ -106,7 +107,7 @@ def test_check_folder_reads_only_indexed_files(bundled, tmp_path):
 
 
 def examined(bundled, folder):
-    return list(examine(Asked(str(folder), ["Tom"]), Models(bundled.models.target)))[-1].found
+    return list(stream_findings(Asked(str(folder), ["Tom"]), Models(bundled.models.target)))[-1].found
 
 
 UNLOADABLE = {
@@ -144,25 +145,25 @@ def test_write_mended_restores_original_weights(bundled, tmp_path, name):
 
 
 def test_doctor_mend_examines_repaired_folder(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
     monkeypatch.setattr(examination, "TOKENS", 8)
     folder, mended = WAYS["a prefix"].drafter(tmp_path / "d"), tmp_path / "m"
-    assert main(["doctor", "tiny", str(folder), "--mend", str(mended), "--limit", "1"]) == 1
-    broken, repaired = capsys.readouterr().out.split("\n## ")[1:3]
+    assert main(["doctor", "tiny", str(folder), "--mend", str(mended), "--limit", "1"]) == FAULT_NAMED
+    broken, repaired = capsys.readouterr().out.split(f"{mended} for tiny/target")
     assert "begin with module." in broken
-    assert "### A short run" in repaired
+    assert "\nA short run\n" in repaired
     assert main(["doctor", "tiny", str(mended), "--expect", "0.5"]) == 2
     assert "it is at least 1" in capsys.readouterr().err
 
 
 def test_doctor_continues_after_faulty_drafter(bundled, tmp_path, capsys, monkeypatch):
-    monkeypatch.setattr("d2sd.cli.examination.load_models", lambda *_, **__: bundled.models)
+    monkeypatch.setattr("d2sd.doctor.examination.load_models", lambda *_, **__: bundled.models)
     config, weights, *_ = UNLOADABLE["NaN"]
     broken = copied(tmp_path / "d", config, weights)
     other = copied(tmp_path / "vp", FOLDERS["contradiction"][0])
-    assert main(["doctor", "tiny", str(broken), "--vp", str(other)]) == 1
+    assert main(["doctor", "tiny", str(broken), "--vp", str(other)]) == FAULT_NAMED
     out = capsys.readouterr().out
-    assert out.index("holds NaN") < out.index("its dflash\\_config.block\\_size 8")
+    assert out.index("holds NaN") < out.index("its dflash_config.block_size 8")
 
 
 def test_broken_ways_write_readable_folders(tmp_path):

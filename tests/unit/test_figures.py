@@ -10,8 +10,9 @@ import pytest
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
-from d2sd.calibration import calibrate, tabulate, tabulate_paths, tabulate_redrafts
 from d2sd.calibration.comparison import Side, compare
+from d2sd.calibration.report import calibrate_steps
+from d2sd.calibration.steps import tabulate, tabulate_paths, tabulate_redrafts
 from d2sd.figures.calibration import calibration_panels
 from d2sd.figures.comparison import differences_panel
 from d2sd.figures.report import report_page, settings
@@ -31,7 +32,7 @@ def trace():
 def report_of(traces, domains=()):
     steps = [t.steps for t in traces]
     table = tabulate(steps, [f"{n}" for n in range(len(traces))])
-    return calibrate(table, tabulate_paths(steps), tabulate_redrafts(steps), domains)
+    return calibrate_steps(table, tabulate_paths(steps), tabulate_redrafts(steps), domains)
 
 
 def test_figure_colours_match_light_page():

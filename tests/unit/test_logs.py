@@ -9,8 +9,10 @@ import pytest
 
 from d2sd import InputError, load_trace
 from d2sd.__main__ import main
-from d2sd.calibration import calibrate, read_report, tabulate
+from d2sd.calibration import read_report
 from d2sd.calibration.comparison import Side, align, compare
+from d2sd.calibration.report import calibrate_steps
+from d2sd.calibration.steps import tabulate
 from d2sd.trace.logs import import_log
 from d2sd.trace.logs.requests import UNKNOWN
 from d2sd.trace.trace import parse_trace, read_traces
@@ -110,7 +112,7 @@ def test_import_log_spec_dump_has_confidences(tmp_path, capsys):
     assert step.boundary_posterior == pytest.approx((0.03, 0.194, 0.4656))
     assert step.actual_boundary == 2
     assert [a.id for a in step.first_draft.alternatives[2]] == [12, 13]
-    assert calibrate(tabulate([r.steps for r in runs])).positions == 9
+    assert calibrate_steps(tabulate([r.steps for r in runs])).positions == 9
 
 
 def test_import_log_totals_say_what_is_unknown(tmp_path):
@@ -184,7 +186,7 @@ def test_trace_import_writes_all_runs_to_one_file(tmp_path, capsys):
 
 def test_calibrate_counts_acceptance_without_confidences(tmp_path):
     (run,) = imported(tmp_path, VLLM)
-    report = calibrate(tabulate([run.steps]))
+    report = calibrate_steps(tabulate([run.steps]))
     assert report.positions == 0
     assert [(p.count, p.confidence) for p in report.by_position] == [(8, None), (7, None), (6, None), (4, None)]
     assert report.gains.sources[0].tokens.value == 2.25

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import csv
+import io
+
 import pytest
 from msgspec.structs import replace
 
-from d2sd import DecodeConfig, Engine
+from d2sd import DecodeConfig, Engine, Trace
 from d2sd.methods import unused
 from d2sd.nets.models import Models
 from d2sd.trace.checks import read_header
@@ -146,3 +149,46 @@ def test_weights_of_ignores_network_names():
     assert weights_of(named, "first_drafter") == ""
     assert weights_of([*named[:2], {}], "first_drafter") == ""
     assert weights_of([], "first_drafter") == ""
+
+
+def test_trace_rows_are_flat_and_match_steps(engine):
+    trace = engine.generate("the cat sat", max_new_tokens=16)
+    rows = trace.rows()
+    assert [row["step"] for row in rows] == list(range(len(trace.steps)))
+    assert all(isinstance(value, str | int | float | None) for row in rows for value in row.values())
+    first, step = rows[0], trace.steps[0]
+    assert "".join(row["text"] for row in rows) == "".join(c.text for s in trace.steps for c in s.committed)
+    assert sum(row["committed"] for row in rows) == len(trace.token_ids) - len(trace.prefill.committed)
+    assert first["drafted"] == len(step.first_draft.ids)
+    assert first["redrafts"] == len(step.branches) == 4
+    assert first["nodes"] == len(step.nodes)
+    assert first["actual_boundary"] == step.actual_boundary
+    assert (first["outcome"], first["accepted"]) == (verdict(step), len(step.accepted))
+    assert first["confidence_first"] == step.first_draft.confidence[0]
+    assert first["seconds"] == pytest.approx(sum(v for k, v in first.items() if k.startswith("seconds_")))
+    writer = csv.DictWriter(io.StringIO(), list(first))
+    writer.writerows(rows)  # all have the same columns
+
+
+def test_trace_rows_predict_likeliest_boundary():
+    surely = replace(made_step([0.9] * 3, 3), boundary_posterior=(0.1, 0.09, 0.081), full_acceptance=0.729)
+    early = replace(surely, boundary_posterior=(0.2, 0.5, 0.2), full_acceptance=0.1)
+    unsure = replace(surely, boundary_posterior=(), full_acceptance=0.0)
+    rows = Trace({}, None, (surely, early, unsure), None).rows()
+    assert [row["predicted_boundary"] for row in rows] == [3, 1, None]
+
+
+def test_trace_rows_leave_unknown_values_empty(engine):
+    plain = engine.generate("the cat", method="autoregressive", max_new_tokens=4)
+    (row, *_) = plain.rows()
+    assert (row["drafted"], row["confidence_first"], row["actual_boundary"], row["outcome"]) == (0, None, None, None)
+    logged = Trace({"missing": ["times", "tokens"]}, None, plain.steps, None).rows()[0]
+    assert {name for name, value in logged.items() if name.startswith("seconds") and value is not None} == set()
+    assert (logged["elapsed"], logged["text"]) == (None, None)
+
+
+def test_trace_text_is_generated_text_also_of_unfinished_run(engine):
+    trace = engine.generate("the cat sat", max_new_tokens=12)
+    assert trace.text == trace.finished.text
+    assert Trace(trace.header, trace.prefill, trace.steps, None).text == trace.text
+    assert Trace({}, None, (), None).text == ""

@@ -12,6 +12,7 @@ import pytest
 
 from d2sd import InputError
 from d2sd.__main__ import main
+from d2sd.cli.common import FAULT_NAMED
 from d2sd.doctor.log_profiles import AcceptanceProfile
 from d2sd.doctor.log_reading import read_profile
 from d2sd.doctor.logs import read_log, report_lines
@@ -318,10 +319,10 @@ def test_read_log_names_fall_in_long_reply(tmp_path):
     assert any(" up to 1024 tokens and 2.00 beyond" in s for s in reading.sentences), reading.sentences
 
 
-def test_doctor_log_exits_1_when_cause_is_named(tmp_path, capsys):
+def test_doctor_log_exits_3_when_cause_is_named(tmp_path, capsys):
     log = tmp_path / "served.log"
     log.write_text(WINDOW, encoding="utf-8")
-    assert main(["doctor", "--log", str(log)]) == 1
+    assert main(["doctor", "--log", str(log)]) == FAULT_NAMED
     out = capsys.readouterr().out
     assert "Acceptance ends at position 5 of 15" in out
     assert "vLLM pull request 40898" in out

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from d2sd.__main__ import main
+from d2sd.cli.common import FAULT_NAMED
 from d2sd.folders import store
 from d2sd.folders.plan import markdown, plan, plan_verdict
 from tests.drafter_folders import flat
@@ -121,7 +122,7 @@ def test_doctor_config_only_reads_no_weights(tmp_path, capsys):
     assert main(["doctor", target, drafter, "--config-only"]) == 0
     assert "runs, on a GPU as captured CUDA graphs" in capsys.readouterr().out
     (tmp_path / "drafter" / "config.json").write_text(json.dumps(flat()))
-    assert main(["doctor", target, drafter, "--config-only"]) == 1
+    assert main(["doctor", target, drafter, "--config-only"]) == FAULT_NAMED
     assert "refused: drafter" in capsys.readouterr().out
 
 

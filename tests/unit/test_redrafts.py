@@ -7,8 +7,9 @@ import dataclasses
 import pytest
 from msgspec.structs import replace
 
-from d2sd.calibration import Estimate, calibrate, read_report, tabulate, tabulate_redrafts
-from d2sd.calibration.steps import candidates
+from d2sd.calibration import Estimate, read_report
+from d2sd.calibration.report import calibrate_steps
+from d2sd.calibration.steps import candidates, tabulate, tabulate_redrafts
 from d2sd.trace.events import Committed, Draft
 from tests.unit.steps import made_step, simulated
 
@@ -62,26 +63,26 @@ def test_candidates_follow_long_chain_without_recursion():
 
 def test_calibrate_excludes_resampled_drafts_from_second_drafter():
     step = step_with([redraft(0, (11,), (0.9,), drafter="first")], (11, 2))
-    assert calibrate(tabulate([[step]]), redrafts=tabulate_redrafts([[step]])).second is None
+    assert calibrate_steps(tabulate([[step]]), redrafts=tabulate_redrafts([[step]])).second is None
 
 
 def test_calibrate_groups_partition_positions():
     runs = simulated(10, 8)
     table = tabulate(runs)
-    report = calibrate(table, domains=["story"] * 5 + ["sum"] * 5)
+    report = calibrate_steps(table, domains=["story"] * 5 + ["sum"] * 5)
     assert [g.name for g in report.domains] == ["story", "sum"]
     assert sum(g.positions for g in report.domains) == report.positions
-    assert calibrate(table, domains=["all"] * 10).domains == ()
+    assert calibrate_steps(table, domains=["all"] * 10).domains == ()
     story, _ = report.domains
     alone = tabulate(runs[:5])
     assert story.tokens.value == pytest.approx(alone.committed.mean())
-    assert story.accepted == pytest.approx(calibrate(alone).accepted)
+    assert story.accepted == pytest.approx(calibrate_steps(alone).accepted)
 
 
 def test_calibrate_group_with_few_prompts_lacks_interval():
     runs = simulated(10, 8)
     table = tabulate(runs)
-    few, many = calibrate(table, domains=["rare"] * 2 + ["usual"] * 8).domains
+    few, many = calibrate_steps(table, domains=["rare"] * 2 + ["usual"] * 8).domains
     assert (few.gap.low, few.gap.high) == (None, None)
     assert many.gap.low < many.gap.value < many.gap.high
 
@@ -90,7 +91,7 @@ def test_calibrate_reports_second_drafter_given_enough_tokens():
     step = step_with([redraft(1, (22, 23, 99), (0.9, 0.8, 0.7))], (11, 22, 23, 24))
 
     def report(runs):
-        return calibrate(tabulate(runs), redrafts=tabulate_redrafts(runs))
+        return calibrate_steps(tabulate(runs), redrafts=tabulate_redrafts(runs))
 
     def said(report):
         return [s.text for s in read_report(report)]
@@ -110,6 +111,6 @@ def test_calibrate_reports_second_drafter_given_enough_tokens():
         assert [
             s.partition(" is ")[2].partition("-conf")[0] for s in both if s[:4] == "The " and "-confident:" in s
         ] == [word] * 2
-    without = calibrate(tabulate([[step] * 12] * 9))
+    without = calibrate_steps(tabulate([[step] * 12] * 9))
     assert without.second is None
     assert not any("second drafter" in s for s in said(without))

@@ -11,8 +11,10 @@ from msgspec import structs
 
 from d2sd.__about__ import HOME
 from d2sd.__main__ import main
-from d2sd.calibration import Gathering, calibrate, tabulate
+from d2sd.calibration import RunStatistics
+from d2sd.calibration.report import calibrate_steps
 from d2sd.calibration.resampling import Estimate
+from d2sd.calibration.steps import tabulate
 from d2sd.calibration.thresholds import DraftCosts, Stop, StopAdvice, stop_report
 from d2sd.costs.machines import PAPER
 from d2sd.figures.calibration import calibration_panels
@@ -56,7 +58,7 @@ def table_of(runs):
 
 
 def test_stops_equal_plain_loops_over_recorded_steps(recorded):
-    stops = Gathering(recorded).report().stops
+    stops = RunStatistics(recorded).report().stops
     steps = [s for t in recorded for s in t.steps]
     assert stops.steps == len(steps) > sum(s.actual_boundary is not None for s in steps)
     assert {s.rule for s in stops.stops} == {"product", "single", "length"}
@@ -74,7 +76,7 @@ def test_stops_equal_plain_loops_over_recorded_steps(recorded):
 def test_uncut_drafts_have_the_alpha_of_a_chain():
     steps = simulated(9, 20)
     ended = [structs.replace(run[-1], committed=run[-1].committed[:-1], actual_boundary=None) for run in steps]
-    report = calibrate(table_of([[*run[:-1], last] for run, last in zip(steps, ended, strict=True)]))
+    report = calibrate_steps(table_of([[*run[:-1], last] for run, last in zip(steps, ended, strict=True)]))
     assert report.stops.stops[-1].alpha.value == pytest.approx(report.gains.tokens_per_step.value)
 
 
@@ -160,7 +162,7 @@ def test_stops_of_groups_are_those_of_their_steps():
 def test_steps_without_confidences_give_no_stops():
     step = made_step([0.9, 0.2], 1)
     blank = structs.replace(step, first_draft=structs.replace(step.first_draft, confidence=()))
-    report = calibrate(tabulate([[blank] * 5] * 9))
+    report = calibrate_steps(tabulate([[blank] * 5] * 9))
     assert report.stops is None
     assert "stops" not in {p.id for p in calibration_panels(report)}
     assert list(stop_sentences(None)) == []
@@ -203,7 +205,7 @@ def test_engine_settings_are_named_only_where_they_exist():
 
 def test_stops_panel_has_a_row_of_times_only_with_costs(recorded):
     for costs in (None, VERIFY):
-        runs = Gathering(recorded)
+        runs = RunStatistics(recorded)
         runs.costs = costs
         stops = runs.report().stops
         panel = stops_panel(stops)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import numpy as np
 from msgspec.structs import replace
 
-from d2sd.calibration import calibrate, read_report, tabulate
+from d2sd.calibration import read_report
+from d2sd.calibration.report import calibrate_steps
+from d2sd.calibration.steps import tabulate
 from d2sd.trace.events import to_line
 from tests.unit.steps import made_step
 
@@ -26,13 +28,13 @@ def runs_of(said, count=12, length=20):
 
 
 def compared(said):
-    return calibrate(tabulate(runs_of(said), [f"p{n}" for n in range(12)]))
+    return calibrate_steps(tabulate(runs_of(said), [f"p{n}" for n in range(12)]))
 
 
 def test_calibrate_recognises_better_confidence_head():
     sure, same = compared(lambda right: 0.999 if right else 0.001), compared(lambda _: 0.5)
     assert sure.head.head.value < 0.01 < sure.head.softmax.value
-    assert sure.head.softmax.value == sure.error.value
+    assert sure.head.softmax.value == sure.ece.value
     assert sure.head.difference.high < 0
     assert same.head.difference.value == 0
     for report, verdict in ((sure, "the head is better"), (same, "no clear difference")):
@@ -44,9 +46,9 @@ def test_calibrate_recognises_better_confidence_head():
 def test_calibrate_scores_head_on_steps_that_have_one():
     runs = runs_of(lambda _: 0.25)
     plain = [[replace(step, trained=()) for step in run] for run in runs]
-    report = calibrate(tabulate([*runs, *plain]))
+    report = calibrate_steps(tabulate([*runs, *plain]))
     assert report.head.positions == report.positions / 2
-    assert calibrate(tabulate(plain)).head is None
+    assert calibrate_steps(tabulate(plain)).head is None
 
 
 def test_to_line_omits_absent_trained_field():

@@ -11,8 +11,10 @@ from msgspec.structs import replace
 
 from d2sd import Trace
 from d2sd.__about__ import HOME
-from d2sd.calibration import Gathering, calibrate, tabulate, tabulate_paths, tabulate_redrafts
-from d2sd.calibration import report as gathering
+from d2sd.calibration import RunStatistics
+from d2sd.calibration import report as module
+from d2sd.calibration.report import calibrate_steps
+from d2sd.calibration.steps import tabulate, tabulate_paths, tabulate_redrafts
 from d2sd.trace.trace import read_traces
 from tests.unit.steps import made_step, simulated
 
@@ -36,13 +38,13 @@ def runs():
 
 
 def assert_counted_as_one(traces, at_once, monkeypatch):
-    """The figures of runs that are gathered in parts are those of all of them in one table."""
-    monkeypatch.setattr(gathering, "AT_ONCE", at_once)
+    """The figures of runs that are counted in parts are those of all of them in one table."""
+    monkeypatch.setattr(module, "AT_ONCE", at_once)
     steps = [t.steps for t in traces]
     table, paths = tabulate(steps, [t.prompt for t in traces]), tabulate_paths(steps)
     redrafts = tabulate_redrafts(steps)
-    found = Gathering(traces)
-    assert found.report() == calibrate(table, paths, redrafts, [t.domain for t in traces])
+    found = RunStatistics(traces)
+    assert found.report() == calibrate_steps(table, paths, redrafts, [t.domain for t in traces])
     own = found.counted()
     for a, b in ((own.table, table), (own.paths, paths), (own.redrafts, redrafts)):
         for name in b.__dataclass_fields__:
@@ -51,27 +53,27 @@ def assert_counted_as_one(traces, at_once, monkeypatch):
 
 
 @pytest.mark.parametrize("at_once", [1, 10, 1000])
-def test_gathering_matches_calibrate_of_all_runs(monkeypatch, at_once):
+def test_run_statistics_match_calibrate_of_all_runs(monkeypatch, at_once):
     found = assert_counted_as_one(runs(), at_once, monkeypatch)
     assert len(found) == len(runs())
     assert found.headers == [{"method": "d2sd"}]
 
 
-def test_gathering_matches_calibrate_for_recorded_trees(monkeypatch, recorded_runs):
+def test_run_statistics_match_calibrate_for_recorded_trees(monkeypatch, recorded_runs):
     found = assert_counted_as_one(recorded_runs, 8, monkeypatch)
     assert found.report().second is not None
     assert len(found.counted().paths)
 
 
-def test_gathering_releases_counted_runs(monkeypatch):
-    monkeypatch.setattr(gathering, "AT_ONCE", 1)
+def test_run_statistics_release_counted_runs(monkeypatch):
+    monkeypatch.setattr(module, "AT_ONCE", 1)
 
     class Held(list):
         pass
 
     held = Held(simulated(1, 6)[0])
     seen = weakref.ref(held)
-    found = Gathering([Trace({"method": "d2sd"}, None, held, None)])
+    found = RunStatistics([Trace({"method": "d2sd"}, None, held, None)])
     del held
     gc.collect()
     assert seen() is None

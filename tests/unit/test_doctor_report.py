@@ -1,0 +1,135 @@
+"""What the doctor returns to programs and prints: findings as data, reports as plain text and as Markdown, exit status."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+
+from d2sd.__main__ import main
+from d2sd.bench.prompts import read_prompts
+from d2sd.cli.common import FAULT_NAMED
+from d2sd.doctor import Findings, examine
+from d2sd.doctor.checks import Check
+from d2sd.doctor.report import doctor_report, plain_text
+from d2sd.errors import InputError
+from tools.breaking import TINY
+from tools.broken_ways import WAYS
+
+COUNT = 6
+HOSTILE = "\x1b[31m <b>*x*</b> | \ud800"
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return WAYS["mask token"].drafter(tmp_path_factory.mktemp("broken") / "masked_drafter")
+
+
+@pytest.fixture(scope="module")
+def found(folder) -> Findings:
+    return examine("tiny", str(folder), [p.text for p in read_prompts("heldout", COUNT)])
+
+
+def test_examine_names_fault_and_what_repairs_it(found):
+    assert found.names_fault
+    assert (found.diagnosis.cause, found.diagnosis.fix) == ("mask", "dflash_config.mask_token_id: 1")
+    assert found.helping[0].variant.description.startswith("mask token 1 ")
+
+
+def test_examine_refuses_invalid_input():
+    for arguments, sentence in (
+        (("tiny", "gone/drafter/folder"), "cannot load the drafter"),
+        (("gone/target/folder", str(TINY / "dflash")), "cannot load the target"),
+        (("tiny", str(TINY / "dflash"), "a text"), "give a list of texts"),
+    ):
+        with pytest.raises(InputError, match=sentence):
+            examine(*arguments)
+    with pytest.raises(InputError, match="it is at least 1"):
+        examine("tiny", str(TINY / "dflash"), expected=0.5)
+
+
+def test_findings_to_dict_is_json_with_all_figures(found):
+    data = json.loads(json.dumps(found.to_dict()))
+    assert (data["cause"], data["fix"], data["names_fault"]) == ("mask", "dflash_config.mask_token_id: 1", True)
+    assert data["alpha"]["low"] <= data["alpha"]["value"] <= data["alpha"]["high"]
+    assert data["alpha"]["value"] == found.run.alpha
+    assert data["prompts"] == COUNT
+    assert [p["position"] for p in data["acceptance"]] == [p.number for p in found.run.positions]
+    assert {c["name"]: c["state"] for c in data["checks"]}["mask token"] == "note"
+    assert data["changes"][0]["gain"]["low"] > 0
+    assert data["changes"][0]["alpha"] > data["alpha"]["value"]
+    assert len(data["changes"]) + data["other_changes"] == len(found.trials)
+    assert data["repair"] == [found.helping[0].variant.description]
+    assert data["repaired_alpha"] == found.repair.after.alpha
+    assert (data["reference"], data["failures"]) == (None, [])
+
+
+def test_findings_to_dict_of_begun_examination_knows_nothing(found):
+    data = Findings(found.asked, "t").to_dict()
+    assert {data[name] for name in ("diagnosis", "cause", "fix", "alpha", "repaired_alpha", "reference")} == {None}
+    assert (data["names_fault"], data["checks"], data["acceptance"]) == (False, [], [])
+
+
+def test_doctor_report_lists_changes_that_help_and_counts_others(found):
+    short, full = (plain_text(doctor_report([found], full=full)) for full in (False, True))
+    described = {one: sum(t.variant.description in one for t in found.trials) for one in (short, full)}
+    assert described[full] == len(found.trials)
+    assert described[short] == len(found.helping) < 5
+    assert (
+        f"{len(found.trials) - len(found.helping)} other changes did not help; d2sd doctor --full lists them." in short
+    )
+    order = [short.index(words) for words in ("Most likely", "A short run", "What was tried", "The folder")]
+    assert order == sorted(order)
+
+
+def test_doctor_report_says_that_no_change_helps(found):
+    trials = tuple(replace(t, helps=False, failure=None) for t in found.trials)
+    report = doctor_report([replace(found, trials=trials)])
+    assert f"None of {len(trials)} changes helps; `d2sd doctor --full` lists them." in report
+    trials = (replace(trials[0], failure="it broke"), *trials[1:])
+    report = doctor_report([replace(found, trials=trials)])
+    assert f"None of {len(trials)} changes helps, 1 could not be tried;" in report
+
+
+def test_doctor_report_as_plain_text_has_no_markdown_and_no_control_characters(found):
+    asked = replace(found.asked, drafter=f"a_drafter{HOSTILE}")
+    hostile = replace(found, asked=asked, checks=(*found.checks, Check("norms", "note", HOSTILE)))
+    markdown = doctor_report([hostile])
+    assert r"| norms | note | \\x1b\[31m \<b\>\*x\*\</b\> \| \\ud800 |" in markdown
+    plain = plain_text(markdown)
+    assert re.search(r"^norms +note +\\x1b\[31m <b>\*x\*</b> \| \\ud800$", plain, re.MULTILINE)
+    assert "a_drafter\\x1b[31m <b>*x*</b> ¦ \\ud800 for tiny/target\n-----" in plain
+    assert not re.search(r"\\[_*<|\[]|\*\*|^#|^\|", plain.replace("\\x1b[", ""), re.MULTILINE)
+    for report in (markdown, plain):
+        report.encode()  # no half of a character is left
+    json.dumps(hostile.to_dict(), ensure_ascii=False).encode()
+
+
+def test_doctor_json_prints_one_object_and_exits_3_for_fault(folder, tmp_path, capsys):
+    command = ["doctor", "tiny", str(folder), "--limit", str(COUNT), "--json", "--out", str(tmp_path / "o.md")]
+    assert main([*command, "--mend", str(tmp_path / "mended")]) == FAULT_NAMED == 3
+    printed = capsys.readouterr()
+    assert json.loads(printed.out)["cause"] == "mask"
+    assert "α " in printed.err  # what --mend wrote
+    assert "**Most likely its mask token" in (tmp_path / "o.md").read_text(encoding="utf-8")
+    assert main(["doctor", "tiny", str(tmp_path / "mended"), "--vp", str(TINY / "vp"), "--limit", "3", "--json"]) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert not data["names_fault"]
+    assert data["vp"]["drafter"] == str(TINY / "vp")
+
+
+def test_doctor_json_is_refused_without_examination(tmp_path, capsys):
+    assert main(["doctor", "tiny", "x", "--config-only", "--json"]) == 2
+    assert "leave out --log and --config-only" in capsys.readouterr().err
+
+
+def test_doctor_package_imports_without_torch():
+    code = (
+        "import sys; sys.modules['torch'] = None; import d2sd.doctor.log_reading, d2sd.doctor; print(dir(d2sd.doctor))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    assert done.stdout == "['Findings', 'examine']\n"
