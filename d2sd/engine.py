@@ -36,13 +36,8 @@ from d2sd.trace.trace import Trace
 
 MAX_PROMPT_CHARACTERS = 200_000
 MIN_SLOTS = 2048  # of caches that stay: most texts fit, so what was captured for one serves the next
-PREFERRED = (
-    "d2sd",
-    "dflash",
-    "eagle3",
-    "draft_model",
-    "autoregressive",
-)  # methods where none is named: the first that can run
+# Where no method is named, the first of these that the models can run.
+PREFERRED = ("d2sd", "dflash", "eagle3", "draft_model", "autoregressive")
 MODEL_CHAIN = 16  # γ at most (and by default) of the autoregressive draft model, which was trained with none
 
 

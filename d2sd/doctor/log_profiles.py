@@ -45,6 +45,7 @@ class AcceptanceProfile:
     by_position: [k]: share of the steps that accepted token k + 1.
     by_length: pairs of the length of the text in tokens and α, one for each step or each row of the log about a single request.
     replica: number of the engine among several that serve the same model.
+    start: number of the start of the program.
     step_seconds, token_seconds: time of a step and of a token of one request.
     at_once: number of requests that were decoded at once while this was measured.
     draft_seconds: time of the drafter in a step.
@@ -67,6 +68,7 @@ class AcceptanceProfile:
     log: str = ""
     unit: str = "request"
     replica: int | None = None
+    start: int = 0
     step_seconds: float | None = None
     token_seconds: float | None = None
     at_once: int | None = None
@@ -148,7 +150,9 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
     # a server that drafts has intervals without drafts: it was idle, or processed prompts
     drafting = {(row.engine, row.unit) for row in rows if row.drafts and row.unit == "interval"}
     groups = by_source(row for row in rows if row.drafts or (row.engine, row.unit) not in drafting)
-    profiles += [profile for profile in map(_profile, groups) if profile.drafts or profile.token_seconds]
+    deduced = _deduced_drafted([row for row in rows if (row.engine, row.unit) == ("sglang", "interval")])
+    found_in_rows = [_profile(group, deduced) for group in groups]
+    profiles += [profile for profile in found_in_rows if profile.drafts or profile.token_seconds]
     profiles = _with_statistics(profiles)
     if not profiles:
         raise InputError("the log holds no step that drafted anything, and no time of plain decoding")
@@ -158,7 +162,8 @@ def profiles_of(found: Iterable[Trace | LogTotals], log: str = "") -> list[Accep
     return [replace(profile, log=log) for profile in profiles[:MAX_SOURCES]]
 
 
-def _profile(rows: Sequence[LogTotals]) -> AcceptanceProfile:
+def _profile(rows: Sequence[LogTotals], deduced: float | None) -> AcceptanceProfile:
+    """Returns the figures of rows that belong together. deduced: the tokens that SGLang drafts a step, from all of its rows."""
     all_of, first = together(rows), rows[0]
     steps, drafted, alpha = all_of["steps"], all_of["drafted"], all_of["mean_acceptance_length"]
     shares = tuple(accumulate(all_of["by_position"], min))  # rounded, or of a file that claims anything
@@ -168,7 +173,7 @@ def _profile(rows: Sequence[LogTotals]) -> AcceptanceProfile:
     elif shares or first.gamma:
         each = float(len(shares) or first.gamma or 0)
     elif first.engine == "sglang" and first.unit == "interval":
-        each = _deduced_drafted(rows)
+        each = _deduced_drafted(rows) or deduced
     lengths = [
         (row.held, row.mean_acceptance_length)
         for row in rows
@@ -185,7 +190,7 @@ def _profile(rows: Sequence[LogTotals]) -> AcceptanceProfile:
     speeds = [row.tokens_per_second for row in rows if row.tokens_per_second]
     return AcceptanceProfile(
         first.engine, all_of["model"], all_of["drafter"], steps, each, alpha, shares, tuple(lengths[:MAX_LENGTHS]),
-        "", first.unit, first.replica, step_seconds, token_seconds, at_once, sum(draft) / steps if draft and steps else None,
+        "", first.unit, first.replica, first.start, step_seconds, token_seconds, at_once, draft[0] if draft else None,
         median(speeds) if speeds and first.unit != "request" else None,
         Load(*(_range(rows, name) for name in ("running", "waiting", "kv_use"))),
         any(row.remote_prefill for row in rows), all_of["acceptance_rate"], tokens, left or None,
@@ -246,29 +251,33 @@ def _deduced_drafted(rows: Sequence[LogTotals]) -> float | None:
 
 
 def _with_statistics(profiles: list[AcceptanceProfile]) -> list[AcceptanceProfile]:
-    """Merges what llama.cpp prints of its requests with what it prints of its drafter since it was started, if it has one drafter."""
+    """Merges what llama.cpp prints of its requests with what it prints of its drafters since it was started."""
     totals = [p for p in profiles if (p.engine, p.unit) == ("llama.cpp", "running")]
-    used = [p for p in totals if p.steps]
-    others = [p for p in profiles if p not in totals]
-    requests = [p for p in others if (p.engine, p.unit) == ("llama.cpp", "request") and p.drafts]
-    if len(requests) != 1 or len(used) != 1:
-        times, steps = sum((p.draft_seconds or 0.0) * (p.steps or 0) for p in used), sum(p.steps or 0 for p in used)
-        others = [replace(p, draft_seconds=times / steps) if p in requests and times else p for p in others]
-        return [*others, *used]
-    (own,), (since,) = requests, used
-    merged = replace(
-        own, drafter=own.drafter or since.drafter, by_position=own.by_position or since.by_position,
-        draft_seconds=since.draft_seconds,
-    )  # fmt: skip
-    if since.steps and since.drafted and since.alpha and (own.steps is None or own.alpha is None):
-        merged = replace(merged, steps=since.steps, drafted=since.drafted, alpha=since.alpha)
+    merged: list[AcceptanceProfile] = []
+    for p in [p for p in profiles if p not in totals]:
+        used = [q for q in totals if q.steps and q.start == p.start]
+        if (p.engine, p.unit) != ("llama.cpp", "request") or not p.drafts or not used:
+            merged.append(p)
+            continue
+        p = replace(p, draft_seconds=sum(q.draft_seconds or 0.0 for q in used) or None)
+        if len(used) == 1:
+            totals.remove(used[0])
+            p = _with_its_drafter(p, used[0])
+        merged.append(p)
+    return [*merged, *(p for p in totals if p.steps)]
+
+
+def _with_its_drafter(own: AcceptanceProfile, since: AcceptanceProfile) -> AcceptanceProfile:
+    """Merges the figures of requests with those of their drafter ``since`` the start."""
+    drafter, shares = own.drafter or since.drafter, own.by_position or since.by_position
+    merged = replace(own, drafter=drafter, by_position=shares)
+    partly = ended = own.steps is None or own.alpha is None
     if own.steps and own.drafted and since.steps and since.drafted and own.alpha and since.alpha:
-        counted = own.steps * own.drafted, since.steps * since.drafted
         # a text that ends within a draft has fewer tokens than were accepted, so that its steps are more than they seem
-        ended = round(counted[0]) == round(counted[1]) and since.steps > own.steps
+        same = round(own.steps * own.drafted) == round(since.steps * since.drafted)
+        ended = same and since.steps > own.steps and since.drafted == round(since.drafted)
         partly = (own.alpha - 1) / own.drafted > ALL > (since.alpha - 1) / since.drafted
-        if ended or partly:
-            merged = replace(merged, steps=since.steps, drafted=since.drafted, alpha=since.alpha)
-    if merged.token_seconds and merged.alpha:
-        merged = replace(merged, step_seconds=merged.alpha * merged.token_seconds)
-    return [merged, *(p for p in others if p is not own)]
+    if (ended or partly) and since.alpha:
+        seconds = since.alpha * own.token_seconds if own.token_seconds else None
+        merged = replace(merged, steps=since.steps, drafted=since.drafted, alpha=since.alpha, step_seconds=seconds)
+    return merged

@@ -81,7 +81,7 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     found = [*_out_of_the_ordinary(p), *_falls_with_length(p)]
     sentences = [_headline(p), *_times(p), *([sentence for sentence, _ in found] or [_ordinary(p)])]
     busy = [*_server(p)]
-    sentences += [sentence for sentence, _ in busy]
+    sentences += [sentence for sentence, _ in busy] or (_load(p) if p.load.waiting and p.load.waiting[2] else [])
     published = published_alpha(p.drafter, p.model)
     few = p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None
     if not found and not few:
@@ -117,6 +117,8 @@ def _ordinary(p: AcceptanceProfile) -> str:
         return f"Few steps have a draft: {p.drafted:.2g} tokens are drafted a step on average."
     if not 1 <= drafted <= MOST_DRAFTED:
         return NO_DRAFTED
+    if abs(drafted - (p.drafted or 0.0)) > 0.1:
+        return f"Drafts have different lengths, {p.drafted:.3g} tokens on average; acceptance by position is not in this log."
     return (
         f"α is {p.alpha:.2f} of at most {drafted + 1}, as if {percent(_constant_rate(p.alpha - 1, drafted))} were accepted at every "
         "position; acceptance by position is not in this log."
@@ -222,7 +224,7 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
         yield (
             f"Position 1 is accepted in {percent(shares[0])} of the steps, and only {percent(shares[1] / shares[0])} of those accept "
-            "position 2: the draft breaks off after its first token.",
+            "position 2: the draft breaks off after its first token. Until the reason is found, draft 1.",
             ("first only", "window", "block"),
         )
         return

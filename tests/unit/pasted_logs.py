@@ -253,13 +253,13 @@ CASES = {
     ),
     "llama.cpp pull request 22673": Case(
         timings(172447.71, 4120, 3646, 7568) + statistics("mtp", 826, 825, 761, 13200, 5935, 45748.6),
-        ("473 steps, 16 tokens drafted a step, α 8.71, accepted up to position 1: 92%", "the drafter takes 55.5 ms", "more than 41.9 ms"),
+        ("473 steps, 16 tokens drafted a step, α 8.71, accepted up to position 1: 92%", "the drafter takes 55.4 ms", "more than 41.9 ms"),
         ("α 8.19", "1298 steps", LOW),
     ),
     "llama.cpp pull request 23269": Case(
         timings(14323.78, 192, 118, 144) + statistics("ngram-map-k", 730, 0, 0, 0, 0, 1.5) + statistics("ngram-mod", 730, 3, 3, 192, 43, 2.0)
         + statistics("draft-mtp", 727, 727, 632, 1447, 1135, 30384.9),
-        ("73 steps", "the drafter takes 41.6 ms", "draft-mtp, 727 steps, 1.99 tokens drafted a step, α 2.56, accepted up to position 1: 87%"),
+        ("73 steps", "the drafter takes 41.8 ms", "draft-mtp, 727 steps, 1.99 tokens drafted a step, α 2.56, accepted up to position 1: 87%"),
         ("416 ms", "ngram-map-k"),
     ),
     "llama.cpp, a short text that ends within a draft": Case(

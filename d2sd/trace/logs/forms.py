@@ -80,11 +80,11 @@ FORMS = (
         "num_drafts:<steps>", "num_draft_tokens:<drafted>", "num_accepted_tokens:<accepted>", "mean acceptance length:<alpha>",
         "acceptance at token [0-9]{1,4}:<at>",
     ), ("total_num_output_tokens:<generated>",)),
-    Form("sglang", "interval", r"\bDecode batch\b", (
+    Form("sglang", "interval", r"\bDecode batch\b|\baccept len:", (
         "#running-req:<running>", "#(?:full )?token:<held>", "(?<!-allocated )(?:full )?token usage:<kv>", "accept len:<alpha>",
-        "accept rate:<rate>", r"gen throughput \(token/s\):<speed>", "#queue-req:<waiting>", "#transfer-req:<transfers>",
+        "accept rate:<rate>", r"gen throughput(?: \(token/s\))?:<speed>", "#queue-req:<waiting>", "#transfer-req:<transfers>",
         r"\bDP<replica>",
-    )),
+    ), keys=True),
     Form("sglang", "request", r"\bFinish: obj=", _json(
         completion_tokens="tokens", spec_accept_length="alpha", spec_accept_rate="rate", spec_verify_ct="steps",
         spec_num_correct_drafts="accepted", spec_num_proposed_drafts="drafted",
@@ -104,7 +104,7 @@ FORMS = (
         r"(?<!prompt )eval time\s*=<decode_ms> ms\s*/<tokens>",
     ), alone=r"(?<!prompt )\beval time\s*=\s*[0-9.]{1,20} ms\s*/\s*[0-9]{1,12} (?:tokens|runs)"),
     Form("llama.cpp", "running", r"\bstatistics\s+[\w-]{1,40}:", (
-        r"statistics\s+<drafter>", r"#gen drafts\s*=<steps>", r"#acc drafts\s*=<first>", r"#gen tokens\s*=<drafted>",
+        r"statistics\s+<drafter>", r"#calls\(b,g,a\)\s*=\s*[0-9]{1,12}<calls>", r"#gen drafts\s*=<steps>", r"#acc drafts\s*=<first>", r"#gen tokens\s*=<drafted>",
         r"#acc tokens\s*=<accepted>", r"#mean acc len\s*=<alpha>", r"#acc rate/pos\s*=\s*\(<rates>",
         r"dur\(b,g,a\)\s*=\s*[0-9.]{1,20},<draft_ms>",
     )),

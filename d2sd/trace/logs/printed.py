@@ -18,6 +18,7 @@ from d2sd.trace.logs.requests import LogTotals, share_of
 
 MAX_LINE = 20_000  # characters that are looked at; of a longer line half at either end
 MAX_POSITIONS = 1024
+MAX_WAITING = 10_000  # rows that are held back
 AROUND = 60  # lines of a row after its first one, and lines before that one which may hold a figure of it
 ROUNDED = 0.01  # of α and of the rates by position, as they are printed
 LONGEST = 15.0  # seconds of an interval of vLLM; its line about drafts covers more where the server was idle
@@ -40,6 +41,7 @@ def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
     """Yields a row of figures for each line that begins one; those that count since the start of a program come at the end, one
     each time that it was started."""
     running: dict[tuple[object, ...], list[LogTotals]] = {}
+    waiting: list[LogTotals] = []  # requests of llama.cpp, until its counters tell whether it was started again
     for found in _rows(lines):
         row = _row(found)
         if row is None:
@@ -49,11 +51,17 @@ def read_printed(lines: Iterable[str]) -> Iterator[LogTotals]:
         if row.unit == "running":
             gamma = round(row.drafted / row.steps) if row.engine == "vllm" and row.drafted and row.steps else None
             counts = running.setdefault((row.engine, row.model, row.drafter, row.replica, gamma), [])
+            row = replace(row, start=len(counts))
             if counts and (row.drafted or 0) >= (counts[-1].drafted or 0):
-                counts.pop()
+                row = replace(row, start=counts.pop().start)
             counts.append(row)
+            yield from (replace(one, start=row.start) for one in waiting)
+            waiting.clear()
+        elif (row.engine, row.unit) == ("llama.cpp", "request") and len(waiting) < MAX_WAITING:
+            waiting.append(row)
         else:
             yield row
+    yield from waiting
     for counts in running.values():
         yield from counts
 
@@ -207,12 +215,13 @@ def _row(found: _Found) -> LogTotals | None:
     if tokens is None and window and window < LONGEST and number.get("speed"):
         tokens = number["speed"] * window
     speed = number.get("speed") or (tokens / seconds if tokens and seconds else None)
+    calls = number.get("calls") or steps  # of the drafter: once a step, also where it drafts nothing
     engine, replica = word.get("backend"), word.get("replica")
     return LogTotals(
         engine=engine if engine in BACKENDS else form.engine, unit=form.unit, drafter=word.get("drafter"),
         replica=None if replica is None else int(replica), tokens=_whole(tokens), steps=_whole(steps), drafted=_whole(drafted),
         accepted=_whole(accepted), acceptance_rate=number.get("rate") if share is None else share, mean_acceptance_length=alpha,
-        by_position=rates, tokens_per_second=speed, seconds=seconds, draft_seconds=number.get("draft"),
+        by_position=rates, tokens_per_second=speed, seconds=seconds, draft_seconds=drafter / calls if (drafter := number.get("draft")) and calls else None,
         seconds_per_token=number.get("token"), running=_whole(number.get("running", form.requests or None)), held=_whole(number.get("held")), gamma=found.gamma,
         waiting=_whole(number.get("waiting")), kv_use=number.get("kv"), external_hits=number.get("external"),
         remote_prefill="transfers" in number or bool(number.get("external")),

@@ -145,7 +145,8 @@ class LogTotals:
     external_hits: share of the prompt tokens whose KV cache came from elsewhere.
     remote_prefill: whether prompts are processed on another server.
     gamma: number of tokens to draft a step, from the options that the log shows.
-    seconds, draft_seconds: time of the output without prefill, and of the drafter in it.
+    start: number of the start of the program, as far as its counters tell.
+    seconds, draft_seconds: time of the output without prefill, and of the drafter in a step.
     seconds_per_token: mean time of an output token of one request.
     tokens_per_second: of all running requests together.
     mean_acceptance_length: α, accepted tokens and the bonus token per step.
@@ -165,6 +166,7 @@ class LogTotals:
     external_hits: float | None = None
     remote_prefill: bool = False
     gamma: int | None = None
+    start: int = 0
     tokens: int | None = None
     steps: int | None = None
     drafted: int | None = None
@@ -217,7 +219,7 @@ def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
     rows = list(rows)
 
     def kind(row: LogTotals) -> tuple[object, ...]:
-        return row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts
+        return row.engine, row.model, row.drafter, row.replica, row.unit, row.drafts, row.start
 
     # With another number of drafted tokens it is another setting; a request of llama.cpp lists as many as its longest draft. A line
     # that was cut when it was pasted may have lost its positions.
@@ -230,7 +232,8 @@ def by_source(rows: Iterable[LogTotals]) -> list[list[LogTotals]]:
         known = lengths.get(kind(row), set())
         gamma = len(row.by_position) if len(known) > 1 else None
         # a benchmark, or a start of a server, may have settings of its own
-        alone = len(groups) if row.unit in ("benchmark", "running") else None
+        lone = row.unit == "interval" and row.steps is None and row.running is None  # without a count or the load
+        alone = len(groups) if lone or row.unit in ("benchmark", "running") else None
         groups.setdefault((*kind(row), gamma, alone), []).append(row)
     return list(groups.values())
 
