@@ -161,10 +161,6 @@ def test_uploaded_or_pasted_log_is_summarized_and_escaped(tmp_path):
     assert calibrate.logs([str(log)], None) == pasted
     assert calibrate.logs([str(trace_file(tmp_path))], "") == ""
     named = "ServerArgs(model_path='own_<b>*x*')\n[2026-05-27 20:14:38 TP0] Decode batch. accept len: 3.17, accept rate: 0.20\n"
-    assert (
-        calibrate.logs(None, named)
-        .splitlines()[2]
-        .startswith(r"sglang, own\_\<b\>\*x\*, 15 tokens drafted a step, α 3.17.")
-    )
+    assert calibrate.logs(None, named).splitlines()[2].startswith(r"sglang, own\_\<b\>\*x\*, α 3.17.")
     with pytest.raises(InputError, match="no figures of speculative decoding"):
         calibrate.logs(None, "hello")

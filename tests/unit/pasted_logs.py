@@ -216,7 +216,69 @@ CASES = {
     "vllm bench serve at two loads": Case(
         bench(4.40, 157, 1) + bench(9.58, 1201, 8, drafts=(2.82, 11360, 22720, 20675, 95.5, 86.5)), ("α 2.82",), ("With drafts a token takes",)
     ),
+    "vllm issue 41789": Case(
+        served(90, 1.03, 25, 3652, 0.027, 0, 0, 0, running=3) + served(43, 1.03, 15, 1724, 0.035, 0, 0, 0, running=3), ("1344 steps, 4 tokens", "almost never"), (FULL, "draft 1")
+    ),
+    "vllm issue 19254, its lines": Case(
+        engine(826.0, running=629, waiting=226, kv=16.3) + spec(2.46, 725, 1488, 0.615, 0.464, 0.383).replace("9.40", "72.50")
+        + engine(3399.1, running=610, kv=17.6) + spec(2.83, 5306, 8703, 0.73, 0.60, 0.5).replace("9.40", "530.60").partition("0.600, ")[0] + "0.6",
+        ("3395 steps, 3 tokens drafted a step", "1.17 tokens", "come from steps without a draft", "Many requests run at once"),
+        (FULL, LONGER),
+    ),
+    "vllm-ascend issue 9803": Case(
+        "".join(
+            served(speed, *figures, running=8, kv=32.9).replace("INFO", f"(APIServer pid={pid}) INFO").replace("Engine 000:", "1 Engines Aggregated:")
+            for speed, pid, figures in ((68.2, 2523786, (3.28, 474, 624, 0.938, 0.769, 0.572)), (60.2, 2523785, (3.24, 418, 561, 0.877, 0.749, 0.610)))
+        ),
+        ("process 2523785, 187 steps", "process 2523786, 208 steps", "A step takes 385 ms with 8 requests"),
+        ("395 steps", LOW),
+    ),
+    "vllm pull request 51742": Case(
+        bench(2.38, 371.88, 1).replace("Mean TPOT (ms):  2.38", "Mean TPOT (ms):  2.38\nMean ITL (ms):  8.23\nAcceptance rate (%):  31.16"),
+        ("α 3.46", "A step takes 8.23 ms"),
+        ("α 1.31",),
+    ),
+    "vllm-ascend pull request 7290": Case(
+        "num_drafts: 675\nnum_draft_tokens: 2025\nnum_accepted_tokens: 1722\nmean acceptance length: 3.55\n"
+        + "".join(f"acceptance at token {n}: {rate}\n" for n, rate in enumerate((0.85, 0.85, 0.85, 0, 0, 0))),
+        ("3 tokens drafted a step, α 3.55",),
+        ("6 tokens drafted", "Acceptance ends"),
+    ),
+    "vllm issue 55605": Case("Mean acceptance length: 5.00\nPer-position acceptance rate: 1.000, 1.000, 1.000, 1.000\n", ("4 tokens drafted a step, α 5.00", REPEATS), (LONGER,)),
+    "vllm issue 8439": Case("tokens per second: 69.8\nwith [ngram]: 61.8\n", ("no figures",), none=True),
+    "vllm, positions that collapse": Case(
+        bench(47.9, 651, 32, drafts=(1.94, 1055610, 3166830, 992000, 83.6, 7.3, 3.1)), ("breaks off after its first token", "draft 1"), (LONGER,)
+    ),
+    "vllm, a queue and a KV cache with room": Case(
+        "".join(served(12, 3.21, 82, 111, 0.88, 0.73, 0.60) for _ in range(4)) + served(58.4, 3.23, 402, 540, 0.872, 0.744, 0.617, running=14, waiting=28, kv=47.9),
+        ("A step takes 268 ms with 1 request", "1 to 14 run, 0 to 28 wait"),
+        (FULL, LOW),
+    ),
+    "vllm pull request 24243": Case("Mean acceptance length: 2.47\nSpeedup: 1.62\n\nMean acceptance length: 2.44\n", ("α 2.47", "α 2.44"), ("2.46",)),
     # SGLang
+    "sglang pull request 30393": Case(
+        "".join(decode(alpha, rate, speed, 3, extra="pre-allocated usage: 0.22, #prealloc-req: 0, #transfer-req: 1, ") for alpha, rate, speed in ((1.67, 0.13, 183), (1.71, 0.14, 182), (1.73, 0.15, 186))),
+        ("5 tokens drafted a step", "A step takes 27.9 ms with 3 requests", "that is low", "Prompts are processed on another server"),
+        (FULL,),
+    ),
+    "sglang pull request 13754": Case(
+        '12,2379],"meta_info":{"id":"a","prompt_tokens":171,"completion_tokens":200,"spec_accept_rate":0.0117,"spec_accept_length":1.0638,"spec_verify_ct":188,'
+        '"spec_accept_token_num":11,"spec_draft_token_num":940,"e2e_latency":1.7',
+        ("188 steps, 5 tokens drafted a step, α 1.06", "Almost nothing is accepted"),
+    ),
+    "sglang pull request 4951": Case(
+        "python3 send_one.py\nacc_length=1.00\nspeed=84.82 token/s\n\n--speculative-num-draft-tokens 4\nacc_length=2.20\nspeed=125.59 token/s\n",
+        ("3 tokens drafted a step, α 2.20", "A step takes 17.5 ms with 1 request", "drafting is 1.48 times as fast"),
+        ("Almost nothing", "4 tokens drafted"),
+    ),
+    "sglang, two days in prose": Case(
+        "good: `accept len: 1.96, accept rate: 0.49, gen throughput: 2294 tok/s`\nbad: `accept len: 1.01, accept rate: 0.25, gen throughput: 1184 tok/s`\n",
+        ("3 tokens drafted a step, α 1.96", "3 tokens drafted a step, α 1.01", "Almost nothing is accepted"),
+        ("1.49",),
+    ),
+    "sglang, a line that was wrapped": Case(
+        decode(3.82, 0.56, 3446, 32).replace("accept len", "\naccept len"), ("5 tokens drafted a step, α 3.82", "A step takes 35.5 ms with 32 requests"), (LOW,)
+    ),
     "sglang issue 11948": Case(
         decode(2.17, 0.54, 0.39) + decode(1.95, 0.49, 178.86) + decode(1.80, 0.45, 165.41) + decode(2.05, 0.51, 188.68) + decode(1.80, 0.45, 165.59),
         ("3 tokens drafted a step", "A step takes 10.9 ms with 1 request", "of at most 4"),
@@ -245,6 +307,32 @@ CASES = {
     ),
     "sglang without drafts": Case(decode(None, None, 0.47) + decode(None, None, 58.1) * 3, ("no figures of drafts, a token takes 17.2 ms",), ("α",)),
     # llama.cpp
+    "llama.cpp pull request 23279": Case(timings(469700, 35716, 24673, 33126), ("11042 steps, 3 tokens drafted a step, α 3.23", "more than 13.2 ms")),
+    "llama.cpp pull request 12603": Case(
+        '{"content": "...", "timings": {"prompt_n": 1, "predicted_n": 200, "predicted_ms": 11080.0, "draft_n": 347, "draft_n_accepted": 65, ...}}',
+        ("134 steps", "α 1.49", "more than 55.4 ms"),
+        ("α 3.08", "347 tokens drafted"),
+    ),
+    "llama.cpp, started again with another cache": Case(
+        timings(4092.97, 516, 374, 564) + statistics("draft-mtp", 141, 141, 114, 564, 374, 663) + timings(35100, 428, 300, 508) + statistics("draft-mtp", 127, 127, 98, 508, 300, 3429),
+        ("α 3.65", "the drafter takes 4.7 ms", "α 3.36", "the drafter takes 27 ms"),
+        ("α 3.50", "α 3.51"),
+    ),
+    "llama.cpp issue 23544": Case(
+        timings(156700, 1793, 1093, 1717) + statistics("draft-simple", 699, 470, 362, 1717, 1093, 40300),
+        ("Drafts have different lengths", "of which the drafter takes 57.7 ms", "α 2.5"),
+        ("of at most 3", "α 4.65", "85.7"),
+    ),
+    "llama.cpp pull request 19164": Case(
+        timings(7850, 1000) + timings(24420, 3000, 12, 384) + statistics("ngram_mod", 2988, 6, 6, 384, 12, 1.0), ("Few steps have a draft", "times slower"), ("α 3",)
+    ),
+    "llama.cpp pull request 10455": Case(
+        "decoded  371 tokens in   34.430 seconds, speed:   10.776 t/s\n\nn_draft   = 16\nn_predict = 371\nn_drafted = 912\nn_accept  = 313\naccept    = 34.320%\n",
+        ("58 steps", "α 6.40", "A step takes 594 ms"),
+        (LOW,),
+    ),
+    "llama.cpp, progress alone": Case("slot print_timing: id 0 | task 0 | n_decoded = 770, tg = 16.71 t/s, tg_3s = 9.10 t/s\n", ("no figures",), none=True),
+    "llama.cpp, plain request alone": Case(timings(355800, 5047), ("no figures of drafts, a token takes 70.5 ms",), ("α",)),
     "llama.cpp pull request 24536": Case(
         timings(2296.72, 256, 167, 259, ", mean acceptance length =  2.92, acceptance rate per position = (0.805, 0.632, 0.483)")
         + statistics("draft-eagle3", 87, 87, 70, 259, 167, 325.555),
@@ -296,6 +384,8 @@ CASES = {
     ),
     "an example of llama.cpp without its prediction": Case("n_drafted = 634\nn_accept  = 68\naccept    = 10.726%\n", ("11% of the drafted tokens accepted, steps unknown",)),
     # Others
+    "ds4 issue 695": Case("mtp: cycles 88 drafted 44 accepted 31 (70.5%)\n", ("no figures",), none=True),
+    "FastDeploy pull request 5952": Case('{\n  "choices": [ ... "speculate_metrics": {"accepted_tokens": 128, "accept_ratio": 0.53}\n]\n}\n', ("no figures of speculative decoding",), none=True),
     "TensorRT-LLM, lines without their heading": Case("[AL] MINIMUM: 1.50\n[AL] AVERAGE: 2.35\n", ("tensorrt-llm, α 2.35",)),
     "TensorRT-LLM issue 2155": Case("Accepted tokens: [1, 3, 1, 2, 5, 1],\n", ("no figures of speculative decoding that are known here", "vLLM", "TensorRT-LLM"), none=True),
     "ik_llama.cpp pull request 2369": Case("| code | 37.42 ± 1.48 | 92.15 | 3.76 | 5 |\n", ("no figures",), none=True),
