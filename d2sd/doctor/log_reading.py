@@ -103,7 +103,8 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     tries = dict.fromkeys(name for _, names in (*busy, *found) for name in names)
     if p.remote_prefill and found:
         tries = dict.fromkeys(("handover", *tries))
-    return Reading(p, tuple(sentences), bool(tries), tuple(TRIES[name] for name in [*tries][:MOST_TRIES]))
+    named = any(name != "busy" for name in tries)  # many requests are no fault
+    return Reading(p, tuple(sentences), named, tuple(TRIES[name] for name in [*tries][:MOST_TRIES]))
 
 
 def _ordinary(p: AcceptanceProfile) -> str:
@@ -302,14 +303,14 @@ def _server(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     running, waiting, kv = p.load.running, p.load.waiting, p.load.kv_use
     if waiting and waiting[1] > 0 and kv and kv[1] >= FULL:
         yield (
-            f"The server is full ({', '.join(_load_parts(p.load))}): requests wait for space in the KV cache. Drafting cannot help "
-            "there; it shortens the steps of the requests that run, and the drafter's own cache takes space from them.",
+            f"The server is full ({', '.join(_load_parts(p.load))}): requests wait for space in the KV cache. Speculative decoding cannot "
+            "shorten that wait, and the drafter's own cache takes part of the space.",
             ("full",),
         )
     elif running and running[1] >= MANY_RUNNING:
         yield (
-            f"Many requests run at once ({', '.join(_load_parts(p.load))}): verifying costs more than one token of each, so drafting "
-            "gains less than with one request, or loses.",
+            f"Many requests run at once ({', '.join(_load_parts(p.load))}): verifying drafted tokens takes time that other requests need, so "
+            "drafting gains less than with one request, or slows the server down.",
             ("busy",),
         )
 
