@@ -216,7 +216,7 @@ def _step_seconds(rows: Sequence[LogTotals]) -> tuple[float | None, int | None]:
     if timed:
         seconds = sum(row.seconds or 0.0 for row in timed) / sum(row.tokens or 0 for row in timed)
         return seconds * (together(rows)["mean_acceptance_length"] or 1.0), None
-    known = [row for row in rows if row.running and row.tokens_per_second]
+    known = [row for row in rows if row.running and row.tokens_per_second and not row.prefilled]
     if rows[0].engine == "sglang":  # a line after so many steps, in which few requests come or go
         often = Counter(row.running for row in known)
         used = [row for row in known if often[row.running] > 1]

@@ -30,6 +30,8 @@ MANY_RUNNING = 32  # requests at once
 LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, with which a longer draft is worth a try
 MOST_ENGINES = 1000
 MOST_TRIES = 5
+SHORTER = 0.6  # of a draft, if so much brings the lower part of that
+MOST_CHAIN = 16  # drafted tokens that are taken for a chain where only their number is known; more are often a tree
 MOST_OF_IT = (0.85, 0.93)  # of the accepted tokens
 MOST_DRAFTED = 1000
 WINDOWS = (512, 1024, 2048, 4096, 8192, 16384, 32768)  # of published models, in tokens
@@ -84,7 +86,7 @@ def read_profile(profile: AcceptanceProfile) -> Reading:
     sentences += [sentence for sentence, _ in busy] or (_load(p) if p.load.waiting and p.load.waiting[2] else [])
     published = published_alpha(p.drafter, p.model)
     few = p.steps is not None and p.steps < FEW_STEPS and p.alpha is not None
-    if not found and not few:
+    if not found and (p.steps is None or p.steps >= ENOUGH):
         sentences += [*_fewer(p), *_more(p)]
     if few:
         sentences.append(f"The log has only {count(p.steps or 0, 'step')}: another text may give other figures.")
@@ -225,7 +227,7 @@ def _form(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
     if len(shares) > 1 and reach[0] >= ENOUGH and shares[1] < 0.3 * shares[0]:
         yield (
             f"Position 1 is accepted in {percent(shares[0])} of the steps, and only {percent(shares[1] / shares[0])} of those accept "
-            "position 2: the draft breaks off after its first token. Until the reason is found, draft 1.",
+            f"position 2: the draft breaks off after its first token.{' Until the reason is found, draft 1.' if shares[0] >= LOW else ''}",
             ("first only", "window", "block"),
         )
         return
@@ -344,10 +346,12 @@ def _fewer(p: AcceptanceProfile) -> Iterator[str]:
         return
     if len(p.by_position) > 1:
         brought = list(accumulate(p.by_position))
+    elif drafted > MOST_CHAIN:
+        return
     else:
         brought = list(accumulate(_constant_rate(p.alpha - 1, drafted) ** k for k in range(1, drafted + 1)))
     low, high = (next(n for n, sum_ in enumerate(brought, 1) if sum_ >= part * brought[-1]) for part in MOST_OF_IT)
-    if high > drafted / 2:
+    if low > SHORTER * drafted:
         return
     assumed = "" if len(p.by_position) > 1 else ", if all positions are accepted equally often"
     which = f"{low}" if low == high else f"{low} to {high}"

@@ -47,12 +47,12 @@ def read_profiles(profiles: Sequence[AcceptanceProfile]) -> list[Reading]:
 def _unequal_engines(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[str, Sequence[str], int]]:
     """Engines that serve one model side by side and accept unequally; each with what to try and the number of the profile."""
     for at, p in enumerate(profiles):
-        beside = [
-            q for q in profiles
-            if q is not p and None not in (p.replica, q.replica) and q.unit == p.unit and (p.engine, p.model) == (q.engine, q.model)
-        ]  # fmt: skip
-        best = max(beside, key=lambda q: q.alpha or 0.0, default=p)
-        if p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
+        same = [
+            q for q in profiles if q.replica is not None and (q.unit, q.engine, q.model) == (p.unit, p.engine, p.model)
+        ]
+        best = max(same, key=lambda q: q.alpha or 0.0, default=p)
+        single = len({q.replica for q in same}) == len(same)  # else they differ in something else as well
+        if p.replica is not None and single and p.alpha and best.alpha and p.alpha - 1 < FALL * (best.alpha - 1):
             yield (
                 f"{engine_of(p).capitalize()} accepts far less than {engine_of(best)} of the same model: α {p.alpha:.2f} against "
                 f"{best.alpha:.2f}.",

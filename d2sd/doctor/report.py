@@ -65,7 +65,7 @@ def _unmarked(line: str) -> str:
 
 def markdown_of_logs(readings: Sequence[Reading]) -> str:
     """Returns the readings of logs as Markdown, with the things to try listed once at the end."""
-    lines = ["# What the log says"] if readings else []
+    lines = ["## What the log says"] if readings else []
     for reading in readings:
         figures, *said = map(text, reading.sentences)
         lines += [figures, f"**{said[0]}**" if reading.named else said[0], *said[1:]]

@@ -18,12 +18,12 @@ def spec(alpha, accepted, drafted, *rates):
     )
 
 
-def engine(speed, running=1, waiting=0, kv=0.1, number=0, external=None):
+def engine(speed, running=1, waiting=0, kv=0.1, number=0, external=None, prompt=0.1):
     """vLLM's line about its load."""
     handed = "" if external is None else f", External prefix cache hit rate: {external:.1f}%"
     return (
-        f"INFO 05-02 20:46:59 [loggers.py:271] Engine {number:03d}: Avg prompt throughput: 0.1 tokens/s, Avg generation throughput: "
-        f"{speed:.1f} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: {kv:.1f}%, "
+        f"INFO 05-02 20:46:59 [loggers.py:271] Engine {number:03d}: Avg prompt throughput: {prompt:.1f} tokens/s, Avg generation "
+        f"throughput: {speed:.1f} tokens/s, Running: {running} reqs, Waiting: {waiting} reqs, GPU KV cache usage: {kv:.1f}%, "
         f"Prefix cache hit rate: 0.0%{handed}\n"
     )
 
@@ -255,7 +255,38 @@ CASES = {
         (FULL, LOW),
     ),
     "vllm pull request 24243": Case("Mean acceptance length: 2.47\nSpeedup: 1.62\n\nMean acceptance length: 2.44\n", ("α 2.47", "α 2.44"), ("2.46",)),
+    "qwen38-27b-rtx3090 issue 147": Case(
+        served(17.0, 3.29, 119, 156, 0.865, 0.769, 0.654, kv=13, prompt=764.8), ("52 steps, 3 tokens drafted a step, α 3.29", "only 52 steps"), ("A step takes", LOW, FULL)
+    ),
+    "vllm-ascend pull request 11431": Case(
+        served(0.6, 2.29, 9, 35, 0.57, 0.43, 0.29, 0, 0, running=3, waiting=7, kv=19, prompt=6400) + served(2.0, 2.11, 10, 45, 0.556, 0.333, 0.222, 0, 0, running=3, waiting=7, kv=20, prompt=6390),
+        ("16 steps", "7 wait", "only 16 steps"),
+        ("A step takes", FULL, LOW),
+    ),
+    "DFlash with 8 drafted tokens that accepts its first alone": Case(
+        served(72, 1.10, 70, 5480, 0.102, 0, 0, 0, 0, 0, 0, 0) + served(77, 1.09, 58, 5448, 0.085, 0, 0, 0, 0, 0, 0, 0), ("breaks off after its first token", LOW), ("draft 1",)
+    ),
+    "vllm-ascend issue 13640": Case(
+        spec(2.92, 150, 546, 0.705, 0.436, 0.346, 0.179, 0.128, 0.077, 0.051), ("78 steps, 7 tokens drafted a step, α 2.92", "draft 4 to 5"), (LOW, "A step takes")
+    ),
+    "gpt-oss, none accepted, in a paragraph": Case(
+        "It printed " + spec(1.00, 0, 1464, 0, 0, 0).strip() + " and then nothing.", ("488 steps, 3 tokens drafted a step, α 1.00", "almost never"), ("draft 1",)
+    ),
     # SGLang
+    "sglang issue 4759": Case(
+        "[2025-03-25 TP0] Prefill batch. #new-seq: 1, #new-token: 100, #queue-req: 68\n" + decode(2.54, None, 39.33, 32, 68), ("α 2.54", "32 run, 68 wait"), ("A step takes", FULL)
+    ),
+    "sglang pull request 16974": Case(
+        "".join(decode(alpha, rate, 0, dp=f" DP{n}").replace("#running-req: 1, ", "") for n, alpha, rate in ((0, 1.52, 0.51), (1, 1.42, 0.47), (0, 2.20, 0.73), (1, 2.34, 0.78))),
+        ("2 tokens drafted a step, α 1.52", "2 tokens drafted a step, α 2.34"),
+        ("far less", "α 1.8"),
+    ),
+    "sglang pull request 13376": Case(
+        "--speculative-algorithm NGRAM --speculative-num-draft-tokens 32\nBackend:  sglang\nMax request concurrency:  256\nOutput token throughput (tok/s):  6148.70\n"
+        "Concurrency:  142.34\nAccept length:  5.86\n",
+        ("α 5.86", "142 requests at once"),
+        ("256 requests", "draft 1"),
+    ),
     "sglang pull request 30393": Case(
         "".join(decode(alpha, rate, speed, 3, extra="pre-allocated usage: 0.22, #prealloc-req: 0, #transfer-req: 1, ") for alpha, rate, speed in ((1.67, 0.13, 183), (1.71, 0.14, 182), (1.73, 0.15, 186))),
         ("5 tokens drafted a step", "A step takes 27.9 ms with 3 requests", "that is low", "Prompts are processed on another server"),
@@ -330,6 +361,12 @@ CASES = {
         "decoded  371 tokens in   34.430 seconds, speed:   10.776 t/s\n\nn_draft   = 16\nn_predict = 371\nn_drafted = 912\nn_accept  = 313\naccept    = 34.320%\n",
         ("58 steps", "α 6.40", "A step takes 594 ms"),
         (LOW,),
+    ),
+    "llama.cpp issue 27151": Case(timings(9650, 212, 1, 633), ("α 1.0", "Almost nothing is accepted"), ("draft 1",)),
+    "beellama.cpp issue 27": Case(
+        timings(15640, 353, 178, 2625) + statistics("dflash", 754, 750, 454, 11250, 844, 6870),
+        ("174 steps, 15.1 tokens drafted a step, α 2.02, accepted up to position 1: 61%", "the drafter takes 9.11 ms", "draft 3 to 4"),
+        ("α 2.13", "924 steps"),
     ),
     "llama.cpp, progress alone": Case("slot print_timing: id 0 | task 0 | n_decoded = 770, tg = 16.71 t/s, tg_3s = 9.10 t/s\n", ("no figures",), none=True),
     "llama.cpp, plain request alone": Case(timings(355800, 5047), ("no figures of drafts, a token takes 70.5 ms",), ("α",)),

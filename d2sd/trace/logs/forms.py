@@ -51,7 +51,7 @@ def _of_json(engine: str, begins: str, **names: str) -> Form:
 
 
 _BENCHMARK = (
-    "Backend:<backend>", r"Max(?:imum)? request concurrency:<running>", "Total generated tokens:<generated>",
+    "Backend:<backend>", r"Max(?:imum)? request concurrency:<running>", r"(?m:^\W*Concurrency):<running>", "Total generated tokens:<generated>",
     r"Output token throughput \(tok/s\):<speed>", r"Mean TPOT \(ms\):<token_ms>", r"Mean ITL \(ms\):<chunk_ms>", "Output tokens:<generated>",
 )  # fmt: skip
 FORMS = (
@@ -59,7 +59,7 @@ FORMS = (
         "Mean acceptance length:<alpha>", "Accepted throughput:<accepted_speed>", "Accepted:<accepted>", "Drafted:<drafted>", "Per-position acceptance rate:<rates>",
         "[Dd]raft acceptance rate:<rate_percent>",
     ), (
-        r"\bpid=<replica>", r"Engine\s<replica>", "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
+        r"\bpid=<replica>", r"Engine\s<replica>", "Avg prompt throughput:<prompt_speed>", "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
         "(?:GPU )?KV cache usage:<kv_percent>", "(?<!External )[Pp]refix cache hit rate:(?: GPU:)?<hits_percent>",
         "External prefix cache hit rate:<external_percent>",
     ), alone="Avg generation throughput:", keys=True),
@@ -70,7 +70,8 @@ FORMS = (
         "Draft acceptance rate:<rate>", "Number of speculative tokens:<gamma>", r"Number of draft tokens(?: tokens)?:<drafted>",
         r"Number of emitted tokens(?: tokens)?:<emitted>",
     ), (
-        "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>", "GPU KV cache usage:<kv_percent>",
+        "Avg prompt throughput:<prompt_speed>", "Avg generation throughput:<speed>", "Running:<running>", "(?:Waiting|Pending):<waiting>",
+        "GPU KV cache usage:<kv_percent>",
     )),
     Form("vllm", "benchmark", r"Acceptance rate \(%\):", (  # vllm bench serve
         r"Acceptance rate \(%\):<rate_percent>", "Acceptance length:<alpha>", "Drafts:<steps>", "Draft tokens:<drafted>",

@@ -22,6 +22,7 @@ MAX_WAITING = 10_000  # rows that are held back
 AROUND = 60  # lines of a row after its first one, and lines before that one which may hold a figure of it
 ROUNDED = 0.01  # of α and of the rates by position, as they are printed
 LONGEST = 15.0  # seconds of an interval of vLLM; its line about drafts covers more where the server was idle
+MOST_PROMPT = 100.0  # tokens a second of prompts, above which an interval is not of decoding alone
 NOT_PRINTED = "not in this log: single requests, where in the text each step ended and confidences"
 SEVERAL = re.compile(r"(?=\bEngine [0-9]{3}: |\bSpecDecoding metrics: |\bDecode batch\b)")
 BACKENDS = ("sglang", "vllm")
@@ -215,6 +216,7 @@ def _row(found: _Found) -> LogTotals | None:
     if tokens is None and window and window < LONGEST and number.get("speed"):
         tokens = number["speed"] * window
     speed = number.get("speed") or (tokens / seconds if tokens and seconds else None)
+    prefilled = number.get("prompt_speed", 0.0) > MOST_PROMPT or "Prefill batch" in found.before
     calls = number.get("calls") or steps  # of the drafter: once a step, also where it drafts nothing
     engine, replica = word.get("backend"), word.get("replica")
     return LogTotals(
@@ -222,7 +224,7 @@ def _row(found: _Found) -> LogTotals | None:
         replica=None if replica is None else int(replica), tokens=_whole(tokens), steps=_whole(steps), drafted=_whole(drafted),
         accepted=_whole(accepted), acceptance_rate=number.get("rate") if share is None else share, mean_acceptance_length=alpha,
         by_position=rates, tokens_per_second=speed, seconds=seconds, draft_seconds=drafter / calls if (drafter := number.get("draft")) and calls else None,
-        seconds_per_token=number.get("token"), running=_whole(number.get("running", form.requests or None)), held=_whole(number.get("held")), gamma=found.gamma,
+        seconds_per_token=number.get("token"), running=_whole(number.get("running", form.requests or None)), held=_whole(number.get("held")), gamma=found.gamma, prefilled=prefilled,
         waiting=_whole(number.get("waiting")), kv_use=number.get("kv"), external_hits=number.get("external"),
         remote_prefill="transfers" in number or bool(number.get("external")),
         unknown=NOT_PRINTED if form.unit != "request" else NOT_PRINTED.replace("single requests, ", ""),

@@ -144,6 +144,7 @@ class LogTotals:
     kv_use: used share of the KV cache.
     external_hits: share of the prompt tokens whose KV cache came from elsewhere.
     remote_prefill: whether prompts are processed on another server.
+    prefilled: whether prompts were processed meanwhile, so that its speed is not that of decoding.
     gamma: number of tokens to draft a step, from the options that the log shows.
     start: number of the start of the program, as far as its counters tell.
     seconds, draft_seconds: time of the output without prefill, and of the drafter in a step.
@@ -165,6 +166,7 @@ class LogTotals:
     kv_use: float | None = None
     external_hits: float | None = None
     remote_prefill: bool = False
+    prefilled: bool = False
     gamma: int | None = None
     start: int = 0
     tokens: int | None = None

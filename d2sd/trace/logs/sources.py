@@ -130,7 +130,7 @@ def _printed(head: list[tuple[int, bytes]], lines: Iterator[tuple[int, bytes]]) 
     rows = read_metrics(decoded) if metrics else read_printed(decoded)
     row = next(rows, None)
     if row is None:
-        raise InputError(NOTHING)
+        raise InputError(f"not JSON, and {NOTHING}")
     yield row
     yield from rows
 
