@@ -196,6 +196,7 @@ CASES = {
     "tt-inference-server issue 3359": Case(
         "".join(engine(speed, running=9, kv=63) for speed in (4.8, 7.2, 5.7)), ("no figures of drafts",), ("α 1", "almost nothing", "draft 1")
     ),
+    "vllm issue 18115": Case(engine(240, running=8, kv=91) + engine(241, running=8, kv=92), ("no figures of drafts, a token takes 33.2 ms", "KV cache 91 to 92%"), (FULL, "α")),
     "speculators issue 613": Case(
         "Mean acceptance length: 1.04, Accepted throughput: 2.20 tokens/s, Drafted throughput: 921 tokens/s, Accepted: 22 tokens, Drafted: 9210 tokens, "
         "Per-position acceptance rate: 0.036, " + "0.000, " * 14 + "Avg Draft acceptance rate: 0.2%\n",
