@@ -205,7 +205,8 @@ class ExploreTab:
             *self.controls.restored(link),
             gr.Button(visible=True),
             listed,
-            sentence(note=note) if link.ignored else gr.skip(),
+            # a log of a server has no settings of this page, and its note says what it means
+            sentence(note=note) if link.ignored and not session.shown.header.get("missing") else gr.skip(),
         ]
 
     def own(self, session: Session) -> list[Any]:

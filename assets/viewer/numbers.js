@@ -291,6 +291,7 @@ export class NumbersView {
     this.there = h("p", { class: "there" });
     const source = h("p", { class: "source" }, PAPER.source);
     const change = ways && button("Change K and γ →", { class: "offer" }, ways.turn);
+    this.ofHere = [change, this.there, source, this.map.box].filter(Boolean); // what a server's log has nothing to do with
     this.box = h(
       "div",
       { class: "why", role: "note", hidden: true },
@@ -343,7 +344,8 @@ export class NumbersView {
   }
 
   showWhy(cycle, alpha, there) {
-    const { method, config } = this.store.header;
+    const { method, config, missing } = this.store.header;
+    for (const part of this.ofHere) part.hidden = Boolean(missing);
     const even = [
       cycle && `at ${fixed(cycle.cost, 1)} here`,
       there !== null && `at ${fixed(there, 2)} on ${PAPER.name}`,
@@ -359,6 +361,7 @@ export class NumbersView {
       ".",
     );
     const plain = plainWords(this.store);
+    const { timed } = speedsOf(this.store);
     this.reasons.replaceChildren(
       ...(cycle && !cycle.disturbed
         ? [
@@ -373,13 +376,15 @@ export class NumbersView {
               {},
               cycle
                 ? "Other work kept this machine busy while this ran, so its times are not compared with plain decoding."
-                : "The time of plain decoding is not known for this run, so its price here is not known.",
+                : missing && timed
+                  ? `A step takes ${milliseconds(alpha / timed)} and commits ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(1 / timed)} a token.`
+                  : "The time of plain decoding is not known for this run, so its price here is not known.",
             ),
           ]),
       ...(plain ? [h("p", { class: "source" }, plain)] : []),
       price,
     );
-    this.there.textContent = this.store.header.missing ? "" : elsewhereWords(method, there, alpha); // of a log, its own figures
+    this.there.textContent = elsewhereWords(method, there, alpha);
     this.map.show([{ name: methodName(method), alpha, here: cycle && !cycle.disturbed && cycle.cost, there }]);
   }
 

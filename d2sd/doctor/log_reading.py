@@ -25,7 +25,7 @@ DEAD = 3  # last positions that were never accepted
 FALL = 0.5  # of the usual share that goes on from a position to the next
 ENOUGH = 20  # steps that reach a position, to judge where it goes on
 FEW_STEPS = 100
-FULL = 0.9  # used share of the KV cache
+HALF_FULL, FULL = 0.5, 0.9  # used share of the KV cache
 MANY_RUNNING = 32  # requests at once
 LONGER = (0.5, 0.8)  # acceptance of the last position, or of all, with which a longer draft is worth a try
 MOST_ENGINES = 1000
@@ -318,8 +318,8 @@ def _server(p: AcceptanceProfile) -> Iterator[tuple[str, Sequence[str]]]:
 
 
 def _load(p: AcceptanceProfile) -> list[str]:
-    parts = [*_load_parts(p.load)]
-    return [f"Load: {', '.join(parts)}."] if parts else []
+    running, waiting, kv = ((values or (0, 0, 0))[2] for values in (p.load.running, p.load.waiting, p.load.kv_use))
+    return [f"Load: {', '.join(_load_parts(p.load))}."] if running > 1 or waiting or kv >= HALF_FULL else []
 
 
 def _load_parts(load: Load) -> Iterator[str]:
