@@ -19,7 +19,7 @@ from d2sd.cli.description import MISSING, describe_run, describe_step, not_logge
 from d2sd.errors import InputError
 from d2sd.trace.events import StepDone
 from d2sd.trace.files import write_whole
-from d2sd.trace.logs import SOURCES, LogTotals, by_source, import_log, open_texts, read_runs, together
+from d2sd.trace.logs import SOURCES, LogTotals, import_log, open_texts, read_runs
 from d2sd.trace.logs.serving import COMPLETIONS, Server
 from d2sd.trace.metrics import acceptance_by_depth
 from d2sd.trace.run import RecordedRun
@@ -265,15 +265,12 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
             yield one
 
     written = write_traces(out, traces())
-    sources = [together(group) for group in by_source(rows)]
     result = {
         "traces": written,
         "file": str(out) if written else None,
         **{what: counted[what] for what in ("steps", "tokens")},
         "missing": [what for what in MISSING if missing[what]],
         "totals": [asdict(row) for row in rows],
-        "together": sources[0] if len(sources) == 1 else None,
-        "by_source": sources,
     }
     if arguments.json:
         print_json(result)
@@ -285,9 +282,8 @@ def _write_found(found: Iterable[Trace | LogTotals], out: Path, arguments: argpa
         print(escaped(row.row()))
     if len(rows) > MAX_ROWS:
         print(f"… and {count(len(rows) - MAX_ROWS, 'more row')}")
-    for source in sources if len(rows) > 1 else ():
-        known = ((k.replace("_", " "), v) for k, v in source.items() if v is not None and k != "by_position")
-        print(escaped(", ".join(f"{k} {v:.4g}" if isinstance(v, float) else f"{k} {v}" for k, v in known)))
+    if len(rows) > 1:
+        print("`d2sd doctor --log FILE` adds up what belongs together and says what it means.")
     for sentence in dict.fromkeys(row.unknown for row in rows):
         print(f"totals alone: {sentence}")
     return written

@@ -189,7 +189,7 @@ def _profile(rows: Sequence[LogTotals], deduced: float | None) -> AcceptanceProf
     draft = [row.draft_seconds for row in rows if row.draft_seconds is not None]
     speeds = [row.tokens_per_second for row in rows if row.tokens_per_second]
     return AcceptanceProfile(
-        first.engine, all_of["model"], all_of["drafter"], steps, each, alpha, shares, tuple(lengths[:MAX_LENGTHS]),
+        first.engine, first.model, first.drafter, steps, each, alpha, shares, tuple(lengths[:MAX_LENGTHS]),
         "", first.unit, first.replica, first.start, step_seconds, token_seconds, at_once, draft[0] if draft else None,
         median(speeds) if speeds and first.unit != "request" else None,
         Load(*(_range(rows, name) for name in ("running", "waiting", "kv_use"))),

@@ -264,11 +264,6 @@ def together(rows: Sequence[LogTotals]) -> dict[str, Any]:
     positions = max(lengths, key=lengths.__getitem__, default=0)
     profiles = [(row.by_position, weight) for row, weight in weighed if len(row.by_position) == positions]
     return {
-        "engine": rows[0].engine,
-        "model": rows[0].model,
-        "drafter": rows[0].drafter,
-        "requests": len(rows) if rows[0].unit == "request" else None,
-        "rows": len(rows),
         "tokens": total("tokens"),
         "steps": steps,
         "drafted": drafted,
