@@ -302,18 +302,18 @@ def test_quiz_is_answered_by_keys_and_hides_answers_from_screen_readers(empty: P
     expect(empty.locator("#tree svg")).to_have_attribute("aria-label", re.compile("^Step 5 of "))
 
 
-def test_opened_log_of_a_server_answers_with_its_own_figures(module_page: Page):
+def test_opened_log_of_a_server_answers_with_its_own_figures(empty: Page, address: str):
+    opened(empty, address)
     stats = {
         "acceptance_histogram": [0, 20, 10, 10], "num_spec_steps": 40, "num_accepted_draft_tokens": 70, "num_draft_tokens": 120,
         "per_step_accepted": [1] * 20 + [2] * 10 + [3] * 10, "per_step_drafted": [3] * 40,
     }  # fmt: skip
     reply = {"metrics": {"speculative_decoding": stats, "generation_time_ms": 1200.0}}
-    upload(module_page, "reply.json", json.dumps(reply).encode())
-    expect(view(module_page)).to_have_attribute("data-steps", "40", timeout=PATIENCE)
+    upload(empty, "reply.json", json.dumps(reply).encode())
+    expect(view(empty)).to_have_attribute("data-steps", "40", timeout=PATIENCE)
     pays = "drafting pays only if plain decoding takes more than 10."
-    expect(problem(module_page)).to_have_value(re.compile(f"vllm, 40 steps.*{pays}", re.DOTALL))
-    module_page.get_by_role("button", name="why?").click()
-    box = module_page.locator(".why:visible")
+    expect(problem(empty)).to_have_value(re.compile(f"vllm, 40 steps.*{pays}", re.DOTALL))
+    empty.get_by_role("button", name="why?").click()
+    box = empty.locator(".why:visible")
     expect(box).to_contain_text(pays)
     expect(box).not_to_contain_text("H200", use_inner_text=True)
-    module_page.keyboard.press("Escape")
