@@ -77,11 +77,15 @@ def _with_and_without(profiles: Sequence[AcceptanceProfile]) -> Iterator[tuple[s
                 continue
             if p.token_seconds and q.token_seconds:
                 times = q.token_seconds / p.token_seconds
-                same = "" if p.unit == "request" else " That holds if machine, model and prompts were the same."
+                same = (
+                    "the requests were alike, in text and length"
+                    if p.unit == "request"
+                    else "machine, model and prompts were the same"
+                )
                 result = f"{times:.2f} times as fast" if times >= 1 else f"{1 / times:.2f} times slower"
                 yield (
                     f"With drafts a token takes {milliseconds(p.token_seconds)}, without {milliseconds(q.token_seconds)}{with_requests(q)}: drafting is {result}. "
-                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.step_seconds / p.token_seconds:.2f} tokens.{same}",
+                    f"A step costs as much as {p.step_seconds / q.token_seconds:.2f} plain ones and commits {p.step_seconds / p.token_seconds:.2f} tokens. That holds if {same}.",
                     (),
                     at,
                 )
