@@ -261,6 +261,8 @@ def test_hostile_trace_stays_text_in_explore_and_calibrate(module_page: Page):
 
     page.get_by_role("tab", name="Calibrate").click()
     page.locator("#source").get_by_label("The run in Explore").check()
+    # the tab opens with a recording, whose steps must not be taken for those of this run
+    expect(page.locator("#calibration .what").first).to_contain_text("The run in Explore", timeout=PATIENCE)
     drawn_figure(page, "positions")
     list_steps(page, "positions", 1)
     members, more = page.locator("#calibration .members"), page.locator("#calibration .members .more")
