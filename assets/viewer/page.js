@@ -145,7 +145,7 @@ export class Page {
   }
 }
 
-/** Which step is shown and why; a click releases it, or goes back to following the run. */
+/** The chip that names the shown step; a click releases a pinned step or follows the run again. */
 export class ChipView {
   constructor(chip, store, selection, player) {
     Object.assign(this, { chip, store, selection, player, waiting: false, timer: 0 });

@@ -95,7 +95,7 @@ export class Guessing {
           right === null ? "·" : this.sign(answers.get(at)),
         ),
       );
-    this.marks.hidden = !answers.size; // a score over the run
+    this.marks.hidden = !answers.size;
     this.marks.replaceChildren(...guessMarks(this.store.summaries, answers).slice(0, MOST_MARKS).map(mark));
     this.next.hidden = asking || !this.open.length;
     return true;

@@ -25,7 +25,7 @@ export const draftOf = ({ candidates }) => (candidates.length ? Math.min(...cand
 export const rowOrder = ({ branches }) =>
   branches.map((_, at) => at + 1).sort((a, b) => branches[b - 1].prefix - branches[a - 1].prefix || a - b);
 
-/** From 0 to 1 while `t` goes from `a` to `b`, with ease in and out. */
+/** Smoothstep: rises from 0 to 1 while `t` goes from `a` to `b`. */
 function rise(t, a, b) {
   const x = Math.min(1, Math.max(0, (t - a) / (b - a)));
   return x * x * (3 - 2 * x);
@@ -108,7 +108,7 @@ export function stage(step, t) {
         shake: broken.has(node.id) ? 4 * (1 - u) * Math.sin(6 * Math.PI * u) : 0,
       };
     },
-    /** The line to a node: its opacity, and whether it is known to be on the path. */
+    /** The line to a node: its opacity, and how far its fate is shown. */
     edge(node) {
       const owner = draftOf(node);
       return {

@@ -118,7 +118,7 @@ export class Store {
     this.most = 1; // tokens of the longest step
     // Whether the run was already complete when it was first seen: a recording, not something to follow.
     this.recorded = false;
-    this.own = false; // whether it was made in this window
+    this.own = false; // whether the run was made in this window
     this.opened = ""; // the name of the file that it was opened from
   }
 

@@ -95,7 +95,7 @@ export class TextView {
     this.hide(hidden);
   }
 
-  /** Marks the shown step and, unless the pointer is here, brings it into view. */
+  /** Marks the shown step, and scrolls it into view unless the pointer is over the text. */
   mark(step) {
     const pinned = this.selection.pinned;
     for (const token of (this.shown !== null && this.tokens[this.shown]) || [])

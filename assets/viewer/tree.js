@@ -47,7 +47,7 @@ const LEAD = { wide: 128, close: 120 }; // pixels of the first column: under it 
 export const NARROW = 640; // pixels: below, the tree opens fitted
 
 export class TreeView {
-  /** `host` carries the svg; `viewport` moves it. */
+  /** `host`: the element for the svg; `viewport`: its zoom and pan. */
   constructor(host, selection, tooltip, viewport) {
     Object.assign(this, { host, selection, tooltip, viewport, step: null, secret: false, widened: false });
     Object.assign(this, { columns: new Columns(1, 0, false, []), words: new Map(), rows: null, layout: null });

@@ -1,4 +1,4 @@
-// Addresses: what they name, the history of the page, files behind links.
+// Addresses: their fields, the history of the page, and traces from links.
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { Address, fetchTrace, traceAddress } from "../../app/runs/address.js";
@@ -75,7 +75,7 @@ test("fetchTrace refuses redirects, files that are too large, and missing files"
   await assert.rejects(fetchTrace(new URL(HERE), 96), /does not answer/);
 });
 
-test("another text than that of the link is told of, once the run has ended", () => {
+test("a finished run whose text differs from that of the link gets a warning", () => {
   const run = {
     opening: [{ text: "h" }],
     committed: [[{ text: "el" }, { text: "" }], [{ text: "lo" }]],
@@ -95,7 +95,7 @@ test("another text than that of the link is told of, once the run has ended", ()
 const TABS = ["explore", "race", "learn"];
 const tick = (ms) => mock.timers.tick(ms);
 
-/** A page of which only tabs and the selection in Explore are there, and its history: [[address, state], …]. */
+/** A stand-in for the page with tabs, the selection in Explore, and the history as [[address, state], …]. */
 class Page extends EventTarget {
   constructor() {
     super();
@@ -212,7 +212,7 @@ test("the opened address stays unchanged while no step is pinned", () => {
   );
 });
 
-test("the first pinned step is written at once, later ones share its entry and are written on pagehide", () => {
+test("the first pinned step is written immediately, later ones share its entry and are written on pagehide", () => {
   for (let step = 1; step < 9; step += 1) {
     page.pin(step);
     tick(100);
@@ -242,7 +242,7 @@ test("Back waits for its run unless another tab or run is opened meanwhile", () 
     page.run("b");
     tick(1000);
     page.pin(1);
-    page.pin(2); // of the entry that is left, not of the one that Back comes to
+    page.pin(2); // belongs to the entry that Back leaves
     page.travel(-1);
     tick(1000);
     assert.deepEqual([page.asked, page.places], [["a"], ["explore a", "explore b 2"]]);
@@ -284,7 +284,7 @@ test("readAddress reads valid fields and ignores invalid ones", () => {
   assert.deepEqual(readAddress("?run=0&step=-1&node=%3Cb%3E&chapter=1e1&quiz=2&beat=x&embed=yes"), nothing);
 });
 
-test("links to a stop of older versions lead to its chapter", () => {
+test("links of older versions to a stop lead to the chapter that replaced it", () => {
   const chapters = Array.from({ length: 12 }, (_, stop) => readAddress(`stop=${stop}`).chapter);
   assert.deepEqual(chapters, [1, 1, 2, 3, 3, 4, 6, 6, 9, 10, 8, null]);
   assert.equal(readAddress("stop=5&chapter=2").chapter, 2);

@@ -1,4 +1,4 @@
-// Calibrate: lists behind a mark, frames around it.
+// Calibrate: the steps behind a mark of a figure, and the frame around the mark.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { nameOf, placesOf, stepsBehind, surprises, verdictWords, worthSeeing } from "../../app/calibrate/main.js";
@@ -122,7 +122,7 @@ test("worthSeeing lists steps by kind and by group of prompts", () => {
   assert.deepEqual(worthSeeing(later, "first", ""), []);
 });
 
-test("a verdict is a title, what it rests on, and how exact that is", () => {
+test("verdictWords splits a verdict into title, reason and precision", () => {
   assert.deepEqual(verdictWords("It can be trusted: it says 84%; bins are off by 0.02 (9 positions)."), [
     "It can be trusted.",
     "It says 84%.",

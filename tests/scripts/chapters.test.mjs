@@ -1,4 +1,4 @@
-// The chapters of Learn: what each says is what the step holds.
+// The chapters of Learn: their texts agree with the step.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { oddsOf } from "../../app/learn/appendices.js";
@@ -6,7 +6,7 @@ import { chaptersOf, tokensWith } from "../../app/learn/chapters.js";
 import { ALONE, stagesOf } from "../../assets/viewer/stages.js";
 import { stepOf } from "./fixtures.mjs";
 
-/** What a store says of a run: eight steps, a token in 10 ms one by one, twice as fast with drafts. */
+/** The fields of a store for a run of eight steps: 10 ms per token by plain decoding, twice as fast with drafts. */
 const store = (changes = {}) => ({
   baseline: 100,
   unwatched: 200,
@@ -30,7 +30,7 @@ const node = (id, parent, text, candidates, state, p = 0.25) => ({
   target_probability: p,
 });
 
-/** Four drafted tokens, two of them right; the first re-draft, from two, goes on rightly for one token. */
+/** Four drafted tokens, two of them right; the first re-draft keeps two tokens and adds one right token. */
 const raw = (changes = {}) => ({
   anchor_text: " So",
   anchor_position: 7,
@@ -117,7 +117,7 @@ test("seven chapters play the stages of a step in their order", () => {
   assert.doesNotMatch(JSON.stringify(told), /undefined|NaN|null|␣/);
 });
 
-test("chapters have the numbers of the step and its run", () => {
+test("chapters contain the numbers of the step and its run", () => {
   const told = chapters();
   assert.match(
     words(told["One by one"]),
@@ -178,7 +178,7 @@ test("methods with fewer parts have fewer chapters, which play to the end", () =
   );
 });
 
-test("what was not measured is not said", () => {
+test("chapters leave out times that were not measured", () => {
   const untimed = chapters(step({ seconds: {} }), store({ baseline: null, unwatched: null }));
   assert.doesNotMatch(Object.values(untimed).map(words).join(" "), / ms|undefined|NaN|null/);
   assert.match(words(untimed["What it buys"]), /was not measured for this run/);

@@ -1,4 +1,4 @@
-// What runs before Gradio builds the page.
+// early.js, which runs before Gradio builds the page.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 
@@ -15,11 +15,11 @@ Object.assign(globalThis, {
 });
 await import("../../app/static/early.js");
 
-test("fields behind # are asked for, and the chosen theme is put where Gradio looks for one", () => {
+test("fields after # move into the query, and the chosen theme is passed to Gradio", () => {
   assert.deepEqual(places, ["http://page.example/?step=4&__theme=dark", "/?step=2&__theme=dark#step=4&theme=dark"]);
 });
 
-test("Gradio's clocks tick five times a second under an id that no frame has; other frames come as before", () => {
+test("Gradio's clocks tick five times a second and return no frame id; other frames are not changed", () => {
   const clock = new Function("return (()=>{F(Pe,(performance.now()-w(de))/1e3),W&&ze()})")();
   const other = () => performance.now();
   const next = globalThis.window.requestAnimationFrame;

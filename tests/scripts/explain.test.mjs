@@ -1,4 +1,4 @@
-// What is said of steps, boundaries and nodes.
+// Sentences about steps, boundaries and nodes.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { markOf } from "../../assets/viewer/details.js";
@@ -34,7 +34,7 @@ test("stepSentence describes the accepted path of a step", () => {
   assert.equal(stepSentence(drawn), stepSentence(step));
 });
 
-test("stepSentence names consecutive lower-ranked choices once", () => {
+test("stepSentence counts consecutive lower-ranked choices together", () => {
   const raw = JSON.parse(stepLine(4, 3));
   for (const node of raw.nodes.slice(1)) node.candidates = [];
   raw.actual_boundary = 0;
@@ -44,7 +44,7 @@ test("stepSentence names consecutive lower-ranked choices once", () => {
   );
 });
 
-test("stepSentence does not call a first token wrong that the node budget left out", () => {
+test("stepSentence does not call a first token wrong if the node budget left it out", () => {
   const raw = JSON.parse(stepLine(4, 0));
   const nodes = raw.nodes.slice(0, 1);
   const said = (more) => stepSentence(stepOf({ ...raw, ...more }));
@@ -110,7 +110,7 @@ test("runWords names method, model, and a drafter other than the model's default
   assert.equal(of({ method: "", models: {} }), "run");
 });
 
-test("places are named by the token that they stand behind", () => {
+test("boundaries are named by the token before them", () => {
   assert.deepEqual(
     [0, 1, 12, 13, 21, 22, 31].map((kept) => afterToken(kept)),
     [
@@ -145,7 +145,7 @@ test("markOf marks drafted tokens in the target's list, and drawn ones when samp
   assert.deepEqual(marks(true, true), ["drafted, drawn", "drafted", "drawn", ""]);
 });
 
-/** Two of four drafted tokens right; a re-draft from two adds one. `copies`: re-drafts that came out like it, by their prefixes. */
+/** Two of four drafted tokens are right; a re-draft after two adds one. `copies`: prefixes of further re-drafts with the same tokens. */
 const repaired = (copies = [], manner = {}) =>
   stepOf(repairedLine(copies), { ...RUN, ...manner }, { verdict: "repaired", gained: 1, closed: null });
 
@@ -204,12 +204,12 @@ test("ofBoth finds the nodes whose probability combines both drafters", () => {
     [3, 3],
     [4, 4],
     [3, 5],
-  ]); // behind the re-drafted prefix of two; the anchor and the two are the first drafter's
-  assert.deepEqual(both(repaired([0], { weighted: true })).length, 5); // from the anchor on
-  assert.deepEqual(both(repaired()), []); // other methods weigh nothing
+  ]); // only nodes after the re-drafted prefix of two tokens
+  assert.deepEqual(both(repaired([0], { weighted: true })).length, 5); // all nodes after the anchor
+  assert.deepEqual(both(repaired()), []); // other methods do not weight
 });
 
-test("tokens that several second drafts begin with are counted as of the one that goes on", () => {
+test("tokens shared by several second drafts are attributed to the draft that continues the path", () => {
   const raw = repairedLine([1]);
   raw.branches[1].texts = ["t2", "u3", "u4"];
   raw.nodes.push({ ...raw.nodes[5], id: 6, parent: 5, depth: 4, text: "u4", candidates: [2] });
@@ -223,7 +223,7 @@ test("tokens that several second drafts begin with are counted as of the one tha
   assert.match(stepSentence(step), /, 2 from a second draft that had started one token earlier, /);
 });
 
-test("equal second drafts share one name in the details, and are one in the sentence", () => {
+test("equal second drafts share one name in the details and count once in the sentence", () => {
   const step = repaired([0]);
   assert.match(stepSentence(step), /, 1 from a second draft that was ready/);
   assert.deepEqual(equalDrafts(step).map(draftsName), [
@@ -231,7 +231,7 @@ test("equal second drafts share one name in the details, and are one in the sent
   ]);
 });
 
-test("sentences of a sampled step call no token wanted or wrong", () => {
+test("sentences about a sampled step call no token wanted or wrong", () => {
   const step = repaired([], { sampled: true });
   const words = [stepSentence(step), nodeSentence(step, step.nodes.get(3)), bonusSentence(step)].join(" ");
   assert.doesNotMatch(words, /wanted|wrong/);

@@ -51,10 +51,10 @@ export function rawStep(fields) {
   };
 }
 
-/** The same as the views get it. */
+/** The same step as `readStep` returns it. */
 export const stepOf = (fields, run = RUN, outcome = undefined) => readStep(rawStep(fields), 0, run, outcome);
 
-/** A step whose first draft of `drafted` tokens was accepted up to `boundary`; `selected`: predicted prefixes. */
+/** The line of a step: the first `boundary` of its `drafted` tokens were accepted. `selected`: predicted prefixes. */
 export function stepLine(drafted, boundary, selected = [], elapsed = 0) {
   const trunk = Array.from({ length: drafted + 1 }, (_, id) => ({
     id,
@@ -96,7 +96,7 @@ export function stepLine(drafted, boundary, selected = [], elapsed = 0) {
   );
 }
 
-/** The line before a step: what the server says came of it. */
+/** The outcome line before a step. */
 export const outcomeLine = (verdict, gained = 0, closed = null, work = [5, [], 5]) =>
   JSON.stringify({ event: "Outcome", verdict, gained, closed, work });
 

@@ -1,4 +1,4 @@
-// The quiz, and a draft of one's own.
+// The games: the quiz, and Be the drafter.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Guessing, QuizView, draftedNode, guessMarks, guessableSteps, quizVerdict } from "../../assets/viewer/quiz.js";
@@ -47,7 +47,7 @@ test("guessMarks gives the result of every step of the quiz", () => {
   ]);
 });
 
-test("the quiz hides text from the asked step on, or after an answered step", () => {
+test("the quiz hides the text of the asked step and later ones, or only of later ones after an answer", () => {
   const hidden = Object.getOwnPropertyDescriptor(Guessing.prototype, "hidden").get;
   const of = (on, asking, shown) => hidden.call({ on, asking, selection: { shown } });
   assert.deepEqual(
@@ -160,7 +160,7 @@ test("typedSentence counts accepted tokens and names the token that the target w
   assert.equal(drafterSentence("draft model", { drafted: 4, boundary: 4 }, 4), "Draft model: 4 of 4 accepted.");
 });
 
-test("scoreSentence compares the reader with the drafter and the whole tree", () => {
+test("scoreSentence compares the user with the drafter and the whole tree", () => {
   const told = [
     { mine: 1, first: 4, all: 8 },
     { mine: 2, first: 0, all: 0 },
@@ -177,7 +177,7 @@ test("scoreSentence compares the reader with the drafter and the whole tree", ()
   assert.equal(scoreSentence("first drafter", [], null), "");
 });
 
-/** The game without its elements. */
+/** A TypedView without its elements, and the answers that it records. */
 function game(fields) {
   const heard = [];
   const store = {
@@ -232,7 +232,7 @@ test("TypedView uses the answer to the latest draft only, and the recorded text 
   assert.match(source, /^Not loaded\. Compared with the recorded text/);
 });
 
-test("TypedView without a server answers at once and ignores empty drafts", () => {
+test("TypedView without a server answers immediately and ignores empty drafts", () => {
   const { view, heard } = game({ ask: null });
   view.submit();
   assert.equal(heard[0][1].mine, 1);
@@ -241,7 +241,7 @@ test("TypedView without a server answers at once and ignores empty drafts", () =
   assert.equal(heard.length, 1);
 });
 
-test("TypedView refuses sampled runs, runs without tokens, and runs without drafts, and hides nothing then", () => {
+test("TypedView refuses runs that are sampled or lack tokens or drafts, and then hides nothing", () => {
   const { view } = game({});
   assert.equal(view.asking, true);
   assert.equal(view.hidden, 1);
@@ -255,7 +255,7 @@ test("TypedView refuses sampled runs, runs without tokens, and runs without draf
   assert.match(view.refusal, /Nothing was drafted/);
 });
 
-test("a challenge link carries the reader's score", () => {
+test("a challenge link contains the user's score", () => {
   const { view } = game({});
   assert.equal(view.challenge, "draft=1");
   view.answers.set(0, { mine: 3 }).set(1, { mine: 2 });

@@ -1,4 +1,4 @@
-// Which keys are the view's, where the focus is outside it.
+// Keys that the view handles, depending on the focus.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { keyNames, ours } from "../../assets/viewer/help.js";

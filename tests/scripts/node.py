@@ -1,4 +1,4 @@
-"""Running the page's scripts outside a browser, in the Node that Playwright brings."""
+"""Runs the page's scripts outside a browser, in the Node.js of Playwright."""
 
 from __future__ import annotations
 
@@ -27,7 +27,10 @@ console.log(JSON.stringify(steps.map((step) => ({ chapters: chaptersOf(step, sto
 
 
 def run_script(source: str, data: Any) -> Any:
-    """Returns the JSON that a module prints. In it ``data`` is this value, and HOME the root of the repository."""
+    """Runs a module and returns the JSON that it prints.
+
+    source: the module; ``data`` in it is this value, and HOME is replaced by the root of the repository
+    """
     read = 'import { readFileSync } from "node:fs";\nconst data = JSON.parse(readFileSync(0, "utf8"));\n'
     module = read + source.replace("HOME", HOME.as_posix())
     command = [NODE, *OPTIONS, "--input-type=module", "-e", module]
@@ -37,6 +40,8 @@ def run_script(source: str, data: Any) -> Any:
 
 
 def chapters_of(lines: Iterable[str]) -> list[dict[str, Any]]:
-    """Returns of every step of a run its ``chapters`` of Learn, and its ``tokens`` with 0, 1, … re-drafts. ``lines``: the run as the
-    page reads it, with the outcome before each step."""
+    """Returns for every step of a run its ``chapters`` of Learn, and its ``tokens`` with 0, 1, … re-drafts.
+
+    lines: the run with an outcome line before each step, as the page reads it
+    """
     return run_script(CHAPTERS, {"lines": list(lines)})

@@ -1,4 +1,4 @@
-// What a run brings and costs, here and on other machines.
+// Tokens, costs and speedups of a run, on this machine and on others.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { passCost, passWords } from "../../app/learn/appendices.js";
@@ -39,7 +39,7 @@ test("gist compares with plain decoding, and states a speed only where times are
   );
   assert.deepEqual(
     gist({ ...run, cycle: { ...slow, disturbed: true } }).map(({ kind }) => kind),
-    [undefined], // nothing is bold
+    [undefined], // no bold number
   );
   assert.match(words({ ...run, cycle: { ...slow, disturbed: true } }), / · not measured cleanly: /);
   assert.match(words({ ...run, method: "autoregressive", cycle: null }), /plain decoding/);
@@ -58,7 +58,7 @@ test("timesWords never says 1.0 times, nor a ratio below 1", () => {
   );
 });
 
-test("clockOf compares a step with its tokens one by one where both times are known", () => {
+test("clockOf compares a step with plain decoding of its tokens if both times are known", () => {
   const step = { seconds: { ...NO_TIMES, first_draft: 0.005, verify: 0.01 }, committed: Array(9).fill({}) };
   const run = { baseline: 300, disturbed: false, sums: { tokens: 18, seconds: { ...NO_TIMES, verify: 0.04 } } };
   const { own, plain } = clockOf(run, step);
@@ -125,8 +125,8 @@ test("originWords names the source of a price", () => {
 test("freeBox chooses the label position that covers least", () => {
   const box = (left, top, width = 10) => ({ left, top, width, height: 10 });
   const frame = { left: 0, top: 0, width: 100, height: 100 };
-  assert.equal(freeBox([box(0, 0), box(95, 0), box(50, 50)], [box(5, 5)], frame), 2); // on a point, out of the frame, free
-  assert.equal(freeBox([box(0, 0), box(20, 20)], [box(0, 0), box(28, 20)], frame), 1); // none is free: the one that covers least
+  assert.equal(freeBox([box(0, 0), box(95, 0), box(50, 50)], [box(5, 5)], frame), 2); // covers a point, out of the frame, free
+  assert.equal(freeBox([box(0, 0), box(20, 20)], [box(0, 0), box(28, 20)], frame), 1); // no free box: the least overlap
 });
 
 test("apart keeps labels at a distance and in order", () => {
@@ -134,7 +134,7 @@ test("apart keeps labels at a distance and in order", () => {
   assert.deepEqual(apart([50, 50, 51], 10), [41, 31, 51]);
 });
 
-test("meanCost is null where work or drafter times are unknown", () => {
+test("meanCost is null if work or drafter times are unknown", () => {
   assert.equal(meanCost(PAPER, "dflash", [readWork([16, [], 16]), readWork(null)]), null);
   assert.equal(meanCost(PAPER, "draft_model", [readWork([16, [], 16])]), null);
   assert.equal(meanCost(PAPER, "dflash", []), null);
@@ -167,7 +167,7 @@ test("costOf adds up the costs of steps, without re-draft costs for K = 0", () =
   assert.equal(costOf(none, HERE, "d2sd").toFixed(6), (4 * 1.2).toFixed(6));
 });
 
-test("passCost is that of the measured passes, in plain steps", () => {
+test("passCost returns the measured cost of a pass, in plain steps", () => {
   assert.equal(passCost(1), 1);
   near(passCost(MEASURED.verify.at(-1)[0]), MEASURED.verify.at(-1)[1] + MEASURED.other);
   assert.equal(passWords(1), "With an 8B model on H200 (measured) a pass over 1 token costs no more than one.");
@@ -177,7 +177,7 @@ test("passCost is that of the measured passes, in plain steps", () => {
   );
 });
 
-/** A run of six steps of three tokens, as the store sums it up: of four partly rejected drafts two were repaired. */
+/** The store's totals of a run of six steps with three tokens each; two of its four partly rejected drafts were repaired. */
 const RUN = {
   header: { method: "d2sd" },
   length: 6,
@@ -198,7 +198,7 @@ const RUN = {
 const values = (run, here) =>
   Object.fromEntries(Object.entries(figuresOf(run, here)).map(([id, [value, note]]) => [id, `${value} | ${note}`]));
 
-test("figuresOf gives the totals of a run with their references", () => {
+test("figuresOf returns the totals of a run, each with a note", () => {
   assert.deepEqual(values(RUN), {
     alpha: "3.00 | breaks even at 1.2",
     speed: "50.0 | while drawn",
@@ -239,7 +239,7 @@ test("figuresOf explains a speedup below 1 and shows a dash for unmeasured value
   });
 });
 
-test("a run made here that was slower with full trees is offered as quickest here, and the offer runs it", () => {
+test("a slow run with full trees that was made here offers to run quickest here", () => {
   const made = [];
   const element = () => {
     const node = {

@@ -1,4 +1,4 @@
-// Race: lanes, the clock, figures.
+// Race: lanes, the player, results.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { Player, clockWords, ordinal, readLane } from "../../app/race/replay.js";

@@ -1,4 +1,4 @@
-// What is said of a re-draft that was asked for, and which answers are heard.
+// Re-drafts at the user's request: their sentences, and the handling of answers.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { chosenSentence, readAnswer, Redraft, redraftSentence } from "../../assets/viewer/redraft.js";

@@ -1,4 +1,4 @@
-// How a step comes about: what is to be seen at every time, the stages of each method, and the clock that plays them.
+// The animation of a step: its look at every time, the stages of each method, and the player.
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test } from "node:test";
@@ -138,7 +138,7 @@ test("all masks of a block appear together, and all tokens", () => {
   assert.deepEqual([stage(D2SD, 0.3).node(drafted[0]).word, stage(D2SD, 0.7).node(drafted[0]).word], [0, 1]);
 });
 
-test("doubt: the bars rise together, then the flags drop, the likeliest first", () => {
+test("in the doubt stage the bars rise together, then the flags drop, the likeliest first", () => {
   assert.equal(new Set(D2SD.draft.confidence.map((_, j) => stage(D2SD, 1.2).bar(j + 1).grown)).size, 1);
   assert.deepEqual(
     [1, 1.4].map((t) => stage(D2SD, t).bar(1).grown),
@@ -153,7 +153,7 @@ test("equal tokens slide into one another, one row after the other", () => {
   assert.deepEqual(
     rowOrder(D2SD).map((c) => D2SD.branches[c - 1].prefix),
     [6, 5, 3, 2],
-  ); // the latest nearest
+  ); // the latest start is nearest
   assert.ok(apart(3).every((value) => value === 1) && apart(4).every((value) => value === 0));
   const [first, ...others] = apart(3.35);
   assert.ok(first === 0 && others.at(-1) === 1);
@@ -166,10 +166,10 @@ test("equal tokens slide into one another, one row after the other", () => {
     [2, 3, 4].map((t) => stage(D2SD, t).copy(1, 6).opacity),
     [0, 1, 0],
   );
-  assert.ok(stage(D2SD, 3).kept(1) > 0.2); // the prefix, a ghost
+  assert.ok(stage(D2SD, 3).kept(1) > 0.2); // the prefix is drawn faintly
 });
 
-test("the light of the one pass reaches the whole tree at once, then the walk goes node by node", () => {
+test("the target's pass lights up the whole tree together, then the walk goes node by node", () => {
   const nodes = [...D2SD.nodes.values()];
   for (const t of [4.08, 4.2, 4.3]) assert.equal(new Set(nodes.map((n) => stage(D2SD, t).node(n).light)).size, 1);
   assert.equal(stage(D2SD, 4.2).node(nodes[0]).light, 1);
@@ -192,11 +192,11 @@ test("the light of the one pass reaches the whole tree at once, then the walk go
   assert.deepEqual(
     [0, last].map((at) => stage(D2SD, 4.99).wants(at).opacity > 0.9),
     [false, true],
-  ); // nothing there is equal
+  ); // no node equals the last token, so it stays in view
   assert.equal(stage(D2SD, 4.99).wants(last).down, 0);
 });
 
-test("only the token that is wrong shakes", () => {
+test("only rejected tokens at the boundary shake", () => {
   const shaking = new Set();
   for (let t = 5.3; t < 5.6; t += 0.01)
     for (const n of D2SD.nodes.values()) if (Math.abs(stage(D2SD, t).node(n).shake) > 0.1) shaking.add(n.id);
@@ -204,15 +204,15 @@ test("only the token that is wrong shakes", () => {
   assert.deepEqual([...shaking].toSorted(), wrong.toSorted());
 });
 
-test("methods without re-drafts skip stages, and drafts grow by pass or level", () => {
+test("methods without re-drafts skip stages, and drafts appear pass by pass or level by level", () => {
   assert.deepEqual(stagesOf(D2SD), [0, 1, 2, 3, 4, 5]);
   assert.deepEqual(stagesOf(dflash()), [0, 4, 5]);
   assert.deepEqual(stagesOf(EAGLE), [0, 4, 5]);
   assert.deepEqual(stagesOf(PLAIN), [4, 5]);
   const shown = (step, t) => [...step.nodes.values()].map((n) => stage(step, t).node(n).opacity > 0);
-  assert.deepEqual(shown(dflash(), 0.3), Array(7).fill(true)); // a block at once
-  assert.deepEqual(shown(dflash(6), 0.3), [true, true, true, true, false, false, false]); // a token a pass
-  assert.deepEqual(shown(EAGLE, 0.3), [true, true, true, false]); // a level a pass
+  assert.deepEqual(shown(dflash(), 0.3), Array(7).fill(true)); // a whole block
+  assert.deepEqual(shown(dflash(6), 0.3), [true, true, true, true, false, false, false]); // one token per pass
+  assert.deepEqual(shown(EAGLE, 0.3), [true, true, true, false]); // one level per pass
 });
 
 test("stageWords describes each stage with the numbers of the step", () => {
@@ -241,7 +241,7 @@ test("stageWords describes each stage with the numbers of the step", () => {
   for (const step of ALL) for (const [title] of said(step)) assert.ok(title.length <= 60, title);
 });
 
-test("places of a draft have one name each", () => {
+test("afterToken names every boundary of a draft", () => {
   const named = [0, 1, 12, 13, 21, 22, 33, 112].map((n) => afterToken(n, true));
   assert.deepEqual(named, [
     "before the first",
@@ -260,7 +260,7 @@ const element = () => ({
   isConnected: true,
 });
 
-/** A player over the recorded steps, and a function that lets time go by. */
+/** A player of the recorded steps; `wait(seconds)` lets time pass. */
 function playerOf() {
   const [frames, drawn, said] = [[], [], []];
   Object.assign(globalThis, {
@@ -291,11 +291,11 @@ function playerOf() {
   };
 }
 
-test("Space plays a step in 18 seconds, then it rests; it also pauses and goes on", () => {
+test("Space plays a step in 18 seconds and stops at its end; it also pauses and resumes", () => {
   const { player, selection, drawn, said, wait, keys } = playerOf();
   keys[" "]();
   wait(0.1);
-  assert.ok(drawn[0] < 0.05); // nothing else was drawn before
+  assert.ok(drawn[0] < 0.05); // the first drawing is the beginning
   wait(9);
   keys[" "]();
   const { at } = player;
@@ -306,7 +306,7 @@ test("Space plays a step in 18 seconds, then it rests; it also pauses and goes o
   assert.deepEqual(said, ["draft", "doubt", "re-draft", "merge", "verify", "keep", ""]);
   assert.deepEqual([drawn.at(-1), player.on, player.playing], [END, false, false]);
   wait(60);
-  assert.deepEqual([selection.pinned, selection.shown, player.on], [null, 1, false]); // the next step is another press
+  assert.deepEqual([selection.pinned, selection.shown, player.on], [null, 1, false]); // the next step does not start to play
 });
 
 test("a part of a step plays between two places and rests there", () => {

@@ -1,4 +1,4 @@
-// Reading a run line by line, and what is looked at of it.
+// Reading a run line by line, and the selection in it.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { deflateRawSync } from "node:zlib";
@@ -43,7 +43,7 @@ test("a run is read as it arrives, and its totals add up", async () => {
     stepLine(4, 4, [1], 1),
     stepLine(4, 0, [3], 1.5),
     FINISHED,
-  ]); // an outcome is no part of the trace
+  ]); // outcomes are not part of the trace
 });
 
 test("a step has the outcome of the line before it, or none", async () => {
@@ -136,7 +136,7 @@ test("a late segment of another run is requested from its start and does not cle
   );
 });
 
-test("packed lines are unpacked, and lines that cannot be read are left out and told of", async () => {
+test("packed lines are unpacked, and invalid lines are skipped and reported", async () => {
   const line = stepLine(3, 1);
   const packed = "~" + deflateRawSync(Buffer.from(line)).toString("base64");
   assert.equal(await openLine(packed), line);
@@ -214,10 +214,10 @@ test("a followed run ends at its instructive step", async () => {
   selection.pin(2);
   selection.release();
   selection.advance();
-  assert.equal(selection.shown, 2); // what one looked at last stays
+  assert.equal(selection.shown, 2); // the step chosen last stays
 });
 
-test("the last step says why the text ends once that is known", async () => {
+test("the last step names the reason for the end of the text once that is known", async () => {
   const { store } = storeOf();
   const line = JSON.stringify({ ...JSON.parse(stepLine(4, 2)), committed: [], actual_boundary: null });
   store.feed(segment("k", 0, HEADER, line));
@@ -256,7 +256,7 @@ test("Resend requests missing lines again at intervals, until they arrive or ano
   store.early.size = 0;
   const before = sent.length;
   pass(9000);
-  assert.ok(sent.length <= before + 1); // a question that was on its way
+  assert.ok(sent.length <= before + 1); // a request that was already scheduled
   store.key = "l";
   pass(9000);
   assert.ok(sent.length <= before + 1);

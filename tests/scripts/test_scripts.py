@@ -1,4 +1,4 @@
-"""The scripts of the page: their own unit tests, and that nothing is exported for nobody."""
+"""The scripts of the page: their unit tests, and rules for their source."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_script_suites_pass(suite):
 
 
 def test_every_module_joins_and_every_export_is_used():
-    """Only entry modules export ``start``, which Python calls."""
+    """``start`` is exempt: Python calls it in entry modules."""
     used = {
         ((path.parent / address).resolve(), name.split(" as ")[0].strip())
         for path in [*MODULES, *SUITES]
@@ -41,20 +41,20 @@ def test_every_module_joins_and_every_export_is_used():
 
 
 def test_no_module_makes_markup_or_code_from_text():
-    """What models and files write enters the page as text nodes only."""
+    """Text from models and files enters the page as text nodes only."""
     made = r"(inner|outer)HTML|insertAdjacentHTML|document\.write|DOMParser|createContextualFragment|srcdoc|\beval\(|new Function\("
     found = {p.name: words for p in MODULES if (words := re.findall(made, p.read_text(encoding="utf-8")))}
     assert not found
 
 
 def test_browser_storage_is_reached_where_it_may_fail():
-    """A browser may refuse it: every access throws."""
+    """A browser may refuse its storage; then every access throws."""
     found = [path.name for path in MODULES if "localStorage" in path.read_text(encoding="utf-8")]
     assert found == ["dom.js"]
 
 
 def joined(folder: Path, **sources: str) -> str:
-    """The script of the module ``main`` among these, as Node runs it."""
+    """Joins the modules, runs ``start`` of ``main`` in Node and returns the output."""
     for name, source in sources.items():
         (folder / f"{name}.js").write_text(source, encoding="utf-8")
     script = f"console.log(JSON.stringify({join_modules(folder / 'main.js')}.start()));"

@@ -25,7 +25,7 @@ function stepOf(rows) {
   return { nodes, bonus: { parent: last.id, depth: last.depth + 1 } };
 }
 
-// A trunk of four, a re-draft from 2 that won, and one from 1 that did not.
+// A trunk of four tokens, an accepted re-draft from node 2, and a rejected one from node 1.
 const STEP = stepOf([
   [-1, [0, 1, 2], 1, "root"],
   [0, [0, 1, 2], 0.9, "accepted"],
@@ -38,7 +38,7 @@ const STEP = stepOf([
   [7, [2], 0.1],
 ]);
 
-/** Of a step the layout with whole branches, or only of what `fits`. */
+/** The layout of a step with whole branches (`layoutOf`) or cut ones (`cutOf`), as far as it `fits`. */
 const layoutOf = (step, fits = null) => layoutTree(chainsOf(step, false), fits);
 const cutOf = (step, fits = null) => layoutTree(chainsOf(step, true), fits);
 const counts = ({ more }) => [...more.values()].map(({ at, count }) => [at, count]);
@@ -56,7 +56,7 @@ test("the first draft and every re-draft have a lane each", () => {
   assert.equal(more.size, 0);
 });
 
-/** A tree of `size` nodes, another one for every seed. */
+/** A pseudo-random tree of `size` nodes. */
 function randomStep(seed, size) {
   let state = seed * 2654435761 + 1;
   const draw = (n) => ((state = (state * 1103515245 + 12345) % 2147483648), Math.floor((state / 2147483648) * n));
@@ -97,14 +97,14 @@ test("layoutTree leaves out the least likely branches first, and never the accep
   assert.equal(least.lanes.has(5) && least.lanes.has(BONUS), true);
 });
 
-test("chains and nodes agree on lanes where some are left out", () => {
+test("chains and nodes agree on lanes if some chains are left out", () => {
   for (let most = 5; most < 40; most += 5) {
     const { lanes, chains } = layoutOf(randomStep(most, 40), ({ lanes: all }) => all.size <= most);
     for (const chain of chains) for (const node of chain.nodes) assert.equal(lanes.get(node.id), chain.lane);
   }
 });
 
-// A trunk of six of which one is right; from its third token a re-draft leaves.
+// A trunk of six tokens, one of them accepted; a re-draft leaves after the third.
 const LONG = stepOf([
   [-1, [0, 1], 1, "root"],
   [0, [0, 1], 0.9, "accepted"],
@@ -122,10 +122,10 @@ test("a branch that was not accepted ends after two tokens, with all that leaves
   assert.deepEqual([...layout.lanes.keys()].sort(), [BONUS, 0, 1, 2, 3].sort());
   assert.deepEqual(counts(layout), [[3, 5]]);
   const three = stepOf([[-1, [0], 1, "root"], ...[0, 1, 2].map((parent) => [parent, [0]])]);
-  for (const step of [STEP, three]) assert.equal(cutOf(step).lanes.size, step.nodes.size + 1); // for one token none is cut
+  for (const step of [STEP, three]) assert.equal(cutOf(step).lanes.size, step.nodes.size + 1); // not cut if only one token would be hidden
 });
 
-test("nodes are shown or counted behind one that is shown, each once", () => {
+test("every node is either shown, or counted once after a shown node", () => {
   for (const cut of [layoutOf, cutOf]) {
     for (let seed = 0; seed < 60; seed += 1) {
       const step = randomStep(seed, 40);
@@ -146,7 +146,7 @@ test("nodes are shown or counted behind one that is shown, each once", () => {
   }
 });
 
-test("an opened branch goes on in its lane, and what leaves it has lanes of its own", () => {
+test("an opened branch continues in its lane, and its subs have other lanes", () => {
   const lanes = lanesOfMore(cutOf(LONG).more.get(3));
   assert.deepEqual(
     [2, 3, 6].map((id) => lanes.get(id)),
@@ -158,7 +158,7 @@ test("an opened branch goes on in its lane, and what leaves it has lanes of its 
   );
 });
 
-test("a key leads into a branch that is not drawn to its end, and back", () => {
+test("arrow keys lead into a cut branch and back", () => {
   const step = { ...LONG, accepted: [1] };
   const { lanes } = cutOf(LONG);
   assert.equal(nextNode(step, lanes, 3, "right"), 4);
@@ -166,13 +166,13 @@ test("a key leads into a branch that is not drawn to its end, and back", () => {
   assert.equal(nextNode(step, lanes, 1, "right"), BONUS);
 });
 
-test("one rejected token is said to be wrong, that behind a re-draft only marked", () => {
+test("brokenTokens gives the wanted token for the first draft's rejected token only", () => {
   const accepted = [1, 2, 5];
   const choices = new Map([2, 5].map((id) => [id, { text: " shells" }]));
   const behind = { ...STEP, nodes: new Map(STEP.nodes), accepted, choices };
   assert.deepEqual([...brokenTokens(behind)], [[3, "“shells”"]]);
   behind.nodes.set(7, { ...STEP.nodes.get(7), parent: 2, candidates: [1], state: "rejected", drafterP: 0.9 });
-  assert.deepEqual([...brokenTokens({ ...behind, accepted: [1, 2] }).keys()], [3]); // the first draft’s own, where it is there
+  assert.deepEqual([...brokenTokens({ ...behind, accepted: [1, 2] }).keys()], [3]); // the first draft’s token is preferred
   behind.nodes.delete(7);
   behind.nodes.set(6, { ...STEP.nodes.get(6), state: "rejected" });
   assert.deepEqual(
@@ -202,7 +202,7 @@ test("edgePath is straight within a lane and turns between two lanes", () => {
   assert.match(edgePath(0, 0, 40, 30, 20), /^M0 0H13Q20 0 20 7V23Q20 30 27 30H40$/);
 });
 
-/** What the lanes of a step are called, that of the anchor first. */
+/** The names of a step's lanes, from the middle outwards. */
 function labels(step, pitch = 90, lines = []) {
   const tree = {
     step: { levels: [], ...step },
@@ -217,7 +217,7 @@ function labels(step, pitch = 90, lines = []) {
     .filter(Boolean);
 }
 
-test("lanes are called by what they brought, and only those that the target followed", () => {
+test("chainLabel names lanes with accepted tokens only, and counts these", () => {
   const branches = [
     { drafter: "second", prefix: 2, base: 0 },
     { drafter: "second", prefix: 1, base: 0 },
@@ -240,7 +240,7 @@ test("lanes are called by what they brought, and only those that the target foll
     nodes: new Map([...STEP.nodes].map(([id, n]) => [id, { ...n, candidates: [] }])),
   };
   assert.deepEqual(labels(grown), ["first draft, 2 right", "another guess, 1 right"]);
-  // a node budget kept the re-draft from 0 and nothing of the first draft
+  // the node budget kept a re-draft from the anchor and pruned the whole first draft
   const left = stepOf([
     [-1, [2], 1, "root"],
     [0, [2], 0.9, "accepted"],
@@ -252,7 +252,7 @@ test("lanes are called by what they brought, and only those that the target foll
   assert.deepEqual(labels({ ...step, ...stepOf([[-1, [0, 1, 2], 1, "root"]]) }), []);
 });
 
-test("a lane is called shorter where a line goes through its name", () => {
+test("chainLabel shortens a name that would cross a line", () => {
   const step = { ...STEP, draft: {}, branches: [{ prefix: 2, base: 0 }], sampled: false, columns: 9 };
   const from = 3 * 90 - 20;
   assert.equal(labels(step, 90, [from + 150])[1], "second draft, 1 right");
@@ -260,20 +260,20 @@ test("a lane is called shorter where a line goes through its name", () => {
   assert.equal(labels(step, 90, [from + 20])[1], undefined);
 });
 
-test("numbered gives the likeliest places their number, and none over another's", () => {
+test("numbered gives the likeliest places a number, without overlaps", () => {
   assert.deepEqual(numbered([100, 120, 60, 180, 216]), [true, false, true, true, true]);
-  assert.deepEqual(numbered([100, 120, 140]), [true, false, true]); // the second one has none that could be in the way
+  assert.deepEqual(numbered([100, 120, 140]), [true, false, true]); // the second has no number that the third could overlap
 });
 
 test("clearOf moves labels off the boundary line and stems", () => {
   const room = [0, 300];
-  assert.equal(clearOf([100], 120, 50, room), 120); // clear of it
+  assert.equal(clearOf([100], 120, 50, room), 120); // already clear
   assert.equal(clearOf([100], 80, 50, room), 106);
   assert.equal(clearOf([100], 80, 50, room, true), 44);
-  assert.equal(clearOf([310], 280, 50, room), 254); // no room behind it
+  assert.equal(clearOf([310], 280, 50, room), 254); // no room to the right of the line
   assert.equal(clearOf([30], 10, 50, room, true), 36);
   assert.equal(clearOf([30], 10, 50, [0, 20]), null); // no room at all
-  assert.equal(clearOf([30, 60, 200], 20, 50, room), 66); // nor across a stem
+  assert.equal(clearOf([30, 60, 200], 20, 50, room), 66); // several lines
 });
 
 test("the accepted path leaves the first draft upwards where branches are left out", () => {
@@ -282,10 +282,10 @@ test("the accepted path leaves the first draft upwards where branches are left o
   }
 });
 
-test("slim columns: those that matter as wide as their words, within the total width", () => {
+test("slim columns: important ones are as wide as their words, within the total width", () => {
   const { widths, slim } = new Columns(16, 360, true, [0, 3, 99, 5], (at) => (at === 3 ? 18 : at > 11 ? 0 : 40));
   assert.equal(slim, true);
-  assert.deepEqual([widths[0], widths[3], widths[5]], [40, 20, 40]); // a comma takes no more than a column needs at least
+  assert.deepEqual([widths[0], widths[3], widths[5]], [40, 20, 40]); // a comma takes the least width of a column with a word
   assert.ok(Math.min(...widths) >= 7 && widths[12] < 20 && widths.filter((width) => width >= 20).length > 5);
   assert.ok(Math.abs(widths.reduce((a, b) => a + b) - 360) < 16);
   const few = new Columns(5, 200, true, [0]);
@@ -298,10 +298,10 @@ test("columns fill the width evenly, but for words that need more", () => {
   const even = new Columns(10, 800, false, [], () => 50).widths;
   assert.deepEqual(even.map(Math.round), Array(10).fill(80));
   const led = (need) => new Columns(10, 800, false, [], () => need, undefined, 128).widths.map(Math.round);
-  assert.deepEqual([led(50)[0], led(78)[0]], [128, 80]); // where the others need the room there is none
+  assert.deepEqual([led(50)[0], led(78)[0]], [128, 80]); // no wide first column if the others need the room
   const long = new Columns(10, 800, false, [], (at) => (at === 4 ? 170 : 50)).widths;
   assert.deepEqual([total(long), Math.round(long[4]), Math.round(long[0])], [800, 170, 70]);
-  const tight = new Columns(10, 800, false, [], (at) => (at < 2 ? 300 : 50)).widths; // only where there is truly no room
+  const tight = new Columns(10, 800, false, [], (at) => (at < 2 ? 300 : 50)).widths; // too little room
   assert.deepEqual([total(tight), Math.round(tight[0]), Math.round(tight[5])], [800, 200, 50]);
   const wished = new Columns(
     10,
@@ -311,7 +311,7 @@ test("columns fill the width evenly, but for words that need more", () => {
     () => 50,
     (at) => (at === 9 ? 200 : 50),
   ).widths;
-  assert.equal(Math.round(wished[9]), 200); // what may be opened, as far as there is room
+  assert.equal(Math.round(wished[9]), 200); // room for the words of branches that may be opened
 });
 
 const pen = { measureText: (words) => ({ width: 10 * [...words].length }) };
@@ -328,7 +328,7 @@ test("wrapped cuts words longer than a line between characters", () => {
   assert.deepEqual(wrapped("ab", 1, ""), ["a", "b"]);
 });
 
-test("words have no space before them, a space has one, and bytes are no words", () => {
+test("fitLabel omits the space before a word, shows lone spaces, and replaces bytes by a dot", () => {
   const drawn = (value, room = 999) => fitLabel(value, room, false, "").words;
   assert.deepEqual(
     [" shells", " ", "\n", "  x"].map((value) => drawn(value)),
@@ -346,7 +346,7 @@ test("words have no space before them, a space has one, and bytes are no words",
   assert.equal(drawn(" approximately", 60), "appro…");
 });
 
-test("fitLabel takes smaller type before it cuts a word, where it may", () => {
+test("fitLabel tries smaller type before it cuts a word, if allowed", () => {
   pen.measureText = (words) => ({ width: (Number.parseInt(pen.font.slice(4), 10) / 2) * [...words].length });
   const { words, size, width } = fitLabel("shells", 40, false, "x", true);
   assert.deepEqual([words, size, width], ["shells", 13, 39]);

@@ -1,4 +1,4 @@
-// What the pointer waits for, and what may come in between.
+// Delayed actions, and events that cancel them.
 import assert from "node:assert/strict";
 import { beforeEach, mock, test } from "node:test";
 import { oneWait } from "../../assets/viewer/dom.js";

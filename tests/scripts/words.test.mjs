@@ -1,4 +1,4 @@
-// How tokens and numbers are written.
+// The format of tokens and numbers.
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { number, whole } from "../../assets/viewer/dom.js";
@@ -51,7 +51,7 @@ test("number and whole replace non-finite values and clamp others", () => {
   );
 });
 
-test("fixed rounds halves to even, as Python does", () => {
+test("fixed rounds half to even, like Python", () => {
   assert.deepEqual(
     [0.625, 0.375, 0.125, 4.6, 1.005, 2.5].map((v) => fixed(v, 2)),
     ["0.62", "0.38", "0.12", "4.60", "1.00", "2.50"],
