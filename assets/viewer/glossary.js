@@ -1,8 +1,8 @@
-// The list of words: what each means, as the page says it wherever the word stands (meaning.js), and the element for it.
+// The glossary: the meaning of each term, shown wherever the term occurs (meaning.js), and the element for a term.
 
 import { h } from "./dom.js";
 
-/** Every word that a newcomer may not know, in the order in which one needs them. */
+/** Terms that a newcomer may not know, in a useful reading order. */
 export const GLOSSARY = {
   token: "a word or a piece of one; ␣ stands for a lone space, ↵ for a line break",
   target:
@@ -29,13 +29,13 @@ export const GLOSSARY = {
   "▲": "the whole first draft was accepted",
 };
 
-/** A word with a dotted line and its meaning behind it; `shown`: as it stands in the text. */
+/** A term that shows its meaning when hovered or focused; `shown`: its form in the text. */
 export const term = (word, shown = word, meaning = GLOSSARY[word]) =>
   h("span", { class: "term", tabindex: 0, role: "button", "data-meaning": meaning }, shown);
 
-const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u; // not in other words
+const IN_PROSE = /(?<![\p{L}“])(anchor|bonus|α|γ|K|r\(i\))(?![\p{L}₂])/u; // not inside longer words
 
-/** Prose as a list of pieces: text, or a word of the list in an array, each for the first time only; `seen`: the words before. */
+/** Splits prose into text and terms; a term is an array, at its first occurrence only. `seen`: earlier terms, updated. */
 export function wordsIn(prose, seen = new Set()) {
   return prose.split(IN_PROSE).map((piece, at) => {
     if (at % 2 === 0 || seen.has(piece)) return piece;
@@ -44,6 +44,6 @@ export function wordsIn(prose, seen = new Set()) {
   });
 }
 
-/** The same as what can be appended to an element. */
+/** Like `wordsIn`, as text and elements. */
 export const withTerms = (prose, seen) =>
   wordsIn(prose, seen).map((piece) => (Array.isArray(piece) ? term(piece[0]) : piece));

@@ -1,4 +1,4 @@
-// What the words mean, and the keys of the view: what they do, and the list of them.
+// The help dialog (legend, glossary, keys), and the actions of the keys.
 
 import { button, h } from "./dom.js";
 import { GLOSSARY } from "./glossary.js";
@@ -27,7 +27,7 @@ const KEYS = [
 ];
 
 export class HelpView {
-  /** `ways`: what the opening sentence offers, see `opening`; `legend`: what shapes and lines mean. */
+  /** `ways`: actions for the buttons of `opening`; `legend`: an element. */
   constructor(host, ways, legend) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
     const leave = (way) => way && (() => [this.box.close(), way()]);
@@ -56,25 +56,25 @@ export class HelpView {
   }
 }
 
-// Keys work while the view is visible and nothing that has a use for keys itself has the focus: after a click on Run, say.
+// Keys work while the view is visible, unless the focused element uses keys itself.
 const TAKES_TYPING =
   "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
 
 const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='radiogroup'], video, audio";
 
-/** Whether keys that are pressed with the focus on `target` are the view's. */
-export function ours(element, target) {
+/** Whether the view handles keys while the focus is on `target`. */
+export function handlesKeysOf(element, target) {
   if (target === document.body || element.contains(target)) return true;
   return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
 }
 
-/** What a key is called in `keyActions`, the first name first: Shift with a digit's key is a stage, and on some keyboards the digit. */
+/** The names of a key event in `keyActions`, in order of preference: Shift + digit is a stage, but types a digit on some layouts. */
 export function keyNames({ key, code, shiftKey }) {
   const name = (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
   return [...((shiftKey && /(?<=^Digit)[1-6]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
 }
 
-/** `act` maps a key name to what it does; true from it means the key was used. */
+/** `act`: functions by key name; unless one returns false, the key's default action is prevented. */
 export function listenForKeys(element, act) {
   const onKey = (event) => {
     if (!element.isConnected) {
@@ -83,7 +83,7 @@ export function listenForKeys(element, act) {
     }
     const target = event.target instanceof Element ? event.target : document.body;
     if (
-      !ours(element, target) ||
+      !handlesKeysOf(element, target) ||
       !element.offsetParent ||
       event.defaultPrevented ||
       event.ctrlKey ||
@@ -92,7 +92,7 @@ export function listenForKeys(element, act) {
     )
       return;
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
-    // a button that is out of sight, as that of a dialog which was just closed, keeps the focus for a while
+    // a hidden button, such as one in a dialog that was just closed, can keep the focus for a while
     const button = target.closest("button, a");
     if ([" ", "Enter"].includes(event.key) && button && button.getClientRects().length) return;
     if (keyNames(event).some((name) => act[name] && act[name]() !== false)) event.preventDefault();
@@ -151,7 +151,7 @@ export function keyActions({
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(selection.shownNode)?.depth),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
-    // a clicker's keys; else they scroll the page
+    // keys of a presentation remote; otherwise they scroll the page
     PageDown: () => presenter.on && selection.move(1),
     PageUp: () => presenter.on && selection.move(-1),
     Escape: () => (player.on ? player.finish() : redraft.release(store.step(selection.shown)) || selection.release()),
