@@ -52,7 +52,7 @@ export function nodeCard(step, id) {
       { class: "card" },
       nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
-      meter("target", step.bonus.p, "target"),
+      meter("large model", step.bonus.p, "target"),
       ...targetRows(step, targets, []),
     );
   }
@@ -67,7 +67,7 @@ export function nodeCard(step, id) {
   const drafted = ofBoth(step, node)
     ? meter("both drafters", node.drafterP, node.proposer, "weighted")
     : meter(step.names[node.proposer], node.drafterP, node.proposer);
-  card.append(drafted, meter("target", node.targetP, "target", rankWords(node.rank)));
+  card.append(drafted, meter("large model", node.targetP, "target", rankWords(node.rank)));
   const others = alternativesOf(step, node);
   card.append(
     ...topRows(`Top choices of the ${step.names[node.proposer]}`, others, node.proposer, step.sampled),
@@ -80,7 +80,7 @@ export function nodeCard(step, id) {
 function targetRows(step, targets, drafted) {
   const words = agreementWords(drafted, targets);
   return [
-    ...topRows("Target’s top choices here", targets, "target", step.sampled),
+    ...topRows("Top choices of the large model", targets, "target", step.sampled),
     words ? h("p", { class: "agreement" }, words) : "",
   ];
 }
@@ -97,11 +97,10 @@ function topRows(heading, top, proposer, sampled) {
 /** Marks a listed token that the drafter, the target or both chose. In the target's own list, its choice is marked only when
  *  sampling: at temperature 0 it is always the first entry. */
 export function markOf(a, ofTarget, sampled) {
-  const target = sampled ? "drawn" : "target’s";
   const marked = a.wanted && !(ofTarget && !sampled);
-  if (a.own && marked) return ofTarget ? "drafted, drawn" : `${target} too`;
+  if (a.own && marked) return sampled ? "drafted, drawn" : "both";
   if (a.own) return "drafted";
-  return marked ? target : "";
+  return !marked ? "" : sampled ? "drawn" : "large model’s";
 }
 
 function alternativeRow(a, proposer, sampled) {
@@ -136,7 +135,7 @@ function stepCard(step, total, undrawn) {
         : null,
     second_draft: redraftFact(step),
     tree: count(step.nodes.size, "node"),
-    verify: "one target pass",
+    verify: "one pass",
     commit: count(step.committed.length, "token"),
   };
   // Leave out a stage that this method does not have, unless time was recorded for it.
@@ -151,7 +150,9 @@ function stepCard(step, total, undrawn) {
     ),
   );
   const without = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without drawing it` : "";
-  const equal = equalDrafts(step).map((group) => `The ${draftsName(group)} agreed: verified once. `);
+  const equal = equalDrafts(step).map(
+    (group) => `The ${draftsName(group)} wrote the same tokens and were verified once. `,
+  );
   const hint = matchMedia("(hover: none)").matches
     ? "Tap a token of the tree for its probabilities."
     : "Point at a token of the tree for its probabilities.";

@@ -82,7 +82,7 @@ export const inTree = (level) => level.best.filter(({ node }) => node).length;
 
 /** A note for the strip of a tree that grew level by level; strip.js splits it at ": ". */
 export function levelWords(step) {
-  return `${step.levels.length} draft passes in turn, one a level: no block confidence and no boundary estimate here.`;
+  return `${step.levels.length} draft passes, one per level: no block confidence and no boundary estimate.`;
 }
 
 /** A step in words: a title with the number of tokens, and pieces with the proposers; `kind` sets the colour of a piece. */
@@ -90,7 +90,7 @@ export function stepStory(step) {
   const tokens = step.committed.length;
   if (isPlain(step)) {
     const why = step.decision ? "nothing was drafted here." : "plain decoding drafts nothing.";
-    const own = step.bonus ? [gave(1, OWN), { text: ` itself: ${why}` }] : [{ text: capital(why) }];
+    const own = step.bonus ? onlyToken(why) : [{ text: capital(why) }];
     return { title: tokens ? "One token in one pass." : "Nothing was written.", pieces: own };
   }
   return {
@@ -106,7 +106,12 @@ export const stepSentence = (step) => {
 };
 
 const OWN = ["the large model", "target"];
-const gave = (tokens, [who, kind]) => ({ text: `${tokens} from ${who}`, kind });
+const tokensFrom = (tokens, [who, kind]) => ({ text: `${tokens} from ${who}`, kind });
+const onlyToken = (why) => [
+  { text: "The only token is from " },
+  { text: OWN[0], kind: OWN[1] },
+  { text: ` itself: ${why}` },
+];
 
 const firstName = ({ names, branches, selected }) =>
   names.first !== "first drafter"
@@ -118,24 +123,25 @@ const firstName = ({ names, branches, selected }) =>
 function storyPieces(step) {
   const { right, parts } = contributions(step);
   const ofFirst = step.levels.length ? step.accepted.length : right;
-  const items = ofFirst ? [[gave(ofFirst, [firstName(step), "first"])]] : [];
+  const items = ofFirst ? [[tokensFrom(ofFirst, [firstName(step), "first"])]] : [];
   for (const { added, drafts, proposer } of step.levels.length ? [] : parts) {
-    const who = !drafts.length ? "its lower-ranked choices" : drafts[0].resampled ? "another draft" : "a second draft";
+    const who = !drafts.length
+      ? "the drafter’s lower-ranked choices"
+      : drafts[0].resampled
+        ? "another draft"
+        : "a second draft";
     const ready = drafts.length && parts.length === 1 && ofFirst && step.bonus ? readyWords(drafts, right) : "";
-    items.push([gave(added, [who, proposer]), ...(ready ? [{ text: ready }] : [])]);
+    items.push([tokensFrom(added, [who, proposer]), ...(ready ? [{ text: ready }] : [])]);
   }
-  if (step.bonus) items.push([gave(1, OWN), { text: " itself" }]);
-  const before = ofFirst ? "" : firstWrong(step);
-  const after = [ofFirst && !parts.length ? noBetter(step, "; ") : "", endWords(step)].join("");
+  const reasons = [ofFirst ? "" : firstWrong(step), parts.length ? "" : noBetter(step, ofFirst)];
+  const after = [reasons.filter(Boolean).join(", and "), endWords(step)].filter(Boolean).join("; ");
+  if (!items.length) return step.bonus ? onlyToken(`${after}.`) : [{ text: `${capital(after)}.` }];
+  if (step.bonus) items.push([tokensFrom(1, OWN), { text: " itself" }]);
   const listed = items.flatMap((item, at) => [
     ...(at ? [{ text: at < items.length - 1 ? ", " : items.length > 2 ? ", and " : " and " }] : []),
     ...item,
   ]);
-  return [
-    ...(before ? [{ text: before + (parts.length ? ". " : `${noBetter(step, ", and ")}. `) }] : []),
-    ...listed,
-    { text: `${after}.` },
-  ];
+  return [...listed, { text: after ? `; ${after}.` : "." }];
 }
 
 /** How early the second drafts that continue after the first `right` tokens had started. */
@@ -149,20 +155,21 @@ function readyWords(drafts, right) {
 /** Why the first drafted token was not accepted. */
 function firstWrong(step) {
   const there = [...step.nodes.values()].some((n) => n.depth === 1 && (n.candidates.includes(0) || step.levels.length));
-  if (!there && step.boundary === null) return "The tree left out the first guess";
-  return step.sampled ? "The first guess was not the token drawn" : "The first guess was already wrong";
+  if (!there && step.boundary === null) return "the tree left out the first guess";
+  return step.sampled ? "the first guess was not the token drawn" : "the first guess was already wrong";
 }
 
 /** Why second drafts did not help where the first one broke. */
-function noBetter(step, link) {
+function noBetter(step, ofFirst) {
   if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
-  const said = { found: "the second draft from there did no better", missed: "no second draft started there" };
-  return link + (said[step.verdict] ?? "the other drafts added nothing");
+  const place = ofFirst ? "where it broke" : "there";
+  const said = { found: `the second draft from ${place} did no better`, missed: `no second draft started ${place}` };
+  return said[step.verdict] ?? "the other drafts added nothing";
 }
 
 function endWords({ bonus, ending }) {
   if (bonus) return "";
-  return ending === "max_new_tokens" ? "; the limit on tokens ends the text here" : "; the text ends here";
+  return ending === "max_new_tokens" ? "the limit on tokens ends the text here" : "the text ends here";
 }
 
 /** The options that a cost-aware step compared; empty if it made no decision. */
@@ -177,7 +184,7 @@ export function decisionWords(step) {
     const other = best(options.filter((o) => o.block_size));
     if (other)
       says.push(
-        `A draft of ${other.block_size} promised ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the target alone 1 in ${ms(taken.seconds)}.`,
+        `A block of ${other.block_size} was expected to bring ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the large model alone 1 in ${ms(taken.seconds)}.`,
       );
   } else {
     // Options that were considered after the first draft come last; the first of them has no re-draft.
@@ -188,7 +195,7 @@ export function decisionWords(step) {
         `${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`,
       );
   }
-  if (looking) says.push("It was tried again to check whether it pays now.");
+  if (looking) says.push("This option was not expected to pay; it was tried again to update the estimates.");
   return says.join(" ");
 }
 
@@ -208,20 +215,20 @@ export function stepSummary(step, total, growing = false) {
 export function boundaryWords(step) {
   const { draft, boundary, verdict, rank, gained, random } = step;
   if (!draft) return "";
-  if (boundary === null) return "Where it broke was not seen: the text or the tree ended before.";
+  if (boundary === null) return "It is not known where the first draft broke: the text or the tree ended before.";
   if (verdict === "all") return "The whole first draft was accepted.";
-  const broke = `It broke ${afterToken(boundary)}`;
+  const broke = `The first draft broke ${afterToken(boundary)}`;
   if (verdict === null) return `${broke}.`;
   const expected = random
     ? rank
       ? ", a place drawn at random"
-      : ", which was not among the places drawn at random"
+      : ", which was not among the randomly drawn places"
     : rank
       ? `, the ${rank > 1 ? `${ordinal(rank)} ` : ""}likeliest place`
-      : ", which was not expected";
+      : ", which was not among the expected places";
   const came = {
-    repaired: `: rescued, second drafts added ${count(gained, "token")}`,
-    found: ": the right place, but no gain",
+    repaired: `: second drafts rescued it and added ${count(gained, "token")}`,
+    found: ": a second draft started there, but added nothing",
     missed: ": no second draft started there",
   };
   return `${broke}${expected}${came[verdict]}.`;
@@ -256,11 +263,11 @@ export function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);
   if (node.state === "root") return "Anchor: every draft of this step continues from here.";
   if (node.state === "accepted")
-    return `Accepted: the target ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
+    return `Accepted: the large model ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
   if (node.state === "rejected") {
     const could =
-      step.sampled && node.targetP > 0 ? ` This one could have been drawn as well${chance(node.targetP)}.` : "";
-    return `Rejected: the target ${step.sampled ? "drew" : "wanted"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
+      step.sampled && node.targetP > 0 ? ` This token could have been drawn too${chance(node.targetP)}.` : "";
+    return `Rejected: the large model ${step.sampled ? "drew" : "wanted"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
   }
   for (let above = step.nodes.get(node.parent); above; above = step.nodes.get(above.parent)) {
     if (above.state === "rejected") return "Not reached: an earlier token on this path was rejected.";
@@ -274,7 +281,7 @@ export function nodeSentence(step, node) {
 const isPlain = (step) => !step.draft && step.nodes.size < 2;
 
 export function bonusSentence(step) {
-  const own = `the target’s own ${step.sampled ? "draw" : "choice"}`;
+  const own = `the large model’s own ${step.sampled ? "draw" : "choice"}`;
   if (isPlain(step)) return `${capital(own)}${chance(step.bonus.p)}: nothing was drafted. It is the next anchor.`;
   return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
 }
@@ -328,7 +335,7 @@ export function agreementWords(drafted, wanted) {
     q -= same.p;
   }
   bound = Math.max(0, bound + part(Math.max(0, p), Math.max(0, q)));
-  return `The target’s favourite is ${place}${bound >= 0.005 ? `; KL(target ‖ drafter) is at least ${bound.toFixed(2)}` : ""}.`;
+  return `The large model’s favourite is ${place}${bound >= 0.005 ? `; KL(target ‖ drafter) is at least ${bound.toFixed(2)}` : ""}.`;
 }
 
 export const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);

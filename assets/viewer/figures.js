@@ -131,7 +131,7 @@ export class FigureView {
     this.title.textContent = panel.title;
     this.question.textContent = panel.question;
     this.box.setAttribute("aria-label", panel.title);
-    this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} Its numbers are in the table.`);
+    this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} The numbers are in the table.`);
     this.host.style.minHeight = `${panel.figure.layout.height}px`; // reserves space, so that drawing it later does not shift the page
     this.fillTable();
     this.draw();
@@ -167,7 +167,7 @@ export class FigureView {
         if (mark) this.take(mark.customdata);
       });
     } catch (error) {
-      this.host.textContent = `This figure was not drawn (${error.message}); its numbers are in the table.`;
+      this.host.textContent = `This figure could not be drawn (${error.message}). The numbers are in the table.`;
     }
   }
 

@@ -9,20 +9,23 @@ import { STAGE_NAMES } from "./stages.js";
 const KEYS = [
   ["← →", "previous, next step"],
   ["↑ ↓", "node in the branch above, below"],
-  ["Shift + ← →", "node before, after on the path"],
+  ["Shift + ← →", "previous, next node on the path"],
   ["Home End", "first, last step"],
   ["Space", "play the stages of the step; pause"],
   [`Shift + ${STAGE_NAMES.map((_, at) => at + 1).join(" ")}`, `stage of the step: ${STAGE_NAMES.join(", ")}`],
-  ["W", "whole branches, or only their beginnings"],
+  ["W", "show whole branches, or only their beginnings"],
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
-  ["N P", "next, previous step of the chosen kind"],
+  ["N P", "next, previous step of the kind chosen in Find"],
   [".", "full screen"],
-  ["T", "present: sentence and drawing, twice as large"],
-  ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
+  ["T", "present: only sentence and drawing, twice as large"],
+  ["Q", "quiz: guess where the first draft is rejected; answer with 1 to 9, Enter on a token, or 0 for nowhere"],
   ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
-  ["Tab", "to the places under the drawing: ← → choose one, Enter asks what if a second draft had started there"],
-  ["Esc", "close what is open, release the node, then the step"],
+  [
+    "Tab",
+    "go to the places under the drawing; ← → choose one, Enter shows what a second draft from there would have added",
+  ],
+  ["Esc", "stop playing, close the what-if card, or release the node, then the step"],
   ["?", "this list"],
 ];
 
@@ -44,7 +47,7 @@ export class HelpView {
       h("dl", { class: "words" }, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
       h("h3", {}, "Keys"),
       h("dl", {}, ...KEYS.map(([keys, meaning]) => row(named(keys), meaning))),
-      h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
+      h("p", {}, "Mouse: hover to preview, click to pin, scroll to zoom the tree, drag to pan it."),
     );
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
     host.append(this.box);

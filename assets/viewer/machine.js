@@ -43,7 +43,7 @@ export function originWords(method = "", cost = null) {
   if (cost !== null && Object.hasOwn(published, method) && fixed(published[method], 2) === fixed(cost, 2))
     return `as published for ${methodName(method)}`;
   const known = Object.entries(published).map(([name, value]) => `${methodName(name)} ${fixed(value, 2)}`);
-  return `calculated from the paper’s ${joined(known)}`;
+  return `calculated from the costs in the paper: ${joined(known)}`;
 }
 
 /** Parses the work of a step, [first, [again, …], nodes]; null stays null. */
@@ -99,7 +99,7 @@ export class BreakEvenMap {
       class: "breakeven",
       viewBox: `0 0 ${WIDE} ${HIGH}`,
       role: "img",
-      "aria-label": "Break-even map: tokens of a step against its cost",
+      "aria-label": "Break-even map: tokens per step against the cost of a step",
     });
     this.said = h("p", { class: "said" });
     this.box = h("div", { class: "map" }, this.svg, this.said);
@@ -156,7 +156,7 @@ export class BreakEvenMap {
       s(
         "text",
         { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" },
-        "a step costs, in plain steps",
+        "cost of a step, in plain steps",
       ),
       s(
         "text",
@@ -167,7 +167,7 @@ export class BreakEvenMap {
           "text-anchor": "middle",
           transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})`,
         },
-        "tokens a step, α",
+        "tokens per step, α",
       ),
     ];
     this.svg.replaceChildren(
