@@ -38,7 +38,7 @@ export function plotly(address) {
   return window.plotlyOnItsWay;
 }
 
-/** Replaces the colours of the light theme, given by name, by those of the current theme. */
+/** Replaces the light theme's `colours` (by name) by the colours of the current theme. */
 function themed(figure, element, colours) {
   const style = getComputedStyle(element);
   const names = new Map(Object.entries(colours).map(([name, colour]) => [colour, `--${name}`]));
