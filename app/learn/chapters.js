@@ -242,12 +242,7 @@ function onePass(step, time) {
   const { accepted, bonus, committed, nodes, sampled } = step;
   const { right } = contributions(step);
   const tree = nodes.size > 1;
-  const [broke] =
-    step.boundary === null
-      ? [""]
-      : boundaryWords(step)
-          .replace(/^It broke/, "The first draft broke")
-          .split(":");
+  const [broke] = step.boundary === null ? [""] : boundaryWords(step).split(":");
   const story = plain(stepStory(step).pieces);
   const brought =
     /^\d/.test(story) && committed.length > 1 ? `That makes ${inWords(committed.length)} tokens: ${story}` : story;

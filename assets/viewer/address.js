@@ -1,36 +1,36 @@
-// What an address names: in the query of the page, or behind # in a file and in links to it. Steps, runs and stops count from 1.
+// Reads and writes addresses: the query of the page, or the hash of a standalone file. Steps, runs and stops count from 1.
 
 import { PLACE_FIELDS } from "./constants.js";
 import { number, whole } from "./dom.js";
 
 const GAMES = ["quiz", "draft"];
-const CHAPTERS = 10; // of Learn, appendices among them
-const CHAPTER_OF_STOP = [1, 1, 2, 3, 3, 4, 6, 6, 9, 10, 8]; // where older links to a stop of Learn lead
+const CHAPTERS = 10; // number of chapters in Learn, appendices included
+const CHAPTER_OF_STOP = [1, 1, 2, 3, 3, 4, 6, 6, 9, 10, 8]; // chapter for the stop=N of older links to Learn, by N
 
-/** What stands for no game; merged into an address it ends the one that is on. */
+/** Changes for `withFields` that end the current game. */
 export const NO_GAME = Object.fromEntries(GAMES.map((name) => [name, ""]));
 
-/** A whole number that an address names, digits alone; null where it names none within these bounds. */
-function counted(words, least = 1, most = 1e9) {
+/** Parses a field made of digits only; null if it is anything else or out of bounds. */
+function readCount(words, least = 1, most = 1e9) {
   const value = /^\d{1,10}$/.test(words ?? "") ? Number(words) : NaN;
   return value >= least && value <= most ? value : null;
 }
 
-/** The node of a step as code names it, "bonus" or a number; null where there is none. */
+/** A node of a step: "bonus", a number, or null if `value` is neither. */
 export const readNode = (value) => (value === "bonus" ? "bonus" : whole(value, 0, 1e9, null));
 
 /**
- * The fields of an address, each checked; null or empty where it does not name one.
+ * Parses and checks the fields of an address. Missing or invalid fields are null or empty.
  *
- * `words`: a query, or what stands behind #. `beat`: a number of tokens a step.
+ * `words`: a query, or a hash without its #. The field `beat` is a number of tokens per step.
  */
 export function readAddress(words) {
   const fields = new URLSearchParams(words);
   return {
-    run: counted(fields.get("run")),
-    step: counted(fields.get("step")),
+    run: readCount(fields.get("run")),
+    step: readCount(fields.get("step")),
     node: readNode(fields.get("node")),
-    chapter: counted(fields.get("chapter"), 1, CHAPTERS) ?? CHAPTER_OF_STOP[counted(fields.get("stop"), 0)] ?? null,
+    chapter: readCount(fields.get("chapter"), 1, CHAPTERS) ?? CHAPTER_OF_STOP[readCount(fields.get("stop"), 0)] ?? null,
     game: GAMES.find((name) => fields.get(name) === "1") || "",
     beat: number(fields.get("beat"), 0, 512, null),
     play: fields.get("play") === "1",
@@ -40,7 +40,7 @@ export function readAddress(words) {
   };
 }
 
-/** The address with other values of some fields; an empty or missing one goes. */
+/** Returns the address with some fields changed; an empty, null or undefined value removes its field. */
 export function withFields(words, changes) {
   const fields = new URLSearchParams(words);
   for (const [name, value] of Object.entries(changes)) {
@@ -50,15 +50,15 @@ export function withFields(words, changes) {
   return fields.toString();
 }
 
-/** The query of the page that asks for what stands behind #, so that #run=2&step=10 means the same there as in a file; null where
- *  nothing known stands there. */
+/** Merges the hash into the query of the page, so that #run=2&step=10 works there as in a file. Returns null if the hash has no
+ *  known field. */
 export function queryOfHash(hash, query) {
   const asked = new URLSearchParams(hash);
   const known = PLACE_FIELDS.filter((name) => asked.has(name));
   if (!known.length) return null;
   const over = [];
   const learn = ["chapter", "stop"];
-  if (!asked.has("tab")) over.push("tab"); // of what was looked at before: a chapter is in Learn, a step in Explore
+  if (!asked.has("tab")) over.push("tab"); // drop the open tab: a chapter opens Learn, a step Explore
   if (["step", ...learn].some((name) => asked.has(name))) over.push(...learn);
   if (GAMES.some((name) => asked.has(name))) over.push(...GAMES, "beat"); // one game at a time
   const changes = Object.fromEntries(over.map((name) => [name, ""]));

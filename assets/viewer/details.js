@@ -1,4 +1,4 @@
-// What is known of one node, or of the step as a whole when no node is selected: in the panel beside the tree and in the tooltip.
+// Details of one node, or of the whole step if no node is selected: in the panel beside the tree and in the tooltip.
 
 import { button, h, sum } from "./dom.js";
 import {
@@ -18,7 +18,7 @@ import {
 import { BONUS } from "./tree_layout.js";
 import { STAGES, count, milliseconds, probability, visible } from "./words.js";
 
-/** A bar for a share of the whole, from 0 to 1. */
+/** A horizontal bar, filled up to `share` (0 to 1). */
 const rail = (share, kind) =>
   h("span", { class: "rail" }, h("span", { class: `level ${kind}`, style: `width:${(share * 100).toFixed(1)}%` }));
 
@@ -43,7 +43,7 @@ function nodeTitle(node, words) {
   );
 }
 
-/** Everything about a node: the tooltip and the details panel show the same card. */
+/** The card of a node, for the tooltip and the details panel. */
 export function nodeCard(step, id) {
   if (id === BONUS) {
     const targets = targetTopOf(step, { parent: step.bonus.parent, token: null });
@@ -52,7 +52,7 @@ export function nodeCard(step, id) {
       { class: "card" },
       nodeTitle({ text: step.bonus.text, proposer: "target" }, `token ${step.bonus.depth}`),
       h("p", {}, bonusSentence(step)),
-      meter("target", step.bonus.p, "target"),
+      meter("large model", step.bonus.p, "target"),
       ...targetRows(step, targets, []),
     );
   }
@@ -67,7 +67,7 @@ export function nodeCard(step, id) {
   const drafted = ofBoth(step, node)
     ? meter("both drafters", node.drafterP, node.proposer, "weighted")
     : meter(step.names[node.proposer], node.drafterP, node.proposer);
-  card.append(drafted, meter("target", node.targetP, "target", rankWords(node.rank)));
+  card.append(drafted, meter("large model", node.targetP, "target", rankWords(node.rank)));
   const others = alternativesOf(step, node);
   card.append(
     ...topRows(`Top choices of the ${step.names[node.proposer]}`, others, node.proposer, step.sampled),
@@ -76,16 +76,15 @@ export function nodeCard(step, id) {
   return card;
 }
 
-/** The target's likeliest tokens at a place beside the drafter's, and how far they agree; nothing where none are recorded. */
+/** The target's likeliest tokens at a node, and how far the drafter's agree with them; empty if none are recorded. */
 function targetRows(step, targets, drafted) {
   const words = agreementWords(drafted, targets);
   return [
-    ...topRows("Target’s top choices here", targets, "target", step.sampled),
+    ...topRows("Top choices of the large model", targets, "target", step.sampled),
     words ? h("p", { class: "agreement" }, words) : "",
   ];
 }
 
-/** A list of likely tokens under its heading; nothing where it is empty. */
 function topRows(heading, top, proposer, sampled) {
   return top.length
     ? [
@@ -95,14 +94,13 @@ function topRows(heading, top, proposer, sampled) {
     : [];
 }
 
-/** Who chose a token of a list: the drafter, the target, both. What the target draws at random may stand anywhere in its
- *  list; its favourite comes first there, so that is not said. */
+/** Marks a listed token that the drafter, the target or both chose. In the target's own list, its choice is marked only when
+ *  sampling: at temperature 0 it is always the first entry. */
 export function markOf(a, ofTarget, sampled) {
-  const target = sampled ? "drawn" : "target’s";
   const marked = a.wanted && !(ofTarget && !sampled);
-  if (a.own && marked) return ofTarget ? "drafted, drawn" : `${target} too`;
+  if (a.own && marked) return sampled ? "drafted, drawn" : "both";
   if (a.own) return "drafted";
-  return marked ? target : "";
+  return !marked ? "" : sampled ? "drawn" : "large model’s";
 }
 
 function alternativeRow(a, proposer, sampled) {
@@ -116,17 +114,17 @@ function alternativeRow(a, proposer, sampled) {
   );
 }
 
-/** How many passes of a drafter, one after the other, its draft took. */
+/** The number of sequential drafter passes, if known. */
 const passWords = (step) => (step.passes ? `, ${step.passes} pass${step.passes === 1 ? "" : "es"}` : "");
 
-/** After how many tokens second drafts started, or how many drafts came after the first one; null: none. */
+/** The prefix lengths of the second drafts, or else the number of further drafts; null if there are none. */
 function redraftFact({ branches, selected }) {
   if (selected.length) return `after ${[...selected].sort((a, b) => a - b).join(", ")}`;
   const resampled = branches.filter((draft) => draft.resampled).length;
   return resampled ? `${resampled} resampled` : branches.length ? count(branches.length, "draft") : null;
 }
 
-/** The cycle of a step, stage by stage, with its times. */
+/** The card of a step: a table of its stages with their times, then sentences. */
 function stepCard(step, total, undrawn) {
   const spent = sum(Object.values(step.seconds));
   const facts = {
@@ -137,10 +135,10 @@ function stepCard(step, total, undrawn) {
         : null,
     second_draft: redraftFact(step),
     tree: count(step.nodes.size, "node"),
-    verify: "one target pass",
+    verify: "one pass",
     commit: count(step.committed.length, "token"),
   };
-  // A stage that this method does not have is left out, unless time went there all the same.
+  // Leave out a stage that this method does not have, unless time was recorded for it.
   const rows = STAGES.filter(([stage]) => facts[stage] || step.seconds[stage] > 0).map(([stage, name]) =>
     h(
       "tr",
@@ -152,7 +150,9 @@ function stepCard(step, total, undrawn) {
     ),
   );
   const without = spent && undrawn < 1 ? `, ${milliseconds(undrawn * spent)} without drawing it` : "";
-  const equal = equalDrafts(step).map((group) => `The ${draftsName(group)} agreed: verified once. `);
+  const equal = equalDrafts(step).map(
+    (group) => `The ${draftsName(group)} wrote the same tokens and were verified once. `,
+  );
   const hint = matchMedia("(hover: none)").matches
     ? "Tap a token of the tree for its probabilities."
     : "Point at a token of the tree for its probabilities.";
@@ -171,12 +171,12 @@ function stepCard(step, total, undrawn) {
   );
 }
 
-/** Details of the step or of its chosen node in a panel, and what came of a what-if beside the place that was asked about. */
+/** A panel with details of the step or its selected node, and a card with the result of a what-if re-draft. */
 export class DetailsView {
-  /** `redraft`: what was asked; `places`: where it can be. */
+  /** `redraft`: the what-if question and its answer; `places`: the clickable positions in the strip. */
   constructor({ details: host, redraft: below }, selection, redraft, places, strip) {
     Object.assign(this, { host, below, redraft, places, strip });
-    this.inView = 0; // number of the latest answer that was scrolled to
+    this.inView = 0; // number of the latest answer that was scrolled into view
     this.close = button("✕", { class: "icon close", "aria-label": "Release the node" }, () =>
       selection.pin(selection.pinned),
     );
@@ -194,7 +194,7 @@ export class DetailsView {
     this.places.mark(card ? redraft.now.prefix : null);
   }
 
-  /** Over the place that was asked about, or where the strip is narrow below it. */
+  /** Centres the card over the position of the question; narrow windows show it below the strip (explorer.css). */
   placeCard({ prefix, answer, number }) {
     const { below, strip } = this;
     const room = strip.viewport.size.width - below.offsetWidth;
@@ -211,7 +211,7 @@ export class DetailsView {
   }
 }
 
-/** One tooltip for all views, kept inside the view's own box. */
+/** One tooltip for all views, kept inside the view's box. */
 export class Tooltip {
   constructor(root) {
     this.root = root;

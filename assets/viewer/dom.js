@@ -1,4 +1,4 @@
-// Building elements. Text enters the page as text nodes only, so nothing that a model writes can become markup.
+// Builds elements. Text enters the page only as text nodes, so text from a model cannot become markup.
 
 export const SVG = "http://www.w3.org/2000/svg";
 
@@ -20,14 +20,14 @@ export const h = (tag, attributes, ...children) => fill(document.createElement(t
 /** An SVG element; children are nodes or text. */
 export const s = (tag, attributes, ...children) => fill(document.createElementNS(SVG, tag), attributes, children);
 
-/** A button that does `act`, if one is given; `label`: words or a drawing. */
+/** A button that calls `act` when clicked; `label`: text or an element. */
 export function button(label, attributes, act = null) {
   const made = h("button", { type: "button", ...attributes }, label);
   if (act) made.addEventListener("click", act);
   return made;
 }
 
-/** Marks one of the parts of a way as where one is. */
+/** Sets aria-current=step on parts[at] only. */
 export function markCurrent(parts, at) {
   parts.forEach((part, n) => {
     if (n === at) part.setAttribute("aria-current", "step");
@@ -35,7 +35,7 @@ export function markCurrent(parts, at) {
   });
 }
 
-/** A drawing on a button: a path around the middle of 14 × 14 pixels. */
+/** An icon for a button, 14 × 14 pixels; the origin of `path` is its centre. */
 export const icon = (path) =>
   s(
     "svg",
@@ -43,13 +43,13 @@ export const icon = (path) =>
     s("path", { d: path }),
   );
 
-/** A number that is safe to draw with: finite and within bounds, else the fallback. */
+/** Converts to a number and clamps it to [low, high]; returns `fallback` if it is not finite. */
 export function number(value, low, high, fallback) {
   const n = value === null || value === undefined || value === "" ? NaN : Number(value);
   return Number.isFinite(n) ? Math.min(high, Math.max(low, n)) : fallback;
 }
 
-/** The same as a whole number. */
+/** Like `number`, rounded. */
 export const whole = (value, low, high, fallback) => {
   const n = number(value, low, high, fallback);
   return n === fallback ? n : Math.round(n);
@@ -60,10 +60,10 @@ export const list = (value) => (Array.isArray(value) ? value : []);
 export const text = (value) =>
   typeof value === "string" ? value : value === null || value === undefined ? "" : String(value);
 
-/** A value of the page, JSON of an object, as that object; null where there is none. */
+/** Parses JSON; null for an empty value. */
 export const readJson = (value) => (value ? JSON.parse(value) : null);
 
-/** What this browser remembers under a name; null where there is nothing, or where it keeps nothing. */
+/** Reads a text from local storage; null if it is missing or storage is blocked. */
 export function remembered(name) {
   try {
     return localStorage.getItem(name);
@@ -72,7 +72,7 @@ export function remembered(name) {
   }
 }
 
-/** Lets this browser remember a text under a name; returns whether it does. */
+/** Writes a text to local storage; returns whether this worked. */
 export function remember(name, words) {
   try {
     localStorage.setItem(name, words);
@@ -82,8 +82,11 @@ export function remember(name, words) {
   }
 }
 
-/** A function that waits for one thing at a time: `find()` is tried until it returns something, which `act` gets; after `patience`
- *  milliseconds `late()` is called instead. A new call ends the wait of the one before. */
+/**
+ * Returns a function that polls `find()` and passes its first truthy result to `act`; a new call cancels the previous wait.
+ *
+ * After `patience` milliseconds it calls `late()` instead.
+ */
 export function oneWait(patience) {
   let timer = 0;
   return (find, act, late = () => {}) => {
@@ -99,7 +102,7 @@ export function oneWait(patience) {
   };
 }
 
-/** Calls `draw` at most once a frame, however often it is asked for. */
+/** Returns a function that schedules `draw` for the next frame; further calls before that frame do nothing. */
 export function oncePerFrame(draw) {
   let waiting = false;
   return () => {

@@ -1,11 +1,12 @@
-// Why things are as they are, in plain sentences: for a step, its boundary and a node.
+// Explains a step, its boundary and its nodes in plain sentences.
 
 import { capital, count, inWords, joined, ordinal, afterToken, plain, probability, quoted } from "./words.js";
 
 /**
- * Who brought the accepted tokens: `right` of the first draft, then the `parts` that others added, in order. A part has
- * the number of tokens, its proposer, and the drafts that it comes from, several where they are equal there (none: a
- * drafter's lower-ranked choices). Parts end where the tree's lanes do: a lane follows one candidate as far as that goes.
+ * Returns who proposed the accepted tokens: `right` tokens of the first draft, then the `parts` from other sources, in order.
+ *
+ * A part has `added` (number of tokens), `proposer`, and the `drafts` that contain it: several if they are equal there, none for a
+ * drafter's lower-ranked choices. Parts match the lanes of the tree: each follows one candidate to its end.
  */
 export function contributions(step) {
   const path = step.accepted.map((id) => step.nodes.get(id));
@@ -30,23 +31,23 @@ export function contributions(step) {
   return { right, parts };
 }
 
-/** The re-draft through a node that contains most of `path`; null where no re-draft has the node. */
+/** The re-draft through `node` that shares most nodes with `path`; null if no re-draft contains the node. */
 function furthest(node, path) {
   const shared = (candidate) => path.filter((other) => other.candidates.includes(candidate)).length;
   const redrafts = node.candidates.filter((candidate) => candidate > 0);
   return redrafts.reduce((best, c) => (best === null || shared(c) > shared(best) ? c : best), null);
 }
 
-/** The draft that candidate `candidate` has its token at this depth from; null where it is none's own. */
+/** The draft that wrote the token of a candidate at this depth; null if that is the first draft or no draft. */
 const draftAt = (step, candidate, depth) => lineage(step, candidate).findLast((d) => d.prefix < depth) || null;
 
-/** The re-drafts that drafted all of these nodes of one path: more than one where they are equal there. */
+/** The re-drafts that wrote all of these nodes of one path; several if they are equal there. */
 export function draftsThrough(step, nodes) {
   const common = nodes[0].candidates.filter((c) => c > 0 && nodes.every((node) => node.candidates.includes(c)));
   return [...new Set(common.map((c) => draftAt(step, c, nodes[0].depth)))].filter(Boolean);
 }
 
-/** What re-drafts are called together. */
+/** A common name for several re-drafts. */
 export function draftsName(drafts) {
   const [first] = drafts;
   if (drafts.length === 1) return branchName(first);
@@ -60,7 +61,7 @@ export function draftsName(drafts) {
   return [named("second draft", from(false)), named("third draft", from(true))].filter(Boolean).join(" and ");
 }
 
-/** Groups of re-drafts that came out equal, so that the target saw them once. */
+/** Groups of re-drafts with equal tokens, which the target verified only once. */
 export function equalDrafts(step) {
   const routes = new Map();
   for (const node of step.nodes.values())
@@ -70,7 +71,7 @@ export function equalDrafts(step) {
   return [...groups.values()].filter((group) => group.length > 1);
 }
 
-/** A re-draft and those that it goes on from, the earliest first; empty for the first draft. */
+/** A re-draft and the re-drafts that it continues, the earliest first; empty for the first draft. */
 function lineage(step, candidate) {
   const drafts = [];
   for (let c = candidate; c > 0; c = step.branches[c - 1].base) drafts.unshift(step.branches[c - 1]);
@@ -79,17 +80,17 @@ function lineage(step, candidate) {
 
 export const inTree = (level) => level.best.filter(({ node }) => node).length;
 
-/** What the strip shows of a tree that grew level by level, and what it cannot show. */
+/** A note for the strip of a tree that grew level by level; strip.js splits it at ": ". */
 export function levelWords(step) {
-  return `${step.levels.length} draft passes in turn, one a level: no block confidence and no boundary estimate here.`;
+  return `${step.levels.length} draft passes, one per level: no block confidence and no boundary estimate.`;
 }
 
-/** A step in a title and a line below it, as pieces: how many tokens one pass wrote, and from whom each came, in whose colour. */
+/** A step in words: a title with the number of tokens, and pieces with the proposers; `kind` sets the colour of a piece. */
 export function stepStory(step) {
   const tokens = step.committed.length;
   if (isPlain(step)) {
     const why = step.decision ? "nothing was drafted here." : "plain decoding drafts nothing.";
-    const own = step.bonus ? [gave(1, OWN), { text: ` itself: ${why}` }] : [{ text: capital(why) }];
+    const own = step.bonus ? onlyToken(why) : [{ text: capital(why) }];
     return { title: tokens ? "One token in one pass." : "Nothing was written.", pieces: own };
   }
   return {
@@ -98,16 +99,20 @@ export function stepStory(step) {
   };
 }
 
-/** The same as one text. */
+/** Like `stepStory`, as one text. */
 export const stepSentence = (step) => {
   const { title, pieces } = stepStory(step);
   return `${title} ${plain(pieces)}`;
 };
 
 const OWN = ["the large model", "target"];
-const gave = (tokens, [who, kind]) => ({ text: `${tokens} from ${who}`, kind });
+const tokensFrom = (tokens, [who, kind]) => ({ text: `${tokens} from ${who}`, kind });
+const onlyToken = (why) => [
+  { text: "The only token is from " },
+  { text: OWN[0], kind: OWN[1] },
+  { text: ` itself: ${why}` },
+];
 
-/** What the first draft of a step is called: the only one, the first of several, or that of a drafter of another kind. */
 const firstName = ({ names, branches, selected }) =>
   names.first !== "first drafter"
     ? `the ${names.first}`
@@ -118,27 +123,28 @@ const firstName = ({ names, branches, selected }) =>
 function storyPieces(step) {
   const { right, parts } = contributions(step);
   const ofFirst = step.levels.length ? step.accepted.length : right;
-  const items = ofFirst ? [[gave(ofFirst, [firstName(step), "first"])]] : [];
+  const items = ofFirst ? [[tokensFrom(ofFirst, [firstName(step), "first"])]] : [];
   for (const { added, drafts, proposer } of step.levels.length ? [] : parts) {
-    const who = !drafts.length ? "its lower-ranked choices" : drafts[0].resampled ? "another draft" : "a second draft";
+    const who = !drafts.length
+      ? "the drafter’s lower-ranked choices"
+      : drafts[0].resampled
+        ? "another draft"
+        : "a second draft";
     const ready = drafts.length && parts.length === 1 && ofFirst && step.bonus ? readyWords(drafts, right) : "";
-    items.push([gave(added, [who, proposer]), ...(ready ? [{ text: ready }] : [])]);
+    items.push([tokensFrom(added, [who, proposer]), ...(ready ? [{ text: ready }] : [])]);
   }
-  if (step.bonus) items.push([gave(1, OWN), { text: " itself" }]);
-  const before = ofFirst ? "" : firstWrong(step);
-  const after = [ofFirst && !parts.length ? noBetter(step, "; ") : "", endWords(step)].join("");
+  const reasons = [ofFirst ? "" : firstWrong(step), parts.length ? "" : noBetter(step, ofFirst)];
+  const after = [reasons.filter(Boolean).join(", and "), endWords(step)].filter(Boolean).join("; ");
+  if (!items.length) return step.bonus ? onlyToken(`${after}.`) : [{ text: `${capital(after)}.` }];
+  if (step.bonus) items.push([tokensFrom(1, OWN), { text: " itself" }]);
   const listed = items.flatMap((item, at) => [
     ...(at ? [{ text: at < items.length - 1 ? ", " : items.length > 2 ? ", and " : " and " }] : []),
     ...item,
   ]);
-  return [
-    ...(before ? [{ text: before + (parts.length ? ". " : `${noBetter(step, ", and ")}. `) }] : []),
-    ...listed,
-    { text: `${after}.` },
-  ];
+  return [...listed, { text: after ? `; ${after}.` : "." }];
 }
 
-/** Where the second drafts that continue after the first `right` tokens had started, in words. */
+/** How early the second drafts that continue after the first `right` tokens had started. */
 function readyWords(drafts, right) {
   const early = right - Math.max(...drafts.map(({ prefix }) => prefix));
   return early > 0
@@ -146,26 +152,27 @@ function readyWords(drafts, right) {
     : " that was ready where the first one broke";
 }
 
-/** What became of a first token that was not accepted. */
+/** Why the first drafted token was not accepted. */
 function firstWrong(step) {
   const there = [...step.nodes.values()].some((n) => n.depth === 1 && (n.candidates.includes(0) || step.levels.length));
-  if (!there && step.boundary === null) return "The tree left out the first guess";
-  return step.sampled ? "The first guess was not the token drawn" : "The first guess was already wrong";
+  if (!there && step.boundary === null) return "the tree left out the first guess";
+  return step.sampled ? "the first guess was not the token drawn" : "the first guess was already wrong";
 }
 
-/** What second drafts did where the first one broke, if they brought nothing. */
-function noBetter(step, link) {
+/** Why second drafts did not help where the first one broke. */
+function noBetter(step, ofFirst) {
   if (!step.branches.length || !step.bonus || step.boundary === step.drafted || step.boundary === null) return "";
-  const said = { found: "the second draft from there did no better", missed: "no second draft started there" };
-  return link + (said[step.verdict] ?? "the other drafts added nothing");
+  const place = ofFirst ? "where it broke" : "there";
+  const said = { found: `the second draft from ${place} did no better`, missed: `no second draft started ${place}` };
+  return said[step.verdict] ?? "the other drafts added nothing";
 }
 
 function endWords({ bonus, ending }) {
   if (bonus) return "";
-  return ending === "max_new_tokens" ? "; the limit on tokens ends the text here" : "; the text ends here";
+  return ending === "max_new_tokens" ? "the limit on tokens ends the text here" : "the text ends here";
 }
 
-/** What a cost-aware step weighed against each other; empty where it decided nothing. */
+/** The options that a cost-aware step compared; empty if it made no decision. */
 export function decisionWords(step) {
   if (!step.decision) return "";
   const { options, taken, looking } = step.decision;
@@ -177,10 +184,10 @@ export function decisionWords(step) {
     const other = best(options.filter((o) => o.block_size));
     if (other)
       says.push(
-        `A draft of ${other.block_size} promised ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the target alone 1 in ${ms(taken.seconds)}.`,
+        `A block of ${other.block_size} was expected to bring ${other.tokens.toFixed(1)} tokens in ${ms(other.seconds)}, the large model alone 1 in ${ms(taken.seconds)}.`,
       );
   } else {
-    // Options with the first draft at hand come last and begin with the one that adds no re-draft.
+    // Options that were considered after the first draft come last; the first of them has no re-draft.
     const bare = options.findLast((o) => o.block_size === taken.block_size && !o.branches);
     const other = taken.branches ? taken : best(options.filter((o) => o.block_size === taken.block_size && o.branches));
     if (other && bare)
@@ -188,46 +195,46 @@ export function decisionWords(step) {
         `${taken.branches ? "Re-drafts" : "Re-draft skipped"}: +${(other.tokens - bare.tokens).toFixed(1)} tokens expected for ${ms(other.seconds - bare.seconds)}.`,
       );
   }
-  if (looking) says.push("It was tried again to check whether it pays now.");
+  if (looking) says.push("This option was not expected to pay; it was tried again to update the estimates.");
   return says.join(" ");
 }
 
-/** What became of the first draft's token at position `k`, from 1: "right", "wrong", or "unseen" by the target. */
+/** Whether the first draft's token at position `k` (from 1) was "right", "wrong", or "unseen" by the target. */
 export function fateOf(step, k) {
   const right = step.boundary ?? contributions(step).right;
   if (k <= right) return "right";
   return step.boundary !== null && k === right + 1 ? "wrong" : "unseen";
 }
 
-/** The whole step in one line for those who do not see the tree. */
+/** The whole step in one line, for screen readers. */
 export function stepSummary(step, total, growing = false) {
   return `Step ${step.index + 1} of ${total}${growing ? " so far" : ""}. ${stepSentence(step)} ${boundaryWords(step)}`;
 }
 
-/** Where the first draft broke, and what came of the places that were expected. */
+/** Where the first draft broke, whether that was predicted, and whether second drafts helped. */
 export function boundaryWords(step) {
   const { draft, boundary, verdict, rank, gained, random } = step;
   if (!draft) return "";
-  if (boundary === null) return "Where it broke was not seen: the text or the tree ended before.";
+  if (boundary === null) return "It is not known where the first draft broke: the text or the tree ended before.";
   if (verdict === "all") return "The whole first draft was accepted.";
-  const broke = `It broke ${afterToken(boundary)}`;
+  const broke = `The first draft broke ${afterToken(boundary)}`;
   if (verdict === null) return `${broke}.`;
   const expected = random
     ? rank
       ? ", a place drawn at random"
-      : ", which was not among the places drawn at random"
+      : ", which was not among the randomly drawn places"
     : rank
       ? `, the ${rank > 1 ? `${ordinal(rank)} ` : ""}likeliest place`
-      : ", which was not expected";
+      : ", which was not among the expected places";
   const came = {
-    repaired: `: rescued, second drafts added ${count(gained, "token")}`,
-    found: ": the right place, but no gain",
+    repaired: `: second drafts rescued it and added ${count(gained, "token")}`,
+    found: ": a second draft started there, but added nothing",
     missed: ": no second draft started there",
   };
   return `${broke}${expected}${came[verdict]}.`;
 }
 
-/** The drafted block that a node's token was drafted in (not merely given as a prefix), and its place there. */
+/** The draft that wrote a node's token (not one that only has it in its prefix), and the index of the token there. */
 function originOf(step, node) {
   for (const c of node.candidates) {
     const draft = c === 0 ? step.draft : step.branches[c - 1];
@@ -256,11 +263,11 @@ export function nodeSentence(step, node) {
   const wanted = step.choices.get(node.parent);
   if (node.state === "root") return "Anchor: every draft of this step continues from here.";
   if (node.state === "accepted")
-    return `Accepted: the target ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
+    return `Accepted: the large model ${step.sampled ? "drew" : "chose"} this token${chance(node.targetP)}.`;
   if (node.state === "rejected") {
     const could =
-      step.sampled && node.targetP > 0 ? ` This one could have been drawn as well${chance(node.targetP)}.` : "";
-    return `Rejected: the target ${step.sampled ? "drew" : "wanted"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
+      step.sampled && node.targetP > 0 ? ` This token could have been drawn too${chance(node.targetP)}.` : "";
+    return `Rejected: the large model ${step.sampled ? "drew" : "wanted"} ${wanted ? quoted(wanted.text) + chance(wanted.p) : "another token here"}.${could}`;
   }
   for (let above = step.nodes.get(node.parent); above; above = step.nodes.get(above.parent)) {
     if (above.state === "rejected") return "Not reached: an earlier token on this path was rejected.";
@@ -270,32 +277,32 @@ export function nodeSentence(step, node) {
     : "Not reached: the text ends before it.";
 }
 
-/** Whether a step is the target's own token and nothing else: there was nothing that it could come on top of. */
+/** Whether nothing was drafted in a step. */
 const isPlain = (step) => !step.draft && step.nodes.size < 2;
 
 export function bonusSentence(step) {
-  const own = `the target’s own ${step.sampled ? "draw" : "choice"}`;
+  const own = `the large model’s own ${step.sampled ? "draw" : "choice"}`;
   if (isPlain(step)) return `${capital(own)}${chance(step.bonus.p)}: nothing was drafted. It is the next anchor.`;
   return `Bonus token: ${own} after the ${step.accepted.length ? "accepted path" : "anchor"}${chance(step.bonus.p)}. It is the next anchor.`;
 }
 
-/** Whether the probability of a node is that of both drafters, weighted (`d2sd_tree`): a re-drafted prefix stands before it on its
- *  path, and both drafted its place. */
+/** Whether a node's probability combines both drafters' (`d2sd_tree`): a re-draft starts from a prefix of its path, and both
+ *  drafted its position. */
 export function ofBoth(step, node) {
   if (!step.weighted || node.depth < 1 || node.depth > step.drafted) return false;
-  let shared = 0; // tokens of the first draft with which the path begins
+  let shared = 0; // length of the path's common prefix with the first draft
   for (let above = step.nodes.get(node.parent); above && above.depth; above = step.nodes.get(above.parent))
     shared = above.candidates.includes(0) ? shared + 1 : 0;
   return step.branches.some(({ prefix }) => prefix <= shared);
 }
 
-/** The drafter's top list where this node was drafted, with the node's token and the target's choice marked. */
+/** The drafter's top tokens at this node's position; `own` marks the node's token, `wanted` the target's choice. */
 export function alternativesOf(step, node) {
   const origin = originOf(step, node);
   return marked(step, node, origin && origin.draft.alternatives[origin.at]);
 }
 
-/** The target's top list at this node's place, with the node's token and the choice there marked; empty in older traces. */
+/** The target's top tokens at this node's position, marked in the same way; empty in older traces. */
 export const targetTopOf = (step, node) => marked(step, node, step.targetTops.get(node.parent));
 
 function marked(step, node, top) {
@@ -304,9 +311,10 @@ function marked(step, node, top) {
 }
 
 /**
- * How far drafter and target agree at a place, in words: where the target's favourite stands in the drafter's list, and a
- * lower bound of KL(target ‖ drafter) in nats. The lists hold a few tokens each, so tokens of both lists are told apart and
- * all others are taken together, which can only make the divergence smaller.
+ * How far drafter and target agree: the rank of the target's favourite in the drafter's list, and a lower bound of
+ * KL(target ‖ drafter) in nats.
+ *
+ * The lists are short. Tokens in both lists count separately and all others as one, which can only lower the divergence.
  */
 export function agreementWords(drafted, wanted) {
   if (!drafted.length || !wanted.length) return "";
@@ -327,7 +335,7 @@ export function agreementWords(drafted, wanted) {
     q -= same.p;
   }
   bound = Math.max(0, bound + part(Math.max(0, p), Math.max(0, q)));
-  return `The target’s favourite is ${place}${bound >= 0.005 ? `; KL(target ‖ drafter) is at least ${bound.toFixed(2)}` : ""}.`;
+  return `The large model’s favourite is ${place}${bound >= 0.005 ? `; KL(target ‖ drafter) is at least ${bound.toFixed(2)}` : ""}.`;
 }
 
 export const rankWords = (rank) => (rank === null ? "—" : rank === 0 ? "favourite" : `number ${rank + 1}`);

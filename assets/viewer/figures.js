@@ -1,11 +1,11 @@
-// Figures by plotly: drawn in place, in the colours of the theme and the width of their box; the numbers as a table.
+// Draws plotly figures in the colours of the theme and the width of their box, with a table of their numbers.
 
 import { button, h, oncePerFrame, text } from "./dom.js";
 
-const NEAR = 200; // pixels: a figure is drawn when it is this close to the window, others when the page has nothing else to do
+const NEAR = 200; // pixels outside the window within which a figure is drawn immediately; others are drawn when the browser is idle
 const whenIdle = (act) => (window.requestIdleCallback ?? setTimeout)(act);
 
-/** What plotly offers beside a figure; `name`: of the files that it saves. */
+/** Options of plotly and its toolbar; `name`: name of saved files, without extension. */
 function configOf(library, name) {
   const vector = {
     name: "svg",
@@ -15,14 +15,14 @@ function configOf(library, name) {
   };
   return {
     displaylogo: false,
-    showSendToCloud: false, // nothing leaves the page
+    showSendToCloud: false, // do not upload figures
     modeBarButtonsToRemove: ["select2d", "lasso2d", "autoScale2d"],
     modeBarButtonsToAdd: [vector],
     toImageButtonOptions: { scale: 2, filename: name },
   };
 }
 
-/** plotly.js, which the server has at this address; asked for once a page, when it is first needed. */
+/** Loads plotly.js from the server, once per page. */
 export function plotly(address) {
   if (window.Plotly) return Promise.resolve(window.Plotly);
   window.plotlyOnItsWay ??= new Promise((resolve, reject) => {
@@ -38,7 +38,7 @@ export function plotly(address) {
   return window.plotlyOnItsWay;
 }
 
-/** The figure with the colours of the theme in place of the light ones, which are given by name. */
+/** Replaces the light theme's `colours` (by name) by the colours of the current theme. */
 function themed(figure, element, colours) {
   const style = getComputedStyle(element);
   const names = new Map(Object.entries(colours).map(([name, colour]) => [colour, `--${name}`]));
@@ -46,7 +46,7 @@ function themed(figure, element, colours) {
   return JSON.parse(JSON.stringify(figure).replace(/"(#[0-9a-f]{6})"/g, own));
 }
 
-/** Frames around the marks of these places: a column, a row or a cell. */
+/** Frames around the marks of these places: columns, rows or cells. */
 export function frames(data, places, line) {
   const shapes = [];
   const add = (place, sides) => places.has(place) && shapes.push({ type: "rect", line, ...sides });
@@ -70,9 +70,11 @@ export function frames(data, places, line) {
 }
 
 export class FigureView {
-  /** `options`: the light `colours` that figures are made in, the address of `plotly`, and whether figures are drawn `outOfView`,
-   *  as in a report, which may be printed; `choose(id, places)` is called with the place of a mark that is chosen, with none
-   *  when it is chosen again. */
+  /**
+   * `options`: the light theme's `colours` by name; `plotly`, the address of the library; `outOfView`, whether to draw figures outside
+   * the window too (for reports, which may be printed).
+   * `choose(id, places)`: called with the place of a selected mark, or with an empty list when it is deselected.
+   */
   constructor(id, options, choose = null) {
     Object.assign(this, {
       id,
@@ -87,7 +89,7 @@ export class FigureView {
     });
     this.title = h("h3", {});
     this.question = h("p", { class: "question" });
-    this.host = h("div", { class: "plot", role: "group" }); // not an image: its toolbar can be focused
+    this.host = h("div", { class: "plot", role: "group" }); // not img, since its toolbar can take the focus
     this.numbers = h("div", { class: "numbers", hidden: true });
     this.button = button("Table", { class: "small", "aria-pressed": "false" }, () => this.toggle());
     this.box = h(
@@ -121,7 +123,7 @@ export class FigureView {
     matchMedia("(prefers-color-scheme: dark)").addEventListener("change", this.draw);
   }
 
-  /** `revision`: what was zoomed or switched off stays so while this is the same. */
+  /** `revision`: plotly keeps zoom and hidden traces until this value changes. */
   show(panel, revision = "") {
     Object.assign(this, { panel, revision });
     this.box.hidden = !panel;
@@ -129,14 +131,13 @@ export class FigureView {
     this.title.textContent = panel.title;
     this.question.textContent = panel.question;
     this.box.setAttribute("aria-label", panel.title);
-    this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} Its numbers are in the table.`);
-    this.host.style.minHeight = `${panel.figure.layout.height}px`; // so that drawing it later moves nothing below
+    this.host.setAttribute("aria-label", `${panel.title}: ${panel.question} The numbers are in the table.`);
+    this.host.style.minHeight = `${panel.figure.layout.height}px`; // reserves space, so that drawing it later does not shift the page
     this.fillTable();
     this.draw();
   }
 
-  /** Draws the figure; outside of the window only in an idle moment, and where another one has loaded plotly: it takes a tenth of a
-   *  second or more for each. */
+  /** Draws the figure, which takes 0.1 s or more. Outside the window it waits until plotly is loaded and the browser idle. */
   async redraw(idle = false) {
     if (!this.panel || !this.width || this.host.hidden || !this.host.isConnected) return;
     this.late = !this.inView && !idle;
@@ -151,8 +152,8 @@ export class FigureView {
         ...frames(data, this.here, line("--target", "dash")),
         ...frames(data, this.chosen, line("--ink", "solid")),
       ];
-      const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // a finger scrolls the page
-      this.config ??= configOf(library, this.id); // with another one plotly would begin anew
+      const dragmode = matchMedia("(pointer: coarse)").matches ? false : "zoom"; // on touch screens, dragging scrolls the page
+      this.config ??= configOf(library, this.id); // a new object would make plotly start over
       await library.react(
         this.host,
         data,
@@ -166,7 +167,7 @@ export class FigureView {
         if (mark) this.take(mark.customdata);
       });
     } catch (error) {
-      this.host.textContent = `This figure was not drawn (${error.message}); its numbers are in the table.`;
+      this.host.textContent = `This figure could not be drawn (${error.message}). The numbers are in the table.`;
     }
   }
 
@@ -174,7 +175,7 @@ export class FigureView {
     if (this.choose) this.choose(this.id, this.chosen.size === 1 && this.chosen.has(place) ? [] : [place]);
   }
 
-  /** Frames the marks that are chosen, and those that hold the step that is pinned in Explore. */
+  /** Frames the selected marks (`places`), and the marks that contain the step pinned in Explore (`here`). */
   select(places, here) {
     const same = (set, values) => set.size === values.length && values.every((value) => set.has(value));
     if (same(this.chosen, places) && same(this.here, here)) return;

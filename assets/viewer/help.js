@@ -1,4 +1,4 @@
-// What the words mean, and the keys of the view: what they do, and the list of them.
+// The help dialog (legend, glossary, keys), and the actions of the keys.
 
 import { button, h } from "./dom.js";
 import { GLOSSARY } from "./glossary.js";
@@ -9,25 +9,28 @@ import { STAGE_NAMES } from "./stages.js";
 const KEYS = [
   ["← →", "previous, next step"],
   ["↑ ↓", "node in the branch above, below"],
-  ["Shift + ← →", "node before, after on the path"],
+  ["Shift + ← →", "previous, next node on the path"],
   ["Home End", "first, last step"],
   ["Space", "play the stages of the step; pause"],
   [`Shift + ${STAGE_NAMES.map((_, at) => at + 1).join(" ")}`, `stage of the step: ${STAGE_NAMES.join(", ")}`],
-  ["W", "whole branches, or only their beginnings"],
+  ["W", "show whole branches, or only their beginnings"],
   ["F", "fit the tree"],
   ["+ −", "zoom the tree in, out"],
-  ["N P", "next, previous step of the chosen kind"],
+  ["N P", "next, previous step of the kind chosen in Find"],
   [".", "full screen"],
-  ["T", "present: sentence and drawing, twice as large"],
-  ["Q", "quiz: guess where the first draft is rejected; 1 to 9 or Enter on a token answer, 0: nowhere"],
+  ["T", "present: only sentence and drawing, twice as large"],
+  ["Q", "quiz: guess where the first draft is rejected; answer with 1 to 9, Enter on a token, or 0 for nowhere"],
   ["B", "be the drafter: write the tokens that come next; Enter verifies them"],
-  ["Tab", "to the places under the drawing: ← → choose one, Enter asks what if a second draft had started there"],
-  ["Esc", "close what is open, release the node, then the step"],
+  [
+    "Tab",
+    "go to the places under the drawing; ← → choose one, Enter shows what a second draft from there would have added",
+  ],
+  ["Esc", "stop playing, close the what-if card, or release the node, then the step"],
   ["?", "this list"],
 ];
 
 export class HelpView {
-  /** `ways`: what the opening sentence offers, see `opening`; `legend`: what shapes and lines mean. */
+  /** `ways`: actions for the buttons of `opening`; `legend`: an element. */
   constructor(host, ways, legend) {
     const close = button("✕", { class: "icon close", "aria-label": "Close" }, () => this.box.close());
     const leave = (way) => way && (() => [this.box.close(), way()]);
@@ -44,7 +47,7 @@ export class HelpView {
       h("dl", { class: "words" }, ...Object.entries(GLOSSARY).map(([word, meaning]) => row(word, meaning))),
       h("h3", {}, "Keys"),
       h("dl", {}, ...KEYS.map(([keys, meaning]) => row(named(keys), meaning))),
-      h("p", {}, "With the mouse: hover previews, click pins, the wheel zooms the tree, dragging pans it."),
+      h("p", {}, "Mouse: hover to preview, click to pin, scroll to zoom the tree, drag to pan it."),
     );
     this.box.addEventListener("click", (event) => event.target === this.box && this.box.close());
     host.append(this.box);
@@ -56,25 +59,25 @@ export class HelpView {
   }
 }
 
-// Keys work while the view is visible and nothing that has a use for keys itself has the focus: after a click on Run, say.
+// Keys work while the view is visible, unless the focused element uses keys itself.
 const TAKES_TYPING =
   "input, textarea, select, [contenteditable='true'], [role='textbox'], [role='combobox'], [role='listbox']";
 
 const OWN_KEYS = "[role='tablist'], [role='menu'], [role='slider'], [role='radiogroup'], video, audio";
 
-/** Whether keys that are pressed with the focus on `target` are the view's. */
-export function ours(element, target) {
+/** Whether the view handles keys while the focus is on `target`. */
+export function handlesKeysOf(element, target) {
   if (target === document.body || element.contains(target)) return true;
   return Boolean(target.closest("button, a, summary")) && !target.closest(OWN_KEYS);
 }
 
-/** What a key is called in `keyActions`, the first name first: Shift with a digit's key is a stage, and on some keyboards the digit. */
+/** The names of a key event in `keyActions`, in order of preference: Shift + digit is a stage, but types a digit on some layouts. */
 export function keyNames({ key, code, shiftKey }) {
   const name = (shiftKey && key.startsWith("Arrow") ? "Shift" : "") + (key.length === 1 ? key.toLowerCase() : key);
   return [...((shiftKey && /(?<=^Digit)[1-6]$/.exec(code)) || []).map((digit) => `Stage${digit}`), name];
 }
 
-/** `act` maps a key name to what it does; true from it means the key was used. */
+/** `act`: functions by key name; unless one returns false, the key's default action is prevented. */
 export function listenForKeys(element, act) {
   const onKey = (event) => {
     if (!element.isConnected) {
@@ -83,7 +86,7 @@ export function listenForKeys(element, act) {
     }
     const target = event.target instanceof Element ? event.target : document.body;
     if (
-      !ours(element, target) ||
+      !handlesKeysOf(element, target) ||
       !element.offsetParent ||
       event.defaultPrevented ||
       event.ctrlKey ||
@@ -92,7 +95,7 @@ export function listenForKeys(element, act) {
     )
       return;
     if (target.closest(TAKES_TYPING) || target.closest("dialog[open]")) return;
-    // a button that is out of sight, as that of a dialog which was just closed, keeps the focus for a while
+    // a hidden button, such as one in a dialog that was just closed, can keep the focus for a while
     const button = target.closest("button, a");
     if ([" ", "Enter"].includes(event.key) && button && button.getClientRects().length) return;
     if (keyNames(event).some((name) => act[name] && act[name]() !== false)) event.preventDefault();
@@ -151,7 +154,7 @@ export function keyActions({
     b: () => typed.toggle(),
     Enter: () => quiz.asking && quiz.guess(tree.step?.nodes.get(selection.shownNode)?.depth),
     ...Object.fromEntries(Array.from({ length: 10 }, (_, digit) => [String(digit), () => quiz.type(String(digit))])),
-    // a clicker's keys; else they scroll the page
+    // keys of a presentation remote; otherwise they scroll the page
     PageDown: () => presenter.on && selection.move(1),
     PageUp: () => presenter.on && selection.move(-1),
     Escape: () => (player.on ? player.finish() : redraft.release(store.step(selection.shown)) || selection.release()),

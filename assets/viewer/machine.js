@@ -1,11 +1,11 @@
-// What a step would cost with an 8B model on an H200, in steps of plain decoding (as d2sd/costs/machines.py computes it), and the break-even
-// map.
+// The cost of a step with an 8B model on an H200, in plain decoding steps, and the break-even map. d2sd/costs/machines.py computes the
+// same costs.
 
 import { h, s, sum } from "./dom.js";
 import { PAPER } from "./constants.js";
 import { fixed, joined, methodName } from "./words.js";
 
-/** The value at so many rows of a curve through points: lines between and after them. */
+/** Interpolates between the points of a curve; extrapolates after the last one, and is constant before the first one. */
 function along(points, rows) {
   if (rows <= points[0][0] || points.length === 1) return points[0][1];
   const found = points.findIndex(([at]) => at >= rows);
@@ -14,8 +14,11 @@ function along(points, rows) {
   return y0 + ((y1 - y0) * (rows - x0)) / (x1 - x0);
 }
 
-/** What a step of `method` costs with so much work: rows of the first draft, of each re-drafting pass, and verified nodes; null
- *  where the drafter's time is not known. */
+/**
+ * The cost of a step in plain decoding steps; null if the drafter's time is not known.
+ *
+ * `first`: rows of the first draft; `again`: rows of each re-drafting pass; `nodes`: verified nodes.
+ */
 export function stepCost(machine, method, { first, again, nodes }) {
   const draft = Object.hasOwn(machine.drafts, method) ? machine.drafts[method] : machine.first_draft;
   if (first && !draft) return null;
@@ -27,31 +30,31 @@ export function stepCost(machine, method, { first, again, nodes }) {
   );
 }
 
-/** Mean of the same over the steps of a run; null where it is not known, or there is no step. */
+/** The mean `stepCost` over the steps of a run; null if one is unknown or there are no steps. */
 export function meanCost(machine, method, works) {
   if (!works.length || works.includes(null)) return null;
   const costs = works.map((work) => stepCost(machine, method, work));
   return costs.includes(null) ? null : sum(costs) / costs.length;
 }
 
-/** Where the paper's cost of a step of `method` comes from; without a cost, where its costs come from as a rule. */
+/** The source of the paper's cost of a step of `method`; without `cost`, the source of its costs in general. */
 export function originWords(method = "", cost = null) {
   const { published } = PAPER;
   if (cost !== null && Object.hasOwn(published, method) && fixed(published[method], 2) === fixed(cost, 2))
     return `as published for ${methodName(method)}`;
   const known = Object.entries(published).map(([name, value]) => `${methodName(name)} ${fixed(value, 2)}`);
-  return `calculated from the paper’s ${joined(known)}`;
+  return `calculated from the costs in the paper: ${joined(known)}`;
 }
 
-/** The work of a step as it travels, [first, [again, …], nodes]; null where there is none. */
+/** Parses the work of a step, [first, [again, …], nodes]; null stays null. */
 export const readWork = (raw) => raw && { first: raw[0], again: raw[1], nodes: raw[2] };
 
 const [WIDE, HIGH] = [420, 268];
 const EDGE = { left: 40, right: 14, top: 12, bottom: 36 };
-const ALONG = [1, 0.85, 0.7, 0.55]; // where on its line a name may stand
+const ALONG = [1, 0.85, 0.7, 0.55]; // positions of a line's label, as shares of its length, tried in this order
 const SPEEDUPS = [0.5, 1, 2, 4, 8];
-const LETTER = 7.6; // width of a letter of a name, about
-const LINE = 14; // height of a name
+const LETTER = 7.6; // pixels; approximate width of a letter
+const LINE = 14; // pixels; height of a label
 const SPOTS = [
   [8, -7, "start"],
   [-8, -7, "end"],
@@ -60,16 +63,15 @@ const SPOTS = [
   [8, -21, "start"],
   [-8, 31, "end"],
   [8, 31, "start"],
-]; // beside a point
-const MOST = 16; // plain steps or tokens; what lies beyond is drawn at the edge
+]; // label positions beside a point: dx, dy, anchor
+const MOST = 16; // plain steps or tokens; points beyond are drawn at the edge
 
-/** Round numbers up to `most`, not more than six. */
+/** Ticks from 0 to `most` at round numbers. */
 const ticksTo = (most) => {
   const step = [1, 2, 4, 5].find((n) => most / n <= 6) || 5;
   return Array.from({ length: Math.floor(most / step) + 1 }, (_, at) => at * step);
 };
 
-/** The box of words that stand there. */
 const boxOf = (x, y, words, anchor) => ({
   left: x - (anchor === "end" ? words.length * LETTER : 0),
   top: y - 11,
@@ -77,12 +79,12 @@ const boxOf = (x, y, words, anchor) => ({
   height: LINE,
 });
 
-/** The area that two boxes have in common. */
+/** The area of the intersection of two boxes. */
 const shared = (a, b) =>
   Math.max(0, Math.min(a.left + a.width, b.left + b.width) - Math.max(a.left, b.left)) *
   Math.max(0, Math.min(a.top + a.height, b.top + b.height) - Math.max(a.top, b.top));
 
-/** The number of the first box that lies within `frame` and on none that is `taken`; if none does, of the one that covers least. */
+/** The index of the first box that lies within `frame` and covers no `taken` box, else of the box with the least overlap. */
 export function freeBox(boxes, taken, frame) {
   const covered = boxes.map(
     (box) => box.width * box.height - shared(box, frame) + sum(taken.map((other) => shared(box, other))),
@@ -90,21 +92,21 @@ export function freeBox(boxes, taken, frame) {
   return covered.indexOf(Math.min(...covered));
 }
 
-/** Tokens of a step against what it costs, with lines of equal speedup. */
+/** Tokens per step against the cost of a step, with lines of equal speedup. */
 export class BreakEvenMap {
   constructor() {
     this.svg = s("svg", {
       class: "breakeven",
       viewBox: `0 0 ${WIDE} ${HIGH}`,
       role: "img",
-      "aria-label": "Break-even map: tokens of a step against its cost",
+      "aria-label": "Break-even map: tokens per step against the cost of a step",
     });
     this.said = h("p", { class: "said" });
     this.box = h("div", { class: "map" }, this.svg, this.said);
   }
 
-  /** `points`: name, alpha, and what a step costs `here` and `there`, with an 8B model on the paper's H200, in plain steps, null where
-   *  that is not known. */
+  /** `points`: name, alpha, and the cost of a step in plain steps, null if unknown: measured `here`, and `there`, with an 8B model on
+   *  the paper's H200. */
   show(points) {
     this.points = points.filter(({ alpha, here, there }) => alpha > 0 && (here || there));
     const costs = this.points.flatMap(({ here, there }) => [here, there]).filter(Boolean);
@@ -135,7 +137,7 @@ export class BreakEvenMap {
       const words = gain === 1 ? "breaks even" : `${gain}×`;
       const spots = ALONG.map((share) => [this.x(cost * share) - 4, this.y(cost * share * gain) - 4]);
       const free = (box) => box.left > EDGE.left && this.taken.every((other) => !shared(box, other));
-      const spot = spots.find(([x, y]) => free(boxOf(x, y, words, "end"))); // where no point or other line stands
+      const spot = spots.find(([x, y]) => free(boxOf(x, y, words, "end"))); // not over a point or another label
       if (spot) this.taken.push(boxOf(...spot, words, "end"));
       return s(
         "g",
@@ -154,7 +156,7 @@ export class BreakEvenMap {
       s(
         "text",
         { class: "tick", x: (EDGE.left + right) / 2, y: HIGH - 5, "text-anchor": "middle" },
-        "a step costs, in plain steps",
+        "cost of a step, in plain steps",
       ),
       s(
         "text",
@@ -165,7 +167,7 @@ export class BreakEvenMap {
           "text-anchor": "middle",
           transform: `rotate(-90 11 ${(EDGE.top + floor) / 2})`,
         },
-        "tokens a step, α",
+        "tokens per step, α",
       ),
     ];
     this.svg.replaceChildren(
@@ -177,7 +179,7 @@ export class BreakEvenMap {
     );
   }
 
-  /** A method: filled here, hollow on the H200; between them only the cost changes. */
+  /** The marks of a method: filled for the cost here, hollow for the H200, both at the same alpha. */
   mark({ name, alpha, here, there }) {
     const y = this.y(alpha);
     const at = this.x(here || there);
@@ -191,7 +193,7 @@ export class BreakEvenMap {
     return s("g", { class: "point" }, ...parts);
   }
 
-  /** Where a name stands beside its point. */
+  /** Chooses the label position of a point: [dx, dy, anchor]. */
   place(x, y, name) {
     const boxes = SPOTS.map(([dx, dy, anchor]) => boxOf(x + dx, y + dy, name, anchor));
     const at = freeBox(boxes, this.taken, {

@@ -1,4 +1,4 @@
-// Explores one run: keeps its views in step. The store says what has been read, the selection which step and node are looked at.
+// The Explore view of one run. The store holds the received data, the selection the shown step and node; this keeps all views in sync.
 
 import { readAddress, readNode } from "./address.js";
 import { h, oncePerFrame, text, whole } from "./dom.js";
@@ -23,21 +23,24 @@ import { BONUS } from "./tree_layout.js";
 import { TypedView } from "./typed.js";
 import { Viewport } from "./viewport.js";
 
-const FOOT = 8; // pixels below the view
+const FOOT = 8; // pixels free below the view
 const READING = { title: "Reading the prompt …", more: "" };
-const NO_QUESTION = { title: "", more: "" }; // a game begins as soon as the run is there
-const [STORY, SETTINGS] = [1, 8]; // chapters of Learn: the first one, and where K and γ can be changed
+const NO_QUESTION = { title: "", more: "" }; // a game starts as soon as the run is loaded
+const [STORY, SETTINGS] = [1, 8]; // chapters of Learn: the first one, and the one with controls for K and γ
 
-/** A node, as addresses and other scripts name it, by the number that it has here. */
+/** Converts a node from an address or another script to its id in the tree. */
 function nodeId(value) {
   const node = readNode(value);
   return node === "bonus" ? BONUS : node;
 }
 
 class Explorer {
-  /** `trigger(event, data)` reaches the server, if one answers (`served`); `tours`: whether there is a story to lead to; `told`:
-   *  whether Learn tells a step, with which the text ends; `address`: what
-   *  the address asks for, as `readAddress` returns it. */
+  /**
+   * `trigger(event, data)`: sends an event to the server, if there is one (`served`).
+   * `tours`: whether to link to Learn.
+   * `told`: whether the view is part of Learn, where the text ends with the shown step.
+   * `address`: fields from `readAddress`.
+   */
   constructor({ element, trigger, served, tours, told, address }) {
     const page = new Page();
     const { root } = page;
@@ -53,11 +56,11 @@ class Explorer {
     const learn = (chapter, value = "") => ask("learn", { chapter, value, step: selection.shown });
     const onServer = (act) => (served ? act : null);
     Object.assign(this, { element, trigger, served, told, page, store, selection, address });
-    this.drawn = null; // the state that was drawn last
-    this.wanted = null; // step and node that are asked for, until the run has got that far
-    this.expected = ""; // fingerprint of the text that a link asks for
-    this.selected = ""; // the pinned step and node that others know of
-    this.toPlay = address.play; // until the run is there: nothing else of it is drawn before
+    this.drawn = null; // the last drawn state
+    this.wanted = null; // requested step and node, until the run reaches them
+    this.expected = ""; // fingerprint of the text that a link refers to
+    this.selected = ""; // pinned step and node that were published last
+    this.toPlay = address.play; // play once the run is loaded; it is hidden until then
     element.replaceChildren(root);
 
     // the drawing of the step
@@ -82,7 +85,7 @@ class Explorer {
     const finder = (this.finder = new FinderView(timeline, store, selection));
     page.finder.append(finder.box);
 
-    // how the step comes about
+    // playback of the step
     const motion = new Motion({ root, tree, strip, words });
     const player = (this.player = new Player(store, selection, {
       draw: (t) => motion.show(store.step(selection.shown), t),
@@ -113,11 +116,11 @@ class Explorer {
     this.games = [this.quiz, this.typed];
     page.games.append(...this.games.map(({ box }) => box));
     page.deeds.append(share.box);
-    for (const game of this.games) game.pending = game.name === address.game; // until the run is there to play it on
+    for (const game of this.games) game.pending = game.name === address.game; // starts once the run is loaded
     tree.answered = (depth) => this.quiz.asking && (this.quiz.guess(depth), true);
 
     const ways = { story: tours ? () => learn(STORY) : null, begin: onServer(() => ask("begin")) };
-    // of the whole page, where the view may be on a tab that is not open
+    // on the page itself, because this view may be in a hidden tab
     const dialogs = served ? h("div", { class: "explorer" }) : root;
     if (served) document.body.append(dialogs);
     this.help = new HelpView(dialogs, ways, page.legend);
@@ -155,12 +158,12 @@ class Explorer {
     this.observe();
   }
 
-  /** Whether what came of the shown step must not be seen. */
+  /** Whether a game hides the outcome of the shown step. */
   get secret() {
     return this.games.some((game) => game.pending || game.asking);
   }
 
-  /** What stands over a run that has no step yet. */
+  /** The headline of a run without steps. */
   get reading() {
     const { received, recorded, failed } = this.store;
     return received && !recorded && !failed ? READING : null;
@@ -183,12 +186,14 @@ class Explorer {
   }
 
   /**
-   * What is to be seen: the shown `step`, `at` which place of the `total` in the run, and its chosen `node`; `fresh`: whether it has to
-   * be drawn anew; `undrawn`: the share of the steps' time that was not spent on drawing them.
+   * The state that every view draws:
    *
-   * `secret`: whether what came of it must not be seen, nor the text from step `hidden` on (null: all of it can be); `summary`: of the
-   * step, in words; `quiet`: whether these are not read out: a running stream or the pointer chose it; `stage`: what happens in it at
-   * this moment of its coming about; `question`: what a game asks instead.
+   * `step`, `at`, `total`: the shown step, its index, and the number of steps; `node`: the selected node.
+   * `fresh`: whether the step must be redrawn.
+   * `secret`: whether to hide the outcome of the step; `hidden`: index of the first step whose text is hidden, or null.
+   * `undrawn`: share of the steps' time that was not spent on drawing them.
+   * `summary`: the step in words; `quiet`: whether it is not read out: while following, previewing or playing.
+   * `stage`: title and text of the stage that is playing; `question`: replaces them during a game or before the first step.
    */
   state() {
     const { store, selection, player, secret } = this;
@@ -211,7 +216,7 @@ class Explorer {
     };
   }
 
-  /** The tree was moved. */
+  /** Called when the tree was panned or zoomed. */
   place() {
     this.tree.place();
     this.strip.place();
@@ -219,7 +224,7 @@ class Explorer {
     this.player.showMoment();
   }
 
-  /** Another stage of the step that comes about begins; empty: it is drawn as it stays. */
+  /** Called when playback enters a stage; `name` is empty for the complete step. */
   showStage(name) {
     const { page, player } = this;
     const { step, summary } = this.state();
@@ -229,7 +234,7 @@ class Explorer {
     page.spoken.textContent = words ? `${name}: ${words.title} ${words.more}` : summary;
   }
 
-  /** Other scripts read the selection from data attributes or the event; Python hears of pinned steps and nodes. */
+  /** Publishes the selection: as data attributes, and if the pinned step or node changed also as an event, here and to the server. */
   publish() {
     const { element, store, selection } = this;
     const node = selection.node === BONUS ? "bonus" : (selection.node ?? "");
@@ -254,7 +259,7 @@ class Explorer {
 
   // Incoming data
 
-  /** What the store has read: steps, or what a segment brings besides them. */
+  /** Called when the store has read new steps, or one of the other messages of a segment. */
   receive({ reset, wanted, file, redraft, typed }) {
     if (redraft) return this.redraft.receive(redraft);
     if (typed) return this.typed.receive(typed);
@@ -265,7 +270,7 @@ class Explorer {
     this.selectWanted();
     this.showState();
     this.beginPlaying();
-    this.beginGame(); // with its field in sight, which gets the focus
+    this.beginGame(); // after showState, because its input field must be visible to get the focus
     this.chip.received();
     this.draw();
   }
@@ -276,7 +281,7 @@ class Explorer {
     for (const part of [this.selection, this.redraft, ...this.views]) part.reset?.();
   }
 
-  /** Step and node that a link or another tab asks for, and with a link the fingerprint of the text. */
+  /** Requests the step and node of a link or another tab; a link also has the fingerprint of its text. */
   want({ step, node, text: mark }) {
     this.wanted = { step: whole(step, 0, 1e9, 0), node: nodeId(node) };
     this.expected = text(mark);
@@ -295,16 +300,16 @@ class Explorer {
     if (game && store.complete && store.length && !(this.wanted && store.live)) game.toggle(true);
   }
 
-  /** Plays where the address asks for it: the first that is drawn is the beginning. */
+  /** Starts playback if the address requests it; the view stays hidden until then. */
   beginPlaying() {
     const { store, selection, address, player } = this;
     if (!this.toPlay || !store.complete || !store.length || (address.step !== null && selection.pinned === null))
       return;
     this.toPlay = false;
-    if (this.element.offsetParent) player.toggle(); // else another tab is open
+    if (this.element.offsetParent) player.toggle(); // not while another tab is open
   }
 
-  /** Whether there is anything to see, and what went wrong. */
+  /** Shows the view or a note that it is empty, and a message if something went wrong. */
   showState() {
     const { page, store, wanted } = this;
     const nothing = store.key === null || (!store.received && !store.early.size);
@@ -319,7 +324,7 @@ class Explorer {
   }
 
   onSelect() {
-    if (this.selection.pinned !== null && this.store.failed === null) this.page.notice.hidden = true; // of a step that is not there
+    if (this.selection.pinned !== null && this.store.failed === null) this.page.notice.hidden = true; // notice about a missing step
     this.draw();
   }
 
@@ -344,20 +349,20 @@ class Explorer {
     page.root.addEventListener("fullscreenchange", () =>
       this.presenter.toggle(document.fullscreenElement === page.root),
     );
-    // one game at a time
+    // only one game at a time
     page.root.addEventListener(
       "explorer:guessing",
       ({ detail: { name, on } }) => on && this.games.forEach((game) => game.name === name || game.toggle(false)),
     );
     listenForKeys(element, this.told ? { "?": keys["?"] } : keys);
-    // Links and tables select from outside: detail = {step, node}. A file says which game is on.
+    // Other scripts select a step (detail: {step, node}); a standalone file starts and stops games (detail: {name, on}).
     element.addEventListener("explorer:select", ({ detail: { step, node } }) => selection.pin(step, nodeId(node)));
     element.addEventListener("explorer:guess", ({ detail: { name, on } }) =>
       this.games.find((game) => game.name === name).toggle(on),
     );
   }
 
-  /** The view fills what the window leaves below its upper edge. */
+  /** Makes the view fill the window below its upper edge. */
   fill() {
     const { root, views } = this.page;
     if (!views.getClientRects().length) return;
@@ -379,8 +384,8 @@ class Explorer {
     sizes.observe(page.tree);
     sizes.observe(page.timeline);
     new ResizeObserver(() => this.fill()).observe(document.body);
-    document.fonts.ready.then(() => this.redraw()); // what was measured before is of another font
-    // The canvas has no style rules of its own: draw it again when the page turns dark or light.
+    document.fonts.ready.then(() => this.redraw()); // earlier text widths were measured with a fallback font
+    // CSS does not apply to a canvas: redraw it when the theme changes.
     new MutationObserver(() => timeline.draw()).observe(document.body, {
       attributes: true,
       attributeFilter: ["class"],
@@ -388,8 +393,8 @@ class Explorer {
   }
 }
 
-/** Draws `props.value` into an element, and again whenever it changes; returns the view. `props.told`: only the step is drawn, which
- *  Learn tells. */
+/** Draws the run in `props.value` into an element, and again whenever it changes; returns the view. `props.told`: show only the
+ *  step, as part of Learn. */
 export function start(element, trigger, props, watch) {
   const served = Boolean(props.served);
   const address = readAddress(served ? location.search : text(props.address));

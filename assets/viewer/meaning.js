@@ -1,4 +1,4 @@
-// Says what a word means where it stands: one box for the whole document.
+// Tooltips with the meaning of terms and settings: one box for the whole document.
 
 import { MEANINGS } from "./constants.js";
 import { h } from "./dom.js";
@@ -7,7 +7,7 @@ import { capital } from "./words.js";
 const CONTROLS = new Map(MEANINGS);
 const LABEL = "[data-testid='block-info'], .checkbox-container span";
 
-/** The element that says something at a target, and what: a word, or the label of a setting, for a target in a `focused` field too. */
+/** The term or setting label at an event target, and its meaning. `focused`: a target inside a setting's field counts too. */
 function meaningAt(target, focused) {
   const word = target.closest("[data-meaning]");
   if (word) return [word, word.dataset.meaning];
@@ -16,7 +16,7 @@ function meaningAt(target, focused) {
   return [label, label && CONTROLS.get(capital(label.textContent.trim()))];
 }
 
-/** Says what words mean, wherever in the document: under the pointer, in focus, or tapped. */
+/** Shows the meaning of any term in the document when it is hovered, focused or tapped. */
 export function explainTerms() {
   const box = h("div", { class: "panels meaning", role: "tooltip", id: "meaning", hidden: true });
   let shown = null;
@@ -42,7 +42,7 @@ export function explainTerms() {
   document.addEventListener("keydown", ({ key }) => key === "Escape" && hide());
 }
 
-/** Puts a box above a place of the window, under it where there is no room. */
+/** Puts the box above the element, or below it if there is no space. */
 function place(box, { left, top, bottom }) {
   const { offsetWidth: width, offsetHeight: height } = box;
   box.style.left = `${Math.max(8, Math.min(left, innerWidth - width - 8))}px`;

@@ -1,5 +1,5 @@
-// Draws a step at a time of its coming about: moves, fades and marks the parts of the tree, the strip and the text, which are
-// drawn as they stay, and adds what is there for a while only. What anything looks like is said in stages.js.
+// Animates a step: moves, fades and marks elements of the finished tree, strip and text, and adds temporary ones. stages.js computes
+// their state at a time.
 
 import { h, s } from "./dom.js";
 import { END, draftOf, rowOrder, stage } from "./stages.js";
@@ -7,18 +7,18 @@ import { PILL } from "./tree_shapes.js";
 import { BONUS } from "./tree_layout.js";
 import { afterToken } from "./words.js";
 
-// between the rows of two drafts, and at the edge of the view, in pixels
+// pixels between the rows of two drafts, and at the edge of the view
 const ROW = { least: PILL + 2, most: PILL + 28, margin: PILL / 2 + 6 };
-const HIGH = 4000; // reaches beyond every view
-const DROP = PILL + 4; // how far above a place stands what the target wants there
+const HIGH = 4000; // larger than any view
+const DROP = PILL + 4; // pixels between a node and the target's wish above it
 
-/** The tokens of draft `c`, or only those behind its prefix. */
+/** The nodes of draft `c`, deeper than `from`. */
 const tokensOf = (step, c, from = 0) =>
   [...step.nodes.values()].filter((n) => n.depth > from && n.candidates.includes(c));
 const prefixOf = (step, c) => (c ? step.branches[c - 1].prefix : 0);
 const ownTokens = (step, c) => tokensOf(step, c, prefixOf(step, c));
 
-/** Where the row of every draft lies, by its number: the first draft where it stays, if there is room for all others below. */
+/** The y of each draft's row, by number: 0 for the first draft, or higher if the others need the space below. */
 function rowsOf({ step, viewport: { k, y, size } }) {
   const order = rowOrder(step).filter((c) => ownTokens(step, c).length);
   const [top, bottom] = [ROW.margin - y / k, (size.height - y) / k - ROW.margin];
@@ -28,7 +28,7 @@ function rowsOf({ step, viewport: { k, y, size } }) {
   return new Map([[0, first], ...order.map((c, at) => [c, first + pitch * (at + 1)])]);
 }
 
-/** Writes a style only where it changes. */
+/** Sets a style property, only if its value changes. */
 function put(element, name, value) {
   const written =
     value === 1 && name !== "strokeDashoffset"
@@ -48,7 +48,7 @@ export class Motion {
     Object.assign(this, { root, tree, strip, words, acts: null, step: null });
   }
 
-  /** Draws a step at time `t`, where tree and strip show it. */
+  /** Draws a step at time `t`, if tree and strip show this step. */
   show(step, t) {
     if (this.tree.step !== step || this.strip.step !== step) return;
     if (!step || t >= END || !this.tree.layout || !this.tree.layout.lanes.size) return this.leave();
@@ -81,7 +81,7 @@ export class Motion {
     this.moveText(step);
   }
 
-  /** Draws the step as it stays. */
+  /** Ends the animation: draws the finished step. */
   leave() {
     if (!this.acts) return;
     const { tree, strip } = this;
@@ -90,18 +90,18 @@ export class Motion {
       element.classList.remove("yet", "mask", "lit");
     }
     for (const tokens of this.words.tokens) for (const token of tokens) token.classList.remove("ahead", "coming");
-    for (const made of [this.under, this.over, ...this.flyers]) made?.remove(); // some tokens have no way to fly
+    for (const made of [this.under, this.over, ...this.flyers]) made?.remove(); // flyers has gaps: tokens out of sight get none
     this.acts = null;
     this.root.classList.remove("moves");
     tree.showOpen();
   }
 
-  /** How high a node stands in the tree of whole branches. */
+  /** The y of a node in the tree with whole branches. */
   high(id) {
     return this.whole?.get(id) ?? this.tree.y(id);
   }
 
-  /** How high it stands at a moment: in the row of its draft, in that tree, and where it stays, at height `stays`. */
+  /** The y of a node now: it moves from its draft's row to the tree with whole branches, then to its final y, `stays`. */
   height(node, { apart, fold }, stays) {
     const row = this.rows.get(draftOf(node)) ?? 0;
     const high = this.whole?.get(node.id) ?? stays;
@@ -122,11 +122,11 @@ export class Motion {
     }
   }
 
-  /** A token of the tree, until it stays at height `stays`; one that is not drawn in the end goes `into` another one. */
+  /** Animates a node to its final y, `stays`. A node that the final tree leaves out moves `into` another one. */
   moveNode(group, node, stays, into = null) {
     const [shape, label, ghost] = [".shape", ".label", ".ghost"].map((part) => group.querySelector(part));
     const [home, across] = [this.tree.y(node.id), into ? this.tree.x(into.depth) - this.tree.x(node.depth) : 0];
-    // else it goes as soon as its row does, and comes when all have their places
+    // whether it stays visible until branches fold; other nodes hide when their row merges, and return then if they stay
     const waits = !this.whole || this.whole.has(node.id);
     this.acts.push((now) => {
       const { opacity, word, apart, light, known, shake } = now.node(node);
@@ -161,7 +161,7 @@ export class Motion {
       const first = name.dataset.draft === "0";
       const high = this.high(at.id);
       const above = ([id, y]) => y < high && high - y < PILL + 20 && Math.abs(step.nodes.get(id).depth - at.depth) < 2;
-      const hidden = [...(whole ?? [])].some(above); // while all branches are whole
+      const hidden = [...(whole ?? [])].some(above); // no space for it while branches are whole
       acts.push((now) => {
         const apart = first ? now.apart : 0;
         fade(name, now.lane(first) * (hidden ? Math.max(apart, now.fold) : 1));
@@ -179,15 +179,14 @@ export class Motion {
       state: node.state === "accepted" ? "unreached" : node.state,
       draft: c,
     });
-    made.removeAttribute("data-node"); // the token itself is another one
+    made.removeAttribute("data-node"); // the node itself has its own group
     made.classList.remove("broken");
     made.classList.add("yet");
     this.under.append(made);
     return made;
   }
 
-  /** One row a draft until equal beginnings slide into one another: its line, the prefix that it goes on from, and the tokens
-   *  that another one wrote too. */
+  /** Adds the row of each draft, until drafts merge: its line, its prefix, and copies of tokens that another draft wrote too. */
   addRows(step) {
     const { tree, rows, acts, under } = this;
     for (const [c, y] of rows) {
@@ -232,7 +231,7 @@ export class Motion {
     }
   }
 
-  /** After which token the draft of a row starts, to its left, where there is room; else nothing. */
+  /** Adds the label of a row: after which token its draft starts. Returns null if there is no space. */
   rowName(step, c, y) {
     const { tree, under } = this;
     const { prefix, resampled } = step.branches[c - 1];
@@ -243,7 +242,7 @@ export class Motion {
     return name;
   }
 
-  /** What is not drawn in the end: its tokens, and the lines of whole branches. */
+  /** Adds nodes that the final tree leaves out, and the edges of whole branches. */
   addRest(step) {
     const { tree, acts, whole, under } = this;
     for (const node of step.nodes.values()) {
@@ -267,7 +266,7 @@ export class Motion {
     }
   }
 
-  /** What the target wants at every place of its walk: it comes down to the token that is there. */
+  /** Adds the token that the target wants at each place of its path; it moves down to the drafted token there. */
   addWishes(step) {
     const { tree, acts } = this;
     const path = step.accepted.map((id) => step.nodes.get(id));
@@ -276,13 +275,13 @@ export class Motion {
       const wish = tree.nodeGroup({ id, depth, proposer: "target", kind: "target", state: "wish", draft: null });
       wish.removeAttribute("data-node");
       this.over.append(wish);
-      const said = [`pass ${at + 1}`, String(at + 1), ""]; // which pass writes it, as far as there is room
+      const said = [`pass ${at + 1}`, String(at + 1), ""]; // which pass writes it; the longest label that fits
       const words = said.find((name) => tree.small(name) < tree.columns.width(depth) - 2);
       const pass = s("text", { class: "under pass", y: PILL / 2 + 15 }, words);
       wish.append(pass);
       const row = this.rows.get(0) - tree.y(id);
       const high = this.high(id === BONUS ? (wrong ?? step.bonus.parent) : id) - tree.y(id);
-      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // in view
+      const least = (PILL / 2 + 2 - tree.viewport.y) / tree.viewport.k - tree.y(id); // keeps it in view
       acts.push((now) => {
         const { opacity, down } = now.wants(at);
         fade(wish, opacity);
@@ -319,7 +318,7 @@ export class Motion {
       );
   }
 
-  /** The tokens of the step fly into the text; what comes behind them is faint. */
+  /** Moves the tokens of the step into the text, and fades later text. */
   moveText({ index, committed }) {
     const { words, root, acts } = this;
     const tokens = words.tokens[index] || [];
@@ -349,7 +348,7 @@ export class Motion {
     });
   }
 
-  /** From where to where every token of the text flies, null where one of the places is out of sight. */
+  /** The start and end position of each flying token; null if one of them is out of view. */
   measure(committed, tokens) {
     const [frame, box, view] = [this.root, this.words.host, this.tree.host].map((element) =>
       element.getBoundingClientRect(),

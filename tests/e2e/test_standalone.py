@@ -77,7 +77,7 @@ def test_standalone_run_is_drawn_and_explored_offline(show, opening):
     page.keyboard.press("ArrowDown")
     expect(view(page)).to_have_attribute("data-node", re.compile(r"\d"))
     page.locator("#tree g.node[data-state='rejected'] .shape").first.click(force=True)
-    expect(page.locator("#details")).to_contain_text("the target wanted")
+    expect(page.locator("#details")).to_contain_text("the large model wanted")
     page.keyboard.press("Escape")
     page.locator("#strip .places button").nth(3).click()
     expect(page.locator(".redraft-box .card")).to_contain_text("holds the recorded run without its models")

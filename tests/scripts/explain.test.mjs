@@ -40,7 +40,7 @@ test("stepSentence counts consecutive lower-ranked choices together", () => {
   raw.actual_boundary = 0;
   assert.equal(
     stepSentence(stepOf(raw)),
-    "Four tokens in one pass. The first guess was already wrong. 3 from its lower-ranked choices and 1 from the large model itself.",
+    "Four tokens in one pass. 3 from the drafter’s lower-ranked choices and 1 from the large model itself; the first guess was already wrong.",
   );
 });
 
@@ -50,12 +50,15 @@ test("stepSentence does not call a first token wrong if the node budget left it 
   const said = (more) => stepSentence(stepOf({ ...raw, ...more }));
   assert.equal(
     said({}),
-    "One token: no gain this time. The first guess was already wrong. 1 from the large model itself.",
+    "One token: no gain this time. The only token is from the large model itself: the first guess was already wrong.",
   );
-  assert.match(said({ nodes, actual_boundary: null }), /The tree left out the first guess\. 1 from the large model/);
+  assert.match(
+    said({ nodes, actual_boundary: null }),
+    /The only token is from the large model itself: the tree left out the first guess\.$/,
+  );
   assert.equal(
     said({ nodes, first_draft: null, actual_boundary: null, accepted: [] }),
-    "One token in one pass. 1 from the large model itself: plain decoding drafts nothing.",
+    "One token in one pass. The only token is from the large model itself: plain decoding drafts nothing.",
   );
 });
 
@@ -71,7 +74,7 @@ test("decisionWords states a cost-aware decision and leaves out an invalid one",
     said({ options, taken: 1, tokens: 3, seconds: 0.02, looking: false }),
     /Re-draft skipped: \+0\.5 tokens expected/,
   );
-  assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /^It was tried/);
+  assert.match(said({ options: options.slice(2), taken: 0, looking: true }), /^This option was not expected to pay/);
   assert.equal(said({ options, taken: 9 }), "");
 });
 
@@ -136,8 +139,8 @@ const marks = (ofTarget, sampled) =>
   ].map(([own, wanted]) => markOf(token(own, wanted), ofTarget, sampled));
 
 test("markOf marks drafted and chosen tokens in a drafter's list", () => {
-  assert.deepEqual(marks(false, false), ["target’s too", "drafted", "target’s", ""]);
-  assert.deepEqual(marks(false, true), ["drawn too", "drafted", "drawn", ""]);
+  assert.deepEqual(marks(false, false), ["both", "drafted", "large model’s", ""]);
+  assert.deepEqual(marks(false, true), ["drafted, drawn", "drafted", "drawn", ""]);
 });
 
 test("markOf marks drafted tokens in the target's list, and drawn ones when sampling", () => {
@@ -187,12 +190,15 @@ test("a repaired step names the tokens that re-drafts added, and its boundary", 
   );
   assert.equal(
     boundaryWords(step),
-    "It broke after the second token, the likeliest place: rescued, second drafts added 1 token.",
+    "The first draft broke after the second token, the likeliest place: second drafts rescued it and added 1 token.",
   );
   assert.equal(stepSummary(step, 6), `Step 1 of 6. ${stepSentence(step)} ${boundaryWords(step)}`);
-  assert.match(nodeSentence(step, step.nodes.get(3)), /^Rejected: the target wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/);
+  assert.match(
+    nodeSentence(step, step.nodes.get(3)),
+    /^Rejected: the large model wanted “u3” \(p\u00a0=\u00a0\.81\)\.$/,
+  );
   const [found, missed, all] = ["found", "missed", "all"].map((verdict) => boundaryWords({ ...step, verdict }));
-  assert.match(found, /the likeliest place: the right place, but no gain\.$/);
+  assert.match(found, /the likeliest place: a second draft started there, but added nothing\.$/);
   assert.match(missed, /: no second draft started there\.$/);
   assert.equal(all, "The whole first draft was accepted.");
 });
@@ -235,11 +241,11 @@ test("sentences about a sampled step call no token wanted or wrong", () => {
   const step = repaired([], { sampled: true });
   const words = [stepSentence(step), nodeSentence(step, step.nodes.get(3)), bonusSentence(step)].join(" ");
   assert.doesNotMatch(words, /wanted|wrong/);
-  assert.match(words, /the target drew “u3”.* This one could have been drawn as well/);
+  assert.match(words, /the large model drew “u3”.* This token could have been drawn too/);
 });
 
 test("boundaryWords does not call random prefixes predicted", () => {
   const words = boundaryWords(repaired([], { random: true }));
-  assert.match(words, /, a place drawn at random: rescued/);
+  assert.match(words, /, a place drawn at random: second drafts rescued it/);
   assert.doesNotMatch(words, /likeliest|expected/);
 });

@@ -1,7 +1,7 @@
 // Keys that the view handles, depending on the focus.
 import assert from "node:assert/strict";
 import { test } from "node:test";
-import { keyNames, ours } from "../../assets/viewer/help.js";
+import { keyNames, handlesKeysOf } from "../../assets/viewer/help.js";
 
 const body = { closest: () => null };
 globalThis.document = { body };
@@ -9,14 +9,14 @@ const view = { contains: () => false };
 const inside = (...selectors) => ({ closest: (wanted) => selectors.some((s) => wanted.includes(s)) || null });
 
 test("keys reach the view while a button outside it has the focus", () => {
-  assert.equal(ours(view, body), true);
-  assert.equal(ours(view, inside("button")), true);
-  assert.equal(ours({ contains: () => true }, inside()), true);
+  assert.equal(handlesKeysOf(view, body), true);
+  assert.equal(handlesKeysOf(view, inside("button")), true);
+  assert.equal(handlesKeysOf({ contains: () => true }, inside()), true);
 });
 
 test("elements that use arrow keys keep them", () => {
-  assert.equal(ours(view, inside("button", "[role='tablist']")), false);
-  assert.equal(ours(view, inside()), false);
+  assert.equal(handlesKeysOf(view, inside("button", "[role='tablist']")), false);
+  assert.equal(handlesKeysOf(view, inside()), false);
 });
 
 test("Shift with a digit selects a stage on any keyboard layout", () => {

@@ -112,14 +112,17 @@ test("stepCost equals the published costs of each method", () => {
 test("originWords names the source of a price", () => {
   assert.equal(originWords("d2sd", 7.05 / 4.98), "as published for D²SD");
   assert.equal(originWords("eagle3", 5.91 / 3.8), "as published for EAGLE-3");
-  const calculated = "calculated from the paper’s DFlash 1.28, D²SD 1.42 and EAGLE-3 1.56";
+  const calculated = "calculated from the costs in the paper: DFlash 1.28, D²SD 1.42 and EAGLE-3 1.56";
   for (const [method, cost] of [
     ["d2sd", 1.41],
     ["d2sd_tree", 7.05 / 4.98],
     ["dflash", 1.2],
   ])
     assert.equal(originWords(method, cost), calculated);
-  assert.match(elsewhereWords("d2sd", 1.4, 7), /costs 1\.40 plain steps \(calculated from the paper’s DFlash/);
+  assert.match(
+    elsewhereWords("d2sd", 1.4, 7),
+    /costs 1\.40 plain steps \(calculated from the costs in the paper: DFlash/,
+  );
 });
 
 test("freeBox chooses the label position that covers least", () => {

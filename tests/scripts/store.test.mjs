@@ -76,7 +76,7 @@ test("a step has the outcome of the line before it, or none", async () => {
     store.summaries.map(({ work }) => work),
     [{ first: 5, again: [], nodes: 5 }, null, { first: 5, again: [], nodes: 5 }],
   );
-  assert.equal(boundaryWords(store.step(2)), "It broke after the second token.");
+  assert.equal(boundaryWords(store.step(2)), "The first draft broke after the second token.");
 });
 
 test("another view reads the same run from valueAt, and opens at that step", async () => {
