@@ -30,8 +30,8 @@ export function gist({
 }) {
   if (!steps) return [];
   const t = (text) => ({ text });
-  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · cut short before its end" : ""}`;
-  if (method === "autoregressive") return [t(`${run}: plain decoding writes one token in a pass`)];
+  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · stopped before its end" : ""}`;
+  if (method === "autoregressive") return [t(`${run}: plain decoding writes one token per pass`)];
   if (!cycle) return [t(run)];
   if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
   const { gain, cost } = cycle;
@@ -108,7 +108,7 @@ const DISTURBED = "disturbed by other work on this machine";
 /** When and after how many tokens the time of a plain pass was measured; empty if the run does not record it. */
 const plainWords = ({ measured, context }) =>
   measured
-    ? `The time of a plain pass is kept for these models on this machine: measured on ${measured}${context === null ? "" : `, with ${count(context, "token")} before it`}.`
+    ? `The time of a plain pass was measured for these models on this machine on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
     : "";
 
 /** The result of `cycleOf` in a sentence. */
@@ -125,8 +125,8 @@ export const wasFull = (cycle, aware) => cycle !== null && !cycle.disturbed && c
 
 /** The speed of the same steps on the paper's H200. `cost`: plain steps per step there, null if unknown; `brought`: tokens per step. */
 export function elsewhereWords(method, cost, brought) {
-  if (cost === null) return `The time of its draft with an 8B model on ${PAPER.name} is not known.`;
-  return `With an 8B model on ${PAPER.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
+  if (cost === null) return `The drafting time of this method with an 8B model on ${PAPER.name} is not known.`;
+  return `With an 8B model on ${PAPER.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would be written ${fixed(brought / cost, 2)}× as fast as by plain decoding.`;
 }
 
 /** Two bars on one scale: the cost of a step, by stage, and its tokens. */
@@ -172,35 +172,31 @@ function cycleBars(cycle) {
   );
 }
 
-const QUICKEST = "“Quickest here” drafts and verifies only what pays.";
+const QUICKEST = "“Quickest here” drafts and verifies only as much as saves time.";
 
 const CARDS = [
   [
     "alpha",
     "Tokens/step α",
-    "mean acceptance length over all steps: committed tokens per step, including the one that the target adds",
+    "mean acceptance length over all steps: committed tokens per step, including the bonus token",
   ],
   [
     "speed",
     "Tokens per second",
-    "of the run shown here: committed tokens over the time since the prompt was read. Drawing it takes time, which the speedup leaves out",
+    "committed tokens of this run divided by the time since the prompt was read. This includes the time for drawing, which the speedup leaves out",
   ],
   [
     "speedup",
     "Speedup",
-    "tokens per second over plain decoding with the same target. Of the run, the time that drawing took is left out; the time of a plain step is kept for these models on this machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here”, or fewer nodes B, may help",
+    "tokens per second relative to plain decoding with the same target, without the time for drawing. The time of a plain step is stored for these models on this machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here” or fewer nodes B may help",
   ],
   ["nodes", "Mean nodes/step", "tree nodes that the target checks in one pass, anchor included; mean over the steps"],
   [
     "repaired",
     "Repaired drafts",
-    "of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens",
+    "share of the steps with a partly rejected first draft in which a re-draft started exactly at the rejection and added tokens",
   ],
-  [
-    "gain",
-    "Gained per re-draft",
-    "tokens that the drafts after the first added, divided by the number of those drafts",
-  ],
+  ["gain", "Gained per re-draft", "tokens added by re-drafts, divided by the number of re-drafts"],
 ];
 
 const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
@@ -226,13 +222,13 @@ export function figuresOf(store, here = null) {
   const pace = !last
     ? "no times in this run"
     : unwatched
-      ? "while drawn"
+      ? "with drawing"
       : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
   const unmeasured =
     store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
   const measured = () =>
     unwatched
-      ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}`
+      ? `without drawing ${perSecond(timed)}, plain ${perSecond(baseline)}`
       : `${perSecond(timed)} vs ${perSecond(baseline)} plain`;
   const slow = store.disturbed
     ? "not measured cleanly"
@@ -310,7 +306,7 @@ export class NumbersView {
       "why?",
       {
         class: "quiet why-open",
-        title: "What a step costs, where it would pay, and all figures",
+        title: "The cost of a step, when it pays off, and all totals",
         "aria-expanded": "false",
       },
       () => this.toggle(),
@@ -321,7 +317,7 @@ export class NumbersView {
         class: "offer",
         id: "quickest",
         hidden: true,
-        title: "The same text, with only what pays on this machine drafted and verified",
+        title: "The same text; drafts and verifies only as much as saves time on this machine",
       },
       ways?.quickest,
     );
@@ -383,7 +379,7 @@ export class NumbersView {
                 ? "Other work kept this machine busy while this ran, so its times are not compared with plain decoding."
                 : missing && timed
                   ? `A step takes ${milliseconds(alpha / timed)} and commits ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(1 / timed)} a token.`
-                  : "The time of plain decoding is not known for this run, so its price here is not known.",
+                  : "The time of plain decoding is not known for this run, so the cost of a step in plain steps is not known.",
             ),
           ]),
       ...(plain ? [h("p", { class: "source" }, plain)] : []),

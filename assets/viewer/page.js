@@ -27,12 +27,12 @@ export class Page {
     this.clock = h("div", {
       id: "clock",
       role: "group",
-      "aria-label": "What this step took, and its tokens one by one",
+      "aria-label": "Time of this step, and of its tokens one by one",
     });
     this.text = part("text", "Generated text", { role: "region", tabindex: 0 });
     this.moments = h("div", { class: "stages-row" }); // for the player's bar and the tools of the drawing
     this.lacks = h("p", { class: "empty", hidden: true });
-    this.tree = part("tree", "Draft tree: up and down move between branches", { role: "group", tabindex: 0 });
+    this.tree = part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 });
     this.strip = part("strip", "How sure the drafter was", { role: "group" });
     this.redraft = h("div", { class: "redraft-box", role: "status", hidden: true });
     this.details = part("details", "Details", { role: "region", "aria-live": "polite" });
@@ -48,7 +48,7 @@ export class Page {
     this.follow = button("", { id: "follow" });
     this.find = button("Find", {
       class: "quiet",
-      title: "Find steps by what came of them (N, P)",
+      title: "Find steps by outcome, length or time (N, P)",
       "aria-expanded": "false",
     });
     this.quiz = button("Quiz", {
@@ -59,18 +59,18 @@ export class Page {
     this.typed = button("Be the drafter", {
       id: "be-the-drafter",
       class: "quiet",
-      title: "Write the tokens that come next, and let the target verify them (B)",
+      title: "Type the next tokens, and let the large model verify them (B)",
     });
     this.openFacts = button("Details", {
       id: "open-facts",
       class: "quiet",
-      title: "The stages of this step, or what is known of its chosen token",
+      title: "The stages of this step, or details of the selected token",
       "aria-expanded": "false",
     });
     this.explain = button("Explain", {
       id: "explain",
       class: "quiet",
-      title: "This step in words, chapter by chapter (in Learn)",
+      title: "This step explained chapter by chapter (in Learn)",
       hidden: true,
     });
     this.widen = button("", { id: "widen", class: "quiet", hidden: true });
@@ -78,7 +78,7 @@ export class Page {
     this.help = button("Words & keys", {
       id: "words-and-keys",
       class: "quiet",
-      title: "What the words mean, and the keys (?)",
+      title: "Meanings of words, and all keys (?)",
     });
   }
 
@@ -121,7 +121,7 @@ export class Page {
   /** If the log holds no tokens, a sentence replaces tree and strip. */
   showLacks(step) {
     const words = step ? step.lacks : "";
-    this.lacks.textContent = words && `${words} What is known: how many tokens each step drafted and accepted.`;
+    this.lacks.textContent = words && `${words} It still shows how many tokens each step drafted and accepted.`;
     this.lacks.hidden = !words;
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }
@@ -232,12 +232,12 @@ function legend() {
     item("rejected: the large model wanted another token", "rejected", picture(box(3))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
-      "a second draft starts here: it was expected to break after this token",
+      "a second draft starts here: the first was expected to break after this token",
       "flagged",
       picture(s("path", { d: "M0-5L6 5H-6Z" })),
     ),
     item(
-      "what its confidence head says",
+      "value of the confidence head",
       "headed",
       picture(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
     ),

@@ -15,7 +15,7 @@ export class Player {
     Object.assign(this, { index: null, at: 0, playing: false, stage: null, until: Infinity });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("", { class: "play" }, () => this.toggle());
-    this.slider = h("input", { type: "range", min: 0, "aria-label": "How this step comes about" });
+    this.slider = h("input", { type: "range", min: 0, "aria-label": "Stages of this step" });
     this.slider.addEventListener("input", () =>
       this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber),
     );
@@ -23,7 +23,7 @@ export class Player {
     this.names = h("ol", {});
     this.box = h(
       "div",
-      { class: "moments", role: "group", "aria-label": "How this step comes about" },
+      { class: "moments", role: "group", "aria-label": "Play this step" },
       this.button,
       (this.way = h("div", { class: "way" }, this.slider, this.names)),
     );
@@ -199,7 +199,7 @@ export class Player {
     this.box.hidden = !stages.length || Boolean(step.lacks);
     if (this.named !== stages.join()) {
       this.named = stages.join(); // most steps of a run have the same stages
-      const title = (at) => `Rest at the end of this stage (Shift + ${at + 1})`;
+      const title = (at) => `Go to the end of this stage (Shift + ${at + 1})`;
       const name = (at) => h("span", {}, capital(STAGE_NAMES[at]));
       this.names.replaceChildren(
         ...stages.map((at) =>
@@ -215,7 +215,7 @@ export class Player {
     }
     if (!this.on) this.showPlace(stages.length);
     this.slider.step = this.still.matches ? 1 : 0.01;
-    const label = this.playing ? "Pause" : "Play: how this step comes about";
+    const label = this.playing ? "Pause" : "Play this step, stage by stage";
     if (this.button.title !== `${label} (space)`) {
       this.button.replaceChildren(playIcon(this.playing));
       this.button.setAttribute("aria-label", label);

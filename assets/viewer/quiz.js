@@ -89,7 +89,7 @@ export class Guessing {
             type: "button",
             class: right === null ? "open" : right ? "right" : "wrong",
             "data-step": at,
-            title: `Step ${at + 1}: ${right === null ? "not asked yet" : this.words(answers.get(at))}`,
+            title: `Step ${at + 1}: ${right === null ? "no guess yet" : this.words(answers.get(at))}`,
             "aria-current": at === this.selection.shown ? "step" : null,
           },
           right === null ? "·" : this.sign(answers.get(at)),

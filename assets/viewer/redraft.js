@@ -4,7 +4,7 @@ import { button, h } from "./dom.js";
 import { capital, count, joined, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
-  "This file holds the recorded run without its models. Open the run in the D²SD Explorer page where they are loaded, and ask there.";
+  "This file holds the recorded run without its models. To ask this, open the run in D²SD Explorer with these models loaded.";
 const NOT_REACHED = { accepted: 0, wanted: null }; // the target rejected a token of the prefix
 const UNSEEN = 2; // tokens shown after the rejected one, until the user opens the rest
 
@@ -17,13 +17,13 @@ export const readAnswer = ({ texts = [], confidence, ...raw }) => ({
 /** The result of the re-draft as a sentence. */
 export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted }) {
   const would = "It would have added";
-  const end = wanted === null ? "" : `; then the target wanted ${quoted(wanted)}`;
+  const end = wanted === null ? "" : `; then the large model wanted ${quoted(wanted)}`;
   if (kept < prefix)
-    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
+    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the large model already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
   const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
   if (added) return `${would} ${added}: ${words.join(" ")}${end}.`;
-  if (accepted) return `${would} nothing: ${count(accepted, "token")} right, which the first draft has as well.`;
-  return `${would} nothing: ${wanted === null ? "the text ends here" : `the target wanted ${quoted(wanted)} for its first token`}.`;
+  if (accepted) return `${would} nothing: ${count(accepted, "token")} right, but already in the first draft.`;
+  return `${would} nothing: ${wanted === null ? "the text ends here" : `the large model wanted ${quoted(wanted)} as its first token`}.`;
 }
 
 /** Compares the re-draft with the second drafts of the step; `committed`: number of tokens of the step. */
@@ -34,7 +34,7 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
     : chosen.length === 1
       ? `The second draft of the step started after ${chosen[0][0]} and gained ${chosen[0][1]}.`
       : `Second drafts started after ${joined(chosen.map(([from]) => from))} tokens and gained ${joined(chosen.map(([, added]) => added))}.`;
-  if (same === false) return `${who} This one was drafted again, and a near tie was rounded differently.`;
+  if (same === false) return `${who} This one was drafted again, and rounding decided a near tie differently.`;
   if (same) return `${who} This is one of them.`;
   return extra
     ? `${who} With this one the step would have written ${extra} more than its ${count(committed, "token")}.`
@@ -94,7 +94,7 @@ export class Redraft {
     const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
     const more = button(
       `+${items.length - shown}`,
-      { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` },
+      { "aria-label": `Show ${items.length - shown} more tokens, which the large model did not reach` },
       () => {
         now.all = true;
         this.changed();
@@ -139,7 +139,7 @@ export class PlacesView {
     this.box = h("div", {
       class: "places",
       role: "toolbar",
-      "aria-label": "What if a second draft had started here? Arrows choose a place, Enter asks",
+      "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
     });
     strip.host.append(this.box);
     strip.placed = () => this.place();

@@ -49,9 +49,9 @@ export function otherText(store, mark) {
   if (!/^[0-9a-f]{8}$/.test(mark) || [null, mark].includes(fingerprint(store))) return "";
   const { temperature } = store.header.config;
   const why = temperature
-    ? `at temperature ${temperature} it is drawn, and a seed draws the same only with the same versions on the same hardware`
-    : "other weights, versions or hardware decide near ties another way";
-  return `This text is not the one of the link’s run, and its steps are others: ${why}.`;
+    ? `at temperature ${temperature} tokens are sampled, and a seed gives the same text only with the same versions on the same hardware`
+    : "other weights, versions or hardware decide near ties differently";
+  return `This text and its steps differ from those of the linked run: ${why}.`;
 }
 
 /** The page's address with the run, its settings and the selection. */
@@ -80,12 +80,12 @@ export class ShareView {
       { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
       served && item("Copy link", "prompt, settings, step, node", () => this.copy()),
       served && item("Quiz", "a link that asks where drafts are rejected", () => this.copy("quiz=1")),
-      served && item("Challenge", "a link to be the drafter of this step", () => this.copy("draft=1")),
-      served && item("Embed", "a frame for another page", () => this.copy("embed=1")),
-      item("JSONL", "the whole trace; in it steps count from 0", () => this.lines()),
+      served && item("Challenge", "a link that asks others to be the drafter of this step", () => this.copy("draft=1")),
+      served && item("Embed", "a frame for other web pages", () => this.copy("embed=1")),
+      item("JSONL", "the whole trace; its steps count from 0", () => this.lines()),
       served && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
-      item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
-      item("PNG", "this tree, as pixels", () => this.png()),
+      item("SVG", "this tree, as a vector image", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
+      item("PNG", "this tree, as a pixel image", () => this.png()),
       served &&
         item("HTML", "a page that works offline", () =>
           ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode),

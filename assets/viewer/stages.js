@@ -184,14 +184,14 @@ export function stageWords(step, at) {
   const took = (time) => (time ? milliseconds(time) : "");
   const said = (title, more = "") => ({ title, more });
   if (at === 0) {
-    const sure = "It says how sure it is of each.";
+    const sure = "Each comes with the drafter’s confidence.";
     if (levels.length)
-      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each goes on from the likeliest paths.");
+      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each continues the likeliest paths.");
     if (step.passes >= drafted && drafted > 1)
-      return said(`${capital(inWords(drafted))} tokens are guessed, a pass for each.`, sure);
+      return said(`${capital(inWords(drafted))} tokens are guessed, one pass for each.`, sure);
     return drafted > 1
       ? said(`One pass guesses ${inWords(drafted)} tokens at once.`, sure)
-      : said("One pass guesses a token.", "It says how sure it is.");
+      : said("One pass guesses a token.", "It comes with the drafter’s confidence.");
   }
   if (at === 1) {
     const more = selected.length > 2 ? ", …" : ".";
@@ -201,7 +201,7 @@ export function stageWords(step, at) {
         .slice(0, 2)
         .map((i, n) => chance(i) + afterToken(i, n > 0))
         .join(", ") + more;
-    return said("Where will it break?", step.random ? `Nobody asks: places are drawn at random, ${places}` : places);
+    return said("Where will it break?", step.random ? `Not predicted: places are drawn at random, ${places}` : places);
   }
   if (at === 2) {
     if (branches.every(({ resampled }) => resampled))
@@ -217,17 +217,20 @@ export function stageWords(step, at) {
   }
   if (at === 3) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
-    return said(`${all} tokens are one tree of ${nodes.size}.`, "What drafts share is read once.");
+    return said(
+      `${all} tokens become one tree of ${nodes.size} nodes.`,
+      "A token that several drafts share is read once.",
+    );
   }
   if (at === 4)
     return said(
-      nodes.size < 2 ? "The target reads the latest token." : "The target reads all of them in one pass.",
+      nodes.size < 2 ? "The large model reads the latest token." : "The large model reads all of them in one pass.",
       took(seconds.verify),
     );
   if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");
   return said(
     `${capital(inWords(tokens))} tokens in one pass.`,
-    `One by one that takes ${passes(tokens).toLowerCase()}.`,
+    `One by one, they would take ${passes(tokens).toLowerCase()}.`,
   );
 }
 

@@ -8,10 +8,8 @@ const readDraft = (draft) => draft && { ...draft, alternatives: draft.alternativ
 
 /** A sentence that replaces the tree if an imported log lacks its tokens, else "". */
 export function lacking(missing) {
-  if (missing.includes("tokens")) return "Tokens and confidences are not in this log: ▯ stands for each token.";
-  return missing.includes("rejected")
-    ? "The drafted tokens that were rejected, and confidences, are not in this log."
-    : "";
+  if (missing.includes("tokens")) return "This log has no tokens and no confidences: ▯ stands for each token.";
+  return missing.includes("rejected") ? "This log has no confidences and no rejected tokens." : "";
 }
 
 /** The outcome of a step without an outcome line. */

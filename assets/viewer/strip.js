@@ -326,12 +326,12 @@ export class StripView {
     const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
     const fate = {
-      right: "The target accepted it.",
-      wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.",
-      unseen: "The target’s choice here was not seen.",
+      right: "The large model accepted it.",
+      wrong: this.step.sampled ? "The large model drew another token." : "The large model rejected it.",
+      unseen: "The large model’s choice here is not known.",
     }[fateOf(this.step, k)];
     const trained = this.step.trained[k - 1];
-    const head = trained === undefined ? "" : h("p", {}, `◆ Its confidence head says ${probability(trained, 4)}.`);
+    const head = trained === undefined ? "" : h("p", {}, `◆ Confidence head: ${probability(trained, 4)}.`);
     return h(
       "div",
       {},
@@ -339,7 +339,7 @@ export class StripView {
       h(
         "p",
         {},
-        `The first drafter’s own probability of ${quoted(draft.texts[k - 1])}, its token number ${k}. ${fate}`,
+        `The first drafter’s own probability of ${quoted(draft.texts[k - 1])}, token ${k} of its draft. ${fate}`,
       ),
       head,
     );
@@ -358,13 +358,13 @@ export class StripView {
         : this.step.random
           ? "Drawn at random: a second draft started here."
           : `${capital(`${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`)} place: a second draft started here.`,
-      i === boundary ? "It did break here." : "",
+      i === boundary ? "The first draft did break here." : "",
       "Click: what if a second draft had started here?",
     ];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last
-      ? "How likely the whole first draft is right, as it was estimated."
-      : `How likely it breaks ${afterToken(i)}, as it was estimated.`;
+      ? "Estimated probability that the whole first draft is right."
+      : `Estimated probability that the first draft breaks ${afterToken(i)}.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
   }
 }

@@ -313,11 +313,11 @@ export class FinderView {
     this.count = h("span", { class: "count", role: "status" });
     this.marks = h("ul", {
       class: "glyphs",
-      "aria-label": "What came of the place where a step was expected to break",
+      "aria-label": "Outcomes of the predicted places",
     });
     this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
-    const before = tool("‹", "Previous of these steps (P)", () => this.go(-1));
-    const next = tool("›", "Next of these steps (N)", () => this.go(1));
+    const before = tool("‹", "Previous matching step (P)", () => this.go(-1));
+    const next = tool("›", "Next matching step (N)", () => this.go(1));
     this.box = h(
       "div",
       { class: "finder" },

@@ -57,7 +57,7 @@ export class TreeView {
       {
         id: "whole",
         class: "small",
-        title: "Branches that were not accepted: to their end (W)",
+        title: "Draw branches that were not accepted in full (W)",
         "aria-pressed": this.whole,
       },
       () => this.showWhole(!this.whole),

@@ -70,17 +70,17 @@ export function typedSentence({ tokens, accepted, wanted, cut }) {
     wanted === null
       ? "; there the recorded text ends"
       : accepted === tokens.length
-        ? `; the target goes on with ${quoted(wanted)}`
+        ? `; the large model continues with ${quoted(wanted)}`
         : accepted
-          ? `; then the target wanted ${quoted(wanted)}`
-          : `; the target wanted ${quoted(wanted)}`;
+          ? `; then the large model wanted ${quoted(wanted)}`
+          : `; the large model wanted ${quoted(wanted)}`;
   const of =
     accepted === tokens.length
       ? accepted === 1
         ? "your one token was"
         : `all ${accepted} of your tokens were`
       : `${accepted || "none"} of your ${count(tokens.length, "token")} ${accepted === 1 ? "was" : "were"}`;
-  return `${capital(of)} accepted${next}.${cut ? " What stood behind them had no room in the draft." : ""}`;
+  return `${capital(of)} accepted${next}.${cut ? " The rest did not fit into the draft." : ""}`;
 }
 
 /** The result of the drafter from the same anchor. `name`: the drafter's name; `all`: drafted tokens accepted in the whole step. */
@@ -93,26 +93,26 @@ export function drafterSentence(name, { drafted, boundary }, all) {
  *  the whole tree (`all`); `rival`: a score to beat, or null. */
 export function scoreSentence(name, answers, rival) {
   const steps = answers.length;
-  if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens a step.`;
+  if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens per step.`;
   const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, steps === 1 ? 0 : 2);
   const whole = mean("all") === mean("first") ? "" : `, whole tree ${mean("all")}`;
-  const mine = steps === 1 ? "Accepted so far" : `Accepted a step, over ${steps} steps`;
+  const mine = steps === 1 ? "Accepted so far" : `Accepted per step, over ${steps} steps`;
   return `${mine}: you ${mean("mine")}, ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
 }
 
 const BEFORE = 240; // characters of the text so far
-const RECORDED = "Compared with the recorded text, which is what the target writes at temperature 0.";
+const RECORDED = "Compared with the recorded text, which is the large model’s text at temperature 0.";
 const VERIFIED =
-  "Verified by the target at temperature 0, in one pass over the text and your tokens. The numbers are the target’s own probabilities.";
+  "Verified by the large model at temperature 0, in one pass over the text and your tokens. The numbers are its probabilities of your tokens.";
 const SAMPLED =
-  "Above temperature 0 the target draws its tokens, so nobody can say which ones it would have accepted. Run the prompt with temperature 0 to be its drafter.";
+  "Above temperature 0 the large model draws its tokens at random, so it is not known which ones it would have accepted. Run the prompt at temperature 0 to be its drafter.";
 const NO_TOKENS =
   "This log does not hold all tokens, so there is nothing to compare with. Open a trace, or run a prompt.";
 const NO_DRAFTS =
   "Nothing was drafted in this run, so there is no drafter to play against. Choose another method and run it.";
 
 export class TypedView extends Guessing {
-  question = { title: "You are the drafter.", more: "Write what comes next, as far as you dare." };
+  question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you dare." };
 
   /** `ask(question)` sends a draft to the server, null without a server; `copy(fields)` copies a link with these fields, null without links;
    *  `rival`: accepted tokens per step to beat, or null; `changed()` is called when other things may be seen. */
@@ -258,7 +258,7 @@ export class TypedView extends Guessing {
     this.next.hidden ||= Boolean(refusal);
     if (this.link) this.link.hidden = Boolean(refusal);
     if (asking) this.showBefore(shown);
-    const question = busy ? "The target reads your tokens …" : `Step ${shown + 1}: what comes next?`;
+    const question = busy ? "The large model reads your tokens …" : `Step ${shown + 1}: what comes next?`;
     const name = store.names.first;
     this.said.replaceChildren(
       refusal ||
