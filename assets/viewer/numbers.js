@@ -1,4 +1,4 @@
-// What a run brings and costs: in a sentence, as totals, and why it is as fast as it is.
+// Results of a run: one sentence, the totals, and the reasons for its speed.
 
 import { OUTCOMES, STAGES, count, fixed, methodName, milliseconds, percent, visible } from "./words.js";
 import { button, h, remember, remembered, sum } from "./dom.js";
@@ -7,9 +7,16 @@ import { PAPER } from "./constants.js";
 import { BreakEvenMap, meanCost, originWords } from "./machine.js";
 import { judged } from "./store.js";
 
-/** What a run came to, in a line that needs nothing, as pieces; kind "b": a number that matters. `cycle`: what `cycleOf` returns; `live`:
- *  whether there is more to come; `cut`: whether it broke off; `place`: on what kind of machine it ran; `quickest`: what *quickest here* reached in an earlier run,
- *  `elsewhere`: how fast these steps would be on the paper's machine; null: not known. */
+/**
+ * The result of a run in one line, as pieces of text; kind "b" marks an important number.
+ *
+ * cycle: the result of `cycleOf`
+ * live: whether more steps will come
+ * cut: whether the run stopped before its end
+ * place: the machine, in words
+ * quickest: speedup of *quickest here* in an earlier run, null if unknown
+ * elsewhere: speedup of the same steps on the paper's machine, null if unknown
+ */
 export function gist({
   method,
   tokens,
@@ -23,8 +30,8 @@ export function gist({
 }) {
   if (!steps) return [];
   const t = (text) => ({ text });
-  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · cut short before its end" : ""}`;
-  if (method === "autoregressive") return [t(`${run}: plain decoding writes one token in a pass`)];
+  const run = `${count(tokens, "token")} in ${steps} ${steps === 1 ? "pass" : "passes"}${live ? " so far" : cut ? " · stopped before its end" : ""}`;
+  if (method === "autoregressive") return [t(`${run}: plain decoding writes one token per pass`)];
   if (!cycle) return [t(run)];
   if (cycle.disturbed) return [t(`${run} · not measured cleanly: other work kept this machine busy`)];
   const { gain, cost } = cycle;
@@ -37,7 +44,7 @@ export function gist({
   return [t(`${run} · `), speed, t(` on ${place}, where a step costs ${fixed(cost, 1)} passes${others.join("")}`)];
 }
 
-/** A speed relative to plain decoding, in words; `named`: whether they name plain decoding, "one by one". */
+/** A speed relative to plain decoding, in words; `named`: whether to add "one by one", which stands for plain decoding. */
 export function timesWords(gain, named = true) {
   const times = fixed(gain < 1 ? 1 / gain : gain, 1);
   if (times === "1.0") return "as fast as one by one";
@@ -45,20 +52,20 @@ export function timesWords(gain, named = true) {
   return `${times} times ${gain < 1 ? slower : faster}`;
 }
 
-/** What the shown step took, and its tokens one by one, in seconds; null where one of the two is not known, or was disturbed. As in the
- *  speed of the run, the time that drawing took from it is left out. */
+/** Seconds of the shown step (`own`) and of its tokens by plain decoding (`plain`); null if one of them is unknown or was disturbed.
+ *  The time spent on drawing is left out, as in the speed of the run. */
 export function clockOf({ baseline, unwatched, disturbed, sums }, step) {
   const own = step ? undrawn({ unwatched, sums }) * sum(Object.values(step.seconds)) : 0;
   return own && baseline && !disturbed ? { own, plain: step.committed.length / baseline } : null;
 }
 
-/** The share of the steps' time that was not spent on drawing them; 1 where it is not known. */
+/** The share of the steps' time that was not spent on drawing; 1 if unknown. */
 export function undrawn({ unwatched, sums }) {
   const all = sum(Object.values(sums.seconds));
   return unwatched && all ? sums.tokens / unwatched / all : 1;
 }
 
-/** The clock of the step: two bars on one scale. */
+/** The times of the step and of plain decoding, as two bars on one scale. */
 export class ClockView {
   constructor(host, store) {
     Object.assign(this, { host, store });
@@ -83,8 +90,8 @@ export class ClockView {
   }
 }
 
-/** What a step of a run costs: `cost` in plain steps, `parts` of it by stage, `brought` tokens, and the `gain` over plain decoding;
- *  null where that was not timed. */
+/** The mean step of a run: its `cost` in plain steps, the `parts` of this cost by stage, the tokens it `brought`, and the speedup over
+ *  plain decoding (`gain`); null if not timed. */
 export function cycleOf(store) {
   const { timed, gain } = speedsOf(store);
   if (gain === null) return null;
@@ -98,13 +105,13 @@ export function cycleOf(store) {
 
 const DISTURBED = "disturbed by other work on this machine";
 
-/** When and on what the time of a plain pass was measured; empty where a run does not say it. */
+/** When and after how many tokens the time of a plain pass was measured; empty if the run does not record it. */
 const plainWords = ({ measured, context }) =>
   measured
-    ? `The time of a plain pass is kept for these models on this machine: measured on ${measured}${context === null ? "" : `, with ${count(context, "token")} before it`}.`
+    ? `The time of a plain pass was measured for these models on this machine on ${measured}${context === null ? "" : `, with ${count(context, "token")} of context`}.`
     : "";
 
-/** The same in a sentence. */
+/** The result of `cycleOf` in a sentence. */
 export function cycleWords({ cost, brought, gain, disturbed = false }) {
   const end = disturbed
     ? `; the times were ${DISTURBED}: run it again`
@@ -112,17 +119,17 @@ export function cycleWords({ cost, brought, gain, disturbed = false }) {
   return `A step cost ${fixed(cost, 1)} plain steps and brought ${fixed(brought, 1)} tokens${end}.`;
 }
 
-/** Whether a run would have been quicker with less to verify: it was slower than plain decoding, and `aware`, its setting, undefined
- *  if imported, left it its full trees. */
+/** Whether a run with full trees was slower than plain decoding, so that *quickest here* may help. `aware`: its setting `cost_aware`,
+ *  undefined if imported. */
 export const wasFull = (cycle, aware) => cycle !== null && !cycle.disturbed && cycle.gain < 1 && aware === false;
 
-/** How fast the same steps of `method` would be on the paper's H200, where each costs `cost` plain steps; null: that is not known. */
+/** The speed of the same steps on the paper's H200. `cost`: plain steps per step there, null if unknown; `brought`: tokens per step. */
 export function elsewhereWords(method, cost, brought) {
-  if (cost === null) return `The time of its draft with an 8B model on ${PAPER.name} is not known.`;
-  return `With an 8B model on ${PAPER.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would come ${fixed(brought / cost, 2)}× as fast.`;
+  if (cost === null) return `The drafting time of this method with an 8B model on ${PAPER.name} is not known.`;
+  return `With an 8B model on ${PAPER.name} such a step costs ${fixed(cost, 2)} plain steps (${originWords(method, cost)}), so the same ${fixed(brought, 1)} tokens would be written ${fixed(brought / cost, 2)}× as fast as by plain decoding.`;
 }
 
-/** Two bars on one scale: what a step cost, by stage, and what it brought. */
+/** Two bars on one scale: the cost of a step, by stage, and its tokens. */
 function cycleBars(cycle) {
   const most = Math.max(cycle.cost, cycle.brought, 1);
   const width = (value) => `width:${((100 * value) / most).toFixed(2)}%`;
@@ -165,42 +172,37 @@ function cycleBars(cycle) {
   );
 }
 
-const QUICKEST = "“Quickest here” drafts and verifies only what pays.";
+const QUICKEST = "“Quickest here” drafts and verifies only as much as saves time.";
 
 const CARDS = [
   [
     "alpha",
     "Tokens/step α",
-    "mean acceptance length over all steps: committed tokens per step, including the one that the target adds",
+    "mean acceptance length over all steps: committed tokens per step, including the bonus token",
   ],
   [
     "speed",
     "Tokens per second",
-    "of the run shown here: committed tokens over the time since the prompt was read. Drawing it takes time, which the speedup leaves out",
+    "committed tokens of this run divided by the time since the prompt was read. This includes the time for drawing, which the speedup leaves out",
   ],
   [
     "speedup",
     "Speedup",
-    "tokens per second over plain decoding with the same target. Of the run, the time that drawing took is left out; the time of a plain step is kept for these models on this machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here”, or fewer nodes B, may help",
+    "tokens per second relative to plain decoding with the same target, without the time for drawing. The time of a plain step is stored for these models on this machine. Below 1×, a step takes longer than plain decoding of its tokens: “quickest here” or fewer nodes B may help",
   ],
   ["nodes", "Mean nodes/step", "tree nodes that the target checks in one pass, anchor included; mean over the steps"],
   [
     "repaired",
     "Repaired drafts",
-    "of the steps whose first draft was partly rejected: how often a re-draft started exactly there and added tokens",
+    "share of the steps with a partly rejected first draft in which a re-draft started exactly at the rejection and added tokens",
   ],
-  [
-    "gain",
-    "Gained per re-draft",
-    "tokens that the drafts after the first added, divided by the number of those drafts",
-  ],
+  ["gain", "Gained per re-draft", "tokens added by re-drafts, divided by the number of re-drafts"],
 ];
 
-/** Tokens per second, as short as is of use. */
 const perSecond = (speed) => fixed(speed, speed >= 100 ? 0 : 1);
 
-/** Tokens per second of a run as it was recorded, and without the time that drawing took where that is known; its gain over plain
- *  decoding. Null: not known. */
+/** Tokens per second of a run: as recorded (`speed`), and without the time for drawing if that is known (`timed`); `gain`: speedup over
+ *  plain decoding. Unknown values are null. */
 function speedsOf({ sums, summaries, length, baseline, unwatched }) {
   const last = length ? summaries[length - 1].elapsed : 0;
   const speed = last > 0 ? sums.tokens / last : null;
@@ -208,7 +210,7 @@ function speedsOf({ sums, summaries, length, baseline, unwatched }) {
   return { last, speed, timed, gain: speed !== null && baseline ? timed / baseline : null };
 }
 
-/** The totals of a run, a value and a note for every card; `here`: summary of the shown step, null where none is shown. */
+/** The totals of a run: a value and a note for every card. `here`: summary of the shown step, or null. */
 export function figuresOf(store, here = null) {
   const { last, speed, timed, gain } = speedsOf(store);
   const { tokens, nodes, outcomes, gained, redrafts } = store.sums;
@@ -220,13 +222,13 @@ export function figuresOf(store, here = null) {
   const pace = !last
     ? "no times in this run"
     : unwatched
-      ? "while drawn"
+      ? "with drawing"
       : `${count(tokens, "token")} in ${last.toFixed(last < 10 ? 2 : 0)} s`;
   const unmeasured =
     store.header.method === "autoregressive" ? "nothing is drafted" : store.live ? "not measured yet" : "not measured";
   const measured = () =>
     unwatched
-      ? `undrawn ${perSecond(timed)}, plain ${perSecond(baseline)}`
+      ? `without drawing ${perSecond(timed)}, plain ${perSecond(baseline)}`
       : `${perSecond(timed)} vs ${perSecond(baseline)} plain`;
   const slow = store.disturbed
     ? "not measured cleanly"
@@ -258,10 +260,10 @@ export function figuresOf(store, here = null) {
   };
 }
 
-/** The last line: what the run came to; behind it all totals, each with the shown step's own value, and why it is as fast as it is. */
+/** The last line of the view: the result of the run; “why?” opens the reasons for its speed and all totals. */
 export class NumbersView {
-  /** `ways`: where a server answers, `quickest()` runs the form's prompt as *quickest here*, `again()` as it stands, and `turn()` leads to
-   *  where K and γ can be changed; null elsewhere. `words()`: what was run. */
+  /** `ways`: null without a server, else three functions: `quickest()` runs the form's prompt as *quickest here*, `again()` runs it
+   *  unchanged, and `turn()` opens the settings K and γ. `words()`: the run in words. */
   constructor(host, store, ways, words = () => "") {
     Object.assign(this, { host, store, ways, words, cells: {}, shown: null });
     this.gist = h("p", { class: "gist" });
@@ -291,7 +293,7 @@ export class NumbersView {
     this.there = h("p", { class: "there" });
     const source = h("p", { class: "source" }, PAPER.source);
     const change = ways && button("Change K and γ →", { class: "offer" }, ways.turn);
-    this.ofHere = [change, this.there, source, this.map.box].filter(Boolean); // what a server's log has nothing to do with
+    this.ofHere = [change, this.there, source, this.map.box].filter(Boolean); // hidden for the log of an external server
     this.box = h(
       "div",
       { class: "why", role: "note", hidden: true },
@@ -304,7 +306,7 @@ export class NumbersView {
       "why?",
       {
         class: "quiet why-open",
-        title: "What a step costs, where it would pay, and all figures",
+        title: "The cost of a step, when it pays off, and all totals",
         "aria-expanded": "false",
       },
       () => this.toggle(),
@@ -315,7 +317,7 @@ export class NumbersView {
         class: "offer",
         id: "quickest",
         hidden: true,
-        title: "The same text, with only what pays on this machine drafted and verified",
+        title: "The same text; drafts and verifies only as much as saves time on this machine",
       },
       ways?.quickest,
     );
@@ -337,7 +339,6 @@ export class NumbersView {
     this.update();
   }
 
-  /** Another run is shown: what was opened about the last one is closed. */
   reset() {
     this.shown = null;
     this.toggle(false);
@@ -378,7 +379,7 @@ export class NumbersView {
                 ? "Other work kept this machine busy while this ran, so its times are not compared with plain decoding."
                 : missing && timed
                   ? `A step takes ${milliseconds(alpha / timed)} and commits ${fixed(alpha, 2)} tokens: drafting pays only if plain decoding takes more than ${milliseconds(1 / timed)} a token.`
-                  : "The time of plain decoding is not known for this run, so its price here is not known.",
+                  : "The time of plain decoding is not known for this run, so the cost of a step in plain steps is not known.",
             ),
           ]),
       ...(plain ? [h("p", { class: "source" }, plain)] : []),
@@ -439,7 +440,7 @@ export class NumbersView {
     this.showStages();
   }
 
-  /** What *quickest here* reached in the latest run of these models that this browser saw on the machine; null: not known. */
+  /** The speedup of *quickest here* in the latest run of these models on this kind of device, from the browser's storage; null if unknown. */
   quickest(cycle) {
     const { header, recorded, own } = this.store;
     if (!this.ways || (recorded && !own) || !cycle || cycle.disturbed) return null;
@@ -448,7 +449,7 @@ export class NumbersView {
     return Number(remembered(key)) || null;
   }
 
-  /** What a step costs on the paper's H200; worked out again only when there are more steps. */
+  /** The mean cost of a step on the paper's H200; computed again only after new steps. */
   thereCost() {
     const { store } = this;
     const known = `${store.key} ${store.length}`;

@@ -1,12 +1,11 @@
-// What a newcomer reads first.
+// The first sentence that a newcomer reads, with its buttons.
 
 import { button, h } from "./dom.js";
 
-/** What speculative decoding is, in words that need nothing. */
 const OPENING =
   "A small model guesses ahead. The large one checks the guesses in one pass and keeps what it would have written: same text, fewer passes.";
 
-/** The sentence and the ways on: `story()` tells it in pictures, `begin()` runs it here; null where there is none. */
+/** The sentence and its buttons: `story()` opens the tour, `begin()` runs a prompt; a button whose function is null is left out. */
 export function opening({ story, begin }) {
   const ways = [
     story && button("Show me in 2 minutes", { class: "main" }, story),

@@ -1,4 +1,4 @@
-// The elements of the view, where they stand, and what its own buttons, lines and legend say.
+// The elements of the view, their arrangement, and the texts of its buttons and legend.
 
 import { SETTINGS } from "./constants.js";
 import { button, h, s, text } from "./dom.js";
@@ -6,10 +6,10 @@ import { stepStory } from "./explain.js";
 import { count, methodName, visible } from "./words.js";
 
 const SILENCE_MS = 5000;
-const LARGE = 2; // times the usual size of type while presenting
-const USUAL = { top_p: 1, seed: 0 }; // values of settings that say nothing
+const LARGE = 2; // scale of the drawing while presenting
+const USUAL = { top_p: 1, seed: 0 }; // default values, not worth showing
 
-/** The elements that views draw into and the buttons of the view, by name, all of them in `root`. */
+/** The elements that views draw into and the buttons of the view, by name, all below `root`. */
 export class Page {
   constructor() {
     const part = (id, label, attributes) => h("div", { id, "aria-label": label, ...attributes });
@@ -27,12 +27,12 @@ export class Page {
     this.clock = h("div", {
       id: "clock",
       role: "group",
-      "aria-label": "What this step took, and its tokens one by one",
+      "aria-label": "Time of this step, and of its tokens one by one",
     });
     this.text = part("text", "Generated text", { role: "region", tabindex: 0 });
-    this.moments = h("div", { class: "stages-row" }); // what the player puts here, and the tools of the drawing
+    this.moments = h("div", { class: "stages-row" }); // for the player's bar and the tools of the drawing
     this.lacks = h("p", { class: "empty", hidden: true });
-    this.tree = part("tree", "Draft tree: up and down move between branches", { role: "group", tabindex: 0 });
+    this.tree = part("tree", "Draft tree: the up and down keys move between branches", { role: "group", tabindex: 0 });
     this.strip = part("strip", "How sure the drafter was", { role: "group" });
     this.redraft = h("div", { class: "redraft-box", role: "status", hidden: true });
     this.details = part("details", "Details", { role: "region", "aria-live": "polite" });
@@ -48,7 +48,7 @@ export class Page {
     this.follow = button("", { id: "follow" });
     this.find = button("Find", {
       class: "quiet",
-      title: "Find steps by what came of them (N, P)",
+      title: "Find steps by outcome, length or time (N, P)",
       "aria-expanded": "false",
     });
     this.quiz = button("Quiz", {
@@ -59,18 +59,18 @@ export class Page {
     this.typed = button("Be the drafter", {
       id: "be-the-drafter",
       class: "quiet",
-      title: "Write the tokens that come next, and let the target verify them (B)",
+      title: "Type the next tokens, and let the large model verify them (B)",
     });
     this.openFacts = button("Details", {
       id: "open-facts",
       class: "quiet",
-      title: "The stages of this step, or what is known of its chosen token",
+      title: "The stages of this step, or details of the selected token",
       "aria-expanded": "false",
     });
     this.explain = button("Explain", {
       id: "explain",
       class: "quiet",
-      title: "This step in words, chapter by chapter (in Learn)",
+      title: "This step explained chapter by chapter (in Learn)",
       hidden: true,
     });
     this.widen = button("", { id: "widen", class: "quiet", hidden: true });
@@ -78,7 +78,7 @@ export class Page {
     this.help = button("Words & keys", {
       id: "words-and-keys",
       class: "quiet",
-      title: "What the words mean, and the keys (?)",
+      title: "Meanings of words, and all keys (?)",
     });
   }
 
@@ -103,7 +103,7 @@ export class Page {
     this.root.append(this.notice, this.empty, this.views, this.spoken);
   }
 
-  /** What is said of the step; read out is what was chosen, not every step of a running stream or of the pointer's way. */
+  /** Shows the texts of the step. Screen readers hear only steps that the user chose, not streamed or hovered ones (`quiet`). */
   show({ step, fresh, stage, summary, quiet, tree, question }) {
     if (!fresh) return;
     this.showLacks(step);
@@ -112,21 +112,21 @@ export class Page {
     if (!quiet) this.spoken.textContent = summary;
   }
 
-  /** A sentence above everything; empty: none. */
+  /** Shows a sentence at the top; an empty one hides it. */
   notify(words) {
     this.notice.textContent = words;
     this.notice.hidden = !words;
   }
 
-  /** Where a log holds no tokens, a sentence stands in the place of tree and strip. */
+  /** If the log holds no tokens, a sentence replaces tree and strip. */
   showLacks(step) {
     const words = step ? step.lacks : "";
-    this.lacks.textContent = words && `${words} What is known: how many tokens each step drafted and accepted.`;
+    this.lacks.textContent = words && `${words} It still shows how many tokens each step drafted and accepted.`;
     this.lacks.hidden = !words;
     this.tree.hidden = this.strip.hidden = Boolean(words);
   }
 
-  /** What came of the step, or `instead` a `title` and what there is `more` to say: of a stage of it, or a question. */
+  /** Shows the result of the step, or `instead` the `title` and the text (`more`) of a stage or a question. */
   showSentence(step, instead = null) {
     const { title, pieces } = instead
       ? { title: instead.title, pieces: [{ text: instead.more }] }
@@ -137,7 +137,7 @@ export class Page {
     this.parts.replaceChildren(...pieces.map((p) => h("span", { class: p.kind || null }, p.text)));
   }
 
-  /** On a narrow screen the tree has slim columns, which can be widened. */
+  /** Offers to widen the columns if they are slim, on a narrow screen. */
   showWidth({ columns, widened }) {
     this.widen.hidden = !columns.slim && !widened;
     this.widen.textContent = widened ? "Narrow" : "Widen";
@@ -152,7 +152,7 @@ export class ChipView {
     chip.addEventListener("click", () => selection.follow());
   }
 
-  /** Something of the run arrived. A run that sends nothing for a while, be it slow or cut off, is not shown as one that goes on. */
+  /** Call this when data of the run arrives. After SILENCE_MS without data the chip shows “Waiting …”. */
   received() {
     clearTimeout(this.timer);
     this.waiting = false;
@@ -185,9 +185,9 @@ export class ChipView {
   }
 }
 
-/** Presenting a run on a wall: sentence, tree and strip alone, twice as large, moved by keys or a clicker. */
+/** Presentation mode for projectors: sentence, tree and strip only, twice as large, controlled by keys or a clicker. */
 export class Presenter {
-  /** `changed()`: everything is to be drawn anew. */
+  /** `changed()` is called when everything must be drawn again. */
   constructor(root, changed) {
     Object.assign(this, { root, changed, on: false });
   }
@@ -202,14 +202,13 @@ export class Presenter {
     this.changed();
   }
 
-  /** Full screen presents as well: a wall is far away. */
   fullScreen() {
     if (document.fullscreenElement) document.exitFullscreen();
     else if (this.root.requestFullscreen) this.root.requestFullscreen().catch(() => {});
   }
 }
 
-/** What shapes and lines mean; colours are explained by the sentence over the drawing. */
+/** The meaning of shapes and lines. Colours are explained by the sentence above the drawing. */
 function legend() {
   const picture = (...parts) =>
     s("svg", { width: 26, height: 16, viewBox: "-13 -8 26 16", "aria-hidden": "true" }, ...parts);
@@ -233,12 +232,12 @@ function legend() {
     item("rejected: the large model wanted another token", "rejected", picture(box(3))),
     item("where the first draft broke", "truth", picture(s("path", { d: "M0-8V8" }))),
     item(
-      "a second draft starts here: it was expected to break after this token",
+      "a second draft starts here: the first was expected to break after this token",
       "flagged",
       picture(s("path", { d: "M0-5L6 5H-6Z" })),
     ),
     item(
-      "what its confidence head says",
+      "value of the confidence head",
       "headed",
       picture(s("path", { class: "trained", d: "M0-4.5l4.5 4.5l-4.5 4.5l-4.5-4.5Z" })),
     ),
@@ -246,7 +245,7 @@ function legend() {
   );
 }
 
-/** What was run, in a few words: method, models and the settings that are not as they always are. */
+/** A run in a few words: method, models and settings that differ from their defaults. */
 export function runWords({ header, seen, length }) {
   const { config, models, method } = header;
   const means = {
@@ -272,7 +271,7 @@ export function runWords({ header, seen, length }) {
   return words.filter(Boolean).join(" · ");
 }
 
-/** Says on the root what kinds of things a run has: marks of others would only be puzzling. */
+/** Sets data attributes on the root for the kinds of things that a run has; styles hide the marks of all others. */
 export class RunView {
   constructor(root, store) {
     Object.assign(this, { root, store });

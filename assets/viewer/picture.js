@@ -1,4 +1,4 @@
-// The shown step as a picture of its own: tree and strip at their full extent, with the colours of the page written in.
+// Exports the shown step as a picture: the whole tree and strip, with the page's colours as attributes.
 
 import { h, s, SVG } from "./dom.js";
 import { stepStory } from "./explain.js";
@@ -28,11 +28,11 @@ const PLAIN_STYLES = {
   opacity: "1",
   "text-anchor": "start",
 };
-const PICTURE = { pad: 12, title: 42, line: 22, font: 16, slack: 0.93 }; // slack: other programs may draw with a wider font
+const PICTURE = { pad: 12, title: 42, line: 22, font: 16, slack: 0.93 }; // slack: room for programs that draw with a wider font
 
-/** Any CSS colour as #rrggbb (or none): other programs do not know the newer ways of writing one. */
+/** Any CSS colour as #rrggbb or "none": other programs do not read the newer notations. */
 const hex = (() => {
-  let pen = null; // no document is needed to import this
+  let pen = null; // created on first use, so that the module can be imported without a document
   const known = new Map();
   return (colour) => {
     if (!known.has(colour)) {
@@ -48,7 +48,7 @@ const hex = (() => {
   };
 })();
 
-/** A copy of an element whose computed style stands in its attributes. */
+/** A copy of an element with its computed style as attributes. */
 function inlined(element) {
   const copy = element.cloneNode(false);
   if (!(element instanceof SVGElement)) return copy;
@@ -68,7 +68,7 @@ function inlined(element) {
   return copy;
 }
 
-/** A sentence as lines that fit; a word that fits in no line is cut between characters. */
+/** Breaks a sentence into lines of at most `room` pixels; a word longer than a line is cut between characters. */
 export function wrapped(words, room, font) {
   const fits = (line) => measure(line.trimEnd(), font) <= room;
   const pieces = words.split(/(?<= )/).flatMap((word) => (fits(word) ? [word] : [...word]));
@@ -78,7 +78,7 @@ export function wrapped(words, room, font) {
   }, []);
 }
 
-/** The same pieces line by line. */
+/** Splits coloured pieces of text at the ends of `lines`: a list of pieces for every line. */
 export function onLines(pieces, lines) {
   const left = pieces.map((piece) => ({ ...piece }));
   return lines.map((line) => {
@@ -99,7 +99,7 @@ export class PictureMaker {
     Object.assign(this, { tree, strip, viewport, colours });
   }
 
-  /** How large the picture is, its title, and the lines below that. */
+  /** Size of the picture, height of its head, and its texts. */
   size() {
     const { tree } = this;
     const { left, right, top, bottom } = tree.extent();

@@ -1,4 +1,4 @@
-// Playing: the clock of a step that comes about, and the bar by which it is moved by hand.
+// Plays the animation of a step: its clock, and the bar with the slider and the names of the stages.
 
 import { button, h, icon, markCurrent } from "./dom.js";
 import { capital } from "./words.js";
@@ -8,14 +8,14 @@ export const STAGE_SECONDS = 3;
 export const playIcon = (playing) => icon(playing ? "M-6-6h4V6h-4ZM2-6h4V6h-4Z" : "M-4-7L8 0L-4 7Z");
 
 export class Player {
-  /** `draw(t)` draws the shown step at a time; `said(name)`: another stage begins, none at the end; `allowed()`: whether a
-   *  step may be shown. */
+  /** `draw(t)` draws the shown step at time `t`; `said(name)` is called when a stage begins, with "" at the end; `allowed()` returns
+   *  whether the step may be shown; `changed()` is called after every change. */
   constructor(store, selection, { draw, said, allowed, changed }) {
     Object.assign(this, { store, selection, draw, said, allowed, changed });
     Object.assign(this, { index: null, at: 0, playing: false, stage: null, until: Infinity });
     this.still = matchMedia("(prefers-reduced-motion: reduce)");
     this.button = button("", { class: "play" }, () => this.toggle());
-    this.slider = h("input", { type: "range", min: 0, "aria-label": "How this step comes about" });
+    this.slider = h("input", { type: "range", min: 0, "aria-label": "Stages of this step" });
     this.slider.addEventListener("input", () =>
       this.seek(this.still.matches ? Math.ceil(this.slider.valueAsNumber) : this.slider.valueAsNumber),
     );
@@ -23,7 +23,7 @@ export class Player {
     this.names = h("ol", {});
     this.box = h(
       "div",
-      { class: "moments", role: "group", "aria-label": "How this step comes about" },
+      { class: "moments", role: "group", "aria-label": "Play this step" },
       this.button,
       (this.way = h("div", { class: "way" }, this.slider, this.names)),
     );
@@ -33,7 +33,7 @@ export class Player {
     return this.store.step(this.selection.chosen);
   }
 
-  /** Whether the chosen step is shown at a moment before its end. */
+  /** Whether the chosen step is shown at a time before its end. */
   get on() {
     return this.index !== null;
   }
@@ -46,7 +46,7 @@ export class Player {
     return at >= stages.length ? END : stages[Math.floor(at)] + (at % 1);
   }
 
-  /** Goes on from where it stands, a whole step from its beginning; at the end it rests. */
+  /** Pauses, or plays from the current time to the end; from the end it starts again. */
   toggle() {
     if (this.playing) this.pause();
     else if (this.step && this.allowed()) {
@@ -58,7 +58,7 @@ export class Player {
     this.changed();
   }
 
-  /** Plays from one place among the stages of the step to another, and rests there. */
+  /** Plays between two positions, counted in stages of the step, and rests there. */
   play(from, to) {
     this.hold();
     Object.assign(this, { at: this.still.matches ? to : from, until: to });
@@ -66,7 +66,7 @@ export class Player {
     this.run();
   }
 
-  /** Takes the chosen step in hand: a running stream must not replace it. */
+  /** Starts to show the chosen step; pins it during a live run, so that new steps do not replace it. */
   hold() {
     if (this.store.live && this.selection.pinned === null) this.selection.pin(this.selection.chosen);
     if (this.index === this.selection.chosen) return;
@@ -99,13 +99,13 @@ export class Player {
     if (this.on && this.at >= stagesOf(this.step).length) this.finish();
   }
 
-  /** Shows the step as it stays. */
+  /** Shows the finished step. */
   finish() {
     this.reset();
     this.changed();
   }
 
-  /** Moves to a place among the stages of the step, and rests there. */
+  /** Moves to a position, counted in stages of the step, and rests there. */
   seek(at) {
     if (!this.step || !this.allowed()) return;
     this.hold();
@@ -116,7 +116,7 @@ export class Player {
     this.changed();
   }
 
-  /** On the slider arrows move to the end of the stage before or behind, and the space plays as everywhere else. */
+  /** Keys of the slider: arrows move to the end of the previous or next stage, space plays or pauses. */
   press(event) {
     const by = { ArrowLeft: -1, ArrowDown: -1, ArrowRight: 1, ArrowUp: 1 }[event.key];
     if (!by && event.key !== " ") return;
@@ -126,13 +126,13 @@ export class Player {
     else this.toggle();
   }
 
-  /** Rests at the end of a stage, by its place in STAGE_NAMES. */
+  /** Moves to the end of a stage, given by its index in STAGE_NAMES. */
   jump(stage) {
     const at = this.step ? stagesOf(this.step).indexOf(stage) : -1;
     if (at >= 0) this.seek(at + 1);
   }
 
-  /** Leaves a step that is not the chosen one any more, or must not be seen. */
+  /** Stops if another step was chosen or the step must not be seen. */
   check() {
     if (this.on && (this.index !== this.selection.chosen || !this.allowed())) this.reset();
   }
@@ -144,7 +144,7 @@ export class Player {
     this.said("");
   }
 
-  /** What happens at this moment, in words; null where the shown step is not one that comes about. */
+  /** The current stage in words; null if the shown step is not being played. */
   get words() {
     return this.here && this.stage !== null ? stageWords(this.step, this.stage) : null;
   }
@@ -158,7 +158,7 @@ export class Player {
     this.showMoment();
   }
 
-  /** Draws the moment, also after tree or strip were drawn anew. */
+  /** Draws the step at the current time; needed again after every new drawing of tree or strip. */
   showMoment() {
     if (!this.here) return;
     const stages = stagesOf(this.step);
@@ -171,7 +171,7 @@ export class Player {
     this.mark();
   }
 
-  /** How far the line is drawn through: a dot is where its stage ends. */
+  /** Sets the slider and the filled part of the line; a dot marks the end of its stage. */
   showPlace(at) {
     const stages = Math.max(1, Number(this.slider.max));
     this.slider.value = at;
@@ -192,14 +192,14 @@ export class Player {
     );
   }
 
-  /** The bar of the chosen step: its stages, and whether it plays. */
+  /** Shows the stages of the chosen step, and whether it plays. */
   showBar() {
     const { step } = this;
     const stages = step ? stagesOf(step) : [];
     this.box.hidden = !stages.length || Boolean(step.lacks);
     if (this.named !== stages.join()) {
-      this.named = stages.join(); // streamed steps mostly have the same ones
-      const title = (at) => `Rest at the end of this stage (Shift + ${at + 1})`;
+      this.named = stages.join(); // most steps of a run have the same stages
+      const title = (at) => `Go to the end of this stage (Shift + ${at + 1})`;
       const name = (at) => h("span", {}, capital(STAGE_NAMES[at]));
       this.names.replaceChildren(
         ...stages.map((at) =>
@@ -215,7 +215,7 @@ export class Player {
     }
     if (!this.on) this.showPlace(stages.length);
     this.slider.step = this.still.matches ? 1 : 0.01;
-    const label = this.playing ? "Pause" : "Play: how this step comes about";
+    const label = this.playing ? "Pause" : "Play this step, stage by stage";
     if (this.button.title !== `${label} (space)`) {
       this.button.replaceChildren(playIcon(this.playing));
       this.button.setAttribute("aria-label", label);

@@ -1,5 +1,5 @@
-// Guessing over a run, step by step: what comes of a step is hidden until one has said what one thinks. The reader's own draft is such
-// a game (typed.js), and the quiz: where will the first draft be rejected?
+// Guessing games over the steps of a run. The result of a step stays hidden until the user has guessed. Two games: the quiz (where will
+// the first draft be rejected?) and the user's own draft (typed.js).
 
 import { button, h } from "./dom.js";
 import { where } from "./timeline.js";
@@ -7,15 +7,15 @@ import { afterToken } from "./words.js";
 
 const MOST_MARKS = 64; // more do not fit under a tree
 
-/** The steps that can be asked about: something was drafted, and it is known how much of it was accepted. */
+/** Indices of the steps that can be asked about: they have a draft, and its rejection boundary is known. */
 export const guessableSteps = (summaries) => where(summaries, (s) => s.boundary !== null && !s.undrafted);
 
-/** Every step that can be asked about, with whether one's guess was right: true, false, or null where there is none yet. */
+/** Every step that can be asked about, with the result of the guess (`right`), null before a guess. */
 export const guessMarks = (summaries, answers) =>
   guessableSteps(summaries).map((at) => ({ at, right: answers.has(at) ? answers.get(at).right : null }));
 
 export class Guessing {
-  /** `name`: of the game, in data attributes and events; `changed()`: what may be seen has changed. */
+  /** `name`: name of the game in data attributes and events; `changed()` is called when other things may be seen. */
   constructor(root, store, selection, name, changed) {
     Object.assign(this, { root, store, selection, name, changed, on: false, pending: false, answers: new Map() });
     this.said = h("p", { class: "said", role: "status" });
@@ -47,7 +47,7 @@ export class Guessing {
     return this.on && at !== null && !this.answers.has(at) && guessableSteps(this.store.summaries).includes(at);
   }
 
-  /** The first step whose text must not be seen: the answers to this step and to later ones are in it; null: all may be seen. */
+  /** The first step whose text must stay hidden, since it holds the answers to this and later steps; null if all may be seen. */
   get hidden() {
     if (this.pending) return 0;
     return this.on && this.selection.shown !== null ? this.selection.shown + (this.asking ? 0 : 1) : null;
@@ -57,7 +57,7 @@ export class Guessing {
     return guessableSteps(this.store.summaries).filter((at) => !this.answers.has(at));
   }
 
-  /** The next step that was not asked yet; `here`: the shown one, if it can be. */
+  /** Goes to the next step without a guess; `here`: stays at the shown step if it has none. */
   go(here = false) {
     const { open } = this;
     const at = this.selection.shown ?? 0;
@@ -67,14 +67,14 @@ export class Guessing {
     this.show();
   }
 
-  /** Notes what came of a guess at a step: its `right`, and what a game says of it. */
+  /** Records the result of a guess: `right`, and the fields that the game shows. */
   answer(step, verdict) {
     this.answers.set(step, verdict);
     this.changed();
     this.show();
   }
 
-  /** Says on the root whether a game is on and asks, and draws the marks; false where the game is not on. */
+  /** Sets the state of the game on the root and draws the marks; returns false if the game is off. */
   showState() {
     const { asking, answers } = this;
     this.root.dataset[this.name] = asking || this.pending ? "asking" : this.on ? "told" : "off";
@@ -89,7 +89,7 @@ export class Guessing {
             type: "button",
             class: right === null ? "open" : right ? "right" : "wrong",
             "data-step": at,
-            title: `Step ${at + 1}: ${right === null ? "not asked yet" : this.words(answers.get(at))}`,
+            title: `Step ${at + 1}: ${right === null ? "no guess yet" : this.words(answers.get(at))}`,
             "aria-current": at === this.selection.shown ? "step" : null,
           },
           right === null ? "·" : this.sign(answers.get(at)),
@@ -110,9 +110,9 @@ export class Guessing {
   }
 }
 
-const TYPING_MS = 900; // for a second digit
+const TYPING_MS = 900; // wait for a second digit
 
-/** What is said of a guess; positions count from 1, `drafted` + 1 stands for “all accepted”. */
+/** The result of a guess. Positions count from 1; `drafted` + 1 means “all accepted”. */
 export function quizVerdict(step, guess) {
   const truth = step.boundary + 1;
   const named = (position) => (position > step.drafted ? "nowhere" : afterToken(position - 1));
@@ -130,8 +130,8 @@ export function quizVerdict(step, guess) {
   };
 }
 
-/** The node of the first draft that is `by` places behind `node`, or the nearest one; where another or no node is selected, its
- *  first one. A walk along the accepted path would give the answer away. */
+/** The node of the first draft `by` places after `node`, or the last in that direction; the first node if `node` is not in the first
+ *  draft. The arrow keys use this during the quiz: a walk along the accepted path would give the answer away. */
 export function draftedNode(step, node, by) {
   const trunk = [...step.nodes.values()]
     .filter((n) => n.depth > 0 && n.candidates.includes(0))
@@ -145,7 +145,7 @@ export class QuizView extends Guessing {
 
   constructor(root, store, selection, changed) {
     super(root, store, selection, "quiz", changed);
-    Object.assign(this, { typed: "", typedFor: null }); // digits of a position so far, and the step that they are for
+    Object.assign(this, { typed: "", typedFor: null }); // digits typed so far, and their step
     this.all = button("None: all accepted (0)", {}, () => this.guess(Infinity));
     this.box = h(
       "div",
@@ -160,11 +160,11 @@ export class QuizView extends Guessing {
 
   guess(position) {
     const step = this.store.step(this.selection.shown);
-    if (!this.asking || !step || !(position >= 1)) return; // also where no position was meant: undefined
+    if (!this.asking || !step || !(position >= 1)) return; // also rejects undefined
     this.answer(step.index, quizVerdict(step, Math.min(step.drafted + 1, position)));
   }
 
-  /** A digit of a position; a second one is waited for where the draft is that long. 0 alone: all accepted. */
+  /** Adds a digit to the typed position. Waits for a second digit only if the draft is long enough; 0 alone means all accepted. */
   type(digit) {
     const step = this.store.step(this.selection.shown);
     if (!this.asking || !step) return;

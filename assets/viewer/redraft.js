@@ -1,32 +1,32 @@
-// What if a second draft had started here? What it would have added to the shown step, from a place that somebody picks.
+// What if a second draft had started here? The user picks a position, and the server drafts from it.
 
 import { button, h } from "./dom.js";
 import { capital, count, joined, percent, afterToken, probability, quoted, visible } from "./words.js";
 
 const NO_ENGINE =
-  "This file holds the recorded run without its models. Open the run in the D²SD Explorer page where they are loaded, and ask there.";
-const NOT_REACHED = { accepted: 0, wanted: null }; // where the target wanted another token within the prefix
-const UNSEEN = 2; // tokens behind the rejected one, until all are asked for
+  "This file holds the recorded run without its models. To ask this, open the run in D²SD Explorer with these models loaded.";
+const NOT_REACHED = { accepted: 0, wanted: null }; // the target rejected a token of the prefix
+const UNSEEN = 2; // tokens shown after the rejected one, until the user opens the rest
 
-/** What the server answers: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
+/** Reads the server's answer: a problem as a sentence, or the fields of a `d2sd.whatif.questions.Redraft`. */
 export const readAnswer = ({ texts = [], confidence, ...raw }) => ({
   ...raw,
   tokens: texts.map((text, at) => ({ text, p: confidence[at] })),
 });
 
-/** What came of it, as a sentence. */
+/** The result of the re-draft as a sentence. */
 export function redraftSentence(prefix, { tokens, kept, accepted, added, wanted }) {
   const would = "It would have added";
-  const end = wanted === null ? "" : `; then the target wanted ${quoted(wanted)}`;
+  const end = wanted === null ? "" : `; then the large model wanted ${quoted(wanted)}`;
   if (kept < prefix)
-    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the target already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
+    return `${would} nothing: ${wanted === null ? `the text ends after ${kept} of these tokens` : `the large model already wanted another token, ${quoted(wanted)}, ${afterToken(kept)}`}.`;
   const words = tokens.slice(accepted - added, accepted).map((t) => visible(t.text));
   if (added) return `${would} ${added}: ${words.join(" ")}${end}.`;
-  if (accepted) return `${would} nothing: ${count(accepted, "token")} right, which the first draft has as well.`;
-  return `${would} nothing: ${wanted === null ? "the text ends here" : `the target wanted ${quoted(wanted)} for its first token`}.`;
+  if (accepted) return `${would} nothing: ${count(accepted, "token")} right, but already in the first draft.`;
+  return `${would} nothing: ${wanted === null ? "the text ends here" : `the large model wanted ${quoted(wanted)} as its first token`}.`;
 }
 
-/** Beside it, what the second drafts of the step gained; `committed`: tokens of the step. */
+/** Compares the re-draft with the second drafts of the step; `committed`: number of tokens of the step. */
 export function chosenSentence({ extra, same, ...answer }, committed) {
   const chosen = [...answer.chosen].sort((a, b) => a[0] - b[0]);
   const who = !chosen.length
@@ -34,7 +34,7 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
     : chosen.length === 1
       ? `The second draft of the step started after ${chosen[0][0]} and gained ${chosen[0][1]}.`
       : `Second drafts started after ${joined(chosen.map(([from]) => from))} tokens and gained ${joined(chosen.map(([, added]) => added))}.`;
-  if (same === false) return `${who} This one was drafted again, and a near tie was rounded differently.`;
+  if (same === false) return `${who} This one was drafted again, and rounding decided a near tie differently.`;
   if (same) return `${who} This is one of them.`;
   return extra
     ? `${who} With this one the step would have written ${extra} more than its ${count(committed, "token")}.`
@@ -42,7 +42,7 @@ export function chosenSentence({ extra, same, ...answer }, committed) {
 }
 
 export class Redraft {
-  /** `ask(question)` sends a question to the server, null where there is none; `changed()`: what is to be shown has. */
+  /** `ask(question)` sends a question to the server, null without a server; `changed()` is called when the view must be updated. */
   constructor(store, selection, ask, changed) {
     Object.assign(this, { store, selection, ask, changed, now: null, number: 0 });
   }
@@ -61,19 +61,19 @@ export class Redraft {
     this.changed();
   }
 
-  /** An answer to an older question is dropped. */
+  /** Takes the server's answer; answers to older questions are dropped. */
   receive(raw) {
     if (!this.now || this.now.answer || raw.number !== this.now.number) return;
     this.now.answer = readAnswer(raw);
     this.changed();
   }
 
-  /** What was asked of a step, while no node of it is looked at. */
+  /** The question about a step, with its answer; null if there is none or a node of the step is selected. */
   of(step) {
     return step && this.now && this.now.step === step.index && this.selection.shownNode === null ? this.now : null;
   }
 
-  /** Whether there was something to put away. */
+  /** Closes the question about a step; returns whether there was one. */
   release(step) {
     if (!this.of(step)) return false;
     this.now = null;
@@ -81,7 +81,7 @@ export class Redraft {
     return true;
   }
 
-  /** The card of a step; null where nothing was asked of it. */
+  /** The card with question and answer of a step; null without a question. */
   card(step) {
     const now = this.of(step);
     if (!now) return null;
@@ -94,7 +94,7 @@ export class Redraft {
     const shown = all ? items.length : answer.accepted + 1 + UNSEEN;
     const more = button(
       `+${items.length - shown}`,
-      { "aria-label": `Show the ${items.length - shown} tokens behind, which the target did not reach` },
+      { "aria-label": `Show ${items.length - shown} more tokens, which the large model did not reach` },
       () => {
         now.all = true;
         this.changed();
@@ -113,8 +113,8 @@ export class Redraft {
   }
 }
 
-/** A token of a draft that the target was asked about: its text, its probability (null: none), and what came of it, where `accepted`
- *  tokens are right and the next one was not if another was `wanted`. */
+/** List item for a token of a draft: its text, its probability `p` (or null), and its fate. The first `accepted` tokens were accepted;
+ *  the next one was rejected if another token was `wanted`. */
 export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 14) {
   const [state, said] =
     at < accepted
@@ -131,25 +131,25 @@ export function tokenItem({ text: words, p }, at, { accepted, wanted }, most = 1
   );
 }
 
-/** The places of the strip that one can re-draft from: buttons over its drawing, a column of the tree each. */
+/** Buttons over the strip, one for each position where a re-draft can start. */
 export class PlacesView {
-  /** `picked(prefix)`: a place was clicked on, or Enter pressed. */
+  /** `picked(prefix)` is called after a click on a position, or Enter. */
   constructor(strip, picked) {
     Object.assign(this, { strip, buttons: [], step: null });
     this.box = h("div", {
       class: "places",
       role: "toolbar",
-      "aria-label": "What if a second draft had started here? Arrows choose a place, Enter asks",
+      "aria-label": "What if a second draft had started here? Choose a place with the arrow keys, ask with Enter",
     });
     strip.host.append(this.box);
     strip.placed = () => this.place();
     const at = (event) => this.buttons.indexOf(event.target.closest("button"));
     this.box.addEventListener("click", (event) => {
       if (at(event) < 0) return;
-      strip.tooltip.hide(); // it hides what comes
+      strip.tooltip.hide(); // it would cover the answer
       picked(at(event));
     });
-    // a click leaves the arrow keys to the steps
+    // a click must not move the focus: the arrow keys go on to change the step
     this.box.addEventListener("mousedown", (event) => event.preventDefault());
     this.box.addEventListener("keydown", (event) => {
       const to = at(event) + ({ ArrowLeft: -1, ArrowRight: 1 }[event.key] ?? NaN);
@@ -159,13 +159,13 @@ export class PlacesView {
     });
   }
 
-  /** One of them is reached with Tab, the others from there. */
+  /** Roving tabindex: Tab reaches one button, arrow keys the others. */
   focus(at) {
     this.buttons.forEach((place, n) => (place.tabIndex = n === at ? 0 : -1));
     this.buttons[at].focus();
   }
 
-  /** Where they stand follows the tree; they themselves stay, and so does the focus. */
+  /** Aligns the buttons with the columns of the tree. Buttons are reused, so that the focus stays. */
   place() {
     const { strip } = this;
     const step = strip.step && strip.step.draft ? strip.step : null;

@@ -1,8 +1,8 @@
-// Draws the figures of a report in place; their numbers stand below them without any script.
+// Draws the figures of a report. The numbers below them are part of the page and need no script.
 
 import { FigureView } from "./figures.js";
 
-/** `options`: what figures need. */
+/** `options`: passed to every `FigureView`. */
 export function start(options) {
   for (const host of document.querySelectorAll("[data-panel]")) {
     const panel = JSON.parse(document.getElementById(host.dataset.panel).textContent);

@@ -1,4 +1,4 @@
-// What is looked at: one step and one node, shared by all views.
+// The selection that all views share: one step and one node.
 
 export class Selection {
   constructor(store, changed) {
@@ -10,7 +10,7 @@ export class Selection {
     Object.assign(this, { pinned: null, previewed: null, resting: null, node: null, settled: false });
   }
 
-  /** The step that is chosen, whatever the pointer previews. */
+  /** The chosen step, without the pointer's preview. */
   get chosen() {
     return this.pinned ?? this.resting;
   }
@@ -19,7 +19,7 @@ export class Selection {
     return this.previewed ?? this.chosen;
   }
 
-  /** The node that was picked, while its step is shown: in another step its number means another node. */
+  /** The selected node if its step is shown, else null: ids of nodes are per step. */
   get shownNode() {
     return this.shown === this.pinned ? this.node : null;
   }
@@ -28,7 +28,7 @@ export class Selection {
     return this.pinned === null && this.store.live;
   }
 
-  /** New steps arrived: follow them, unless this is a recording or something is pinned. */
+  /** Follows new steps, unless the run is a recording or a step is pinned. */
   advance() {
     const last = this.store.length - 1;
     if (last < 0) return;
@@ -36,7 +36,7 @@ export class Selection {
       if (!this.settled) this.resting = this.store.instructive <= last ? this.store.instructive : 0;
       this.settled = this.store.complete;
     } else {
-      // followed to its end, a run comes to rest on a step that shows something, as a recording does
+      // at the end of a followed run its most instructive step is shown, as for recordings
       const resting = this.store.finished ? (this.settled ? this.resting : this.store.instructive) : last;
       if (this.pinned === null && this.resting !== resting) this.node = null;
       this.resting = resting;
@@ -52,7 +52,7 @@ export class Selection {
     this.changed();
   }
 
-  /** Esc: first the node, then the step. */
+  /** Esc: releases the node first, then the step. */
   release() {
     if (this.node !== null && this.pinned !== null) this.node = null;
     else this.unpin();
@@ -66,7 +66,7 @@ export class Selection {
   }
 
   unpin() {
-    // Without a stream to go back to, the step that was pinned stays in view.
+    // without a live run to return to, the pinned step stays in view
     if (!this.store.live && this.pinned !== null) this.resting = this.pinned;
     Object.assign(this, { pinned: null, previewed: null, node: null });
   }

@@ -1,11 +1,11 @@
-// Taking along what the page shows: as a link, as a trace, as a picture, and as files that the server makes.
+// Shares the shown run: as a link, as a trace, as a picture, and as files from the server.
 
 import { withFields } from "./address.js";
 import { RUN_FIELDS } from "./constants.js";
 import { button, h, text } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 
-const RETAINED_MS = 60000; // a browser may ask for the address only once the reader has chosen a place
+const RETAINED_MS = 60000; // a browser may read the URL only after the user has chosen a folder
 
 /** Saves a file; `content`: text, bytes or a `Blob`. */
 export function saveFile(name, type, content) {
@@ -17,13 +17,13 @@ export function saveFile(name, type, content) {
   setTimeout(() => URL.revokeObjectURL(address), RETAINED_MS);
 }
 
-/** Says so where a link of this page works on this computer only; else "". */
+/** A sentence if links to this page work on this computer only, else "". */
 export function localWords(hostname) {
   const local = /^(localhost|127\.\d+\.\d+\.\d+|\[::1\]|0\.0\.0\.0)$/.test(hostname);
   return local ? " It works on this computer only." : "";
 }
 
-/** Copies a link to the page with a query, which is empty where it would be too long; returns what is to be said of it. */
+/** Copies a link with this query, which is empty if it would be too long; returns the message for the user. */
 export async function copyLink(query, tooLong, copied = "Link copied.") {
   try {
     if (query) await navigator.clipboard.writeText(`${location.origin}${location.pathname}?${query}`);
@@ -35,7 +35,7 @@ export async function copyLink(query, tooLong, copied = "Link copied.") {
 
 const LONGEST_LINK = 8000;
 
-/** A short hash of a finished run's text (FNV-1a, 32 bits); null where the run has not ended by itself. */
+/** A short hash of a finished run's text (FNV-1a, 32 bits); null if the run was stopped or has not ended. */
 function fingerprint({ opening, committed, finished }) {
   if (!finished || finished.stop_reason === "stopped") return null;
   const words = [...opening, ...committed.flat()].map((token) => token.text).join("");
@@ -44,17 +44,17 @@ function fingerprint({ opening, committed, finished }) {
   return value.toString(16).padStart(8, "0");
 }
 
-/** A sentence where a run has ended with another text than `mark`, the fingerprint in a link, says; else "". */
+/** A sentence if the text of a finished run differs from that of the link's run, else "". `mark`: the fingerprint in the link. */
 export function otherText(store, mark) {
   if (!/^[0-9a-f]{8}$/.test(mark) || [null, mark].includes(fingerprint(store))) return "";
   const { temperature } = store.header.config;
   const why = temperature
-    ? `at temperature ${temperature} it is drawn, and a seed draws the same only with the same versions on the same hardware`
-    : "other weights, versions or hardware decide near ties another way";
-  return `This text is not the one of the link’s run, and its steps are others: ${why}.`;
+    ? `at temperature ${temperature} tokens are sampled, and a seed gives the same text only with the same versions on the same hardware`
+    : "other weights, versions or hardware decide near ties differently";
+  return `This text and its steps differ from those of the linked run: ${why}.`;
 }
 
-/** The page's address with the run, its settings and what is selected. */
+/** The page's address with the run, its settings and the selection. */
 function linkTo(store, { shown, shownNode }) {
   const { config, prompt, models, method } = store.header;
   const node = shownNode === BONUS ? "bonus" : shownNode;
@@ -63,7 +63,7 @@ function linkTo(store, { shown, shownNode }) {
 }
 
 export class ShareView {
-  /** `served`: whether a server answers, which `ask(kind, step, node)` asks for a file. */
+  /** `served`: whether there is a server; `ask(kind, step, node)` requests a file from it. */
   constructor({ store, selection, pictures, served, ask }) {
     Object.assign(this, { store, selection, pictures, ask });
     this.said = h("span", { class: "said", role: "status" });
@@ -80,12 +80,12 @@ export class ShareView {
       { class: "menu", role: "menu", hidden: true, "aria-label": "Share" },
       served && item("Copy link", "prompt, settings, step, node", () => this.copy()),
       served && item("Quiz", "a link that asks where drafts are rejected", () => this.copy("quiz=1")),
-      served && item("Challenge", "a link to be the drafter of this step", () => this.copy("draft=1")),
-      served && item("Embed", "a frame for another page", () => this.copy("embed=1")),
-      item("JSONL", "the whole trace; in it steps count from 0", () => this.lines()),
+      served && item("Challenge", "a link that asks others to be the drafter of this step", () => this.copy("draft=1")),
+      served && item("Embed", "a frame for other web pages", () => this.copy("embed=1")),
+      item("JSONL", "the whole trace; its steps count from 0", () => this.lines()),
       served && item("GraphML", "this step, for networkx", () => ask("graphml", selection.shown)),
-      item("SVG", "this tree, drawn", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
-      item("PNG", "this tree, as pixels", () => this.png()),
+      item("SVG", "this tree, as a vector image", () => saveFile(this.name("svg"), "image/svg+xml", pictures.svg())),
+      item("PNG", "this tree, as a pixel image", () => this.png()),
       served &&
         item("HTML", "a page that works offline", () =>
           ask("html", selection.shown, selection.shownNode === BONUS ? "bonus" : selection.shownNode),
@@ -106,7 +106,7 @@ export class ShareView {
       event.preventDefault();
       event.stopPropagation();
     });
-    // Safari gives a clicked button no focus: the menu stays when what had it loses it to nothing.
+    // Safari does not focus a clicked button: the menu stays open if the focus goes nowhere.
     this.outside = ({ target }) => this.box.contains(target) || this.toggle(false, false);
     this.box.addEventListener(
       "focusout",
@@ -138,7 +138,7 @@ export class ShareView {
     this.silence = setTimeout(() => (this.said.textContent = ""), 6000);
   }
 
-  /** A file name from the run's own words, which may be anything. */
+  /** A file name from method, model and prompt; other characters than a-z, 0-9 and _ are left out. */
   name(ending, step = true) {
     const { method, models } = this.store.header;
     const words = [method || "run", models.preset, this.store.prompt]
@@ -178,7 +178,7 @@ export class ShareView {
   }
 
   async png() {
-    const name = this.name("png"); // of the step that is drawn, whatever is shown by the time the picture is there
+    const name = this.name("png"); // now: another step may be shown when the picture is ready
     const { width, height } = this.pictures.size();
     const address = URL.createObjectURL(new Blob([this.pictures.svg()], { type: "image/svg+xml" }));
     try {

@@ -1,6 +1,6 @@
-// How a step comes about, as a pure function of the step and of a time from 0, where only the anchor is there, to 6, where the
-// step is drawn as it stays. Every stage takes 1: draft, doubt, re-draft, merge, verify, keep. Methods with fewer parts skip
-// some. Before 0, from ALONE on, the large model writes the same tokens one by one.
+// The animation of a step, as a pure function of the step and a time t. At t = 0 only the anchor is drawn, at t = 6 the finished step.
+// Six stages take 1 each: draft, doubt, re-draft, merge, verify, keep; methods with fewer parts skip some. Before 0, from ALONE on, the
+// large model writes the same tokens one by one.
 
 import { afterToken, capital, inWords, milliseconds, percent } from "./words.js";
 import { sum } from "./dom.js";
@@ -10,18 +10,17 @@ export const END = 6;
 export const ALONE = -1;
 export const STAGE_NAMES = ["draft", "doubt", "re-draft", "merge", "verify", "keep"];
 
-/** The stages that a step has, as places in STAGE_NAMES. Without flags nobody asks where it breaks, plain decoding drafts
- *  nothing. */
+/** The stages of a step, as indices of STAGE_NAMES: without predictions there is no doubt, and plain decoding has no draft. */
 export function stagesOf(step) {
   const { length } = step.branches;
   const has = [step.draft || step.levels.length, step.selected.length && length, length, length, true, true];
   return has.flatMap((there, at) => (there ? [at] : []));
 }
 
-/** The draft that wrote a node first: 0 the first draft, then the re-drafts in their order; null where none did. */
+/** The first draft that contains a node: 0 for the first draft, else the number of a re-draft from 1; null if no draft does. */
 export const draftOf = ({ candidates }) => (candidates.length ? Math.min(...candidates) : null);
 
-/** The re-drafts, by number, in the order of their rows: those that begin latest are nearest to the first draft. */
+/** Numbers of the re-drafts, from 1, in the order of their rows: the latest start is nearest to the first draft. */
 export const rowOrder = ({ branches }) =>
   branches.map((_, at) => at + 1).sort((a, b) => branches[b - 1].prefix - branches[a - 1].prefix || a - b);
 
@@ -31,28 +30,28 @@ function rise(t, a, b) {
   return x * x * (3 - 2 * x);
 }
 
-const WRITTEN = -0.3; // by then the large model has written all tokens alone
-const MERGE = [3.08, 3.84]; // one row after the other
-const PASS = [4.04, 4.36]; // the whole tree at once
-const WALK = [4.4, 4.98];
-const FILL = [5.04, 5.34];
-const TOLD = 5.36; // what else is known: where it broke, what was not reached
-const FOLD = [5.4, 5.52]; // branches that were not accepted end where they stay
-const FLIGHT = 5.58;
+const WRITTEN = -0.3; // the large model has written all tokens alone
+const MERGE = [3.08, 3.84]; // rows merge one after the other
+const PASS = [4.04, 4.36]; // the target's pass lights up the whole tree
+const WALK = [4.4, 4.98]; // the walk along the accepted path
+const FILL = [5.04, 5.34]; // accepted nodes are filled
+const TOLD = 5.36; // the boundary and the nodes that were not reached are shown
+const FOLD = [5.4, 5.52]; // branches that were not accepted are cut
+const FLIGHT = 5.58; // tokens fly from the tree to the text
 
-/** When what happens in a step happens: computed once a step. */
+/** The times of all events in a step; computed once per step. */
 function scheduleOf(step) {
   const { nodes, accepted, branches, drafted, levels } = step;
   const path = [0, ...accepted];
   const place = new Map(path.map((id, at) => [id, at]));
   const between = ([from, to], at, count) => from + ((to - from) * at) / (count || 1);
   const deepest = Math.max(1, ...[...nodes.values()].map(({ depth }) => depth));
-  // passes of a drafter that writes one place a pass
+  // passes of a drafter that writes one position per pass, else 0
   const inTurn = levels.length ? levels.length : step.passes >= drafted ? drafted : 0;
   const nested = (c) => (branches[c - 1].base > 0 ? 1 + nested(branches[c - 1].base) : 0);
   const batches = 1 + Math.max(0, ...branches.map((_, at) => nested(at + 1)));
   const order = rowOrder(step);
-  /** When the token that draft `c` wrote at a depth begins to be there as a mask, and when as a token. */
+  /** When the token of draft `c` at a depth appears as a mask, and when as a token. */
   const born = (c, depth) => {
     if (c === null && !levels.length) return Array(2).fill((branches.length ? 3.6 : 0.5) + (0.25 * depth) / deepest);
     if (!c && inTurn) return Array(2).fill((0.8 * (depth - 1)) / inTurn);
@@ -76,10 +75,10 @@ function scheduleOf(step) {
 const schedules = new WeakMap();
 
 /**
- * What a step looks like at a time: functions of its parts, each with values from 0 to 1 unless it says otherwise.
+ * The look of a step at a time: functions of its parts, with values from 0 to 1 unless stated otherwise.
  *
- * Everything is 1 at the end, except what has gone by then (`apart`, `light`, `shake`, `copy`, `kept`, `rail`, `cast`, `wants`):
- * 0. All branches are whole until the target has walked: `fold`.
+ * At the end all values are 1, except those of temporary parts (`apart`, `light`, `shake`, `copy`, `kept`, `rail`, `cast`, `wants`),
+ * which are 0. `fold`: cuts the branches that were not accepted, after the target's walk.
  */
 export function stage(step, t) {
   if (!schedules.has(step)) schedules.set(step, scheduleOf(step));
@@ -92,10 +91,10 @@ export function stage(step, t) {
     const [mask, word] = born(c, depth);
     return { opacity: rise(t, mask, mask + 0.12), word: rise(t, word, word + 0.22) };
   };
-  const late = step.branches.length ? rise(t, 3.84, 3.98) : 1; // lines and names of the merged tree
+  const late = step.branches.length ? rise(t, 3.84, 3.98) : 1; // opacity of the merged tree's lines and names
   return {
-    /** Opacity of a node and of its word, how far it is `apart`, in the row of its draft, the light of the target's pass on
-     *  it, what is known of its fate, and where the one that is wrong shakes, in pixels. */
+    /** A node: opacity of its shape and of its word; `apart`: how far it stands in the separate row of its draft; `light`: of the
+     *  target's pass; `known`: how far its fate is shown; `shake`: shift of a rejected token, in pixels. */
     node(node) {
       const owner = draftOf(node);
       const there = node.parent < 0 ? { opacity: 1, word: 1 } : growth(owner, node.depth);
@@ -119,8 +118,8 @@ export function stage(step, t) {
     alone: t < 0 ? 1 : 0,
     bonus: known(FOLD[1]),
     fold: rise(t, ...FOLD),
-    /** What the target wants behind place `at` of the path: whether it is to be seen, and how far it has come down to what is
-     *  there; `alone`: in the row of what it writes without drafts. */
+    /** The target's token after position `at` of the path: its opacity, and how far it has come down onto the drafted token. Before
+     *  t = 0 it is a token of the row that the large model writes alone. */
     wants(at) {
       if (t < 0) {
         const from = ALONE + ((WRITTEN - ALONE) * at) / path.length;
@@ -134,28 +133,28 @@ export function stage(step, t) {
         down: met ? rise(t, along(0.4), along(0.85)) : 0,
       };
     },
-    /** A token that re-draft `c` wrote like another draft: it slides into that one's node. */
+    /** A token of re-draft `c` that another draft has too: it slides into the node of that draft. */
     copy: (c, depth) => ({
       ...growth(c, depth),
       ...(t > merging(c) ? { opacity: 1 - rise(t, merging(c) + 0.16, merging(c) + 0.24) } : {}),
       apart: 1 - merged(c),
     }),
-    /** A token of the prefix that re-draft `c` goes on from, in its row. */
+    /** Opacity of a prefix token in the row of re-draft `c`. */
     kept: (c) =>
       0.4 *
       rise(t, born(c, step.branches[c - 1].prefix + 1)[0] - 0.08, born(c, step.branches[c - 1].prefix + 1)[0]) *
       (1 - merged(c)),
-    /** The line of draft `c` in its own row: how much of it there is, and its opacity. */
+    /** The line of draft `c` in its separate row: its length and opacity. */
     rail(c) {
       const [from] = born(c, c ? step.branches[c - 1].prefix + 1 : 1);
       const [to] = born(c, step.drafted);
       return { grown: rise(t, Math.max(0, from - 0.1), (c ? from : to) + 0.12), opacity: 1 - merged(c) };
     },
-    /** Names of lanes: of the first draft, or of one that the target followed; and what they brought. */
+    /** Opacity of the name of a lane: of the first draft, or of another one. */
     lane: (first) => (first ? rise(t, 0.42, 0.64) : rise(t, ...FOLD)),
     apart: 1 - merged(0),
     brought: known(TOLD),
-    /** A bar of the confidence: its height, and whether the fate of its token is known. */
+    /** The confidence bar of token `k`: its height, and how far its fate is shown. */
     bar(k) {
       const at = doubts ? 1.05 : inTurn ? born(0, k)[1] : 0.64;
       const right = step.boundary ?? step.accepted.length;
@@ -163,14 +162,14 @@ export function stage(step, t) {
     },
     /** How far r(i) is drawn, from left to right. */
     posterior: doubts ? rise(t, 1.35, 1.6) : rise(t, 0.8, 1),
-    /** The flag of the prediction number `n`, from 0, drops; and the line that it casts up to the place in the tree. */
+    /** The flag of prediction `n`, from 0: how far it has dropped, and the opacity of its line up to the tree (`cast`). */
     flag(n) {
       const at = 1.6 + (0.28 * n) / Math.max(1, step.selected.length);
       return { dropped: rise(t, at, at + 0.1), cast: rise(t, at + 0.04, at + 0.1) * (1 - rise(t, 2.6, 2.9)) };
     },
     truth: known(TOLD),
     late,
-    /** How far token `i` of the text that the step brings has come from the tree. */
+    /** How far committed token `i` has flown from the tree to the text. */
     landed(i) {
       const at = FLIGHT + (0.2 * i) / step.committed.length;
       return rise(t, at, at + 0.2);
@@ -178,21 +177,21 @@ export function stage(step, t) {
   };
 }
 
-/** A stage in words, with the numbers of the step: a title, and what is added to it. */
+/** A stage in words, with the numbers of the step: `title` and a second sentence (`more`), which may be empty. */
 export function stageWords(step, at) {
   const { drafted, levels, selected, branches, seconds, nodes, committed } = step;
   const tokens = committed.length;
   const took = (time) => (time ? milliseconds(time) : "");
   const said = (title, more = "") => ({ title, more });
   if (at === 0) {
-    const sure = "It says how sure it is of each.";
+    const sure = "Each comes with the drafter’s confidence.";
     if (levels.length)
-      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each goes on from the likeliest paths.");
+      return said(`${passes(levels.length)} grow a tree, level by level.`, "Each continues the likeliest paths.");
     if (step.passes >= drafted && drafted > 1)
-      return said(`${capital(inWords(drafted))} tokens are guessed, a pass for each.`, sure);
+      return said(`${capital(inWords(drafted))} tokens are guessed, one pass for each.`, sure);
     return drafted > 1
       ? said(`One pass guesses ${inWords(drafted)} tokens at once.`, sure)
-      : said("One pass guesses a token.", "It says how sure it is.");
+      : said("One pass guesses a token.", "It comes with the drafter’s confidence.");
   }
   if (at === 1) {
     const more = selected.length > 2 ? ", …" : ".";
@@ -202,7 +201,7 @@ export function stageWords(step, at) {
         .slice(0, 2)
         .map((i, n) => chance(i) + afterToken(i, n > 0))
         .join(", ") + more;
-    return said("Where will it break?", step.random ? `Nobody asks: places are drawn at random, ${places}` : places);
+    return said("Where will it break?", step.random ? `Not predicted: places are drawn at random, ${places}` : places);
   }
   if (at === 2) {
     if (branches.every(({ resampled }) => resampled))
@@ -218,17 +217,20 @@ export function stageWords(step, at) {
   }
   if (at === 3) {
     const all = drafted + sum(branches.map(({ prefix, texts }) => prefix + texts.length));
-    return said(`${all} tokens are one tree of ${nodes.size}.`, "What drafts share is read once.");
+    return said(
+      `${all} tokens become one tree of ${nodes.size} nodes.`,
+      "A token that several drafts share is read once.",
+    );
   }
   if (at === 4)
     return said(
-      nodes.size < 2 ? "The target reads the latest token." : "The target reads all of them in one pass.",
+      nodes.size < 2 ? "The large model reads the latest token." : "The large model reads all of them in one pass.",
       took(seconds.verify),
     );
   if (tokens === 1) return said(nodes.size < 2 ? "One token in one pass." : "One token: no gain this time.");
   return said(
     `${capital(inWords(tokens))} tokens in one pass.`,
-    `One by one that takes ${passes(tokens).toLowerCase()}.`,
+    `One by one, they would take ${passes(tokens).toLowerCase()}.`,
   );
 }
 

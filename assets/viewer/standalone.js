@@ -1,5 +1,5 @@
-// Traces as a file of its own: the viewer is fed from the page's data block and takes its colours from the system. The address
-// says what is looked at: #run=2&step=10&node=7&chapter=4&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
+// Traces as a standalone HTML file: the viewer reads the page's data block, and the theme follows the system. The address holds the
+// selection: #run=2&step=10&node=7&chapter=4&quiz=1&draft=1&embed=1&theme=dark, counted from 1 (nodes: 0 is the anchor).
 
 import { NO_GAME, readAddress, withFields } from "./address.js";
 import { button, h } from "./dom.js";
@@ -11,10 +11,10 @@ const address = () => readAddress(words());
 const addressWith = (changes) => `#${withFields(words(), changes)}`;
 const rewrite = (changes) => history.replaceState(null, "", addressWith(changes));
 
-/** Nothing but the run as it is explored. */
+/** Changes to the address that end games and Learn. */
 const PLAIN = { ...NO_GAME, chapter: "", stop: "" };
 
-/** A button that leads to the address with these changes; `pressed`: whether one is there, null where it does not say. */
+/** A button that applies these changes to the address; `pressed`: its aria-pressed, null for none. */
 const link = (label, pressed, changes) =>
   button(
     label,
@@ -22,8 +22,8 @@ const link = (label, pressed, changes) =>
     () => (location.hash = addressWith(changes)),
   );
 
-/** What the address names and the file does not hold, as a sentence; empty where it holds all. `numbers`: of its runs; `steps`:
- *  of the shown run. */
+/** A sentence if the address names a run or step that the file lacks, else "". `numbers`: the numbers of its runs; `steps`: the number
+ *  of steps of the shown run. */
 export function missing(hash, numbers, steps) {
   const [run, step] = ["run", "step"].map((name) => new URLSearchParams(hash).get(name));
   const read = readAddress(hash);
@@ -34,9 +34,9 @@ export function missing(hash, numbers, steps) {
     : `There is no step ${step.slice(0, 20)}: this run has ${steps}.`;
 }
 
-/** The page: a choice of runs and of ways to look at them over the viewer, or the tour of a run in its place. */
+/** The page: buttons for runs and modes above the viewer or the tour. */
 class RunsPage {
-  /** `runs`: label, number, value and tour of each; `startTour`: draws a tour, null where there is none; `options`: for tours. */
+  /** `runs`: label, number, value and tour of each; `startTour`: draws a tour, null without tours; `options`: passed to tours. */
   constructor(runs, startTour, options) {
     Object.assign(this, { runs, startTour, options, watchers: [], touredRun: null, pinned: false });
     [this.element, this.tourBox, this.choices] = ["explorer", "tour", "runs"].map((id) => document.getElementById(id));
@@ -57,7 +57,7 @@ class RunsPage {
     );
   }
 
-  /** Which of the runs the address names; the first one where it names none of them. */
+  /** Index of the run in the address; 0 if the address names none or an unknown one. */
   get addressed() {
     return Math.max(
       0,
@@ -65,13 +65,13 @@ class RunsPage {
     );
   }
 
-  /** Step, from 0, and node that the address names; null where it names no step. */
+  /** Step (from 0) and node in the address; null without a step. */
   get wanted() {
     const { step, node } = address();
     return step === null ? null : { step: step - 1, node };
   }
 
-  /** A run as the viewer is fed with it, with the step that the address names. */
+  /** The viewer's value for a run, with the step in the address. */
   valueOf(at) {
     const { value } = this.runs[at];
     if (!this.wanted) return value;
@@ -79,7 +79,7 @@ class RunsPage {
     return [JSON.stringify({ ...JSON.parse(head), wanted: this.wanted }), ...lines].join("\n");
   }
 
-  /** Number of steps of a run, which its head says. */
+  /** Number of steps of a run, from its head. */
   stepsOf(at) {
     return JSON.parse(this.runs[at].value.split("\n", 1)[0]).steps;
   }
@@ -89,7 +89,7 @@ class RunsPage {
     document.body.classList.toggle("dark", theme ? theme === "dark" : this.dark.matches);
   }
 
-  /** Which run, and how it is looked at; nothing to choose where there is one run without a tour. */
+  /** Buttons for runs and modes; a file with one run and no tours has neither. */
   showChoices() {
     const { runs, shown, startTour } = this;
     const tour = Boolean(startTour) && runs[shown].tour !== "";
@@ -125,7 +125,7 @@ class RunsPage {
     [this.element.hidden, this.tourBox.hidden] = [touring, !touring];
   }
 
-  /** The tour of the shown run, at the chapter that the address names. */
+  /** The tour of the shown run, at the chapter in the address. */
   showTour() {
     const { chapter, step } = address();
     if (this.tourBox.hidden) return;
@@ -145,19 +145,19 @@ class RunsPage {
         rewrite({ chapter: box.dataset.chapter, stop: "", step: Number(box.dataset.step) + 1 }),
     );
     const { tour, value } = this.runs[this.shown];
-    const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may ask for another step
+    const lines = value.slice(value.indexOf("\n") + 1); // without the head, which may name another step
     this.startTour(box, leave, { address: words(), lines }, () => {}, { tour: async () => tour }, this.options);
   }
 
-  /** The address follows what is chosen, so that it can be passed on, and the page follows the address. */
+  /** Keeps the address in step with the selection, so that it can be shared, and the page in step with the address. */
   listen() {
     this.element.addEventListener(
       "explorer:learn",
       ({ detail: { chapter, step } }) => (location.hash = addressWith({ ...PLAIN, chapter, step: step + 1 })),
     );
     this.element.addEventListener("explorer:guessing", ({ detail: { name, on } }) => {
-      if (!on && this.game !== name) return; // another one has begun
-      this.game = on ? name : ""; // it also begins and ends in the viewer itself
+      if (!on && this.game !== name) return; // another game has begun
+      this.game = on ? name : ""; // games also begin and end in the viewer itself
       rewrite({ ...NO_GAME, ...(on ? { [name]: 1 } : {}) });
       this.showChoices();
     });
@@ -187,7 +187,7 @@ class RunsPage {
   }
 }
 
-/** `startTour`: draws the tour of a run, with the other options; without it there is none. */
+/** `startTour`: draws the tour of a run with the other options; null for a file without tours. */
 export function start({ startTour = null, ...options }) {
   explainTerms();
   return new RunsPage(JSON.parse(document.getElementById("trace").textContent), startTour, options);

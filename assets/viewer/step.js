@@ -1,29 +1,33 @@
-// One step as the views need it. Whatever the server sends or writes into a file has passed d2sd/trace/checks.py: its fields have their
-// types and bounds, and refer to what is there.
+// One step in the form that the views need. Everything that the server sends or writes into a file has passed d2sd/trace/checks.py:
+// types, bounds and references are valid.
 
 import { readWork } from "./machine.js";
 
 const readTop = (top) => top.slice(0, 5).map(({ id, text, probability }) => ({ id, text, p: probability }));
 const readDraft = (draft) => draft && { ...draft, alternatives: draft.alternatives.map(readTop) };
 
-/** What stands where a tree would be: an imported log that holds counts alone; empty where there is a tree to draw. */
+/** A sentence that replaces the tree if an imported log lacks its tokens, else "". */
 export function lacking(missing) {
-  if (missing.includes("tokens")) return "Tokens and confidences are not in this log: ▯ stands for each token.";
-  return missing.includes("rejected")
-    ? "The drafted tokens that were rejected, and confidences, are not in this log."
-    : "";
+  if (missing.includes("tokens")) return "This log has no tokens and no confidences: ▯ stands for each token.";
+  return missing.includes("rejected") ? "This log has no confidences and no rejected tokens." : "";
 }
 
-/** What came of a step of which nobody says it. */
+/** The outcome of a step without an outcome line. */
 export const NO_OUTCOME = { verdict: null, gained: 0, closed: null, work: null };
 
-/** The line before a step, which d2sd/trace/metrics.py computes: `verdict`: one of OUTCOMES, or null (no prediction, or not seen);
- *  `gained`: tokens that re-drafts added; `closed`: the first place behind a drafted end of the text, or null; `work`: the rows
- *  of its passes, or null. */
+/** The outcome line before a step, from d2sd/trace/metrics.py. `verdict`: one of OUTCOMES, or null (no prediction, or not seen);
+ *  `gained`: tokens that re-drafts added; `closed`: the first position after a drafted end of the text, or null; `work`: rows of its
+ *  passes, or null. */
 export const readOutcome = ({ verdict, gained, closed, work }) => ({ verdict, gained, closed, work: readWork(work) });
 
-/** `run`: names, what the proposers of this run are called; lacks, why there is no tree to draw, if so; sampled, whether the target drew its tokens; random, whether
- *  the re-drafted prefixes were drawn; weighted, whether nodes after one have a probability of both drafters; then its outcome. */
+/**
+ * A step for the views, from its line `raw`.
+ *
+ * run: facts of the run: `names` of the proposers; `lacks`: why there is no tree, or ""; `sampled`: whether the target sampled its
+ *   tokens; `random`: whether the re-drafted prefixes were drawn at random; `weighted`: whether nodes after a re-drafted prefix have the
+ *   weighted probability of both drafters
+ * outcome: the result of `readOutcome`
+ */
 export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCOME) {
   const nodes = new Map(
     raw.nodes.map((n) => [
@@ -56,14 +60,14 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     draft,
     trained: trained[0] ?? [],
     drafted,
-    // where no prefixes were selected, a draft from the anchor itself is a resample
+    // if no prefixes were selected, another first-drafter draft from the anchor is a resample
     branches: raw.branches.map((branch) => ({
       ...readDraft(branch),
       resampled: !selected.length && branch.drafter === "first" && branch.prefix === 0,
     })),
     posterior: raw.boundary_posterior,
     full: raw.full_acceptance,
-    // a tree that grew level by level: of the nodes that the next pass went on from, path probability and tree node
+    // levels of a drafted tree: path probability and tree node of the candidates that the next pass continued
     levels: raw.levels.map(({ scored, scores, texts, nodes: ids }) => ({
       scored,
       best: scores.map((score, at) => ({ p: Math.exp(score), text: texts[at], node: nodes.get(ids[at]) ?? null })),
@@ -74,7 +78,7 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
     targetTops: new Map(tops.map(({ node, top }) => [node, readTop(top)])),
     accepted,
     committed,
-    // what the bonus adds to the text can be empty inside a character; the choice has the token's own text
+    // the committed text of a bonus inside a multi-token character can be empty; the choice has the text of the token
     bonus: bonus && {
       ...bonus,
       parent: last,
@@ -83,24 +87,24 @@ export function readStep(raw, index, run, { verdict, gained, closed } = NO_OUTCO
       p: choice ? choice.p : null,
     },
     seconds: raw.seconds,
-    decision: taken ? { ...raw.decision, taken } : null, // what a cost-aware step decided
+    decision: taken ? { ...raw.decision, taken } : null, // of a cost-aware step
     selected,
     boundary,
-    rank: selected.indexOf(boundary) + 1, // as which of them the boundary was predicted, from 1; 0: as none
+    rank: selected.indexOf(boundary) + 1, // rank of the boundary among the selected prefixes, from 1; 0 if not selected
     verdict,
     gained,
     closed,
   };
-  // room for a bonus token behind the whole draft: the axis does not tell where the path ends
+  // always one column for a bonus token after the draft: the width must not reveal where the path ends
   step.columns =
     1 + Math.max(draft ? drafted + 1 : 0, step.bonus?.depth ?? 0, ...[...nodes.values()].map(({ depth }) => depth));
   return step;
 }
 
-/** A committed token as it travels where its node does not matter: [text, proposer]. */
+/** Reads a committed token in its short form [text, proposer]. */
 export const readToken = ([text, proposer]) => ({ text, proposer });
 
-/** What the timeline and the totals need of a step, without reading its tree. */
+/** The fields of a step that the timeline and the totals need; its tree is not read. */
 export function summarise(raw, outcome) {
   const { actual_boundary: boundary, nodes, seconds, elapsed } = raw;
   const counts = { first: 0, second: 0, target: 0 };
@@ -109,7 +113,7 @@ export function summarise(raw, outcome) {
     counts,
     redrafts: raw.branches.length,
     ...outcome,
-    sureOfWrong: boundary === null ? null : (raw.first_draft.confidence[boundary] ?? null), // of the token that was rejected
+    sureOfWrong: boundary === null ? null : (raw.first_draft.confidence[boundary] ?? null), // confidence of the rejected token
     total: raw.committed.length,
     boundary,
     nodes: nodes.length,

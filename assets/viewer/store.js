@@ -1,4 +1,4 @@
-// The run: JSON lines, each read once as it arrives.
+// The run: JSON lines, each parsed once when it arrives.
 
 import { list, text } from "./dom.js";
 import { NO_OUTCOME, lacking, readOutcome, readStep, summarise } from "./step.js";
@@ -8,14 +8,14 @@ const SLICE_MS = 12;
 const SLICE_CHARACTERS = 300000;
 const KEPT_STEPS = 96;
 const PACKED = "~";
-const RESEND_MS = 2000; // least time between two questions
+const RESEND_MS = 2000; // shortest time between two requests
 const UNREADABLE = "A part of this run cannot be read.";
 
-/** A line as it was written. Long ones, and blocks of lines, travel packed ("~", then raw deflate in base64; see
- *  d2sd/trace/run.py). What cannot be opened stays as it is: no line begins like that. */
+/** Unpacks a line. Long lines and blocks of lines are sent packed: "~", then raw deflate in base64 (see d2sd/trace/run.py). Invalid ones
+ *  are returned unchanged and fail to parse later. */
 export const openLine = async (line) => (line[0] === PACKED ? inflate(line.slice(1)).catch(() => line) : line);
 
-/** The text that was deflated (raw) and written in base64; throws where it is nothing of the kind. */
+/** Decodes base64 and inflates it (raw deflate); throws on invalid input. */
 export async function inflate(packed) {
   const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
   const { writable, readable } = new DecompressionStream("deflate-raw");
@@ -26,7 +26,7 @@ export async function inflate(packed) {
   return opened;
 }
 
-/** A value: a segment of a run (head, then lines from a given place on), or a whole trace without a head. */
+/** Reads a value: a segment of a run (a head, then lines from index `from`), or a whole trace without a head. */
 function readSegment(value) {
   const lines = value.split("\n").filter(Boolean);
   if (!lines[0].startsWith('{"event":"Segment"')) return { key: lines[0], from: 0, instructive: 0, lines };
@@ -53,9 +53,9 @@ function addSums(sums, summary) {
   for (const [stage] of STAGES) sums.seconds[stage] += summary.seconds[stage];
 }
 
-/** Asks for lines that did not arrive, now and then only, and again after a while: the answer may get lost as well. */
+/** Re-requests missing lines, at most every 2 s, until they arrive. */
 export class Resend {
-  /** `send(key, start)` asks for the lines of a run from `start` on. */
+  /** `send(key, start)` requests the lines of a run from index `start`. */
   constructor(send) {
     Object.assign(this, { send, last: -RESEND_MS, timer: 0 });
   }
@@ -73,19 +73,19 @@ export class Resend {
   }
 }
 
-/** Of the steps whose first draft was partly rejected: how many there are. */
+/** Number of steps with predictions whose first draft was partly rejected. */
 export const judged = ({ outcomes }) => outcomes.repaired + outcomes.found + outcomes.missed;
 
 export class Store {
-  /** `changed({reset, wanted, file, redraft, typed})` is called after every slice that was read, when another run begins, and for what a
-   *  segment brings besides lines; `missed(key, start)` when lines from `start` on are lacking. */
+  /** `changed({reset, wanted, file, redraft, typed})` is called after every parsed slice, when another run begins, and for other fields
+   *  of a segment; `missed(key, start)` is called when lines from `start` are missing. */
   constructor(changed, missed) {
     Object.assign(this, { changed, missed, round: 0 });
     this.clear(null);
   }
 
   clear(key) {
-    // A new round: whatever is still being read belongs to the run before.
+    // a new round: slices still being parsed belong to the previous run and are dropped
     this.round += 1;
     Object.assign(this, {
       key,
@@ -98,35 +98,35 @@ export class Store {
       baseline: null,
       unwatched: null,
       disturbed: false,
-      measured: "", // when the time of plain decoding was, and with how many tokens of context
-      context: null,
+      measured: "", // date on which plain decoding was timed
+      context: null, // its tokens of context
     });
-    this.waiting = []; // lines that arrived but were not read yet
-    this.early = new Map(); // lines after a gap, by the place of the first
+    this.waiting = []; // lines that arrived but were not parsed yet
+    this.early = new Map(); // lines after a gap, by the index of the first
     this.received = 0;
     this.lines = [];
-    this.steps = []; // the place of every step among the lines
+    this.steps = []; // index of every step in `lines`
     this.outcomes = []; // the line with the outcome of every step
-    this.opening = []; // what prefill committed: it belongs to no step
+    this.opening = []; // tokens of prefill, which belong to no step
     this.committed = [];
     this.summaries = [];
-    this.outcome = NO_OUTCOME; // of the step that comes next
-    this.instructive = 0; // the step that shows the idea best
+    this.outcome = NO_OUTCOME; // outcome of the next step
+    this.instructive = 0; // the most instructive step
     this.read = new Map();
-    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // what kinds of things the steps have
+    this.seen = { draft: false, levels: false, branches: false, second: false, selected: false, head: false }; // things that occur in the steps
     this.sums = noSums();
     this.most = 1; // tokens of the longest step
-    // Whether the run was already complete when it was first seen: a recording, not something to follow.
+    // Whether the run was complete when it was first seen: a recording, not a live run to follow.
     this.recorded = false;
     this.own = false; // whether the run was made in this window
-    this.opened = ""; // the name of the file that it was opened from
+    this.opened = ""; // name of the file that it was opened from
   }
 
   get length() {
     return this.steps.length;
   }
 
-  /** What has been read, as another view is fed with it, which opens at step `index`. */
+  /** A value for another view with all lines so far, which opens at step `index`. */
   valueAt(index) {
     const head = {
       event: "Segment",
@@ -146,7 +146,7 @@ export class Store {
     return this.header.run;
   }
 
-  /** What the proposers are called in this run. */
+  /** Names of the proposers in this run. */
   get names() {
     const first = { draft_model: "draft model", eagle3: "EAGLE-3 drafter" }[this.header.method];
     return first ? { ...PROPOSER_NAMES, first } : PROPOSER_NAMES;
@@ -156,17 +156,17 @@ export class Store {
     return this.length > 0 && !this.recorded && !this.finished && !this.failed;
   }
 
-  /** Whether it broke off: it was read to the end, and its end is not among what there is. */
+  /** Whether the recording is complete but lacks the end of its run. */
   get cut() {
     return this.length > 0 && this.recorded && this.complete && !this.finished && !this.failed;
   }
 
-  /** Takes what an update brings. Updates that the page did not get to see leave a gap, which is asked for. */
+  /** Takes an update. If earlier updates were lost, the missing lines are requested. */
   feed(value) {
     if (!value) return;
     const segment = readSegment(value);
     const { key, from, lines } = segment;
-    if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // which of the two is shown, the server knows
+    if (key !== this.key && from > 0 && this.key !== null) return this.missed(key, 0); // the server decides which of the two is shown
     if (key !== this.key) {
       this.clear(key);
       this.own = segment.own === true;
@@ -190,7 +190,7 @@ export class Store {
     this.pump();
   }
 
-  /** Read lines for a short while, show them, let the page breathe, go on: a long recording never blocks it. */
+  /** Parses lines in short slices with pauses for the browser, so that a long recording never blocks the page. */
   async pump() {
     if (this.reading) return;
     this.reading = true;
@@ -211,7 +211,7 @@ export class Store {
     this.reading = false;
   }
 
-  /** The next lines, as many as are read at one go. */
+  /** Takes the next lines from `waiting`, about SLICE_CHARACTERS. */
   slice() {
     let count = 0;
     for (let size = 0; count < this.waiting.length && size < SLICE_CHARACTERS; count += 1) {
@@ -221,7 +221,7 @@ export class Store {
     return this.waiting.splice(0, count);
   }
 
-  /** The one check here, for files that were changed by hand: a line that cannot be read is left out, and said to be. */
+  /** Adds a line. Invalid lines, for example in edited files, are skipped and reported. */
   take(line) {
     try {
       this.add(JSON.parse(line), line);
@@ -232,7 +232,7 @@ export class Store {
 
   add(event, line) {
     if (event.event === "Outcome") {
-      this.outcome = readOutcome(event); // no part of the trace
+      this.outcome = readOutcome(event); // not part of the trace
       this.outcomes[this.length] = line;
       return;
     }
@@ -246,7 +246,7 @@ export class Store {
     } else if (event.event === "StepDone") this.addStep(event);
     else if (event.event === "Finished") {
       this.finished = event;
-      this.read.delete(this.length - 1); // now it is known why the text ends there
+      this.read.delete(this.length - 1); // the last step now has a reason for its end
     } else if (event.event === "Failed") this.failed = text(event.sentence) || "The run failed.";
     else if (event.event === "Baseline") {
       this.baseline = event.tokens_per_second;
@@ -273,7 +273,7 @@ export class Store {
     this.most = Math.max(this.most, summary.total);
   }
 
-  /** What every step needs to know of its run. */
+  /** Facts of the run for `readStep`. */
   get manner() {
     const { method, config, missing } = this.header;
     return {
@@ -285,7 +285,7 @@ export class Store {
     };
   }
 
-  /** Step `index`, read in full; the latest ones stay read. All others are kept as text: a long run fits into memory. */
+  /** Step `index`, parsed in full. The last KEPT_STEPS parsed steps are cached, all others are kept as text to save memory. */
   step(index) {
     if (index === null || !(index >= 0 && index < this.length)) return null;
     let step = this.read.get(index);

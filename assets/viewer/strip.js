@@ -1,32 +1,32 @@
-// Under the tree, on its x axis: how sure the drafter was of each token, and after which ones it was expected to break. On a narrow screen
-// the titles have lines of their own: the drawing has no margin to put them into.
+// The strip under the tree, on the same x axis: the drafter's confidence in each token, and the predicted rejection boundaries. On a narrow
+// screen the titles have separate lines, because the drawing has no left margin for them.
 
 import { h, s } from "./dom.js";
 import { boundaryWords, fateOf, inTree, levelWords } from "./explain.js";
 import { NARROW } from "./tree.js";
 import { capital, count, joined, ordinal, percent, afterToken, probability, quoted, visible } from "./words.js";
 
-// from top to bottom: bars, triangles, their numbers
+// y coordinates of bars, triangles and their numbers, from the top
 export const BANDS = {
   wide: { bars: [12, 58], marks: [63, 74], values: 88, titles: [34, 48, 74, 88], height: 94 },
   narrow: { bars: [20, 66], marks: [88, 99], values: 113, titles: [12, 82], height: 118 },
 };
 
-const VALUE = 36; // pixels that a number under a triangle takes
-const TITLED = 92; // so far go the titles at the left, where they have no lines of their own
-const INVITED = 170; // and so many the invitation at the right
+const VALUE = 36; // pixels: width of a number under a triangle
+const TITLED = 92; // pixels: width of the titles at the left
+const INVITED = 170; // pixels: width of the invitation at the right
 const CLOSED = "the draft ends the text here";
 const SURE = "How sure the|drafter was";
 const BREAKS = "Expected to break|after this token";
 
-/** Which of the triangles get their number: the likeliest first, none over another's; `places`: where they stand, likeliest first. */
+/** Which triangles get a number, so that none overlap. `places`: x coordinates, the likeliest first, which has priority. */
 export function numbered(places) {
   const taken = [];
   for (const x of places) taken.push(taken.every((other, n) => !other || Math.abs(places[n] - x) >= VALUE));
   return taken;
 }
 
-const MOST_DECADES = 5; // of the logarithmic scale of path probabilities
+const MOST_DECADES = 5; // range of the logarithmic scale of path probabilities
 
 const titlesOf = (titles, strong = 1) =>
   s(
@@ -47,7 +47,7 @@ export class StripView {
       height: "100%",
     });
     host.append(this.svg);
-    this.placed = () => {}; // it was drawn, at a new place of the tree maybe
+    this.placed = () => {}; // callback after every drawing
     host.addEventListener("pointermove", (event) => this.point(event));
     host.addEventListener("pointerleave", () => this.tooltip.hide());
     this.svg.addEventListener("click", (event) => this.step && this.tree.answered(Math.round(this.depthAt(event))));
@@ -69,7 +69,7 @@ export class StripView {
     return `How sure the drafter was. ${expected}${boundaryWords(this.step)}`;
   }
 
-  /** Times its usual size: a little less than the tree, so that both fit on a wall. */
+  /** Scale of the strip: it grows less than the tree, so that both fit while presenting. */
   get scale() {
     return 1 + 0.7 * (this.viewport.larger - 1);
   }
@@ -82,7 +82,7 @@ export class StripView {
     this.svg.replaceChildren(...(this.scale === 1 ? parts : [s("g", { transform: `scale(${this.scale})` }, ...parts)]));
   }
 
-  /** Redraws at the current zoom: text keeps its size, only positions follow the tree. */
+  /** Redraws at the current zoom: positions follow the tree, text keeps its size. */
   place() {
     const { step } = this;
     this.host.classList.toggle("narrow", this.narrow);
@@ -101,14 +101,14 @@ export class StripView {
     );
   }
 
-  /** Level by level, the nodes that the next pass went on from, by the probability of their path; hollow: not verified. */
+  /** For every level, the nodes that the next pass continued, by path probability; hollow circles were not verified. */
   drawLevels() {
     const { step } = this;
     const [top, bottom] = [this.band.bars[0], this.band.bars[1]];
     const group = s("g", { class: "levels" });
     const least = Math.min(...step.levels.flatMap(({ best }) => best.map(({ p }) => p)));
     const decades = Math.min(MOST_DECADES, Math.max(1, Math.ceil(-Math.log10(least))));
-    const height = (p) => top + ((bottom - top) * Math.min(decades, -Math.log10(p))) / decades; // a path’s probability is a product
+    const height = (p) => top + ((bottom - top) * Math.min(decades, -Math.log10(p))) / decades; // log scale: path probabilities are products
     for (let n = 0; n <= decades; n += 1) {
       const y = height(10 ** -n);
       group.append(
@@ -155,7 +155,7 @@ export class StripView {
     return this.narrow ? BANDS.narrow : BANDS.wide;
   }
 
-  /** Positions, for a guess that is typed. */
+  /** Numbers of the positions, for the quiz. */
   drawAxis() {
     const axis = s("g", { class: "axis" });
     const free = 4;
@@ -164,7 +164,7 @@ export class StripView {
     return axis;
   }
 
-  /** Whether a number fits over a column; where all are slim, over every fourth. */
+  /** Whether a number fits above a column; of slim columns every fourth is numbered. */
   readable(depth) {
     return this.width(depth) >= 18 || (!this.tree.columns.slim && depth % 4 === 0);
   }
@@ -202,12 +202,12 @@ export class StripView {
             class: "trained",
             d: `M${x.toFixed(1)} ${(bottom - step.trained[j] * (bottom - top - 14) - 4.5).toFixed(1)}l4.5 4.5l-4.5 4.5l-4.5-4.5Z`,
           }),
-        ); // of the confidence head, on the same scale
+        ); // the confidence head's value, on the same scale
     });
     return bars;
   }
 
-  /** A triangle at every place where a second draft starts, with how likely it was to break there. */
+  /** A triangle at every start of a second draft, with the predicted probability of that boundary. */
   drawMarks() {
     const { step, band } = this;
     const all = [...step.posterior, step.full];
@@ -238,7 +238,7 @@ export class StripView {
     return group;
   }
 
-  /** The places behind a drafted end of the text: no second draft starts there. */
+  /** Shades the positions after a drafted end of the text, where no second draft starts. */
   drawClosed() {
     const { step, band } = this;
     const [left, right] = [this.x(step.closed), this.x(step.posterior.length + 0.8)];
@@ -280,7 +280,7 @@ export class StripView {
     );
   }
 
-  /** Exact values under the pointer: bars above, boundary points below. */
+  /** Shows exact values under the pointer: confidences in the upper part, boundary probabilities below. */
   point(event) {
     const { step } = this;
     if (event.target.dataset.meaning) return this.tooltip.hide();
@@ -326,12 +326,12 @@ export class StripView {
     const { draft } = this.step;
     if (k < 1 || k > draft.confidence.length) return null;
     const fate = {
-      right: "The target accepted it.",
-      wrong: this.step.sampled ? "The target drew another token." : "The target rejected it.",
-      unseen: "The target’s choice here was not seen.",
+      right: "The large model accepted it.",
+      wrong: this.step.sampled ? "The large model drew another token." : "The large model rejected it.",
+      unseen: "The large model’s choice here is not known.",
     }[fateOf(this.step, k)];
     const trained = this.step.trained[k - 1];
-    const head = trained === undefined ? "" : h("p", {}, `◆ Its confidence head says ${probability(trained, 4)}.`);
+    const head = trained === undefined ? "" : h("p", {}, `◆ Confidence head: ${probability(trained, 4)}.`);
     return h(
       "div",
       {},
@@ -339,7 +339,7 @@ export class StripView {
       h(
         "p",
         {},
-        `The first drafter’s own probability of ${quoted(draft.texts[k - 1])}, its token number ${k}. ${fate}`,
+        `The first drafter’s own probability of ${quoted(draft.texts[k - 1])}, token ${k} of its draft. ${fate}`,
       ),
       head,
     );
@@ -358,13 +358,13 @@ export class StripView {
         : this.step.random
           ? "Drawn at random: a second draft started here."
           : `${capital(`${rank ? `${ordinal(rank + 1)} ` : ""}likeliest`)} place: a second draft started here.`,
-      i === boundary ? "It did break here." : "",
+      i === boundary ? "The first draft did break here." : "",
       "Click: what if a second draft had started here?",
     ];
     const title = last ? `all = ${probability(full, 4)}` : `r(${i}) = ${probability(posterior[i], 4)}`;
     const meaning = last
-      ? "How likely the whole first draft is right, as it was estimated."
-      : `How likely it breaks ${afterToken(i)}, as it was estimated.`;
+      ? "Estimated probability that the whole first draft is right."
+      : `Estimated probability that the first draft breaks ${afterToken(i)}.`;
     return h("div", {}, h("b", {}, title), h("p", {}, [meaning, ...notes].filter(Boolean).join(" ")));
   }
 }

@@ -4,12 +4,12 @@ import { button, h } from "./dom.js";
 import { BONUS } from "./tree_layout.js";
 import { LONE } from "./words.js";
 
-const LONG_PROMPT = 72; // characters: of a longer one the end is shown, which the text goes on from
-const MANY_LINES = 60; // from here on, lines that are out of sight are not laid out
-const FEW_LINES = 3; // of a box with fewer, none is spent on what was before
-const SETTLE = 120; // ms until lines that came into sight have been laid out
+const LONG_PROMPT = 72; // characters; of longer prompts only the end is shown
+const MANY_LINES = 60; // from this number on, lines out of view are not laid out
+const FEW_LINES = 3; // lower boxes show no line above the revealed token
+const SETTLE = 120; // ms until lines that came into view are laid out
 
-/** A token of a text, coloured and underlined by proposer; `first`: of its step. Line breaks can be seen. */
+/** A token, coloured and underlined by proposer, with visible line breaks; `first`: whether it is the first of its step. */
 export function tokenSpan({ text, proposer }, first) {
   const span = h("span", { class: `tok ${proposer}${first ? " border" : ""}`, dir: "auto" });
   text
@@ -33,7 +33,7 @@ export class TextView {
   }
 
   reset() {
-    clearTimeout(this.resting); // a step of the run before
+    clearTimeout(this.resting); // the preview of a step of the previous run
     Object.assign(this, {
       tokens: [],
       shown: null,
@@ -49,7 +49,7 @@ export class TextView {
     this.output.classList.remove("long");
   }
 
-  /** Adds the steps that arrived; what is already there is left alone. */
+  /** Adds new steps; existing tokens are not touched. */
   append() {
     if (this.store.prompt !== this.promptText) this.showPrompt();
     if (!this.opening.length) this.opening = this.store.opening.map((c) => this.addToken(c, null, 0));
@@ -57,13 +57,13 @@ export class TextView {
     for (let i = before; i < this.store.length; i += 1) {
       this.tokens.push(this.store.committed[i].map((c, at) => this.addToken(c, i, at)));
     }
-    const follows = !this.store.recorded && this.selection.pinned === null; // also those that came with the end of the run
+    const follows = !this.store.recorded && this.selection.pinned === null; // also true for steps that arrive with the end of the run
     if (this.sticky && follows && this.tokens.length > before) this.host.scrollTop = this.host.scrollHeight;
   }
 
   showPrompt() {
     this.promptText = this.store.prompt;
-    this.prompt.classList.toggle("asked", this.store.header.config.chat === true); // the text answers it, and does not go on from it
+    this.prompt.classList.toggle("asked", this.store.header.config.chat === true); // the text answers the prompt instead of continuing it
     const all = this.promptText.replace(LONE, "\ufffd");
     if (all.length <= LONG_PROMPT) return this.prompt.replaceChildren(all);
     const title = "Show the whole prompt";
@@ -71,7 +71,7 @@ export class TextView {
     return this.prompt.replaceChildren(more, all.slice(-LONG_PROMPT).trimStart());
   }
 
-  /** A line of output is its own block, so that a long text is laid out line by line. `step`: null for prefill. */
+  /** Appends a token. Each line is a separate block, so that a long text is laid out line by line. `step`: null for prefill. */
   addToken(token, step, at) {
     if (!this.line) {
       this.line = h("div", { class: "line" });
@@ -82,7 +82,7 @@ export class TextView {
     span.dataset.index = at;
     if (step !== null) span.dataset.step = step;
     span.classList.toggle("empty", !token.text);
-    // A run may arrive in several slices, so a step may be added after `hide` was called.
+    // a run may arrive in several slices, so `hide` may be called before all steps are added
     span.classList.toggle("unasked", this.hidden !== null && step !== null && step >= this.hidden);
     this.line.append(span);
     if (token.text.endsWith("\n")) this.line = null;
@@ -109,7 +109,7 @@ export class TextView {
     if (tokens.length && !this.pointed && !this.selection.following) this.reveal(tokens[0]);
   }
 
-  /** Hides the tokens of this step and of later ones, which a quiz or Learn must not give away; null shows all. */
+  /** Hides the tokens of step `from` and all later ones, for games and Learn; null shows all. */
   hide(from) {
     if (from === this.hidden) return;
     this.hidden = from;
@@ -122,7 +122,7 @@ export class TextView {
     this.late = this.visible ? null : token;
     const [box, own] = [this.host.getBoundingClientRect(), token.getClientRects()[0] ?? token.getBoundingClientRect()];
     if (own.top < box.top + 8 || own.bottom > box.bottom - 8) {
-      const line = parseFloat(getComputedStyle(this.host).lineHeight); // whole ones are shown
+      const line = parseFloat(getComputedStyle(this.host).lineHeight); // scroll by whole lines
       const before = Math.floor((this.host.scrollTop + (own.top + own.bottom) / 2 - box.top) / line);
       this.host.scrollTop = (before - (box.height < FEW_LINES * line ? 0 : 1)) * line;
     }
@@ -139,7 +139,7 @@ export class TextView {
       this.pointed = true;
       clearTimeout(this.resting);
       const step = stepOf(event);
-      // A short rest first, so that crossing the text on the way elsewhere changes nothing.
+      // a short delay, so that a pointer that only crosses the text changes nothing
       this.resting = setTimeout(() => selection.preview(step), 50);
     });
     host.addEventListener("pointerleave", () => {
@@ -149,13 +149,13 @@ export class TextView {
     });
     host.addEventListener("click", (event) => {
       const step = stepOf(event);
-      // Selecting text to copy it must not pin anything.
+      // selecting text to copy it must not pin a step
       if (step === null || String(getSelection()).length) return;
       clearTimeout(this.resting);
       const { node } = this.store.committed[step][Number(event.target.closest(".tok").dataset.index)];
       selection.pin(step, node === null ? BONUS : node);
     });
-    // Lines that were never on screen have a guessed height: what was revealed out of sight is revealed again.
+    // lines that were never on screen have an estimated height: reveal the token again when the text comes into view
     new IntersectionObserver(([entry]) => {
       this.visible = entry.isIntersecting;
       if (this.visible && this.late) setTimeout(() => this.late && this.reveal(this.late), SETTLE);

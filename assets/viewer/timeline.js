@@ -1,9 +1,9 @@
-// The steps of a run: a bar each, and finding them by what came of them, by length or by time.
+// The steps of a run as bars, and a finder for steps by outcome, length or time.
 
 import { button, h, oncePerFrame, sum } from "./dom.js";
 import { OUTCOMES, PROPOSERS, capital, count, milliseconds, probability, spoken } from "./words.js";
 
-// few: steps that fill the width; worded: with the step's text below
+// pixels; few: number of steps that fill the width; worded: from this width on a bar has its text below
 const BAR = { least: 4, few: 8, most: 240, top: 4, words: 19, track: 5, worded: 72, gap: 10 };
 
 /** All steps as bars: height = committed tokens, stacked by proposer. Drawn on a canvas, visible bars only. */
@@ -19,8 +19,8 @@ export class TimelineView {
       scrubbing: false,
       size: { width: 0, height: 0 },
     });
-    this.matching = null; // the steps that a filter leaves, null: all
-    this.told = Infinity; // the step from which on nothing may be read
+    this.matching = null; // steps that match the filter, null for all
+    this.told = Infinity; // first step whose text stays hidden
     this.canvas = h("canvas", { "aria-hidden": "true" });
     host.append(this.canvas);
     this.draw = oncePerFrame(() => this.paint());
@@ -45,7 +45,7 @@ export class TimelineView {
     return Math.max(1, this.size.width);
   }
 
-  /** Width of a bar, and how many fit. */
+  /** Width of a bar with its gap. */
   get pitch() {
     const even = Math.max(BAR.least, this.room / Math.max(BAR.few, this.store.length));
     return Math.max(even, Math.min(BAR.most, even * this.zoomed));
@@ -59,14 +59,14 @@ export class TimelineView {
     this.first = Math.max(0, Math.min(Math.round(first), this.store.length - this.capacity));
   }
 
-  /** Makes the bars wider or narrower; the shown step stays in view. */
+  /** Changes the width of the bars by a factor; the shown step stays in view. */
   zoom(factor) {
     this.zoomed = Math.min(16, Math.max(1, this.zoomed * factor));
     if (this.selection.shown !== null) this.scrollTo(this.selection.shown - this.capacity / 2);
     this.draw();
   }
 
-  /** Brings the shown step into the window when there are more steps than fit. */
+  /** Scrolls the shown step into view. */
   follow() {
     const at = this.selection.shown;
     if (at === null) this.first = 0;
@@ -184,7 +184,7 @@ export class TimelineView {
     pen.globalAlpha = 1;
   }
 
-  /** What a step wrote. */
+  /** The text of a step. */
   words(i) {
     const texts = this.store.committed[i].map(({ text }) => text);
     return spoken(texts.join("").trim(), 60);
@@ -198,7 +198,7 @@ export class TimelineView {
     pen.fillRect(this.first * share, height - 4, Math.max(8, this.capacity * share), 4);
   }
 
-  /** What a step wrote, brought and took, beside the pointer. */
+  /** A tooltip with the text of a step, its number of tokens, outcome and time. */
   tell(at, event) {
     if (at === null || at >= this.told) return this.tooltip.hide();
     const { total, verdict, seconds } = this.store.summaries[at];
@@ -262,7 +262,7 @@ export class TimelineView {
   }
 }
 
-/** The longest beginning of these words that fits. */
+/** The words, cut to fit into `room` pixels. */
 function fitted(pen, words, room) {
   if (pen.measureText(words).width <= room) return words;
   let most = words.length;
@@ -273,7 +273,7 @@ function fitted(pen, words, room) {
 const SURE = 0.8;
 const MOST = 10;
 
-/** What steps can be looked for: words, and which of the summaries are meant. */
+/** Filters for steps: a name, and a function from summaries to indices, null for all. */
 const FILTERS = {
   any: ["any step", null],
   ...Object.fromEntries(
@@ -297,13 +297,13 @@ const largest = (all, size) =>
     .map(([, at]) => at)
     .sort((a, b) => a - b);
 
-/** The steps that a filter finds, their places; null: all of them. */
+/** Indices of the steps that match a filter, null for all. */
 export function foundBy(filter, summaries) {
   const [, test] = FILTERS[filter];
   return test ? test(summaries) : null;
 }
 
-/** Finds steps by what came of their prediction, by length, by time. */
+/** Finds steps by outcome, length or time. */
 export class FinderView {
   constructor(timeline, store, selection) {
     Object.assign(this, { timeline, store, selection, found: null, counted: -1 });
@@ -313,11 +313,11 @@ export class FinderView {
     this.count = h("span", { class: "count", role: "status" });
     this.marks = h("ul", {
       class: "glyphs",
-      "aria-label": "What came of the place where a step was expected to break",
+      "aria-label": "Outcomes of the predicted places",
     });
     this.marks.append(...Object.entries(OUTCOMES).map(([id, { mark, words }]) => this.markOf(id, mark, words)));
-    const before = tool("‹", "Previous of these steps (P)", () => this.go(-1));
-    const next = tool("›", "Next of these steps (N)", () => this.go(1));
+    const before = tool("‹", "Previous matching step (P)", () => this.go(-1));
+    const next = tool("›", "Next matching step (N)", () => this.go(1));
     this.box = h(
       "div",
       { class: "finder" },
@@ -340,7 +340,7 @@ export class FinderView {
     return h("li", { class: id }, made);
   }
 
-  /** Finds the steps that are asked for, and goes to the next of them unless one of them is shown. */
+  /** Applies the filter, and goes to the next match unless a matching step is shown. */
   visit() {
     this.find();
     if (this.found && !this.found.includes(this.selection.shown)) this.go(1);
@@ -368,7 +368,7 @@ export class FinderView {
         : "none";
   }
 
-  /** The next or previous of the found steps, around the end. */
+  /** Goes to the next or previous match, with wrap-around. */
   go(by) {
     const found = this.found || this.store.summaries.map((_, at) => at);
     if (!found.length) return;

@@ -1,5 +1,5 @@
-// The draft tree of the shown step: what is written in its nodes and over its lanes, how far apart these stand, and the drawing.
-// x is the position in the block; lanes come from tree_layout.js.
+// Draws the draft tree of the shown step. x is the position in the block; lanes come from tree_layout.js, labels and the distances of
+// lanes from tree_labels.js.
 
 import {
   BONUS,
@@ -20,13 +20,13 @@ import { draftOf } from "./stages.js";
 import { button, remember, remembered, s, sum } from "./dom.js";
 import { CAPTION, MARGIN, NODE_FONT } from "./viewport.js";
 
-const DOT = 8; // pixels: a token in a column without room for its word
-const STUB = 16; // pixels of the line behind which a branch is not drawn
-const PITCH = PILL + 8; // between the rows of an opened branch
-const LINGER = 200; // milliseconds that a branch stays open behind the pointer
+const DOT = 8; // pixels: size of a token in a column without room for its word
+const STUB = 16; // pixels: length of the line at the cut of a branch
+const PITCH = PILL + 8; // pixels between the rows of an opened branch
+const LINGER = 200; // ms: a branch stays open after the pointer has left
 const WHOLE = "d2sd-explorer-whole";
 
-/** The word in every node of a step, the size of its type and the width of its shape, by node: three maps. */
+/** Three maps by node: its word, its font size, and the width of its shape. */
 function nodeWords(step, columns, padding, family) {
   const [words, sizes, widths] = [new Map(), new Map(), new Map()];
   const put = (id, depth, value, bold, around) => {
@@ -43,8 +43,8 @@ function nodeWords(step, columns, padding, family) {
   return { words, sizes, widths };
 }
 
-const LEAD = { wide: 128, close: 120 }; // pixels of the first column: under it stand the titles of the strip
-export const NARROW = 640; // pixels: below, the tree opens fitted
+const LEAD = { wide: 128, close: 120 }; // pixels: width of the first column, above the titles of the strip
+export const NARROW = 640; // pixels: in narrower views all columns are fitted
 
 export class TreeView {
   /** `host`: the element for the svg; `viewport`: its zoom and pan. */
@@ -57,21 +57,21 @@ export class TreeView {
       {
         id: "whole",
         class: "small",
-        title: "Branches that were not accepted: to their end (W)",
+        title: "Draw branches that were not accepted in full (W)",
         "aria-pressed": this.whole,
       },
       () => this.showWhole(!this.whole),
     );
-    this.scaled = () => 1; // times the usual size
-    this.small = () => 0; // the width of small words, once a step is drawn
-    this.answered = () => false; // whether a click at a depth answers a question
+    this.scaled = () => 1; // scale of the drawing
+    this.small = () => 0; // width of words in small type, once a step is drawn
+    this.answered = () => false; // whether a click at a depth was an answer in the quiz
     this.world = s("g", { class: "world" });
     this.svg = s("svg", { role: "img", "aria-label": "Draft tree", width: "100%", height: "100%" }, this.world);
     host.append(this.svg);
     this.listen();
   }
 
-  /** `secret`: what came of the step must not be seen, nor where branches end for that reason. */
+  /** `secret`: whether the outcome of the step must stay hidden; then no branch is cut, because that would reveal the accepted path. */
   show({ step, fresh, node, summary, secret }) {
     this.svg.setAttribute("aria-label", summary || "Draft tree");
     this.secret = secret;
@@ -79,7 +79,7 @@ export class TreeView {
     else if (node !== this.marked) this.mark();
   }
 
-  /** Every branch to its end, or those that were not accepted cut; the browser remembers it. */
+  /** Draws whole branches, or cuts those that were not accepted; the browser remembers the choice. */
   showWhole(on) {
     this.whole = on;
     remember(WHOLE, on ? "yes" : "no");
@@ -135,7 +135,7 @@ export class TreeView {
       (layout) => this.rowsOf(layout).bottom - this.rowsOf(layout).top <= this.room,
       (more) => this.columns.depth(this.moreX(more.at) + this.small(this.moreWords(more)) + AIR) - 0.5,
     );
-    this.branches = new Map(); // where the branch of a node that is not accepted ends
+    this.branches = new Map(); // by node that was not accepted: the node where its branch is cut
     for (const { at, chain } of this.layout.more.values())
       for (const { id } of nodesOf(chain)) if (step.nodes.get(id).state !== "accepted" && id) this.branches.set(id, at);
     this.rows = this.rowsOf(this.layout, this.room);
@@ -144,8 +144,7 @@ export class TreeView {
     this.mark();
   }
 
-  /** How high every node stands while all branches are whole, as far as they are in view together and without what is only
-   *  known in the end; null: that is how they are drawn. */
+  /** y of every node while all branches are whole, as many as fit into view, without the bonus token; null if no branch is cut. */
   wholePlaces() {
     if (!this.layout.chains.some(({ more }) => more)) return null;
     const [name, { k, y: at, size }] = [BELOW[1] - BELOW[0], this.viewport];
@@ -202,7 +201,7 @@ export class TreeView {
     return s("g", { class: "more", "data-branch": at }, s("path", { class: "edge", d: stub(y) }), area, text);
   }
 
-  /** Where the words begin that stand for the rest of a branch, behind its last node. */
+  /** x of the words “+ n more” after the last node of a cut branch. */
   moreX(at) {
     const right = this.x(this.step.nodes.get(at).depth) + this.widths.get(at) / 2;
     return clearOf(this.broke, right + this.stub + AIR, 80, [right, Infinity]) ?? right + this.stub + AIR;
@@ -219,7 +218,7 @@ export class TreeView {
     return this.step !== null && this.step.accepted.some((id) => /^$|…$/.test(this.words.get(id)));
   }
 
-  /** The height of the lanes, what is said beside the nodes, and how far to the right all this goes. */
+  /** y of the lanes, the labels, and the extent of all this. */
   rowsOf(layout, room = 0) {
     if (layout.rows && !room) return layout.rows;
     const { items, labels } = labelsOf(this, layout);
@@ -277,7 +276,7 @@ export class TreeView {
     );
   }
 
-  /** A node's shape and word, at its place; `parts`: what else it has. */
+  /** A node's shape and word at its place, with further `parts`. */
   nodeGroup({ id, depth, proposer, kind, state, draft }, ...parts) {
     const words = this.words.get(id);
     return s(
@@ -298,7 +297,7 @@ export class TreeView {
     );
   }
 
-  /** The line to a node, where nodes stand at these heights. */
+  /** The line to a node from its parent; `y(id)`: y of a node. */
   drawEdge(node, y = (id) => this.y(id)) {
     const from = this.step.nodes.get(node.parent);
     const x1 = this.x(from.depth) + this.widths.get(from.id) / 2;
@@ -313,14 +312,14 @@ export class TreeView {
     });
   }
 
-  /** The border after the last first-draft token that the target accepted; the strip draws it on. */
+  /** The line after the last token of the first draft that the target accepted; the strip continues it. */
   drawBoundary() {
     const [x] = this.broke;
     if (x === undefined) return s("g");
     return s("line", { class: "boundary", x1: x, x2: x, y1: this.rows.top + BROKE_HEIGHT - 1, y2: 4000 });
   }
 
-  /** Every column in view, or every token readable and the tree to be moved; once the step is drawn again. */
+  /** Makes every token readable (`all`), or fits all columns into view; needs a new drawing of the step. */
   widen(all) {
     this.widened = this.viewport.start = all;
     this.viewport.touched = false;
@@ -331,11 +330,11 @@ export class TreeView {
     this.world.setAttribute("transform", `translate(${x.toFixed(2)},${y.toFixed(2)}) scale(${k.toFixed(4)})`);
   }
 
-  /** Opens the branches under the pointer, under a finger and of the selected node, and closes all others. */
+  /** Opens the branches that are hovered, tapped or hold the selected node, and closes all others. */
   showOpen() {
     if (!this.layout) return;
     const asked = [this.pointed, this.held, this.branches.get(this.selection.shownNode)];
-    const wanted = new Set(this.host.closest(".moves") ? [] : asked); // a step that comes about opens them itself
+    const wanted = new Set(this.host.closest(".moves") ? [] : asked); // the animation opens branches itself
     for (const [at, group] of this.opened) {
       if (wanted.has(at)) continue;
       group.remove();
@@ -348,7 +347,7 @@ export class TreeView {
       part.classList.toggle("open", this.opened.has(Number(part.dataset.branch)));
   }
 
-  /** A branch to its end, over all else: nothing moves for it. It grows away from the first draft, where there is room. */
+  /** Draws a whole branch over everything else, so that nothing moves. It grows away from the first draft if there is room. */
   drawOpen(at) {
     const { step, layout, viewport } = this;
     const lanes = lanesOfMore(layout.more.get(at));
@@ -358,7 +357,7 @@ export class TreeView {
     const away = layout.lanes.get(at) < 0 ? -1 : 1;
     const side = room[away] < high * viewport.k + PILL && room[-away] > room[away] ? -away : away;
     const hidden = [...lanes.keys()].filter((id) => !layout.lanes.has(id)).map((id) => step.nodes.get(id));
-    const under = side > 0 && [...lanes.keys()].some((id) => this.broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // what was wanted
+    const under = side > 0 && [...lanes.keys()].some((id) => this.broken.get(id)) ? BELOW[1] - BELOW[0] : 0; // room for “wanted …”
     for (const { id } of hidden) this.placed.set(id, base + (lanes.get(id) ? side * PITCH * lanes.get(id) + under : 0));
     const rows = new Map();
     for (const { id, depth } of hidden) {
@@ -385,13 +384,13 @@ export class TreeView {
     this.world.append(group);
   }
 
-  /** Shows which node is selected; its branch is opened. */
+  /** Marks the selected node and opens its branch. */
   mark() {
-    if (!this.viewport.size.width || !this.layout) return; // out of sight, where nothing is laid out
+    if (!this.viewport.size.width || !this.layout) return; // hidden: nothing is laid out
     const { shownNode: node, shown } = this.selection;
     this.marked = node;
     const known = this.step && this.step.index === shown && this.step.nodes.has(node);
-    // a token in a slim column is made readable
+    // makes a token in a slim column readable
     if (known && !this.words.get(node) && !this.marking) {
       this.marking = true;
       this.drawStep(this.step);
@@ -449,7 +448,7 @@ export class TreeView {
       if (event.pointerType === "touch" || this.viewport.dragged || !this.step) return this.tooltip.hide();
       const at = event.target.closest("[data-branch]")?.dataset.branch;
       point(at === undefined ? null : Number(at));
-      if (!group || asked() || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details say it
+      if (!group || asked() || this.nodeOf(group) === this.selection.node) return this.tooltip.hide(); // the details show the selected node
       return this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     };
     this.svg.addEventListener("pointermove", over);
@@ -464,7 +463,7 @@ export class TreeView {
       }
       if (this.answered(Number(group.dataset.depth))) return;
       this.selection.pin(this.step.index, this.nodeOf(group));
-      // fingers do not hover, and the details are far away
+      // touch has no hover, and the details are far away
       if (event.pointerType === "touch")
         this.tooltip.show(nodeCard(this.step, this.nodeOf(group)), event.clientX, event.clientY);
     });

@@ -1,5 +1,4 @@
-// What is said beside the nodes of the tree, where it touches neither a line nor a node nor other words, and how far apart lanes
-// stand for it.
+// Labels of the tree, placed so that they touch no line, node or other label, and the distances of lanes that they need.
 
 import { draftsThrough } from "./explain.js";
 import { s } from "./dom.js";
@@ -8,20 +7,20 @@ import { BONUS } from "./tree_layout.js";
 
 export const AIR = 6; // pixels between words and lines
 const BROKE = "it broke here";
-export const BROKE_HEIGHT = 26; // of these words, over all lanes
+export const BROKE_HEIGHT = 26; // pixels for BROKE above all lanes
 const OWN = "the large model’s own";
-// Where words stand, from top to bottom, from the middle of a lane
+// zones for words: top and bottom, relative to the middle of a lane
 const ABOVE = [-PILL / 2 - 20, -PILL / 2 - 3];
 const BESIDE = [-9, 9];
 export const BELOW = [PILL / 2 + 2, PILL / 2 + 20];
 
-/** Names a lane where it begins, as shortly as there is room between the `lines` that go down to it from above: the first
- *  draft, or what another one added. Null: it needs no name. */
+/** The name of a lane at its start: the first draft, or an accepted branch and the number of its tokens. Shorter if the `lines` from
+ *  above leave little room; null if the lane needs no name or has no room. */
 export function chainLabel({ step, columns, widths, small }, chain, lines) {
   const trunk = chain.lane === 0 && chain.first.depth === 0;
   const at = trunk ? chain.nodes[1] : chain.first;
   if (!at || at.id === BONUS) return null;
-  const main = trunk && (step.levels.length > 0 || at.candidates.includes(0)); // a node budget may have left the first draft out
+  const main = trunk && (step.levels.length > 0 || at.candidates.includes(0)); // the node budget may have pruned the first draft
   const accepted = chain.nodes.filter(
     (n) => n.state === "accepted" && (!main || !step.draft || n.candidates.includes(0)),
   );
@@ -46,8 +45,8 @@ export function chainLabel({ step, columns, widths, small }, chain, lines) {
   return null;
 }
 
-/** Where words that begin at `x` begin so that they lie across none of the lines: as near as possible behind there, or before
- *  it if they are rather there (`ahead`) or there is no room behind; null if there is none at all between `start` and `end`. */
+/** The x nearest to `x` at which words of this width cross no line, between `start` and `end`: to the right if possible, or to the left
+ *  with `ahead`; null if there is none. */
 export function clearOf(lines, x, width, [start, end], ahead = false) {
   const clear = (at) => lines.every((line) => at >= line + AIR || at + width <= line - AIR);
   if (clear(x)) return x;
@@ -58,14 +57,13 @@ export function clearOf(lines, x, width, [start, end], ahead = false) {
   return fit.sort((a, b) => far(a) - far(b))[0] ?? null;
 }
 
-const GAP = 5; // between the pills of neighbouring lanes, at least
-const LOOSE = 22; // as much more where there is room
+const GAP = 5; // pixels: least distance of nodes in neighbouring lanes
+const LOOSE = 22; // pixels: largest extra distance
 /**
- * The height of every lane, as close to each other as their nodes and labels allow, and what lies above and below the outermost
- * ones.
+ * The y of every lane, as close as nodes and labels allow, and the top and bottom of all lanes.
  *
- * `items`: what stands in a lane: {lane, left, right, top, bottom}, top and bottom relative to the lane's middle; `room`: in
- * pixels: what is left of it goes between the lanes.
+ * items: nodes and labels {lane, left, right, top, bottom}; top and bottom are relative to the lane's middle
+ * room: pixels; unused room is spread between the lanes
  */
 export function laneRows({ low, high }, items, room = 0) {
   const byLane = new Map();
@@ -88,11 +86,11 @@ export function laneRows({ low, high }, items, room = 0) {
   return { y, top: y.get(low) + above, bottom: y.get(high) + below };
 }
 
-/** Everything that takes room in a lane, as `laneRows` wants it, and the `labels` among it: in a `lane`, so far `down` from
- *  its middle, `of` a node or for what is not drawn behind node `at`, with the line to it (`stub(y)`). */
+/** All `items` that take room in lanes, for `laneRows`, and the `labels`. A label has a `lane` and an offset from its middle (`down`). It
+ *  belongs to a node (`of`), or counts the hidden nodes after node `at`, with a line to it (`stub(y)`). */
 export function labelsOf(tree, layout) {
   const { step, columns, widths, small } = tree;
-  const [items, labels, stems] = [[], [], []]; // stems: x, and the lanes between which they stand
+  const [items, labels, stems] = [[], [], []]; // stems: x, lowest and highest lane
   const [start, end] = [columns.x(-0.5), columns.x(columns.widths.length - 0.5)];
   const laneOf = (id) => layout.lanes.get(id);
   const nodeOf = (id) => (id === BONUS ? step.bonus : step.nodes.get(id));
@@ -106,7 +104,7 @@ export function labelsOf(tree, layout) {
     if (from !== lane) stems.push([border, Math.min(from, lane), Math.max(from, lane)]);
     put(lane, from === lane ? columns.x(depth - 1) : border, x, [-2, 2]);
   }
-  /** What goes down through the space above a lane. */
+  /** x of the vertical lines that cross the space above a lane. */
   const lines = (lane) => [
     ...tree.broke,
     ...stems.filter(([, low, high]) => low < lane && lane <= high).map(([x]) => x),
@@ -119,7 +117,7 @@ export function labelsOf(tree, layout) {
     put(lane, Math.min(x, also.from ?? x), x + width, zone);
     labels.push({ lane, x, width, down: zone[0] + 14, ...also });
   };
-  /** Puts words of a node into the first of these places that is free; nowhere if none is. */
+  /** Puts a label of a node into the first free place; leaves it out if there is none. */
   const beside = (id, also, places) => {
     const lane = laneOf(id);
     for (const [words, zone, left, from = left, to = left] of places) {

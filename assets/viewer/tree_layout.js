@@ -1,17 +1,17 @@
-// Where the nodes of a token tree stand: the lane of each, the width of columns, and which node is next in a direction.
+// Layout of a token tree: the lane of every node, the widths of columns, and the next node in a direction.
 
 import { sum } from "./dom.js";
 import { quoted } from "./words.js";
 
 export const BONUS = -1;
 const MOST_CHAINS = 64; // more never fit on a screen
-const SHOWN = 2; // tokens of a branch that was not accepted
+const SHOWN = 2; // tokens shown of a branch that was not accepted
 
 /**
- * The chains of a step (and its bonus token under the id BONUS), that of the anchor; the others are the `subs` of chains.
+ * The chain of the anchor; all other chains of the step are its `subs`, recursively. The bonus token has the id BONUS.
  *
- * A chain is a run of nodes in one lane: a node goes on in its parent's lane when it continues the same candidate. With `cut`,
- * what leaves the accepted path ends after two tokens: the rest of it, with all that leaves there, is `more` of its chain.
+ * A chain is a row of nodes in one lane: a node stays in its parent's lane if it continues the same candidate. With `cut`, branches off
+ * the accepted path end after two tokens: `more` of their chain holds the rest, with all chains that leave there.
  */
 export function chainsOf(step, cut) {
   const [root, ...others] = step.nodes.values();
@@ -36,23 +36,22 @@ function cutChain(chain) {
   if (branch.length && count > 1) {
     chain.nodes = [...path, ...branch.slice(0, SHOWN)];
     chain.end = chain.nodes.at(-1).depth;
-    const branches = endsOf(whole) - (branch.length > SHOWN ? 0 : 1); // its own end may be shown
+    const branches = endsOf(whole) - (branch.length > SHOWN ? 0 : 1); // the end of the branch itself is shown if short
     chain.more = { at: chain.nodes.at(-1).id, count, branches, chain: whole };
     chain.subs = stay;
   }
   chain.subs.forEach(cutChain);
 }
 
-/** All nodes of a chain and of those that leave it. */
+/** All nodes of a chain and its subs. */
 export const nodesOf = (chain) => [...chain.nodes, ...chain.subs.flatMap(nodesOf)];
 
 /**
- * Lanes for chains. Those that leave latest are placed first and nearest, so a stem never crosses a lane that is in use beside
- * it.
+ * Assigns lanes to chains. The chains that leave latest are placed first and nearest, so a stem never crosses a lane in use.
  *
- * Where a layout does not `fit`, the chains that the drafters gave the least probability are left out, never the accepted path.
- * `more`: what is not drawn behind a node: of a chain that was cut, which takes its lane up to the depth `reach(more)`, or whole
- * chains that leave there.
+ * If a layout does not `fit`, the chains with the least drafter probability are left out, but never the accepted path. `more` of the result
+ * lists the hidden nodes by the node before them: the rest of a cut chain, or whole chains. `reach(more)`: depth up to which a cut chain
+ * needs its lane, for the words “+ n more”.
  */
 export function layoutTree(main, fits = null, reach = () => 0) {
   const order = byWorth(main);
@@ -66,16 +65,16 @@ export function layoutTree(main, fits = null, reach = () => 0) {
   let most = Math.max(least, Math.min(order.length, MOST_CHAINS));
   const whole = arrange(main, order, most);
   if (fits(whole)) return whole;
-  // the largest number of chains that fits, by halving
+  // binary search for the largest number of chains that fits
   while (least < most) {
     const middle = Math.ceil((least + most) / 2);
     if (fits(arrange(main, order, middle))) least = middle;
     else most = middle - 1;
   }
-  return arrange(main, order, least); // anew: chains know their lane in the latest layout
+  return arrange(main, order, least); // again, because chains store the lane of the latest layout
 }
 
-/** The chains below the main one, what must be shown first, then by the probability that the drafters gave them. */
+/** All chains except the main one: first those that must be shown, then by drafter probability. */
 function byWorth(main) {
   const reach = new Map();
   const order = [];
@@ -83,7 +82,7 @@ function byWorth(main) {
     for (const { id, parent, drafterP } of chain.nodes)
       reach.set(id, parent < 0 ? 1 : (reach.get(parent) ?? 0) * (drafterP || 0));
     chain.needed = onPath(chain.first);
-    // never more than the chain that it leaves, so that it does not come before that one
+    // at most the worth of the chain that it leaves, so that it comes after that one
     chain.worth = Math.min(most, sum(chain.nodes.map(({ id }) => reach.get(id))));
     if (chain !== main) order.push(chain);
     for (const sub of chain.subs) collect(sub, chain === main ? Infinity : chain.worth);
@@ -99,7 +98,7 @@ function arrange(main, order, most) {
   const chains = [];
   const more = new Map();
   place(main, shown);
-  // the path leaves upwards, in a narrow frame, where more is left out, as in a wide one
+  // the accepted path always leaves the first draft upwards, however many chains are left out
   const path = main.subs.find(({ first }) => onPath(first));
   settle(main, 0, shown, lanes, chains, path && path.offset > 0 ? -1 : 1);
   for (const chain of chains) {
@@ -124,7 +123,7 @@ function arrange(main, order, most) {
   return { lanes, chains, more, low: Math.min(...lanes.values()), high: Math.max(...lanes.values()) };
 }
 
-/** The lanes of what is not drawn behind a node, by node, counted from that node's lane. */
+/** The lanes of the hidden nodes after a node, by node, relative to the lane of that node. */
 export function lanesOfMore({ chain }) {
   const all = { has: () => true };
   const lanes = new Map();
@@ -133,7 +132,7 @@ export function lanesOfMore({ chain }) {
   return lanes;
 }
 
-/** The number of branches that a chain and those that leave it end in. */
+/** The number of branches in which a chain and its subs end. */
 const endsOf = ({ subs, more }) => sum(subs.map(endsOf)) + (more ? endsOf(more.chain) : 1);
 const sizeOf = (chain) => nodesOf(chain).length + sum(withMore(chain).map(({ more }) => more.count));
 const withMore = (chain) => [...(chain.more ? [chain] : []), ...chain.subs.flatMap(withMore)];
@@ -168,11 +167,10 @@ function chainFrom(first, children, height, bonus) {
   return chain;
 }
 
-/** Gives every chain below this one an `offset` in lanes; returns the boxes and stems that it uses, relative to this chain's
- *  lane. */
+/** Gives every sub of a chain an `offset` in lanes; returns the used boxes and stems, relative to the lane of the chain. */
 function place(chain, shown, outward = false) {
   const used = { boxes: [{ lane: 0, from: chain.first.depth - 0.5, to: chain.end + 0.5 }], stems: [] };
-  // of those that leave together the accepted one is nearest
+  // of subs that leave at the same depth, the accepted one is nearest
   const subs = chain.subs
     .filter((sub) => shown.has(sub))
     .sort((a, b) => b.first.depth - a.first.depth || b.needed - a.needed || a.end - b.end);
@@ -196,10 +194,10 @@ function place(chain, shown, outward = false) {
   return used;
 }
 
-/** Where a lane of a chain lies that stands `offset` lanes away: on the upper side it is mirrored. */
+/** Converts lanes of a sub to lanes of its parent chain, `offset` lanes away: the upper side is mirrored. */
 const laneFrom = (offset) => (lane) => offset + Math.sign(offset) * lane;
 
-/** Whether a chain can stand there: no box on another one, no stem through a box. */
+/** Whether a sub can have this offset: its boxes overlap no other box, and no stem crosses a box. */
 function free(own, offset, stem, used) {
   const lane = laneFrom(offset);
   for (const box of used.boxes) {
@@ -216,7 +214,7 @@ function free(own, offset, stem, used) {
 
 const crosses = (at, from, to, box, lane) => box.from < at && at < box.to && (lane - from) * (lane - to) < 0;
 
-/** Turns offsets into lanes; a chain placed on the upper side carries everything below it mirrored. */
+/** Turns offsets into lanes; all subs of a chain on the upper side are mirrored. */
 function settle(chain, lane, shown, lanes, chains, mirror = 1) {
   chain.lane = lane;
   chains.push(chain);
@@ -225,8 +223,8 @@ function settle(chain, lane, shown, lanes, chains, mirror = 1) {
     if (shown.has(sub)) settle(sub, lane + mirror * sub.offset, shown, lanes, chains, mirror * sub.side);
 }
 
-/** Columns that must be readable, the most important first: what is selected, the anchor, where the first draft went wrong,
- *  the target's token, then the accepted path. */
+/** Columns that must be readable, the most important first: the selected node, the anchor, the first rejected token, the bonus token,
+ *  then the accepted path. */
 export function columnsThatMatter(step, selection) {
   const node = selection.shownNode;
   const selected = node === BONUS ? step.bonus : step.nodes.get(node);
@@ -238,8 +236,8 @@ export function columnsThatMatter(step, selection) {
   return [...own, 0, ...wrong.slice(0, 1), end, ...wrong.slice(1), 1, deepest, ...path, 2, 3];
 }
 
-/** The rejected tokens that matter, by node: the first draft's at the true boundary, with what the target wanted there, and
- *  the one behind the accepted path, where the target's own token stands beside it. */
+/** The important rejected tokens, by node: the first draft's token at the boundary, with the token that the target wanted; and the
+ *  rejected token after the accepted path, with "" because the bonus token stands beside it. */
 export function brokenTokens(step) {
   const last = step.accepted.at(-1) ?? 0;
   const path = step.nodes.get(last).candidates;
@@ -253,7 +251,7 @@ export function brokenTokens(step) {
   return first ? found.set(first.id, quoted(step.choices.get(first.parent).text.replace(/^ (?=\S)/, ""), 12)) : found;
 }
 
-/** The next node in a direction: up and down across lanes, sideways along the path; `lanes` of what is drawn. */
+/** The next node in a direction: up and down across lanes, left and right along the path. `lanes`: of the drawn nodes. */
 export function nextNode(step, lanes, node, direction) {
   if (!step) return null;
   if (node === null || !lanes.has(node)) return step.accepted.at(-1) ?? 0;
@@ -272,12 +270,12 @@ export function nextNode(step, lanes, node, direction) {
   return beyond.length ? beyond.reduce((a, b) => (away(b) < away(a) ? b : a)).id : node;
 }
 
-const COLUMN = { least: 46, read: 76, most: 108 }; // read: where they do not fit in any case
-const FITTED = { wide: 60, slim: 7 };
-export const WORDLESS = 20; // a column below this holds a shape without a word
+const COLUMN = { least: 46, read: 76, most: 108 }; // pixels; read: if the columns cannot all fit into view
+const FITTED = { wide: 60, slim: 7 }; // pixels
+export const WORDLESS = 20; // pixels: narrower columns hold a shape without a word
 
-/** Widths that fill `across` as evenly as may be with none below what it needs, nor widened above `most`; or, where that is too
- *  much, the wide ones cut to the same width. */
+/** Widths that fill `across` as evenly as possible: none below its need, none widened above `most`. If the needs are too large, the
+ *  widest columns are cut to the same width. */
 function spread(needs, across, most) {
   const enough = sum(needs) <= across;
   const width = enough ? (level) => (need) => Math.max(need, level) : (level) => (need) => Math.min(need, level);
@@ -290,18 +288,22 @@ function spread(needs, across, most) {
   return needs.map(width(low));
 }
 
-/** How wide the columns of the tree are, and with them those of the strip. On a narrow screen the whole block is in view: the
- *  columns that tell the story are wide enough for their words, the others are slim. */
+/** Widths of the columns of tree and strip. On a narrow screen the whole block is in view: important columns are wide enough for their
+ *  words, the others are slim. */
 export class Columns {
-  /** `across`: pixels to fill; `fitted`: whether everything is to be in view, else no column is narrower than COLUMN.least;
-   *  `matters`: columns that stay readable as far as there is room, the most important first, before the others;
-   *  `need(depth)`: pixels that the words of one take, 0: there are none; `wish(depth)`: what they take if there is room: of
-   *  all that may be drawn, or on a narrow screen in larger type; `lead`: pixels that the first one takes at least, where that
-   *  leaves the others their words. */
+  /**
+   * count: number of columns
+   * across: pixels to fill
+   * fitted: whether all columns must be in view; else none is narrower than COLUMN.least
+   * matters: columns that stay readable as far as possible, the most important first
+   * need(depth): pixels for the words of a column, 0 without words
+   * wish(depth): pixels if there is room: for the words of hidden nodes too, or in larger type on a narrow screen
+   * lead: least width of the first column, unless the others need the room
+   */
   constructor(count, across, fitted, matters, need = () => COLUMN.read, wish = need, lead = 0) {
     const [needs, wishes] = [need, wish].map((of) => Array.from({ length: count }, (_, depth) => of(depth)));
     const least = sum(needs.map((width) => Math.min(COLUMN.least, width || COLUMN.least / 2)));
-    this.slim = fitted && least > across; // whether columns are narrower than they may be
+    this.slim = fitted && least > across; // whether columns are narrower than COLUMN.least
     for (const widths of [needs, wishes])
       if (!this.slim && sum(widths) - widths[0] + lead <= across) widths[0] = Math.max(widths[0], lead);
     if (this.slim) this.widths = slimWidths(needs, wishes, across, matters);
@@ -320,14 +322,14 @@ export class Columns {
     return this.widths[Math.min(this.widths.length - 1, Math.max(0, depth))];
   }
 
-  /** Where a depth stands: whole numbers are the middles of columns, halves the borders behind them. */
+  /** x of a depth: whole numbers are the middles of columns, halves the borders between them. */
   x(depth) {
     const at = depth + 0.5;
     const column = Math.min(this.widths.length - 1, Math.max(0, Math.floor(at)));
     return this.starts[column] + (at - column) * this.widths[column] - this.widths[0] / 2;
   }
 
-  /** The depth that stands at a place: the inverse of `x`. */
+  /** The depth at a place; the inverse of `x`. */
   depth(x) {
     const place = x + this.widths[0] / 2;
     let column = this.starts.findLastIndex((start) => start <= place);
@@ -341,7 +343,7 @@ function slimWidths(needs, wishes, across, matters) {
   let room = across - needs.length * FITTED.slim;
   const widen = (at) => {
     const width = Math.min(FITTED.wide, Math.max(WORDLESS, needs[at]));
-    // a comma may still find room where a word does not
+    // go on after a word that does not fit: a comma may still fit
     if (!needs[at] || wide.has(at) || (wide.size >= 2 && width - FITTED.slim > room)) return;
     wide.set(at, width);
     room -= width - FITTED.slim;
@@ -350,7 +352,7 @@ function slimWidths(needs, wishes, across, matters) {
   for (const at of needs.keys()) widen(at);
   for (const full of [needs, wishes])
     for (const [at, width] of wide) {
-      const more = Math.max(0, Math.min(room, full[at] - width)); // where a word that matters is cut, or in small type
+      const more = Math.max(0, Math.min(room, full[at] - width)); // first words that are cut, then words in small type
       wide.set(at, width + more);
       room -= more;
     }

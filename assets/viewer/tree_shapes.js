@@ -1,5 +1,5 @@
-// The shapes of the tree. Who proposed a token is told by shape as well as colour: first drafter = box, second drafter = capsule,
-// target = hexagon.
+// The shapes of the tree. Shape and colour both show the proposer of a token: first drafter = box, second drafter = capsule, target =
+// hexagon.
 
 import { s } from "./dom.js";
 import { CAPTION, NODE_FONT } from "./viewport.js";
@@ -8,7 +8,7 @@ import { visible } from "./words.js";
 export const PILL = 32;
 
 export const measure = (() => {
-  let context = null; // no document is needed to import this
+  let context = null; // created on first use, so that the module can be imported without a document
   const widths = new Map();
   globalThis.document?.fonts.addEventListener("loadingdone", () => widths.clear());
   return (words, font) => {
@@ -25,7 +25,7 @@ export const measure = (() => {
 
 const nodeFont = (bold, { size, family }) => `${bold ? 600 : 400} ${size}px ${family}`;
 
-/** What is left beside the words of a node: within its shape, in a hexagon, and between columns; the least width of a shape. */
+/** Pixels beside the words of a node: in a box, in a hexagon, and between columns; and the least width of a shape. */
 export const PADDING = {
   wide: { node: 20, target: 28, gap: 14, least: 36 },
   close: { node: 12, target: 20, gap: 6, least: 28 },
@@ -33,13 +33,13 @@ export const PADDING = {
 };
 export const BYTES = "·";
 const MOST = 24; // letters
-// Pieces of a character: nothing that can be read, or a byte of each as some tokenizers write them
+// tokens that are parts of a character: empty, the replacement character, or bytes in the alphabet of byte-level BPE
 const PIECE = /^$|^ ?\ufffd|^ ?[\u00c2-\u00f0][\u0122-\u0130\u0132-\u0141]/;
 
-/** What a token is drawn as: the space that a word begins with is left out. */
+/** The text drawn for a token, without the space before a word. */
 const tokenWords = (value, most = MOST) => (PIECE.test(value) ? BYTES : visible(value.replace(/^ (?=\S)/, ""), most));
 
-/** How wide every column has to be for the words of those nodes that are `drawn`, by depth. */
+/** A function from depth to the column width that the words of its nodes need; `drawn(node)`: whether a node counts. */
 export function columnNeeds(step, font, padding, drawn) {
   const needs = new Map();
   const put = ({ depth, text }, bold, around) => {
@@ -51,8 +51,8 @@ export function columnNeeds(step, font, padding, drawn) {
   return (depth) => needs.get(depth) || 0;
 }
 
-/** The longest beginning of a token that fits, its width and the size of its type: smaller rather than with fewer letters, if
- *  it may be. */
+/** Cuts a token to fit into `room` pixels; returns its words, their width and font size. `smaller`: whether to try smaller type before
+ *  letters are cut. */
 export function fitLabel(value, room, bold, family, smaller = false) {
   let [size, most] = [NODE_FONT, MOST];
   for (;;) {
@@ -88,7 +88,7 @@ export function nodeShape(kind, width, height) {
   });
 }
 
-/** An edge: straight within a lane, otherwise a rounded elbow whose stem stands on the border between two positions. */
+/** The path of an edge: straight within a lane, else a rounded elbow with its stem at `border`, between two columns. */
 export function edgePath(x1, y1, x2, y2, border) {
   if (y1 === y2) return `M${x1} ${y1}H${x2}`;
   const turn = Math.min(7, Math.abs(y2 - y1) / 2, Math.max(1, border - x1), Math.max(1, x2 - border));

@@ -1,27 +1,27 @@
-// Be the drafter: one types the tokens that come next, the target accepts or rejects them one by one (without a target the recorded
-// text does), then the drafter's draft from the same anchor is shown beside it.
+// Be the drafter: the user types the next tokens, and the target accepts or rejects them one by one. Without a target they are compared with
+// the recorded text. Then the result of the real drafter from the same anchor is shown.
 
 import { button, h, sum } from "./dom.js";
 import { capital, count, fixed, quoted } from "./words.js";
 import { Guessing } from "./quiz.js";
 import { tokenItem } from "./redraft.js";
 
-const MOST_TYPED = 400; // characters, as the server reads at most
-const MOST_TOKENS = 512;
+const MOST_TYPED = 400; // characters; the server's limit
+const MOST_TOKENS = 512; // recorded tokens to compare with
 const MOST_SHOWN = 24; // characters of a token
 
-/** Typed words as the models read them: the marks that spaces and line breaks are drawn as stand for them. */
+/** Typed words as plain text: ␣ and ↵ become spaces and line breaks. */
 export const asText = (typed) => typed.slice(0, MOST_TYPED).replaceAll("␣", " ").replaceAll("↵", "\n");
 
-/** Words with a space before them, or none, as the text has that they go on in: nobody can see which it is. */
+/** Adds or removes the space before typed words, as in the recorded text: the user cannot see whether one is needed. */
 export function spaced(pieces, words) {
   const first = pieces.find(Boolean) || "";
   if (first.startsWith(" ") && !/^\s/.test(words)) return ` ${words}`;
   return words.startsWith(" ") && first && !/^\s/.test(first) ? words.slice(1) : words;
 }
 
-/** How many of these pieces the words begin with, and the characters of those. A piece without text is a part of a character; it
- *  counts with the piece that completes it. */
+/** The number of pieces with which the words begin, and the number of their characters. An empty piece is a part of a character and counts
+ *  together with the piece that completes it. */
 export function agreeing(pieces, words) {
   let [agreed, read] = [0, 0];
   for (const [at, piece] of pieces.entries()) {
@@ -39,7 +39,7 @@ const piecesFrom = (store, step) =>
     .flatMap((tokens) => tokens.map((token) => token.text))
     .slice(0, MOST_TOKENS);
 
-/** What the recorded text says of a draft: at temperature 0 it is what the target writes. `room`: tokens that a draft may have. */
+/** Compares a typed draft with the recorded text, which is the target's text at temperature 0. `room`: maximum tokens of a draft. */
 export function compared(pieces, typed, room) {
   const words = spaced(pieces, typed);
   const [agreed, read] = agreeing(pieces, words);
@@ -57,7 +57,7 @@ export function compared(pieces, typed, room) {
   };
 }
 
-/** What the server answers: the fields of a `d2sd.whatif.questions.TypedDraft`. */
+/** Reads the server's answer: the fields of a `d2sd.whatif.questions.TypedDraft`. */
 const readTyped = ({ texts, probabilities, accepted, wanted, cut }) => ({
   tokens: texts.map((text, at) => ({ text, p: probabilities[at] })),
   accepted,
@@ -70,51 +70,52 @@ export function typedSentence({ tokens, accepted, wanted, cut }) {
     wanted === null
       ? "; there the recorded text ends"
       : accepted === tokens.length
-        ? `; the target goes on with ${quoted(wanted)}`
+        ? `; the large model continues with ${quoted(wanted)}`
         : accepted
-          ? `; then the target wanted ${quoted(wanted)}`
-          : `; the target wanted ${quoted(wanted)}`;
+          ? `; then the large model wanted ${quoted(wanted)}`
+          : `; the large model wanted ${quoted(wanted)}`;
   const of =
     accepted === tokens.length
       ? accepted === 1
         ? "your one token was"
         : `all ${accepted} of your tokens were`
       : `${accepted || "none"} of your ${count(tokens.length, "token")} ${accepted === 1 ? "was" : "were"}`;
-  return `${capital(of)} accepted${next}.${cut ? " What stood behind them had no room in the draft." : ""}`;
+  return `${capital(of)} accepted${next}.${cut ? " The rest did not fit into the draft." : ""}`;
 }
 
-/** The drafter from the same anchor. `name`: what it is called; `all`: tokens of the whole step that were accepted. */
+/** The result of the drafter from the same anchor. `name`: the drafter's name; `all`: drafted tokens accepted in the whole step. */
 export function drafterSentence(name, { drafted, boundary }, all) {
   const more = all > boundary ? ` The whole tree of the step: ${all}.` : "";
   return `${capital(name)}: ${boundary} of ${drafted} accepted.${more}`;
 }
 
-/** The score over a run; `answers`: of every step that was played the tokens accepted, `mine`, the first draft's and those of `all`. */
+/** The score over a run. `answers`: for every played step the accepted tokens of the user (`mine`), of the first draft (`first`) and of
+ *  the whole tree (`all`); `rival`: a score to beat, or null. */
 export function scoreSentence(name, answers, rival) {
   const steps = answers.length;
-  if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens a step.`;
+  if (!steps) return rival === null ? "" : `To beat: ${fixed(rival, 2)} accepted tokens per step.`;
   const mean = (key) => fixed(sum(answers.map((one) => one[key])) / steps, steps === 1 ? 0 : 2);
   const whole = mean("all") === mean("first") ? "" : `, whole tree ${mean("all")}`;
-  const mine = steps === 1 ? "Accepted so far" : `Accepted a step, over ${steps} steps`;
+  const mine = steps === 1 ? "Accepted so far" : `Accepted per step, over ${steps} steps`;
   return `${mine}: you ${mean("mine")}, ${name} ${mean("first")}${whole}${rival === null ? "" : `; to beat: ${fixed(rival, 2)}`}.`;
 }
 
 const BEFORE = 240; // characters of the text so far
-const RECORDED = "Compared with the recorded text, which is what the target writes at temperature 0.";
+const RECORDED = "Compared with the recorded text, which is the large model’s text at temperature 0.";
 const VERIFIED =
-  "Verified by the target at temperature 0, in one pass over the text and your tokens. The numbers are the target’s own probabilities.";
+  "Verified by the large model at temperature 0, in one pass over the text and your tokens. The numbers are its probabilities of your tokens.";
 const SAMPLED =
-  "Above temperature 0 the target draws its tokens, so nobody can say which ones it would have accepted. Run the prompt with temperature 0 to be its drafter.";
+  "Above temperature 0 the large model draws its tokens at random, so it is not known which ones it would have accepted. Run the prompt at temperature 0 to be its drafter.";
 const NO_TOKENS =
   "This log does not hold all tokens, so there is nothing to compare with. Open a trace, or run a prompt.";
 const NO_DRAFTS =
   "Nothing was drafted in this run, so there is no drafter to play against. Choose another method and run it.";
 
 export class TypedView extends Guessing {
-  question = { title: "You are the drafter.", more: "Write what comes next, as far as you dare." };
+  question = { title: "You are the drafter.", more: "Type what comes next, as many tokens as you dare." };
 
-  /** `ask(question)` sends a draft to the server, null where there is none; `copy(fields)` copies a link with these, null where
-   *  there are no links; `rival`: accepted tokens a step to beat, or null; `changed()`: what may be seen has changed. */
+  /** `ask(question)` sends a draft to the server, null without a server; `copy(fields)` copies a link with these fields, null without links;
+   *  `rival`: accepted tokens per step to beat, or null; `changed()` is called when other things may be seen. */
   constructor({ root, store, selection, ask, copy, rival, changed }) {
     super(root, store, selection, "draft", changed);
     Object.assign(this, { ask, rival, number: 0, waiting: null });
@@ -172,7 +173,7 @@ export class TypedView extends Guessing {
     this.field.value = "";
   }
 
-  /** Why nobody can play here; empty where one can. */
+  /** The reason why this run cannot be played, else "". */
   get refusal() {
     if (this.store.manner.sampled) return SAMPLED;
     if (this.store.manner.lacks) return NO_TOKENS;
@@ -198,7 +199,7 @@ export class TypedView extends Guessing {
     this.look(this.row.hidden ? null : this.field);
   }
 
-  /** Brings the game into view, and the keys to where they go on. */
+  /** Scrolls the game into view and focuses an element of it. */
   look(focus) {
     if (focus) focus.focus({ preventScroll: true });
     this.box.scrollIntoView({ block: "nearest" });
@@ -220,7 +221,7 @@ export class TypedView extends Guessing {
     this.show();
   }
 
-  /** An answer to an older question is dropped; one that is a problem leaves the recorded text to compare with. */
+  /** Takes the server's answer; answers to older questions are dropped. After a problem the recorded text is used instead. */
   receive(raw) {
     if (!this.waiting || raw.number !== this.waiting.number) return;
     if (raw.problem) this.settle(`${raw.problem} ${RECORDED}`);
@@ -257,7 +258,7 @@ export class TypedView extends Guessing {
     this.next.hidden ||= Boolean(refusal);
     if (this.link) this.link.hidden = Boolean(refusal);
     if (asking) this.showBefore(shown);
-    const question = busy ? "The target reads your tokens …" : `Step ${shown + 1}: what comes next?`;
+    const question = busy ? "The large model reads your tokens …" : `Step ${shown + 1}: what comes next?`;
     const name = store.names.first;
     this.said.replaceChildren(
       refusal ||
@@ -284,7 +285,7 @@ export class TypedView extends Guessing {
     );
   }
 
-  /** The end of the text that the draft goes on from; before a short one the end of the prompt. */
+  /** Shows the end of the text that the draft continues; if it is short, also the end of the prompt. */
   showBefore(step) {
     const { committed, opening, prompt } = this.store;
     const [last, ...earlier] = [...opening, ...committed.slice(0, step).flat()].reverse().map((token) => token.text);
@@ -300,7 +301,7 @@ export class TypedView extends Guessing {
     this.before.scrollTop = this.before.scrollHeight;
   }
 
-  /** The marks say how many tokens of one's own were accepted. */
+  /** The mark of a step: accepted tokens of the user. */
   sign({ mine }) {
     return mine;
   }

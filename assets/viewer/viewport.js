@@ -1,21 +1,21 @@
-// Zoom and pan of the tree. The strip below shares its horizontal part.
+// Zoom and pan of the tree. The strip follows it horizontally.
 
 export const NODE_FONT = 16; // pixels
 export const CAPTION = 13;
-const TRUNK = 0.56; // where the first draft lies from top to bottom, as far as everything is in view
+const TRUNK = 0.56; // vertical position of the first draft, if everything still fits
 const ZOOM = [0.35, 3];
 export const MARGIN = { left: 14, right: 14, top: 6, bottom: 6 };
 
 export class Viewport {
-  /** `moved()` is called whenever scale or position changed. */
+  /** `moved()` is called after every change of scale or position. */
   constructor(host, moved) {
     Object.assign(this, { host, moved, content: null, pointers: new Map(), dragged: false });
     Object.assign(this, { k: 1, x: 0, y: 0, touched: false, start: false, larger: 1, size: { width: 0, height: 0 } });
     this.listen();
   }
 
-  /** `content`: left, right, top, bottom of what is drawn, the extent that matters most (`focus`, and
-   *  in it the place `turn` across that must be seen) and the block size. */
+  /** `content`: left, right, top and bottom of the drawing; `focus`: its most important part, with the x `turn` that must be in view; and
+   *  the `block` size. */
   set(content) {
     const same = this.content && this.content.block === content.block;
     this.content = content;
@@ -24,12 +24,12 @@ export class Viewport {
     else this.moved();
   }
 
-  /** Size of the host, told by whoever observes it: measuring here would force a layout at every step. */
+  /** Sets the size of the host, from a resize observer: measuring here would force a layout at every step. */
   resize(width, height) {
     this.size = { width, height };
   }
 
-  /** Type at its size; where not everything is in view, what matters most. */
+  /** Resets the zoom and shows the whole drawing, or its focus if it does not fit. */
   fit() {
     const { width, height } = this.size;
     const c = this.content;
@@ -49,8 +49,8 @@ export class Viewport {
     this.moved();
   }
 
-  /** Offset with which the content begins where the view does, or, where it does not fit, that brings the focus into view:
-   *  from its start, or around a place in it. */
+  /** The offset along one axis: aligns the start of the content with the view. If the focus would be cut, it brings the focus into view,
+   *  centred at `turn`. */
   settle(from, to, focusFrom, focusTo, room, turn = focusFrom + room / this.k / 2) {
     const k = this.k;
     if ((Math.min(to, focusTo) - from) * k <= room + 1) return -from * k;

@@ -1,15 +1,15 @@
-// How tokens, probabilities and times are written for a reader.
+// Formats tokens, probabilities, times and numbers for the page.
 
 import { METHOD_NAMES } from "./constants.js";
 import { text } from "./dom.js";
 
 const MARKS = { " ": "␣", "\n": "↵", "\r": "␍", "\t": "⇥", "\u00a0": "⍽" };
-// Control, zero-width and direction characters would be invisible or reorder the page: show a stand-in.
+// control, zero-width and direction characters, which are invisible or reorder the text: replaced by ◌
 export const HIDDEN =
   /[\u0000-\u0008\u000b\u000c\u000e-\u001f\u007f-\u009f\u200b\u200c\u200e\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufffe\uffff]/g;
 export const LONE = /[\ud800-\udbff](?![\udc00-\udfff])|(?<![\ud800-\udbff])[\udc00-\udfff]/g;
 
-/** Token text with its whitespace made visible, cut after `most` characters; `space`: what a space is drawn as. */
+/** Token text with visible whitespace, cut to `most` characters; `space`: the sign for a space. */
 export function visible(value, most = 24, space = MARKS[" "]) {
   const head = text(value)
     .slice(0, most * 4)
@@ -21,7 +21,7 @@ export function visible(value, most = 24, space = MARKS[" "]) {
     : shown.join("");
 }
 
-/** The same in running words, where spaces stay spaces but at the ends of a quoted token. */
+/** Like `visible`, but spaces stay spaces; `quoted` shows only those at the ends of a token. */
 export const spoken = (value, most) => visible(value, most, " ");
 export const quoted = (value, most = 18) => `“${spoken(value, most).replace(/^ | $/g, MARKS[" "])}”`;
 
@@ -37,7 +37,7 @@ export function milliseconds(seconds) {
   return (ms >= 100 ? ms.toFixed(0) : ms >= 10 ? ms.toFixed(1) : ms.toFixed(2)) + " ms";
 }
 
-/** A number with so many digits; exactly between two it goes to the even one, as everything that Python writes here does. */
+/** A number with this many decimals; rounds half to even, like Python. */
 export function fixed(value, digits) {
   const tie = Number.isInteger(value * 2 ** (digits + 1)) && !Number.isInteger(value * 2 ** digits);
   return tie ? ((2 * Math.round((value * 10 ** digits) / 2)) / 10 ** digits).toFixed(digits) : value.toFixed(digits);
@@ -47,18 +47,18 @@ export const capital = (words) => words.slice(0, 1).toUpperCase() + words.slice(
 export const percent = (share) => Math.round(share * 100) + "%";
 
 const NUMBERS = "no one two three four five six seven eight nine ten eleven twelve".split(" ");
-/** A number as running words have it. */
+/** A number in words up to twelve, else in digits. */
 export const inWords = (n) => NUMBERS[n] ?? String(n);
 const ORDINALS = "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth".split(" ");
 export const ordinal = (n) => ORDINALS[n - 1] ?? n + ((n % 100 > 13 && ["", "st", "nd", "rd"][n % 10]) || "th");
 
-/** Where a draft may break, behind so many tokens; `short`: where another place was named before it. */
+/** Names the boundary after `n` tokens; `short`: without the word “token”, after another boundary in a list. */
 export const afterToken = (n, short = false) =>
   `${n ? `after the ${ordinal(n)}` : "before the first"}${short ? "" : " token"}`;
 
 export const count = (n, noun) => n + " " + noun + (n === 1 ? "" : "s");
 
-/** What came of the predicted boundaries: a mark and words for each outcome; told apart by shape as well as colour. */
+/** Outcomes of the predicted boundaries: a mark and words for each. Marks differ in shape, not only in colour. */
 export const OUTCOMES = {
   repaired: { mark: "●", words: "rescued" },
   found: { mark: "○", words: "right place, no gain" },
@@ -76,7 +76,7 @@ export const STAGES = [
   ["commit", "Commit"],
 ];
 
-/** A method or a lane of a race by name; anything else as it is. */
+/** The name of a method or of a lane of a race; unknown ones are returned unchanged, up to 60 characters. */
 export function methodName(lane) {
   const method = lane.replace(/ cost-aware$/, "");
   return Object.hasOwn(METHOD_NAMES, method)
@@ -84,7 +84,7 @@ export function methodName(lane) {
     : visible(lane, 60);
 }
 
-/** Sentences are lists of pieces, so that a proposer's words can carry its colour; this is their plain text. */
+/** The plain text of a sentence made of pieces, in which the words of a proposer have its colour. */
 export const plain = (pieces) => pieces.map((piece) => piece.text).join("");
 
 export function joined(values) {

@@ -201,7 +201,7 @@ def test_explore_keys_walk_zoom_and_play(shown: Page):
     press("Shift+5")
     expect(shown.locator("#explorer .explorer")).to_have_attribute("data-stage", "verify")
     expect(shown.locator("#explorer .spoken")).to_contain_text(
-        re.compile(r"^verify: The target reads all of them in one pass")
+        re.compile(r"^verify: The large model reads all of them in one pass")
     )
     step = RUN.steps[REPAIRED]
     untold = shown.locator("#tree g.node[data-state=accepted].yet")  # until the target has read them
@@ -263,7 +263,7 @@ def test_be_the_drafter_hides_tokens_until_answer(shown: Page):
     expect(shown.locator("#tree")).to_be_hidden()
     game.locator("input").fill(f"{''.join(c.text for c in step.committed[:2]).strip()} zebra")
     shown.keyboard.press("Enter")
-    expect(game.locator(".source")).to_contain_text("Verified by the target", timeout=PATIENCE)
+    expect(game.locator(".source")).to_contain_text("Verified by the large model", timeout=PATIENCE)
     expect(game.locator("li.right")).to_have_count(2)
     expect(game.locator("li.wrong")).to_have_count(1)
     expect(game.locator(".facts-of")).to_contain_text(f"{step.actual_boundary} of {len(step.first_draft.ids)} accepted")

@@ -72,7 +72,7 @@ def test_link_to_recorded_run_selects_step_and_node(page: Page, address: str):
     page.evaluate("location.hash = 'draft=1&step=2&beat=1.5'")
     asked = page.locator("#explorer .typed")
     expect(asked.locator(".said")).to_contain_text("Step 2: what comes next?", timeout=PATIENCE)
-    expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens a step.")
+    expect(asked.locator(".facts-of")).to_have_text("To beat: 1.50 accepted tokens per step.")
     expect(page.locator("#gamma-2 input[type=number]")).not_to_have_value("0", timeout=PATIENCE)
     page.evaluate("location.hash = 'chapter=4'")
     expect(page.locator("#learn [data-chapter]")).to_have_attribute("data-chapter", "4", timeout=PATIENCE)
@@ -142,7 +142,7 @@ def test_share_menu_closes_when_left_and_files_hold_shown_run(shown: Page):
     recorded = presets.opening().lines()
     jsonl = share(shown, "JSONL").decode()
     assert json.loads(jsonl.splitlines()[2])["step"] == 0
-    expect(shown.locator(".sharing .menu")).to_contain_text("in it steps count from 0")
+    expect(shown.locator(".sharing .menu")).to_contain_text("its steps count from 0")
     assert jsonl == "".join(line + "\n" for line in recorded)
 
     step = parse_trace(jsonl.encode()).steps[4]

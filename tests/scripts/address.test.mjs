@@ -86,7 +86,7 @@ test("a finished run whose text differs from that of the link gets a warning", (
   assert.equal(otherText(run, "4f9f2cab"), "");
   assert.equal(otherText({ ...run, opening: [], committed: [[{ text: "é🙂" }]] }, "279e480f"), "");
   assert.match(otherText(run, "00000000"), /near ties/);
-  assert.match(otherText(drawn, "00000000"), /at temperature 0\.5 it is drawn/);
+  assert.match(otherText(drawn, "00000000"), /at temperature 0\.5 tokens are sampled/);
   for (const mark of ["", "x".repeat(8), "4f9f2ca", "00000000G"]) assert.equal(otherText(run, mark), "", mark);
   assert.equal(otherText({ ...run, finished: { stop_reason: "stopped" } }, "00000000"), "");
   assert.equal(otherText({ ...run, finished: null }, "00000000"), "");

@@ -139,19 +139,19 @@ test("compared judges typed words by the recorded text when there is no server",
   assert.equal(typedSentence(over), "1 of your 2 tokens was accepted; there the recorded text ends.");
 });
 
-test("typedSentence counts accepted tokens and names the token that the target wanted", () => {
+test("typedSentence counts accepted tokens and names the token that the large model wanted", () => {
   const tokens = [{}, {}, {}];
   assert.equal(
     typedSentence({ tokens, accepted: 2, wanted: " on", cut: false }),
-    "2 of your 3 tokens were accepted; then the target wanted “␣on”.",
+    "2 of your 3 tokens were accepted; then the large model wanted “␣on”.",
   );
   assert.equal(
     typedSentence({ tokens, accepted: 0, wanted: " on", cut: false }),
-    "None of your 3 tokens were accepted; the target wanted “␣on”.",
+    "None of your 3 tokens were accepted; the large model wanted “␣on”.",
   );
   assert.match(
     typedSentence({ tokens, accepted: 3, wanted: " on", cut: true }),
-    /^All 3 of your tokens were accepted; the target goes on with “␣on”\. What stood behind them had no room/,
+    /^All 3 of your tokens were accepted; the large model continues with “␣on”\. The rest did not fit/,
   );
   assert.equal(
     drafterSentence("first drafter", { drafted: 15, boundary: 4 }, 8),
@@ -167,13 +167,13 @@ test("scoreSentence compares the user with the drafter and the whole tree", () =
   ];
   assert.equal(
     scoreSentence("first drafter", told, null),
-    "Accepted a step, over 2 steps: you 1.50, first drafter 2.00, whole tree 4.00.",
+    "Accepted per step, over 2 steps: you 1.50, first drafter 2.00, whole tree 4.00.",
   );
   assert.match(
     scoreSentence("first drafter", [told[1]], 2.5),
     /^Accepted so far: you 2, first drafter 0; to beat: 2\.50\.$/,
   );
-  assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens a step.");
+  assert.equal(scoreSentence("first drafter", [], 2.5), "To beat: 2.50 accepted tokens per step.");
   assert.equal(scoreSentence("first drafter", [], null), "");
 });
 

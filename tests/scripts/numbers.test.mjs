@@ -204,8 +204,8 @@ const values = (run, here) =>
 test("figuresOf returns the totals of a run, each with a note", () => {
   assert.deepEqual(values(RUN), {
     alpha: "3.00 | breaks even at 1.2",
-    speed: "50.0 | while drawn",
-    speedup: "2.50× | undrawn 62.5, plain 25.0",
+    speed: "50.0 | with drawing",
+    speedup: "2.50× | without drawing 62.5, plain 25.0",
     nodes: "6.0 | ",
     repaired: "50% | 2 of 4",
     gain: "0.50 | 6 by 12",

@@ -21,17 +21,20 @@ const answer = (fields) =>
   });
 
 test("redraftSentence names the tokens that a re-draft would have added, and its end", () => {
-  assert.equal(redraftSentence(3, answer()), "It would have added 2: ␣shells ␣and; then the target wanted “␣finds”.");
+  assert.equal(
+    redraftSentence(3, answer()),
+    "It would have added 2: ␣shells ␣and; then the large model wanted “␣finds”.",
+  );
   assert.equal(redraftSentence(3, answer({ wanted: null })), "It would have added 2: ␣shells ␣and.");
   assert.equal(
     redraftSentence(1, answer({ kept: 1, added: 0 })),
-    "It would have added nothing: 2 tokens right, which the first draft has as well.",
+    "It would have added nothing: 2 tokens right, but already in the first draft.",
   );
   assert.match(
     redraftSentence(5, answer({ accepted: 0, added: 0 })),
-    /the target already wanted another token, “␣finds”, after the third token/,
+    /the large model already wanted another token, “␣finds”, after the third token/,
   );
-  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” for its first token/);
+  assert.match(redraftSentence(3, answer({ accepted: 0, added: 0 })), /wanted “␣finds” as its first token/);
 });
 
 test("chosenSentence names the gain of the chosen prefixes", () => {
@@ -50,7 +53,7 @@ test("chosenSentence names the gain of the chosen prefixes", () => {
   );
   assert.match(chosenSentence(answer(), 6), /would not have changed the result\.$/);
   assert.match(chosenSentence(answer({ same: true }), 6), /This is one of them\.$/);
-  assert.match(chosenSentence(answer({ same: false }), 6), /a near tie was rounded differently\.$/);
+  assert.match(chosenSentence(answer({ same: false }), 6), /rounding decided a near tie differently\.$/);
   assert.equal(
     chosenSentence(answer({ chosen: [] }), 6),
     "The step had no second draft. This one would not have changed the result.",

@@ -220,23 +220,20 @@ test("stageWords describes each stage with the numbers of the step", () => {
   assert.deepEqual(
     said(D2SD).map((words) => words.map((line) => line.replace(/[\d.]+ ms/, "… ms"))),
     [
-      ["One pass guesses 15 tokens at once.", "It says how sure it is of each."],
+      ["One pass guesses 15 tokens at once.", "Each comes with the drafter’s confidence."],
       ["Where will it break?", "47% after the second token, 17% after the sixth, …"],
       ["A second drafter starts from four places, in one batch.", "… ms"],
-      ["75 tokens are one tree of 58.", "What drafts share is read once."],
-      ["The target reads all of them in one pass.", "… ms"],
-      ["Nine tokens in one pass.", "One by one that takes nine passes."],
+      ["75 tokens become one tree of 58 nodes.", "A token that several drafts share is read once."],
+      ["The large model reads all of them in one pass.", "… ms"],
+      ["Nine tokens in one pass.", "One by one, they would take nine passes."],
     ],
   );
-  assert.deepEqual(said(EAGLE)[0], [
-    "Two passes grow a tree, level by level.",
-    "Each goes on from the likeliest paths.",
-  ]);
+  assert.deepEqual(said(EAGLE)[0], ["Two passes grow a tree, level by level.", "Each continues the likeliest paths."]);
   assert.deepEqual(said(PLAIN), [
-    ["The target reads the latest token.", "4.00 ms"],
+    ["The large model reads the latest token.", "4.00 ms"],
     ["One token in one pass.", ""],
   ]);
-  assert.equal(said(dflash(6))[0][0], "Six tokens are guessed, a pass for each.");
+  assert.equal(said(dflash(6))[0][0], "Six tokens are guessed, one pass for each.");
   assert.match(said(STEPS[13])[1][1], /^\d+% before the first token, \d+% after the first, …$/);
   for (const step of ALL) for (const [title] of said(step)) assert.ok(title.length <= 60, title);
 });

@@ -25,7 +25,7 @@ function stepOf(rows) {
   return { nodes, bonus: { parent: last.id, depth: last.depth + 1 } };
 }
 
-// A trunk of four tokens, an accepted re-draft from node 2, and a rejected one from node 1.
+// A trunk of four tokens, an accepted re-draft from node 2, and another one from node 1.
 const STEP = stepOf([
   [-1, [0, 1, 2], 1, "root"],
   [0, [0, 1, 2], 0.9, "accepted"],
