@@ -1,4 +1,4 @@
-"""Figures of a report: the predicted and the actual end of the first draft, gain and cost of drafts, and confidence by group."""
+"""Figures of a report: predicted and actual rejection boundaries, tokens and nodes by draft, and confidence by prompt group."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from d2sd.figures.style import (
 
 LEAST_OUTCOMES = 6
 LEAST_RANKS = 8
-FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # of a cell of the diagonal, around its place
+FRAME = {"x0": -0.46, "x1": 0.46, "y0": -0.46, "y1": 0.46}  # border of a diagonal cell, relative to its centre
 
 
 def matrix_panel(report: Report) -> Panel:
@@ -112,7 +112,7 @@ def boundary_matrix(matrix: Matrix) -> go.Figure:
 
 
 def outcomes(matrix: Matrix) -> list[int]:
-    """Outcomes that are drawn: up to the last one that was predicted or happened, and that all was accepted if it did."""
+    """Returns the outcomes to draw: all up to the last one that occurs, and full acceptance if it occurs."""
     whole = len(matrix.counts) - 1
     used = [i for i in range(whole + 1) if any(matrix.counts[i]) or any(row[i] for row in matrix.counts)]
     last = max([min(whole, LEAST_OUTCOMES) - 1, *(i for i in used if i < whole)])
@@ -146,7 +146,7 @@ def ranks_panel(report: Report) -> Panel:
 
 
 def boundary_ranks(ranks: Ranks) -> go.Figure:
-    """Returns a figure of the rank of the true boundary, and of how often it is among the K likeliest."""
+    """Draws the ranks of the true boundary as bars, and the share of steps where it is among the K likeliest as a line."""
     counts, steps = shown_ranks(ranks), max(1, ranks.steps)
     at, used = list(range(1, len(counts) + 1)), used_branches(ranks)
     within = ranks.within[: len(counts)]
@@ -245,7 +245,7 @@ def gains_panel(report: Report) -> Panel:
 
 
 def tokens_gained(gains: Gains) -> go.Figure:
-    """Tokens and verified nodes per step by who brought them, one row a draft; the target's own token comes last."""
+    """Draws tokens gained and nodes verified per step, one row per draft; the last row is the target's own token."""
     names = [source_name(g) for g in gains.sources]
     last = len(gains.sources)
     kinds = ["first" if g.branch == 0 else "second" for g in gains.sources]
@@ -328,7 +328,7 @@ def gain_words(gain: Gain) -> str:
 
 
 def by_group(groups: Sequence[Group]) -> go.Figure:
-    """Confidence against acceptance of the first drafter, one row per group."""
+    """Draws the first drafter's confidence and acceptance, one row per group."""
     known = [(n, g) for n, g in enumerate(groups) if g.confidence is not None and g.accepted is not None]
 
     def accepted(name: str, faint: bool) -> Trace:
@@ -362,6 +362,6 @@ def group_words(group: Group) -> str:
 
 
 def _accepted(group: Group) -> Estimate:
-    """Returns the accepted share of a group with an interval as wide as that of its gap."""
+    """Returns the accepted share of a group. Its interval is the interval of the gap, shifted by the mean confidence."""
     ends = (None if end is None else end + (group.confidence or 0.0) for end in (group.gap.low, group.gap.high))
     return Estimate(group.accepted, *ends)

@@ -35,7 +35,7 @@ from d2sd.figures.style import (
 )
 from d2sd.figures.thresholds import stop_sentences, stops_panel
 
-COUNTS = 0.13  # the part of the height that tells how many there are
+COUNTS = 0.13  # share of the figure's height for the counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,15 +121,15 @@ def calibration_panels(report: Report) -> Iterator[Panel]:
         yield groups_panel(report.domains)
 
 
-# Columns of confidence or position: what was predicted against what happened.
+# Confidence and acceptance, by confidence bin or by position.
 
 
 @dataclass(frozen=True, slots=True)
 class FigureColumn:
     """One column of a figure: a bin of confidence, or a position in the draft.
 
-    place: along the axis, and its mark.
-    words: the text of its bar.
+    place: coordinate on the axis, and the key of its mark.
+    words: hover text of its bar.
     """
 
     place: int
@@ -141,7 +141,7 @@ class FigureColumn:
 
 
 def _panel(id: str, title: str, question: str, figure: go.Figure, columns: Sequence[FigureColumn], name: str) -> Panel:
-    """Returns the figure of these columns; ``name``: what a place is called before its own name."""
+    """Returns the panel of these columns. ``name``: prefix of the names of its marks."""
     rows = tuple(
         (
             c.name,
@@ -165,12 +165,12 @@ def _second(second: Second) -> Panel:
 
 
 def _reliability(id: str, title: str, question: str, bins: Sequence[Bin], name: str = "Confidence") -> Panel:
-    """Returns the reliability diagram of these bins; ``id``: "second" for the second drafter's."""
+    """Returns the reliability diagram of these bins. ``id``: "second" for the second drafter."""
     columns = [_column(n, f"{b.left:g}–{b.right:g}", "Confidence", b) for n, b in enumerate(bins) if b.count]
     edges = [*(b.left for b in bins), 1.0]
     scale: dict[str, Any] = {
         "tickvals": [n - 0.5 for n in range(len(edges))],
-        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # not all fit side by side
+        "ticktext": ["" if n % 2 else f"{e:g}" for n, e in enumerate(edges)],  # label every second edge: not all fit
         "range": [-0.5, len(bins) - 0.5],
     }
     figure = _column_figure(columns, "second" if id == "second" else "first", "confidence", **scale)
@@ -194,9 +194,9 @@ def _column(place: int, name: str, kind: str, of: Bin | PositionAcceptance) -> F
 
 
 def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **scale: Any) -> go.Figure:
-    """Bars of the accepted shares with their intervals, diamonds of confidence, the gap between them, and counts below.
+    """Draws accepted shares as bars with intervals, confidence as diamonds, the gap between both, and counts below.
 
-    ``scale``: options of the axis across.
+    scale: options of the x axis.
     """
     at = [c.place for c in columns]
 
@@ -211,7 +211,7 @@ def _column_figure(columns: Sequence[FigureColumn], kind: str, title: str, **sca
         pattern = {"shape": shape, "fgcolor": dark, "bgcolor": light, "size": 5, "solidity": 0.4}
         marker = {"color": dark, "opacity": 0.85, "pattern": pattern, "line": {"color": dark, "width": 1}}
         sizes, base = [max(e) - min(e) for e in ends], [min(e) for e in ends]
-        # without any, still in the legend: neighbouring figures then have one height
+        # an empty trace keeps its legend entry, so that neighbouring figures have the same height
         nothing: list[Any] = [None]
         where = [c.place for c in shown] or nothing
         return bars(where, sizes or nothing, marker, name=name, width=BAR, base=base or nothing)
