@@ -61,7 +61,7 @@ def matrix_panel(report: Report) -> Panel:
     return Panel(
         "matrix",
         "Boundary: predicted and actual",
-        "Where was the first draft most likely to end, and where did it end? On the diagonal the likeliest place was the right one.",
+        "Where was the first draft predicted to end, and where did it end? On the diagonal, the likeliest boundary was the true one.",
         boundary_matrix(matrix),
         FigureTable(("Actual \\ predicted", *(outcome_name(matrix, p) for p in shown)), tuple(rows)),
         names,
@@ -138,7 +138,7 @@ def ranks_panel(report: Report) -> Panel:
     return Panel(
         "ranks",
         "Rank of the true boundary",
-        "Bars: how often it was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest.",
+        "Bars: how often the true boundary was the 1st, 2nd … likeliest. Line: how often it is among the K likeliest.",
         boundary_ranks(ranks),
         FigureTable(("Rank = K", "Steps", "Share", "Among the K likeliest", "At random"), rows),
         {n: f"True boundary ranked {n + 1}" for n in range(len(rows))},
@@ -221,7 +221,7 @@ def gains_panel(report: Report) -> Panel:
     for g in gains.sources:
         place = OTHER if g.branch is None else g.branch
         name = source_name(g)
-        names[place] = f"{name[:1].upper()}{name[1:]} brought tokens"
+        names[place] = f"{name[:1].upper()}{name[1:]} added tokens"
         won: Cell = (count(g.won, "step"), place) if g.won else "no step"
         rows.append((name, with_interval(g.tokens, decimal), f"{g.nodes:.1f}", percent(g.wasted), won))
     rows.append(("the target’s own token", decimal(gains.bonus), "—", "—", "—"))
@@ -239,7 +239,7 @@ def gains_panel(report: Report) -> Panel:
         "Tokens gained, nodes spent",
         "A re-draft counts only the tokens that earlier drafts do not contain. A node is wasted if the target does not accept it.",
         tokens_gained(gains),
-        FigureTable(("Source", "Tokens gained", "Nodes, anchor aside", "Wasted", "Brought tokens in"), tuple(rows)),
+        FigureTable(("Source", "Tokens gained", "Nodes without the anchor", "Wasted", "Added tokens in"), tuple(rows)),
         names,
     )
 
@@ -308,9 +308,11 @@ def groups_panel(groups: Sequence[Group]) -> Panel:
     return Panel(
         "domain",
         "By prompt group",
-        "Where is the first drafter’s confidence off?",
+        "In which groups does the first drafter’s confidence differ from acceptance?",
         by_group(groups),
-        FigureTable(("Group", "Positions", "Says", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows),
+        FigureTable(
+            ("Group", "Positions", "Confidence", "Accepted", "Gap (95% interval)", "ECE", "α", "Repaired"), rows
+        ),
         {place: f"Prompts of {cut(g.name)}" for place, g in enumerate(groups)},
     )
 
@@ -342,7 +344,7 @@ def by_group(groups: Sequence[Group]) -> go.Figure:
         "markers",
         [g.confidence or 0.0 for _, g in known],
         [n for n, _ in known],
-        name="says",
+        name="confidence",
         marker={"symbol": "diamond", "size": 9, "color": PANEL, "line": {"color": INK, "width": 1.5}},
     )
     traces = [accepted(n, faint) for n, faint in (("accepted", False), (f"n < {FEW}", True))]
@@ -356,9 +358,9 @@ def by_group(groups: Sequence[Group]) -> go.Figure:
 
 
 def group_words(group: Group) -> str:
-    few = "<br>too few to say" if group.positions < FEW else ""
+    few = "<br>too few to judge" if group.positions < FEW else ""
     gap = with_interval(group.gap, signed)
-    return f"{safe(group.name)}: {count(group.positions, 'position')}<br>says {percent(group.confidence)}, {percent(group.accepted)} accepted, gap {gap} points{few}"
+    return f"{safe(group.name)}: {count(group.positions, 'position')}<br>mean confidence {percent(group.confidence)}, accepted {percent(group.accepted)}, gap {gap} points{few}"
 
 
 def _accepted(group: Group) -> Estimate:

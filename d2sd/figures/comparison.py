@@ -83,7 +83,7 @@ def differences_panel(found: Comparison) -> Panel:
     return Panel(
         "differences",
         "B − A",
-        "Every difference with its interval, each on a separate scale. It is clear if the interval excludes 0.",
+        "Every difference with its interval, each on a separate scale. A difference is clear if its interval excludes 0.",
         differences(found),
         _differences(found.figures),
     )

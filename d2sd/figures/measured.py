@@ -35,7 +35,7 @@ def bench_panels(rows: Rows) -> Iterator[Panel]:
     yield _measured(
         "acceptance", "Mean acceptance length α", question, "tokens per step", rows, "mean_acceptance_length"
     )
-    question = "How many tokens does decoding give in a second? Bars: 95% interval over prompts."
+    question = "How many tokens does decoding produce per second? Bars: 95% interval over prompts."
     yield _measured("speed", "Decoding speed", question, "tokens per second", rows, "tokens_per_second")
 
 
@@ -130,4 +130,4 @@ def _over_steps(
         name=f"highest α: {chosen.name}",
         marker={"symbol": "circle-open", "size": 15, "color": INK, "line": {"width": 1.5}},
     )
-    return draw([line, ring], xaxis=axis("steps of training", rangemode="tozero"), yaxis=up)
+    return draw([line, ring], xaxis=axis("training steps", rangemode="tozero"), yaxis=up)

@@ -73,10 +73,10 @@ def caption(stops: Stops) -> str:
         if not stops.sequential
         else "shrinks with every token that is not drafted"
     )
-    time = f" The time of a draft {kind}." if stops.machine else ""
+    time = f" Drafting time {kind}." if stops.machine else ""
     return (
-        "Only the first draft counts, as if its tokens alone were verified, as a chain. The steps are those recorded: with another "
-        f"cut, later steps would start at other places.{time}"
+        "Only the first draft counts, as if it were verified alone, as a chain. The steps are those of the recording: with another "
+        f"cut, later steps would start at other positions.{time}"
     )
 
 
@@ -91,7 +91,7 @@ def place_words(stop: Stop) -> str:
         return f"after {count(int(stop.value), 'drafted token')}"
     if stop.rule == "single":
         return f"at the first confidence below {stop.value:g}"
-    return f"where the product of confidences falls below {stop.value:g}"
+    return f"when the product of confidences falls below {stop.value:g}"
 
 
 def stop_words(stop: Stop, whole: Stop, machine: str) -> str:
@@ -108,22 +108,24 @@ def stop_words(stop: Stop, whole: Stop, machine: str) -> str:
 
 
 def verdict(stops: Stops) -> Sentence:
-    """Returns a sentence about the best cut, or that none is clearly better than drafting everything."""
+    """Returns a sentence about the best cut, or one that no cut is clearly better than whole drafts."""
     whole = stops.stops[-1]
     if stops.advice is None:
         stop = next(s for s in stops.stops if (s.rule, s.value) == EXAMPLE)
         words = stop_words(stop, whole, stops.machine)
-        more = f"Choosing a threshold takes at least {MIN_PROMPTS} prompts."
+        more = f"Choosing a threshold needs at least {MIN_PROMPTS} prompts."
         return Sentence("few", f"{words[0].upper()}{words[1:]}. {more}")
     if not stops.advice:
         why = "makes a token faster" if stops.machine else f"keeps {percent(KEPT)} of α with fewer nodes"
-        text = f"Nothing is better than drafting everything: on one half of the prompts, no threshold and no shorter draft {why}."
+        text = (
+            f"Nothing is better than whole drafts: on one half of the prompts, no threshold and no shorter draft {why}."
+        )
         return Sentence("note", text)
     best = stops.advice[0]
     words = stop_words(best.stop, best.whole, stops.machine)
     if best.clear:
         return Sentence("good", f"{words[0].upper()}{words[1:]}. {HALVES}")
-    return Sentence("note", f"Nothing is clearly better than drafting everything: {words}. {HALVES}")
+    return Sentence("note", f"Nothing is clearly better than whole drafts: {words}. {HALVES}")
 
 
 def stop_sentences(stops: Stops | None, has_head: bool = False) -> Iterator[Sentence]:
@@ -149,7 +151,7 @@ def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
     if "single" in clear and not has_head:
         yield (
             f"llama.cpp: --spec-draft-n-max {drafted} --spec-draft-p-min {clear['single'].value:g}. It compares the token’s share "
-            "among the ten likeliest ones, which is at least the confidence here, so it drafts somewhat more."
+            "among the ten likeliest tokens, which is at least the confidence used here, so it drafts somewhat more."
         )
     elif "length" in clear:
         yield f"llama.cpp: --spec-draft-n-max {clear['length'].value:g}."
@@ -160,13 +162,13 @@ def engine_settings(stops: Stops, has_head: bool = False) -> Iterator[str]:
         yield f"SGLang: {steps}--speculative-num-draft-tokens {n + 1}; the anchor counts."
     if has_head and clear:
         yield (
-            "vLLM has no threshold for a DSpark drafter: with enable_adaptive_verification it decides by the confidence head and "
-            "the load how much is verified."
+            "vLLM has no threshold for a DSpark drafter. With enable_adaptive_verification, the confidence head and the load decide "
+            "how many tokens are verified."
         )
     if clear and "length" not in clear and not has_head:
         yield f"vLLM and SGLang have no setting for {'this' if len(clear) == 1 else 'these'}: neither takes a threshold on the draft’s confidence."
     if set(clear) == {"product"}:
-        yield "llama.cpp has none either: its threshold is on single confidences."
+        yield "llama.cpp has none either: its threshold applies to single confidences."
 
 
 # As a figure.

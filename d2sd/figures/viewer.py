@@ -96,7 +96,7 @@ def runs_page(
     ]
     script = f"\n{join_modules(entry)}.start({_inert(dict(options or {}))});\n"
     body = f"""<header><h1>{html.escape(title)}</h1><p>{SUBTITLES[len(runs) > 1]} Press ? for words and keys.</p><nav id="runs"></nav></header>
-<main><div id="explorer"><noscript>This page draws the run with JavaScript.</noscript></div><div id="tour" hidden></div></main>
+<main><div id="explorer"><noscript>This page needs JavaScript to draw the run.</noscript></div><div id="tour" hidden></div></main>
 <script type="application/json" id="trace">{_inert(shown)}</script>
 """
     return html_page(title, f"{_joined(('standalone.css',))}{viewer_styles()}{styles}", body, [script])
@@ -141,7 +141,7 @@ def show(trace: Trace | str | Path, step: int | None = None, height: int = HEIGH
     run = trace if isinstance(trace, Trace) else load_trace(trace)
     steps = len(run.steps)
     if step is not None and not 1 <= step <= steps:
-        raise InputError(f"there is no step {step}; this trace has {steps}")
+        raise InputError(f"there is no step {step}; this trace has {steps} steps")
     title = f"{run.header['method']}, {steps} steps"
     page = standalone_page(RecordedRun.of(run.records()), title, None if step is None else step - 1)
     return NotebookView(page, title, height)

@@ -196,10 +196,10 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
     own_line = next((line for line in lines if line.method == recorded.method), None)
     line = own_line or next((line for line in lines if not line.flat), None) or next(iter(lines), None)
     if line is None:
-        return "no answer yet"
+        return "no result yet"
     method = cut(lane_name(line.method))
     if line.flat:
-        return f"{method} does not use it"
+        return f"{method} does not use this setting"
     best = max(line.points, key=lambda p: p.alpha)
     own = next((p for p in line.points if p.at == sweep.own), None)
 
@@ -213,13 +213,13 @@ def sweep_reading(sweep: Sweep, recorded: Recorded) -> str:
             f"{cheaper.nodes:.0f} nodes, {fewer:.0f}% fewer"
         )
     if own is None or line is not own_line:
-        return f"{method}: highest {words(best)}{best.interval}; one text says little"
+        return f"{method}: highest {words(best)}{best.interval}; a single text is weak evidence"
     if best.alpha <= own.alpha + 1e-9:
         return f"{method}: {words(own)}{own.interval} as recorded is the highest on this text"
     less, more = best.less, best.more
     if less is None or more is None:
-        difference = "too short a text for an interval"
+        difference = "the text is too short for an interval"
     else:
         ends = " to ".join(map(signed_decimal, (less, more)))
-        difference = f"{ends}, {'clearly more on this text' if less > 0 or more < 0 else 'no clear difference'}"
+        difference = f"{ends}, {'clearly higher on this text' if less > 0 or more < 0 else 'no clear difference'}"
     return f"{method}: {words(own)} as recorded; highest {words(best)} ({difference})"
