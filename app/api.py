@@ -69,7 +69,7 @@ def generate(
         chat: whether to put the prompt into the model's chat template
 
     Returns:
-        run (its name for step and calibrate), text, steps (the text that each one committed), stop_reason, and totals:
+        run (its name for step and calibrate), text, steps (the text committed by each step), stop_reason, and totals:
         mean_acceptance_length (α), tokens_per_second and others
     """
     for name, text in (("prompt", prompt), ("model", model), ("method", method)):
@@ -110,7 +110,7 @@ def step(run: str, number: int = 1) -> dict[str, Any]:
         number: number of the step, from 1; -1 is the last
 
     Returns:
-        words (lines of text that draw the step) and step (all its fields, as in a trace)
+        words (lines of text that describe the step) and step (all its fields, as in a trace)
     """
     steps = recorded(run).steps
     wanted = settings.whole(number, "number")
