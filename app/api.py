@@ -29,9 +29,7 @@ from d2sd.trace.run import RecordedRun
 from d2sd.trace.text import escaped
 
 MAX_RUNS = 200
-NEEDS_MCP = (
-    "MCP=1 needs the package mcp: install it with pip install 'gradio[mcp]'; without MCP=1 the page works as it is"
-)
+NEEDS_MCP = "MCP=1 needs the package mcp: install it with pip install 'gradio[mcp]', or start the page without MCP=1"
 
 RUNS = History(MAX_RUNS)  # the latest runs of all callers
 
@@ -74,7 +72,7 @@ def generate(
     """
     for name, text in (("prompt", prompt), ("model", model), ("method", method)):
         if not isinstance(text, str):
-            raise InputError(f"{name} must be a text, not {escaped(str(text)[:40])}")
+            raise InputError(f"{name} must be a string, not {escaped(str(text)[:40])}")
     values = {
         "max_new_tokens": max_new_tokens,
         "num_branches": num_branches,

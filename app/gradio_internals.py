@@ -80,7 +80,9 @@ class View(gr.HTML):
         """
         if name in _quoted(self.__dict__.get("js_on_load") or ""):
             return super().__getattr__(name)
-        raise AttributeError(f"{type(self).__name__} has no attribute {name!r}, and its script no event of that name")
+        raise AttributeError(
+            f"{type(self).__name__} has no attribute {name!r}, and its script has no event of that name"
+        )
 
 
 @lru_cache(maxsize=64)

@@ -65,7 +65,7 @@ class Guard:
         limit = MAX_UPLOAD_BYTES if path.startswith(UPLOAD) else MAX_CALL_BYTES
         length = dict(scope["headers"]).get(b"content-length", b"0")
         if path.startswith(CLOSED):
-            return await _refuse(scope, receive, send, 404, "There is nothing here.")
+            return await _refuse(scope, receive, send, 404, "Not found.")
         if not length.isdigit() or int(length[:20]) > limit:
             await _drain(receive)
             return await _refuse(scope, receive, send, 413, TOO_LARGE.format(limit >> 20))
@@ -108,12 +108,12 @@ class Guard:
                 await _drain(receive)
             await _refuse(scope, receive, send, 413, TOO_LARGE.format(limit >> 20))
         elif failure and gone:
-            log.info("an answer broke off after its caller had left: %s", type(failure).__name__)
+            log.info("a response was aborted after its caller had left: %s", type(failure).__name__)
         elif failure and (began or scope["method"] != "POST"):
             raise failure
         elif failure:
             log.info("a call was refused: %s", type(failure).__name__)
-            await _refuse(scope, receive, send, 400, "There is no such call.")
+            await _refuse(scope, receive, send, 400, "Unknown call.")
 
     async def _watch(self, window: str, scope: Message, receive: Receive, send: Send) -> None:
         """Serve a heartbeat. Some time after a window's last connection is closed, drop its data."""
@@ -206,9 +206,9 @@ def step_number(value: Any) -> int | None:
 
 def _text(value: Any) -> str:
     if not isinstance(value, str):
-        raise InputError("it must be a text")
+        raise InputError("it must be text")
     if len(value) > MAX_CHARACTERS:
-        raise InputError(f"it has {len(value)} characters; at most {MAX_CHARACTERS} are read")
+        raise InputError(f"it has {len(value)} characters; at most {MAX_CHARACTERS} are accepted")
     return encodable(value)
 
 
@@ -246,7 +246,7 @@ def _argument(value: Any) -> Any:
 def _files(value: Any) -> Any:
     if isinstance(value, list):
         if len(value) > MAX_FILES:
-            raise InputError(f"{len(value)} files were chosen; at most {MAX_FILES} are read at once")
+            raise InputError(f"{len(value)} files were chosen; at most {MAX_FILES} are accepted at once")
         return [_file(v) for v in value]
     return _file(value)
 

@@ -196,7 +196,7 @@ class ModelTurns:
             news = f"Another visitor's run is in progress, and {waiting} more {'is' if waiting == 1 else 'are'} ahead of yours: number {waiting + 1} in the queue."
         if not self._lasted:
             return news
-        longest = max(map(max, self._lasted.values()))  # of all kinds, since those of queued requests are unknown
+        longest = max(map(max, self._lasted.values()))  # over all kinds: it is unknown which are queued
         left = longest  # if none is running: the next request may be about to start
         if self._whose is not None:
             usual, gone = max(self._lasted.get(self._kind, [longest])), self._clock() - self._began
@@ -216,7 +216,7 @@ TURNS = ModelTurns()
 def failure_sentence(error: Exception, what: str = "The run stopped") -> str:
     """Returns a sentence about failed work that begins with ``what``. Unexpected errors are also logged."""
     if isinstance(error, torch.OutOfMemoryError | MemoryError):
-        return f"{what}: there was not enough memory. Ask for fewer tokens or a shorter prompt."
+        return f"{what}: there was not enough memory. Use fewer tokens or a shorter prompt."
     if not isinstance(error, InputError):
         log.warning("a job failed", exc_info=error)
     return without_paths(f"{what}: {first_line(error, 200)}")

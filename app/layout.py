@@ -30,7 +30,7 @@ SWITCH_THEME = """() => {
   const dark = document.body.classList.toggle("dark");
   try {
     localStorage.setItem("d2sd-theme", dark ? "dark" : "light");
-  } catch { /* storage is switched off: the choice lasts as long as the page */ }
+  } catch { /* storage is disabled: the choice lasts until the page is reloaded */ }
 }"""
 
 

@@ -42,13 +42,13 @@ class Link:
     @property
     def sentence(self) -> str:
         """A sentence about the ignored values; empty if there are none."""
-        return f"Not everything in this link could be used: {'; '.join(self.ignored)}." if self.ignored else ""
+        return f"Some values of this link could not be used: {'; '.join(self.ignored)}." if self.ignored else ""
 
     @property
     def sampling_note(self) -> str:
         """A sentence that a new run of this link may give another text; empty at temperature 0."""
         temperature = self.values.get("temperature", 0)
-        return f"Its text is drawn at temperature {temperature:g}, so it may be another one." if temperature else ""
+        return f"Its text is sampled at temperature {temperature:g}, so it may differ." if temperature else ""
 
     def fits(self, header: Mapping[str, Any]) -> bool:
         if not header or not self.values:
@@ -102,7 +102,7 @@ def _written(value: Any) -> str:
 def check_length(prompt: str) -> None:
     """Raise ``InputError`` if a prompt is longer than ``MAX_PROMPT`` characters."""
     if len(prompt) > MAX_PROMPT:
-        raise InputError(f"the prompt has {len(prompt)} characters; the page reads at most {MAX_PROMPT}")
+        raise InputError(f"the prompt has {len(prompt)} characters; the page accepts at most {MAX_PROMPT}")
 
 
 def _prompt(text: str) -> str:
@@ -122,7 +122,7 @@ def _model(text: str) -> str:
 
 def _method(text: str) -> str:
     if text not in METHODS:
-        raise InputError("there is no such method")
+        raise InputError("unknown method")
     return text
 
 
@@ -142,5 +142,5 @@ def _setting(setting: Setting, text: str) -> Any:
 
 def _at_least(least: int, text: str) -> int:
     if not NUMBERS["whole"].fullmatch(text) or not least <= int(text) < 10**9:
-        raise InputError(f"it must be a whole number from {least} on")
+        raise InputError(f"it must be a whole number, at least {least}")
     return int(text)

@@ -62,10 +62,10 @@ def give_back() -> None:
 
 def threads_here() -> str:
     count, named = torch.get_num_threads(), os.environ.get("OMP_NUM_THREADS")
-    used = f"The nets use {count} thread{'s' if count > 1 else ''}"
+    used = f"The models use {count} thread{'s' if count > 1 else ''}"
     if named:
-        return f"{used}, as OMP_NUM_THREADS says."
-    return f"{used}; one core is left to the browser. OMP_NUM_THREADS sets another number."
+        return f"{used}, as set by OMP_NUM_THREADS."
+    return f"{used}; one core is left for the browser. Set OMP_NUM_THREADS to change this."
 
 
 def leave_a_core() -> None:

@@ -120,7 +120,7 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
             while not wait([work], SECONDS_BETWEEN_NEWS).done:
                 have, total = arrived
                 state = "connecting" if not total else so_far() if have < total else "unpacking"
-                yield Update(news=f"Getting {remote.title}: {state} …")
+                yield Update(news=f"Downloading {remote.title}: {state} …")
             work.result()
         except Stopped:
             yield Update(note=f"Stopped at {so_far()}; a download from the hub resumes from there.")
@@ -130,7 +130,7 @@ def download(job: Job, remote: Remote) -> Iterator[Update[str]]:
             seconds = time.monotonic() - began
             yield Update(
                 remote.name,
-                note=f"{remote.title} was downloaded in {seconds:.0f} s: press Run. The page opens with it from its next start.",
+                note=f"{remote.title} was downloaded in {seconds:.0f} s. Press Run. It will be the default after the next start.",
             )
         finally:
             if not work.done():  # the window was closed

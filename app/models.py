@@ -123,11 +123,11 @@ def _fault(row: Mapping[str, Any]) -> str:
     """Returns the fault of an entry; empty if it is valid."""
     unknown = [str(key)[:40] for key in row if key not in FIELDS]
     if unknown:
-        return f"{unknown[0]!r} is not known; an entry has {', '.join(FIELDS)}"
+        return f"unknown field {unknown[0]!r}; an entry has {', '.join(FIELDS)}"
     for field in FIELDS:
         value = row.get(field)
         if value is not None and (not isinstance(value, str) or len(value) > MAX_TEXT):
-            return f"{field} must be a text"
+            return f"{field} must be a string"
     if not (row.get("target") or "").strip():
         return "it needs a target: a hub id or a folder"
     if not any((row.get(part) or "").strip() for part in ("drafter", "eagle3")):
@@ -137,7 +137,7 @@ def _fault(row: Mapping[str, Any]) -> str:
     for field in PARTS:
         path = (row.get(field) or "").strip()
         if is_folder(path) and not Path(path).expanduser().is_dir():
-            return f"the folder of its {field}, {path}, is not there"
+            return f"the folder of its {field}, {path}, does not exist"
     return ""
 
 
@@ -171,7 +171,9 @@ class Chosen:
 
 def offers() -> list[ModelOffer]:
     """Returns all choices, including those that cannot run here, with the reason."""
-    remotes = [ModelOffer(r.name, r.title, note="" if found(r.name) else "not here yet") for r in offered_remotes()]
+    remotes = [
+        ModelOffer(r.name, r.title, note="" if found(r.name) else "not downloaded yet") for r in offered_remotes()
+    ]
     bundled = [ModelOffer(name, f"{name} (bundled)") for name in d2sd.presets() if name not in REMOTE]
     folder = [] if public() else [ModelOffer(FOLDER, "a folder of your own")]
     return remotes + bundled + list(map(_offer, pairs().values())) + folder
@@ -244,9 +246,11 @@ def check(chosen: Chosen) -> None:
     if public() and model not in offered:
         raise d2sd.InputError(f"this page offers only: {', '.join(offered)}")
     if public() and chosen.vp:
-        raise d2sd.InputError("this page opens no folders; leave the VP-Drafter empty")
+        raise d2sd.InputError("this page does not open folders; leave the VP-Drafter folder empty")
     if model in REMOTE and model in offered and found(model) is None:
-        raise d2sd.InputError(f"{offered[model].label} is not here yet; get it first, or choose {presets.BUNDLED}")
+        raise d2sd.InputError(
+            f"{offered[model].label} is not downloaded yet; get it first, or choose {presets.BUNDLED}"
+        )
     if model in offered and (reason := offered[model].obstacle):
         raise d2sd.InputError(f"{model} {reason}; choose other models")
 
@@ -261,10 +265,10 @@ def second_drafter(model: str, vp: str) -> str:
             return "Second drafter: the bundled VP-Drafter."
         if own:
             return f"Second drafter: the VP-Drafter in {own}."
-        return "Second drafter: the first one used again, because there is no VP-Drafter for these models."
+        return "Second drafter: the first drafter, because there is no VP-Drafter for these models."
     if model in d2sd.presets():
         return "Second drafter: the bundled VP-Drafter."
-    return "Second drafter: vp/ in that folder; the first one used again where there is none."
+    return "Second drafter: vp/ in that folder, or the first drafter if there is none."
 
 
 def drafter_folder(chosen: Chosen) -> str:

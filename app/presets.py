@@ -39,16 +39,16 @@ EXAMPLES = {
     ),
     "Else": "What is photosynthesis?",
 }
-TINY = "writes children’s stories, works small sums, completes small Python functions"
+TINY = "writes children’s stories, solves small sums, completes small Python functions"
 TINY_SAID = (
-    f"The bundled model, “{BUNDLED}”, was trained here from nothing on a few plain things: it {TINY}. It knows nothing of the "
-    "world and makes mistakes: asked anything else, it mostly says that it is a very small model and tells a story; it is here to "
-    "show how drafts are accepted and rejected, not to give right answers."
+    f"The bundled model, “{BUNDLED}”, was trained from scratch for a few simple tasks: it {TINY}. It has no knowledge of the world "
+    "and makes mistakes. To other prompts, it mostly answers that it is a very small model and tells a story. Its purpose is to "
+    "show how drafts are accepted and rejected, not to give correct answers."
 )
 
 FIRST_SAID = (
-    "This is SmolLM2-135M-Instruct, a small published chat model (Apache-2.0): it answers questions in plain sentences, "
-    "many of them right. Do not believe it unchecked: with 135 million parameters it also states mistakes with confidence."
+    "This is SmolLM2-135M-Instruct, a small published chat model (Apache-2.0). It answers questions in plain sentences, and "
+    "many answers are correct. Check them: with 135 million parameters, it also makes mistakes and states them confidently."
 )
 
 

@@ -26,7 +26,7 @@ KEEP = "(...values) => void ((window.d2sdForms ??= {})[%s] = values)"
 RECALL = """() => {
   try {
     return JSON.parse(sessionStorage.getItem(%s)) ?? undefined;
-  } catch { /* storage is switched off */ }
+  } catch { /* storage is disabled */ }
 }"""
 
 
